@@ -88,7 +88,7 @@ def build_model(
 def _exclude(
     model: cp_model.CpModel, selected: cp_model.IntVar, literals: Literals, candidate: Candidate
 ) -> None:
-    """Not all decisions are those of the candidate."""
+    """Constrain at least one decision to differ from the candidate."""
     normalised = canonical(candidate.option.space, candidate.assignment)
     others: list[Literal] = [selected.negated()]
     for choices in literals.joint.values():
@@ -107,7 +107,7 @@ def _exclude(
 def _decision_literals(
     model: cp_model.CpModel, contender: Contender, picked: Sequence[cp_model.IntVar]
 ) -> Literals:
-    """Literals for every decision of an option, and the constraints between them; `picked` are its blocks."""
+    """Return literals for every decision of an option, and the constraints between them; `picked` are its blocks."""
     space, blocks = contender.start.option.space, contender.blocks
     model.add_exactly_one(picked)
     joint: dict[str, list[tuple[Literal, Assignment]]] = {}

@@ -72,7 +72,7 @@ class Backward:
             self.add(place.name, Contribution(axes, place.index(index), value, None), (), ())
 
     def reaching(self, results: set[str]) -> set[str]:
-        """Active arrays that results are computed from, these among them."""
+        """Return active arrays that results are computed from, these among them."""
         found = results & self.active
         while True:
             given = [s for s in self.built.statements if s.assign.target.buffer in found]

@@ -98,7 +98,7 @@ def check_names(named: Sequence[str], known: Sequence[str], what: str, option: s
 
 
 def _active(built: Built, sources: set[str]) -> set[str]:
-    """Arrays that depend on `sources` by floats."""
+    """Return arrays that depend on `sources` by floats."""
     found = set(sources)
     while True:
         more = {

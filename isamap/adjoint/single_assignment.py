@@ -167,7 +167,7 @@ class Values:
         return self.places[number]
 
     def leave(self, b: Building) -> None:
-        """Behind the loop the array's value is that of the last step."""
+        """Leave a loop: behind it the array's value is that of the last step."""
         last = self.places[-1]
         if last.step is not None:
             behind = last.step.substitute({self.axis.name: self.axis.extent - 1})

@@ -93,7 +93,7 @@ class Form:
         return not self.is_float and self.c != self.sum
 
     def element_bytes(self, operand: str) -> int:
-        """Units: bytes of one element of operand A, B or C."""
+        """Return units: bytes of one element of operand A, B or C."""
         return DTYPES[{"A": self.a, "B": self.b, "C": self.c}[operand]].size_bytes
 
     def widened(self, operand: str, read: str) -> str:

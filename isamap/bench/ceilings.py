@@ -43,7 +43,7 @@ CALIBRATED_S = 0.5
 
 
 def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
-    """`chains` accumulators of a mapping's instruction, issued in turn TRIPS times."""
+    """Return `chains` accumulators of a mapping's instruction, issued in turn TRIPS times."""
     acc = tile.accumulator
     assert acc is not None, "a peak is that of an accumulating instruction"
     operands = (*tile.inputs, acc)
@@ -218,7 +218,7 @@ class Peaks:
 
 
 def padded_operations(tile: Tile) -> int:
-    """Operations of all issues, whole tiles counted: what the instruction cannot do with fewer of."""
+    """Return operations of all issues, whole tiles counted: what the instruction cannot do with fewer of."""
     extents = [axis.extent.value or 1 for axis in tile.axes]
     tiles = [axis.tile for axis in tile.axes]
     return 2 * prod(-(-extent // tile) * tile for extent, tile in zip(extents, tiles, strict=True))

@@ -128,7 +128,7 @@ class _Scale:
         return round(MARGIN_TOP + SIDE - self._at(ns), 1)
 
     def axes(self) -> list[str]:
-        """Lines at powers of ten, the diagonal, and what the scales are."""
+        """Return lines at powers of ten, the diagonal, and what the scales are."""
         bottom, end = MARGIN_TOP + SIDE, MARGIN_LEFT + SIDE
         parts: list[str] = []
         for power in range(self.low, self.high + 1):

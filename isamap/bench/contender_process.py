@@ -24,7 +24,7 @@ from isamap.source.process import end_with
 
 
 def main() -> None:
-    """Answers until the pipe closes."""
+    """Answer requests until the pipe closes."""
     name, threads, read, write, parent = sys.argv[1], *(int(word) for word in sys.argv[2:6])
     end_with(parent)
     ready: Ready | None = None

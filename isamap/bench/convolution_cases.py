@@ -124,7 +124,7 @@ def axes_of(case: ConvCase) -> Axes:
 
 
 def _window(at: str, stride: int, tap: str | None, pad: int) -> str:
-    """p*2 + r - 1"""
+    """Return p*2 + r - 1"""
     return (
         (at if stride == 1 else f"{at}*{stride}")
         + (f" + {tap}" if tap else "")
@@ -189,7 +189,7 @@ def conv_values(case: ConvCase, form: Form) -> dict[str, tuple[str, Array]]:
 
 
 def conv_work(case: ConvCase, form: Form, beta: int = 0) -> Work:
-    """Each operand once."""
+    """Return each operand once."""
     names = {"X": "A", "F": "B", "Y": "C"}
     size = {n: prod(shape) * form.element_bytes(names[n]) for n, shape in shapes(case).items()}
     held = sum(size.values())

@@ -101,7 +101,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _is_of(value: object, kind: Any) -> bool:
-    """Return whether a value, with all that it holds, is of the type that its class states."""
+    """Return whether a value, and all its fields, have the types that its class states."""
     if kind is Any or kind is object:
         return True
     if dataclasses.is_dataclass(kind):
@@ -164,7 +164,7 @@ def rows_in_turn(
 
 
 def spread(index: int) -> float:
-    """Orders indices so that any first few of them lie evenly among all (multiples of the golden ratio)."""
+    """Order indices so that any first few of them lie evenly among all (multiples of the golden ratio)."""
     return index * GOLDEN % 1.0
 
 

@@ -46,7 +46,7 @@ class Description(ctypes.Structure):
 
 
 def prepare_scipy_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
-    """`C += A @ B` of a `scipy.sparse.csr_array`. Raises: NotOffered."""
+    """Return `C += A @ B` of a `scipy.sparse.csr_array`. Raises: NotOffered."""
     try:
         sparse: Any = import_module("scipy.sparse")
     except ImportError:
@@ -65,7 +65,7 @@ def prepare_scipy_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
 
 
 def prepare_mkl_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
-    """MKL's `mkl_sparse_s_mv` or `mkl_sparse_s_mm`, adding to C. Raises: NotOffered."""
+    """Return MKL's `mkl_sparse_s_mv` or `mkl_sparse_s_mm`, adding to C. Raises: NotOffered."""
     library, case, given = mkl_library(), mapped.task.case, compressed(mapped.task.case)
     library.MKL_Set_Num_Threads(threads)
     handle, n = ctypes.c_void_p(), case.n
@@ -108,7 +108,7 @@ def prepare_mkl_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
 
 
 def prepare_torch_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
-    """torch.nn.functional.conv2d in inference mode, or oneDNN with filters that it has packed.
+    """Return torch.nn.functional.conv2d in inference mode, or oneDNN with filters that it has packed.
 
     Raises: NotOffered.
     """
@@ -172,7 +172,7 @@ def _filters(case: ConvCase, raw: Any) -> Any:
 
 
 def prepare_onnxruntime_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
-    """Conv, or ConvInteger of u8 and s8, of images with channels before pixels. Raises: NotOffered."""
+    """Return conv, or ConvInteger of u8 and s8, of images with channels before pixels. Raises: NotOffered."""
     task, case = mapped.task, mapped.task.case
     if task.form not in ("f32", "u8s8") or case.layout != "nchw":
         raise NotOffered
@@ -213,7 +213,7 @@ LAYERS = {"gru": "GRU", "lstm": "LSTM", "rnn": "RNN"}
 
 
 def prepare_torch_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
-    """torch.nn.GRU, LSTM or RNN in inference mode. Raises: NotOffered."""
+    """Return torch.nn.GRU, LSTM or RNN in inference mode. Raises: NotOffered."""
     try:
         torch: Any = import_module("torch")
     except ImportError:

@@ -98,7 +98,7 @@ _OF_MKL = {
 
 
 def prepare_mkl(mapped: Mapped[GemmCase], threads: int) -> Ready:
-    """MKL by its C interface: f32, bf16 into f32, u8·s8 into s32. Raises: NotOffered."""
+    """Return MKL by its C interface: f32, bf16 into f32, u8·s8 into s32. Raises: NotOffered."""
     if mapped.task.form not in _OF_MKL or mapped.task.case.batch > 1:
         raise NotOffered
     loop, name = _OF_MKL[mapped.task.form]
@@ -115,7 +115,7 @@ def prepare_mkl(mapped: Mapped[GemmCase], threads: int) -> Ready:
 
 
 def mkl_library() -> ctypes.CDLL:
-    """MKL, loaded. Raises: NotOffered."""
+    """Return MKL, loaded. Raises: NotOffered."""
     return ctypes.CDLL(str(_installed("mkl")), mode=ctypes.RTLD_GLOBAL)
 
 
@@ -148,7 +148,7 @@ def _blas(
 
 
 def prepare_torch(mapped: Mapped[GemmCase], threads: int) -> Ready:
-    """torch.mm, torch.addmm and torch._int_mm, their results written in place; with packed weights a linear
+    """Return torch.mm, torch.addmm and torch._int_mm, their results written in place; with packed weights a linear
     layer of oneDNN, whose last result is copied into C outside the clock. Raises: NotOffered.
     """
     try:

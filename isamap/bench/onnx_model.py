@@ -82,7 +82,7 @@ def _model(node: bytes, held: Mapping[str, Array], given: Mapping[str, Given], m
 
 
 def _fields(*fields: tuple[int, Sequence[int | str | bytes]]) -> bytes:
-    """Fields by their numbers, each with its values: whole numbers, texts, or other messages."""
+    """Return fields by their numbers, each with its values: whole numbers, texts, or other messages."""
     made = bytearray()
     for number, values in fields:
         for value in values:

@@ -42,7 +42,7 @@ class PackedMemory:
 
 
 def pack_for_mkl(library: Any, name: str, mapped: Mapped[GemmCase]) -> list[PackedMemory]:
-    """B packed by MKL's own function, once for each copy of the ring."""
+    """Return b packed by MKL's own function, once for each copy of the ring."""
     case = mapped.task.case
     sizes = [ctypes.c_int(n) for n in (case.n, case.m, case.k)]
     count: Any = library[f"{name}_get_size"]

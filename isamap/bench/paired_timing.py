@@ -42,7 +42,7 @@ class Buffers(Protocol):
 
 
 def play(contenders: Sequence[Timed], budget_s: float, shared: Buffers) -> dict[str, tuple[float, ...]]:
-    """Seconds per call by contender and round: as many rounds as begin within the budget, at least seven."""
+    """Return seconds per call by contender and round: as many rounds as begin within the budget, at least seven."""
     stop = time.monotonic() + budget_s
     turns = {c.name: _turn(c, shared) for c in contenders}
     seconds: dict[str, list[float]] = {c.name: [] for c in contenders}
@@ -116,6 +116,6 @@ def trimmed(rounds: int) -> int:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """None of nothing."""
+    """Return the mean; None where there are no values."""
     logs = [log(value) for value in values]
     return exp(sum(logs) / len(logs)) if logs else None

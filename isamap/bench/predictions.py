@@ -87,13 +87,13 @@ def agreements(rows: Sequence[Row]) -> tuple[Agreement, ...]:
 
 
 def pairs(rows: Sequence[Row], figures: str) -> list[tuple[float, float]]:
-    """Predicted and measured nanoseconds of the rows that have both."""
+    """Return predicted and measured nanoseconds of the rows that have both."""
     timed = (row for row in rows if figures in row.predicted_ns and row.measured_ns is not None)
     return [(row.predicted_ns[figures], row.measured_ns or 0.0) for row in timed]
 
 
 def spearman(found: Sequence[tuple[float, float]]) -> float | None:
-    """Spearman's rank correlation; values that are the same share the mean of their ranks.
+    """Return spearman's rank correlation; values that are the same share the mean of their ranks.
 
     None where one of the two is the same everywhere.
     """

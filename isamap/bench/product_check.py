@@ -150,5 +150,5 @@ def _summed_equal(a: Array, b: Array, before: Array | None, after: Array, rng: n
 
 
 def _slices(rows: int) -> list[slice]:
-    """Pieces of some rows, so that nothing large is copied."""
+    """Return pieces of some rows, so that nothing large is copied."""
     return [slice(start, start + 256) for start in range(0, rows, 256)]

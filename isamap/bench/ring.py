@@ -91,7 +91,7 @@ class Shared:
 
 
 def random_values(shape: tuple[int, ...], dtype: str, seed: tuple[int, int]) -> Array:
-    """Symmetric about 0 for floats, the whole range but 0 for integers of 8 bits, small sums for others."""
+    """Return symmetric about 0 for floats, the whole range but 0 for integers of 8 bits, small sums for others."""
     rng = np.random.default_rng(seed)
     kind = DTYPES[dtype]
     if kind.is_float:
@@ -119,7 +119,7 @@ class Reading:
         return self.copies[0].nbytes // CHUNK * CHUNK
 
     def time(self, calls: int, first: int = 0) -> int:
-        """Nanoseconds of reading so many copies, from that number on."""
+        """Return the nanoseconds of reading so many copies, from that number on."""
         read, sink = getattr(load_loops(self.loops), self.name), ctypes.c_int64(0)
         copies = (self.copies[(first + n) % len(self.copies)] for n in range(calls))
         return sum(read(c.ctypes.data, self.size_bytes, 1, ctypes.addressof(sink)) for c in copies)

@@ -136,7 +136,7 @@ _TYPES = {"int32": "i32", "uint16": "u16", "float32": "f32"}
 
 
 def sparse_work(case: SparseCase, form: Form, beta: int) -> Work:
-    """Each operand once, and the result twice; of A what compressed rows take."""
+    """Return each operand once, and the result twice; of A what compressed rows take."""
     a, c = 8 * case.nonzeros + 4 * (case.m + 1), 4 * case.m * case.n
     held = a + 4 * case.k * case.n + c
     return Work(held, a, held + c, held, case.operations)

@@ -159,7 +159,7 @@ def _line(row: Row, names: Sequence[str]) -> Sequence[str]:
 
 
 def _prediction(row: Row) -> str:
-    """By stated figures and, where there are some, by calibrated ones."""
+    """Return results by stated parameters and, where there are some, by calibrated ones."""
     measured = row.measured_ns
     return " / ".join(f"{ns / measured:.2f}" for ns in row.predicted_ns.values()) if measured else ""
 
@@ -176,7 +176,7 @@ def _ratio(row: Row, name: str) -> str:
 
 
 def summary_text(summaries: Sequence[Summary]) -> str:
-    """Means per class and overall, and what came out slower."""
+    """Return means per class and overall, and what came out slower."""
     lines: list[str] = []
     for s in summaries:
         names = list(s.overall)

@@ -128,7 +128,7 @@ def write_text(path: Path, text: str | bytes, *, overwrite: bool = False) -> Non
 
 
 def check_new(path: Path) -> None:
-    """Nothing, where no file is: asked before long work as well. Raises: UsageProblem."""
+    """Check that no file is: asked before long work as well. Raises: UsageProblem."""
     if os.path.lexists(path) and not _is_stream(path):
         raise _exists(path)
 

@@ -40,7 +40,7 @@ def command_of(words: Sequence[str]) -> str:
 
 
 def spread_sizes(words: Sequence[str]) -> list[str]:
-    """`-D M=1 N=2` as `-D M=1 -D N=2`: all NAME=VALUE words that follow belong to it."""
+    """Return `-D M=1 N=2` as `-D M=1 -D N=2`: all NAME=VALUE words that follow belong to it."""
     spread: list[str] = []
     follows = False
     for position, word in enumerate(words):
@@ -57,7 +57,7 @@ def spread_sizes(words: Sequence[str]) -> list[str]:
 
 
 def fill_values(words: Sequence[str]) -> list[str]:
-    """`--transform` as `--transform best`, `--tune` as `--tune 8` where no number follows."""
+    """Return `--transform` as `--transform best`, `--tune` as `--tune 8` where no number follows."""
     filled: list[str] = []
     for position, word in enumerate(words):
         filled.append(word)
@@ -71,7 +71,7 @@ def fill_values(words: Sequence[str]) -> list[str]:
 
 
 def fill_model(words: Sequence[str]) -> list[str]:
-    """`bench model.onnx` as `bench model model.onnx`."""
+    """Return `bench model.onnx` as `bench model model.onnx`."""
     is_file = len(words) > 1 and words[0] == "bench" and words[1].endswith((".onnx", ".json"))
     return [words[0], "model", *words[1:]] if is_file else list(words)
 
@@ -94,7 +94,7 @@ def read_sizes(words: Iterable[str]) -> dict[str, Size]:
 
 
 def read_size_sets(words: Iterable[str]) -> list[dict[str, Size]]:
-    """Several sets of sizes: another one begins where a name is given again."""
+    """Return several sets of sizes: another one begins where a name is given again."""
     sets: list[dict[str, Size]] = [{}]
     for word in words:
         name, value = read_pair(word)

@@ -111,7 +111,7 @@ def _measured_bytes(profile: Profile | None) -> dict[str, int]:
 
 
 def _measured(profile: Profile | None) -> dict[str, dict[str, object]]:
-    """Per instruction what was measured on this processor, where its parameters are largest."""
+    """Return, per instruction, what was measured on this processor, where its parameters are largest."""
     found: dict[str, dict[str, object]] = {}
     for f in profile.instructions if profile is not None else ():
         pairs = (("interval", f.interval), ("latency", f.latency))
@@ -158,7 +158,7 @@ def _stated(figures: Timings) -> list[tuple[str, float]]:
 
 
 def _described(machine: Machine) -> list[MachineInstruction]:
-    """Instructions, then hints."""
+    """Return instructions, then hints."""
     return [*machine.instructions.values(), *machine.hints.values()]
 
 

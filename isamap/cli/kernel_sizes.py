@@ -36,7 +36,7 @@ def read_cases(words: Sequence[str]) -> tuple[Case, ...]:
 
 
 def refuse_standard_input(words: Sequence[str]) -> None:
-    """Nothing, unless several processes would read standard input. Raises: UsageProblem."""
+    """Refuse standard input that several processes would read. Raises: UsageProblem."""
     if "-" in words:
         said = "this command reads a description several times, and standard input once"
         raise UsageProblem(Diagnostic("usage", said, help="save it in a file"))

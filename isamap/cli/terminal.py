@@ -74,7 +74,7 @@ def complain(text: str) -> None:
 
 
 def let_go() -> None:
-    """Lets go of what standard output holds and does not take: a page that was written before it was full."""
+    """Let go of what standard output holds and does not take: a page that was written before it was full."""
     try:
         if not _is_missing(sys.stdout):
             sys.stdout.flush()
@@ -87,7 +87,7 @@ def _is_missing(stream: IO[str] | None) -> bool:
 
 
 def _discard(stream: IO[str] | None) -> None:
-    """Lets go of what a stream still holds, which would fail again when the process ends."""
+    """Let go of what a stream still holds, which would fail again when the process ends."""
     if stream is not None:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

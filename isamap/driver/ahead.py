@@ -92,7 +92,7 @@ def _compile(asked: Asked) -> None:
 
 
 def _serve() -> None:
-    """Compiles what each line asks for, and says so with a line."""
+    """Compile what each line asks for, and says so with a line."""
     answers, sys.stdout = sys.stdout, sys.stderr  # whatever is printed meanwhile is no answer
     for line in sys.stdin:
         _compile(json.loads(line))

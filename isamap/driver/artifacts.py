@@ -144,7 +144,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _set_aside(made: Path, target: Path) -> None:
-    """Two renames, between which there is no folder; the old one is put back when the second fails."""
+    """Replace a folder by two renames, between which there is none. Put the old one back when the second fails."""
     old = Path(tempfile.mkdtemp(dir=target.parent, prefix=_prefix(target)))
     os.replace(target, old / "old")
     try:
@@ -193,7 +193,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool 
 
 
 def check_replaceable(folder: Path, *, force: bool = False) -> None:
-    """Nothing, where a folder may be replaced: it is not there, empty, or holds what its manifest lists.
+    """Check that a folder may be replaced: it is not there, empty, or holds what its manifest lists.
 
     With `force` also what was changed since it was listed. Raises: UsageProblem.
     """

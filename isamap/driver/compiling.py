@@ -86,7 +86,7 @@ def _replayed(request: Request, known: Outcome) -> Request:
 
 
 def describe(request: Request, made: Compilation) -> Outcome:
-    """Files and summary of a compilation that went all the way."""
+    """Return files and summary of a compilation that went all the way."""
     from isamap.emit.c import EmittedC
     from isamap.emit.c_build import pool_files
     from isamap.ir import print_routine

@@ -70,7 +70,7 @@ def _overflows(expected: Expected, error: Array) -> Array:
 
 
 def _errors(values: Array, expected: Expected) -> Array:
-    """Absolute errors, float64; infinite where one is not a number, or both are different infinities.
+    """Return absolute errors, float64; infinite where one is not a number, or both are different infinities.
 
     An overflow is no error where the value with its bound reaches so far, and anything else is where all of
     it lies beyond. The overflow of a type without infinities is NaN.

@@ -121,7 +121,7 @@ def fix_kernel(
 
 
 def _candidates(matched: Matched, instruction: str | None) -> list[Rejection]:
-    """Refusals with edits, those of statements that nothing performs first, else in their order."""
+    """Return refusals with edits, those of statements that nothing performs first, else in their order."""
     found = refusals(matched.kernel, matched.machine, matched.mappings)
     own = [r for r in found if r.edits and instruction in (None, r.instruction)]
     return sorted(own, key=lambda r: r.statement not in matched.unperformed)[:MOST]

@@ -144,7 +144,7 @@ def sizes_for(kernel: Source, given: Iterable[Sizes] = ()) -> tuple[Sizes, ...]:
 
 
 def _drawn(kernel: Source, names: Sequence[str], draw: random.Random, low: int, high: int) -> Sizes:
-    """Sizes between two numbers that keep what the kernel's `where` asks."""
+    """Return sizes between two numbers that keep what the kernel's `where` asks."""
     parsed = parse_kernel(kernel)
     for _ in range(MOST_DRAWS):
         sizes = {n: draw.randint(1, 3) if n in FEW else draw.randint(low, high) for n in names}

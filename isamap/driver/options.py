@@ -184,7 +184,7 @@ def given_choice(name: str, value: object, choices: Sequence[C]) -> C:
 
 
 def given_names(name: str, value: object) -> tuple[str, ...]:
-    """Several names, each once. Raises: UsageProblem."""
+    """Return several names, each once. Raises: UsageProblem."""
     expected = "a list of names"
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         advice = f"write `{name}=[{value!r}]`" if isinstance(value, str) else None

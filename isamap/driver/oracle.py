@@ -100,7 +100,7 @@ def expect(
 
 
 def _open_at_edges(expected: Expected, apart: Expected) -> Expected:
-    """Without what is no number for a term beyond an array alone, 0 times infinite: that is left open."""
+    """Return expected values, without those that only a term beyond an array makes NaN: those are left open."""
     if not expected.dtype.is_float:
         return expected
     is_open = np.isnan(expected.values) & ~np.isnan(apart.values)
@@ -197,7 +197,7 @@ def last_place(values: Array, dtype: DType) -> Array:
 
 
 def _coordinates(shape: tuple[int, ...], samples: int) -> tuple[Array, ...]:
-    """Random elements of an array, and those at its corners."""
+    """Return random elements of an array, and those at its corners."""
     rng = np.random.default_rng(1)
     corners = np.array(np.meshgrid(*[[0, n - 1] for n in shape])).reshape(len(shape), -1)
     inner = np.array([rng.integers(0, n, size=samples) for n in shape]).reshape(len(shape), -1)

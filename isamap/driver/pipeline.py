@@ -174,7 +174,7 @@ def _chosen(
     sizes: Mapping[str, int | Range],
     clock: Clock,
 ) -> tuple[Schedule, Mapping[str, object]]:
-    """Return the schedule with where it is from. Only what is asked to measures, or simulates."""
+    """Return the schedule and its origin. It measures or simulates only where an option asks for it."""
     if request.tune or request.tuned:
         from isamap.driver.tuning import Question, tuned_schedule  # brings what measures
 

@@ -129,7 +129,7 @@ def measured_sizes(prepared: Prepared) -> tuple[Sizes, ...]:
 
 
 def _check(prepared: Prepared) -> None:
-    """Nothing, where programs run here as they are emitted. Raises: MissingTool, UsageProblem."""
+    """Check that programs run here as they are emitted. Raises: MissingTool, UsageProblem."""
     if prepared.packers:
         said = (
             "`--portfolio` compares with calls that take operands as they lie, and `--packed` has some packed"
@@ -234,7 +234,7 @@ def _report_no_call(kernel: Kernel, installed: Sequence[Installed]) -> Diagnosti
 
 
 def _choices(prepared: Prepared, ready: Sequence[Theirs], sizes: Sizes) -> list[Choice]:
-    """For each call whether it is faster than our code: as it was kept, or else as is measured now."""
+    """Return for each call whether it is faster than our code: as it was kept, or else as is measured now."""
     keys = [_key(prepared, theirs, sizes) for theirs in ready]
     if prepared.request.cache:
         with OnlyWarned():
@@ -284,7 +284,7 @@ def contender_of(prepared: Prepared, sizes: Sizes) -> Contender:
 
 
 def check_ran(name: str, contender: Contender) -> None:
-    """Nothing, where all calls came to their end. Raises: RunProblem."""
+    """Check that all calls came to their end. Raises: RunProblem."""
     if contender.failure:
         said = f"`{name}` could not be measured: {contender.failure}"
         raise RunProblem(Diagnostic("nothing-ran", said, help="repeat it, or leave out `--portfolio`"))

@@ -54,7 +54,7 @@ def is_range(text: str) -> bool:
 
 
 def given_sizes(sizes: object) -> dict[str, Size]:
-    """Sizes as numbers and texts of ranges. Raises: UsageProblem."""
+    """Return sizes as numbers and texts of ranges. Raises: UsageProblem."""
     example = 'write {"M": 1024}, or {"M": "1..8192@512"} for a size that a call gives'
     found: dict[str, Size] = {}
     for name, value in given_items("sizes", {} if sizes is None else sizes, "size-syntax", example):

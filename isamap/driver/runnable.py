@@ -217,7 +217,7 @@ class CompiledKernel:
     def _parted(
         self, sizes: object, values: Mapping[str, Any]
     ) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
-        """Sizes that are numbers in their ranges, arrays and scalars. Raises: UsageProblem."""
+        """Return sizes that are numbers in their ranges, arrays and scalars. Raises: UsageProblem."""
         interface = self.prepared.compiled.interface
         numbers = checked_sizes(interface, {} if sizes is None else sizes)
         names = {name for name, _ in interface.scalars}

@@ -174,7 +174,7 @@ def tuning_json(winner: Winner) -> dict[str, object]:
 def _contenders(
     question: Question, first: Schedule, stop: float
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]]:
-    """`first` and others to be judged beside it, and their places among all that was looked at, then how many
+    """Return `first` and others to be judged beside it, and their places among all that was looked at, then how many
     these are. They are the model's list, or the fastest ones that a searcher has found.
     """
     request, problem = question.request, question.problem
@@ -211,7 +211,7 @@ def _contenders(
 
 
 def _listed(request: Request, problem: Problem, first: Schedule) -> tuple[Schedule, ...]:
-    """`first`, the solver's next best, and other register blocks, as many as are asked for."""
+    """Return `first`, the solver's next best, and other register blocks, as many as are asked for."""
     from isamap.scheduler.search.varied import varied
 
     half = replace(request, best=(request.tune + 1) // 2)

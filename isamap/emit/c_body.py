@@ -98,7 +98,7 @@ class BodyWriter:
         return name
 
     def block(self, body: tuple[Node, ...], depth: int) -> None:
-        """Statements in a scope of their own."""
+        """Write statements in a scope of their own."""
         names, values, outer = self.names, self.values, self.shared
         self.names, self.shared = names.inside(), shared(body, self.issuer.machine)
         last = last_uses(body, self.issuer.machine)
@@ -245,7 +245,7 @@ class BodyWriter:
             self.keep(issue, depth)
 
     def keep(self, issue: Issue, depth: int) -> None:
-        """Says of an issue's vectors what keeps them in their registers."""
+        """State of an issue's vectors what keeps them in their registers."""
         read, added = read_as_it_lies(issue, self.issuer.machine), added_to(issue, self.issuer.machine)
         if read in self.shared and self.is_vector(read):
             self.tell("READ_ONCE", [read], depth)

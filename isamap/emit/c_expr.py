@@ -224,7 +224,7 @@ def _modular(e: Expr, dtype: DType, scope: Scope) -> Text:
 
 
 def _checked(e: Call, dtype: DType, scope: Scope) -> Text:
-    """Operations that C leaves undefined for some operands: plain where these are known, else a helper."""
+    """Return operations that C leaves undefined for some operands: plain where these are known, else a helper."""
     last = e.args[-1]
     if isinstance(last, Const) and len(e.args) == 2:
         number = int(last.value)
@@ -245,7 +245,7 @@ def _narrowed(value: Text, dtype: DType) -> Text:
 
 
 def _other_call(e: Call, scope: Scope) -> Text:
-    """Operations on floats and on bool."""
+    """Return operations on floats and on bool."""
     dtype = e.args[-1].dtype
     args = [value_text(x, scope) for x in e.args]
     spelling = OPERATIONS[e.op].spelling
@@ -273,7 +273,7 @@ def _other_call(e: Call, scope: Scope) -> Text:
 
 
 def _extreme(e: Call, args: list[Text], kind: str, scope: Scope) -> Text:
-    """Smaller or larger; not-a-number when an operand is, with one comparison where a constant cannot be."""
+    """Return the minimum or maximum; NaN when an operand is, with one comparison where a constant cannot be."""
     if e.args[1].dtype.kind == "bool":
         return infix(args[0], "&" if e.op == "min" else "|", args[1])
     a, b = args

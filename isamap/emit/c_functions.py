@@ -196,7 +196,7 @@ _ONES = """\
 
 
 def _integer_helpers(dtype: DType) -> dict[str, Helper]:
-    """Division, shifts, absolute value and the number of ones, defined for all operands."""
+    """Return division, shifts, absolute value and the number of ones, defined for all operands."""
     t, n, bits = storage_type(dtype), dtype.name, dtype.bits
     u = f"uint{max(8, bits)}_t"
     signed = dtype.kind == "int"
@@ -249,7 +249,7 @@ static inline {t} rounding_shift_{mode}{name}({t} x, {t} n) {{
 
 
 def _saturation(dtype: DType) -> dict[str, Helper]:
-    """Floats to the nearest integer of a type, fractions dropped, NaN to 0."""
+    """Return floats to the nearest integer of a type, fractions dropped, NaN to 0."""
     t, n = storage_type(dtype), dtype.name
     # Limits beyond 2**53 are no double: the first double above the type's largest value stands for it.
     above, below = float(dtype.high + 1), float(dtype.low)

@@ -155,7 +155,7 @@ def _shape_text(t: Tensor) -> str:
 
 
 def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
-    """Symbols that the body is given as numbers: run-time sizes and strides."""
+    """Return symbols that the body is given as numbers: run-time sizes and strides."""
     strides = [s for t in program.tensors for stride in t.strides[:-1] for s in sorted(stride.symbols)]
     sizes = [*program.asked, *(name for name, _, _ in program.symbols)]
     return tuple(dict.fromkeys((*sizes, *(s for s in strides if "." in s))))
@@ -252,11 +252,11 @@ class _Entry:
         return self.interface.lengths, self.names.of
 
     def asked(self) -> list[str]:
-        """Numbers that the hardware decides, each a variable."""
+        """Return numbers that the hardware decides, each a variable."""
         return asked_lines(self.program, *self.asking)
 
     def headers(self, *, written: bool = False) -> list[str]:
-        """Headers of packed tensors: those that are read compared, or those that are written."""
+        """Return headers of packed tensors: those that are read compared, or those that are written."""
         lines: list[str] = []
         for t in self.program.tensors:
             if t.header is None or (t.role == "in") == written:
@@ -291,7 +291,7 @@ class _Entry:
         return lines
 
     def strides(self) -> list[str]:
-        """Byte strides turned into those of elements, or compared with the one that is wanted."""
+        """Return byte strides turned into those of elements, or compared with the one that is wanted."""
         lines: list[str] = []
         for t in self.program.tensors:
             size = t.dtype.size_bytes
@@ -486,7 +486,7 @@ def _number(value: int) -> str:
 def check_lines(
     pointer: str, header: Header, refuse: Callable[[str], list[str]], size: Callable[[str], str]
 ) -> list[str]:
-    """Statements that refuse a tensor packed otherwise. `size` is the C of a run-time size."""
+    """Return statements that refuse a tensor packed otherwise. `size` is the C of a run-time size."""
     lines = refuse(f'memcmp({pointer}, "{header.layout}", {Header.DIGITS}) != 0')
     for number, name in enumerate(header.sizes):
         place = f"(const char *){pointer} + {Header.DIGITS + 8 * number}"
@@ -495,7 +495,7 @@ def check_lines(
 
 
 def write_lines(pointer: str, header: Header, size: Callable[[str], str]) -> list[str]:
-    """Statements that write a header, which come last: what was not packed to its end has none."""
+    """Return statements that write a header, which come last: what was not packed to its end has none."""
     lines = [f"  memset({pointer}, 0, {header.size_bytes});"]
     lines.append(f'  memcpy({pointer}, "{header.layout}", {Header.DIGITS});')
     for number, name in enumerate(header.sizes):
@@ -538,7 +538,7 @@ def asked_lines(program: LoweredProgram, lengths: tuple[Length, ...], name: Name
 
 
 def tests_of(program: LoweredProgram, lengths: tuple[Length, ...], name: Namer) -> Iterator[str]:
-    """Conditions under which the processor has vectors that a program was not made for."""
+    """Yield conditions under which the processor has vectors that a program was not made for."""
     served = program.lengths
     for length in lengths:
         if served is not None and length.constant == served.constant:

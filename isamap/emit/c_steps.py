@@ -76,7 +76,7 @@ class _Writer:
         self.used: set[str] = set()
 
     def parameters(self) -> list[str]:
-        """Operands in their order, each with its strides."""
+        """Return operands in their order, each with its strides."""
         found: list[str] = []
         for m in self.operands.values():
             const = "const " if m.operand.role == "in" else ""

@@ -41,7 +41,7 @@ class Text:
 
 
 def infix(left: Text, operator: str, right: Text) -> Text:
-    """`left operator right`, grouped from the left."""
+    """Return `left operator right`, grouped from the left."""
     own = _INFIX[operator]
     # Compilers warn where a reader would stumble: shifts and bit operations get parentheses around others.
     wary = PREFIX if own in (SHIFT, BIT_AND, BIT_XOR, BIT_OR) else own
@@ -50,23 +50,23 @@ def infix(left: Text, operator: str, right: Text) -> Text:
 
 
 def prefix(operator: str, value: Text) -> Text:
-    """`operator value`, as `-x` or `(float)x`."""
+    """Return `operator value`, as `-x` or `(float)x`."""
     inner = value.inside(PREFIX)
     return Text(f"{operator}({inner})" if inner[0] == operator[-1] == "-" else operator + inner, PREFIX)
 
 
 def cast(c_type: str, value: Text) -> Text:
-    """`(c_type)value`."""
+    """Return `(c_type)value`."""
     return prefix(f"({c_type})", value)
 
 
 def call(function: str, *args: Text) -> Text:
-    """`function(args)`."""
+    """Return `function(args)`."""
     return Text(f"{function}({', '.join(a.text for a in args)})")
 
 
 def choice(condition: Text, yes: Text, no: Text) -> Text:
-    """`condition ? yes : no`."""
+    """Return `condition ? yes : no`."""
     return Text(f"{condition.inside(OR)} ? {yes.inside(OR)} : {no.inside(CHOICE)}", CHOICE)
 
 

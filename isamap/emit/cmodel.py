@@ -158,7 +158,7 @@ class _Writer:
                     self.each_element(o, self.widening)
 
     def epilogue(self) -> None:
-        """Accumulators rounded once, into the operands that they stand for."""
+        """Write accumulators, rounded once, into the operands that they stand for."""
         for o in self.instruction.operands:
             if o.accumulate is not None and o.name in self.operands:
                 self.each_element(o, lambda at: f"{self.element(at)} = {self.rounded(at)};")
@@ -237,7 +237,7 @@ class _Writer:
         return f"{place} = {text};"
 
     def old_name(self, place: Text, dtype: DType, summed: bool) -> Namer:
-        """Names where `old.` is the element that is being updated."""
+        """Return names where `old.` is the element that is being updated."""
         old = place if summed else stored_value(place, dtype, self.scope)
         inner = self.scope.name
         return lambda name: old.text if name == "old." else inner(name)
@@ -293,7 +293,7 @@ class _Writer:
         return sum((at * step for at, step in zip(subscripts, steps, strict=True)), start=Index.of(0))
 
     def each_element(self, o: Operand, write: Callable[[Read], str]) -> None:
-        """Loops over all elements of an operand around the statement that `write` gives for one."""
+        """Write loops over all elements of an operand around the statement that `write` gives for one."""
         names, self.names = self.names, self.names.inside()
         axes = tuple(f"at{n}" for n in range(len(o.shape)))
         for depth, (axis, extent) in enumerate(zip(axes, o.shape, strict=True), 1):

@@ -65,7 +65,7 @@ def free_axes(operand: Operand) -> tuple[int, ...]:
 
 
 def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | None:
-    """Why an instruction cannot be asked alone, or None."""
+    """Return why an instruction cannot be asked alone, or None."""
     instruction = entry.instruction
     if isinstance(entry.emit, EmitNothing) and not model:
         return "it is not emitted"
@@ -154,7 +154,7 @@ class _Function:
         return [*self.out, "}"]
 
     def numbers(self) -> None:
-        """Sizes and strides as variables, in the order in which they are given."""
+        """Declare sizes and strides as variables, in the order in which they are given."""
         expected = list(self.form.counts)
         for o in self.form.passed:
             if not self.is_register(o):
@@ -264,7 +264,7 @@ class _Function:
                     self.add(f"memcpy(data[{slot}], &{name}, sizeof {name});")
 
     def move(self, o: Operand, found: Move, here: Here) -> None:
-        """Issues the load or store of an operand from or to dense rows."""
+        """Issue the load or store of an operand from or to dense rows."""
         shape = self.values[o.name].shape
         strides = tuple(index_product(shape[axis + 1 :]) for axis in range(len(shape)))
         memory = MemoryRef(f"{o.name}.mem", Index.of(0), strides)
@@ -351,7 +351,7 @@ Fields = Mapping[str, tuple[tuple[str, int | None, int], ...]]
 
 
 def fields_by_state(settings: Iterable[tuple[str, str, int | None, int]]) -> Fields:
-    """`(state, field, index, value)` gathered state by state, in their order."""
+    """Return `(state, field, index, value)` gathered state by state, in their order."""
     found: dict[str, tuple[tuple[str, int | None, int], ...]] = {}
     for state, name, index, value in settings:
         found[state] = (*found.get(state, ()), (name, index, value))

@@ -61,14 +61,14 @@ def variant_name(kernel: str, machine: str) -> str:
 
 
 def preferred(machines: Sequence[Machine]) -> list[int]:
-    """Positions in the order in which they are tried: the longest `extends` chain, then most features."""
+    """Return the positions in the order in which they are tried: the longest `extends` chain, then most features."""
     return sorted(
         range(len(machines)), key=lambda i: (-len(machines[i].chain), -len(machines[i].target.features), i)
     )
 
 
 def check_askable(machine: Machine) -> None:
-    """Nothing, where a program can ask for what a machine needs. Raises: UsageProblem where it cannot."""
+    """Check that a program can ask for what a machine needs. Raises: UsageProblem where it cannot."""
     if unknown := [f for f in machine.target.features if f not in RUN_TIME_NAMES]:
         raise UsageProblem(
             Diagnostic(
@@ -81,7 +81,7 @@ def check_askable(machine: Machine) -> None:
 
 
 def dispatch_files(name: str, variants: Sequence[Variant]) -> dict[str, str]:
-    """`NAME.h`, `NAME.c` and a Makefile for variants in the order in which they are tried.
+    """Return `NAME.h`, `NAME.c` and a Makefile for variants in the order in which they are tried.
 
     Raises: UsageProblem for programs that are called in different ways.
     """

@@ -150,7 +150,7 @@ def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], samp
 
 
 def sampler(clock: str = WALL) -> str:
-    """C of the type `timed` of functions, and of `sample`, which calls one and looks at a clock."""
+    """Return C of the type `timed` of functions, and of `sample`, which calls one and looks at a clock."""
     return _SAMPLER.replace("SAMPLED_BY", clock)
 
 
@@ -207,7 +207,7 @@ class _Function:
         return self.machine.memories[o.memory or ""].kind == "registers"
 
     def copies(self, o: Operand) -> int:
-        """How many values stand for an operand; each place in memory shares one pointer."""
+        """Return how many values stand for an operand; each place in memory shares one pointer."""
         apart = self.timing.kind == "apart" and self.is_register(o)
         return copies_of(self.form, self.machine) if apart and o.role != "in" else 1
 
@@ -257,7 +257,7 @@ class _Function:
     # --- the loop's body
 
     def step(self, n: int, here: Here) -> None:
-        """One issue, behind words that keep the compiler from joining it with another."""
+        """Write one issue, behind words that keep the compiler from joining it with another."""
         refs = {o.name: self.reference(o, n) for o in self.form.passed}
         if self.through is not None and self.through[0] is not self.through[1]:
             refs[self.through[1].name] = refs[self.through[0].name]

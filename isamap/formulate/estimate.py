@@ -141,7 +141,7 @@ def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) 
 
 
 def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
-    """Of several axes together; None when one of them may be as long as it needs to be."""
+    """Return the length of several axes together; None when one of them may be as long as it needs to be."""
     return prod(lengths[a] for a in axes) if all(a in lengths for a in axes) else None
 
 

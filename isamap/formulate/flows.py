@@ -130,7 +130,7 @@ class _Moves:
         return prod(sum(-(-extent // tile) for extent in held) for held, tile in self._axes())
 
     def _axes(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Extents and tiles of the axes that are moved along: of a window each plane once, taps and all."""
+        """Yield the extents and tiles of the axes that are moved along: of a window each plane once, taps and all."""
         extents = {a.name: a.extent for a in self.option.axes}
         reaches = {w.along: w.reaches(extents[w.tap]) for w in self.windows}
         taps = {w.tap for w in self.windows}
@@ -242,7 +242,7 @@ def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int
 
 
 def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
-    """Tiles that are set to zero or moved; at the end of an axis, what is left over is set to zero."""
+    """Return tiles that are set to zero or moved; at the end of an axis, what is left over is set to zero."""
     clearing = find_clearing(moves.search, moves.home, operand.dtype.name)
     cleared, found = float(moves.tiles * prod(operand.cell_shape)), list[Moved]()
     if operand.subject != operand.fill:
@@ -370,7 +370,7 @@ def _most(machine: Machine, name: str) -> dict[str, int]:
 
 
 def bank_ns(machine: Machine, instruction: str, params: Mapping[str, int]) -> dict[str, float]:
-    """By memory how long one issue keeps all its banks busy. Units: nanoseconds."""
+    """Return, by memory, how long one issue keeps all its banks busy. Units: nanoseconds."""
     item = machine.instructions[instruction]
     numbers = cost_params(item, machine, params)
     return _banks_busy(

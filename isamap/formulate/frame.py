@@ -73,7 +73,7 @@ class Frame:
         return is_brought and all(statement.assign.target.buffer != tensor for statement in before)
 
     def fresh_bytes(self, number: int, tensor: str) -> int:
-        """Bytes of an array of which iterations of the innermost ordered loop use different elements.
+        """Return the bytes of an array of which iterations of the innermost ordered loop use different elements.
 
         0 where a statement before it in the same iteration has brought them, and a cache keeps what one
         iteration goes through.

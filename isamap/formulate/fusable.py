@@ -99,7 +99,7 @@ def _extent(extent: Index, profile: Mapping[str, int], step: int = 1) -> int:
 
 
 def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> Iterator[int]:
-    """Bytes of each array, besides the sum's, that a companion reads or writes."""
+    """Yield the bytes of each array, besides the sum's, that a companion reads or writes."""
     own = tile.statement.assign.target.buffer
     for access in (companion.target, *reads(companion.value)):
         if access.buffer not in (own, HELD):
@@ -113,7 +113,7 @@ def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> I
 def _start_ns(
     kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> float | None:
-    """Bringing the first contents in from elsewhere; it must be possible to write them to the array, too."""
+    """Return bringing the first contents in from elsewhere; it must be possible to write them to the array, too."""
     first = start_of_sum(tile, fused_result(kernel, number, (companion.number,)))
     home = _home(acc, tile, search)
     if first is not None and home:

@@ -48,7 +48,7 @@ from isamap.transform import distinct_reads, reads, symbols
 
 
 def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
-    """Axes that are never a whole tile: instruction axes that stay empty."""
+    """Return axes that are never a whole tile: instruction axes that stay empty."""
     return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
 
 

@@ -20,7 +20,7 @@ from isamap.transform import Statement, reads, statements, symbols
 
 
 def require_packable(kernel: Kernel, packed: Sequence[str]) -> None:
-    """Nothing, where each of these names an input of the kernel that can be packed. Raises: UsageProblem."""
+    """Check that each of these names an input of the kernel that can be packed. Raises: UsageProblem."""
     given = statements(kernel)
     for name in packed:
         _check_input(kernel, name)

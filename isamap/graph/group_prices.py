@@ -117,7 +117,7 @@ def _price(request: Request) -> Price | None:
 
 
 def lines(size: int) -> int:
-    """In whole lines. Units: bytes."""
+    """Return a size rounded up to whole lines. Units: bytes."""
     return -(-size // LINE_BYTES) * LINE_BYTES
 
 

@@ -213,7 +213,7 @@ def slices(
 
 
 def _progression(subscript: Index, box: Box) -> tuple[int, int | None, int] | None:
-    """First value, axis and step of `c*axis + b` over the box, with c > 0; the axis None for a constant."""
+    """Return first value, axis and step of `c*axis + b` over the box, with c > 0; the axis None for a constant."""
     start, axis, step = 0, None, 0
     for monomial, coefficient in subscript.terms:
         match monomial:

@@ -33,7 +33,7 @@ def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Arr
 
 
 def largest_value(index: Index) -> Index:
-    """Return an upper bound of an index, whatever data says: each array element at the end of its range."""
+    """Return an upper bound of an index for any data: each array element is at the end of its range."""
     return _end_of(index, upper=True)
 
 
@@ -95,7 +95,7 @@ def check_domain(name: str, domain: Domain, values: Array, sizes: Mapping[str, i
 
 
 def drawn_values(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> Array:
-    """Random values that the declaration allows, int64; ascending ones begin and end at its ends."""
+    """Return random values that the declaration allows, int64; ascending ones begin and end at its ends."""
     low, high = int(domain.low.evaluate({})), int(domain.high.evaluate({}))
     values = rng.integers(low, high, size=shape, dtype=np.int64, endpoint=True)
     if not domain.ascending:

@@ -72,7 +72,7 @@ def evaluate_samples(
     scalars: Mapping[str, float] | None = None,
     measure: Measure = PLAIN,
 ) -> tuple[Array, Array]:
-    """Exact values of some elements of an output, and their magnitudes (see `interpret_magnitude`).
+    """Return exact values of some elements of an output, and their magnitudes (see `interpret_magnitude`).
 
     Shapes: `coordinates` is (samples, rank of the output); both results are (samples,).
     Raises: UsageProblem as `interpret` does, and for a routine with `seq` or with targets such as
@@ -133,7 +133,7 @@ class _Asked:
 
 
 def _ask(buffer: str, at: list[Array], shape: tuple[int, ...], before: int, work: _Work) -> Pair:
-    """Values and magnitudes of elements as they are after the first `before` steps. Shapes: `shape`."""
+    """Return the values and magnitudes of elements as they are after the first `before` steps. Shapes: `shape`."""
     position = next(
         (i for i in reversed(range(before)) if work.steps[i].assign.target.buffer == buffer), None
     )
@@ -181,7 +181,7 @@ def _solve(
 def _linear(
     subscript: Index, extents: Mapping[str, int], step: _Step, work: _Work
 ) -> tuple[int, str | None, int]:
-    """Constant, axis and slope of a target's subscript. Raises: UsageProblem when it has several axes."""
+    """Return constant, axis and slope of a target's subscript. Raises: UsageProblem when it has several axes."""
     offset, axis, slope = 0, None, 0
     for monomial, coefficient in subscript.terms:
         match monomial:

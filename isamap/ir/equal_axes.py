@@ -75,7 +75,7 @@ def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[st
 def _own(
     axes: Sequence[AxisAt], guards: Sequence[Index], renamed: Mapping[str, Index], known: Known
 ) -> list[Index]:
-    """Terms that are >= 0 in an iteration that guards let through."""
+    """Return terms that are >= 0 in an iteration that guards let through."""
     extents = [(x.name, x.extent.substitute(known.bindings)) for x in axes]
     at = [(Index.of(name).substitute(renamed), extent) for name, extent in extents]
     inside = [term for value, extent in at for term in (value, extent - 1 - value)]
@@ -233,7 +233,7 @@ def _digits(
     solved: set[Atom],
     facts: Facts,
 ) -> _Digits | None:
-    """left - right with common unknowns as differences; None when it is not linear in the axes."""
+    """Return left - right with common unknowns as differences; None when it is not linear in the axes."""
     digits = _Digits()
     mine, mine_rest = _linear(left, extents_a)
     its, its_rest = _linear(right, extents_b)
@@ -265,7 +265,7 @@ def _same_private(names: frozenset[str] | set[str], a: dict[str, Index], b: dict
 
 
 def _linear(index: Index, extents: dict[str, Index]) -> tuple[dict[Atom, Index] | None, Index]:
-    """Coefficients of axes and of divisions of axes, and what is left."""
+    """Return coefficients of axes and of divisions of axes, and what is left."""
     slopes: dict[Atom, Index] = {}
     rest = Index()
     for m, c in index.terms:
@@ -341,7 +341,7 @@ def _reach(shared: dict[Atom, tuple[Index, Index | None]], digits: _Digits, fact
 
 
 def _join_divisions(solved: set[Atom], pairs: list[tuple[Index, Index]]) -> bool:
-    """When x / d and x % d are both equal, so is x: one more equation."""
+    """Add an equation: when x / d and x % d are both equal, so is x."""
     for atom in list(solved):
         if not isinstance(atom, FloorDiv) or Mod(atom.value, atom.divisor) not in solved:
             continue
@@ -359,7 +359,7 @@ def _without_remainders(
     extents_b: dict[str, Index],
     facts: Facts,
 ) -> bool:
-    """When x % d is equal and two values of x differ by less than d, x is equal: one more equation."""
+    """Add an equation: x is equal when x % d is and two values of x differ by less than d."""
     for atom in list(solved):
         if not isinstance(atom, Mod) or (atom.value, atom.value) in pairs:
             continue

@@ -81,7 +81,7 @@ PLAIN = Measure()
 
 
 def size_of(values: Array) -> Array:
-    """Absolute values, float64; 0 for infinities and NaN, which nothing rounds: they are as exact as 0 is."""
+    """Return absolute values, float64; 0 for infinities and NaN, which nothing rounds: they are as exact as 0 is."""
     sizes = np.abs(values.astype(np.float64))
     return np.where(np.isfinite(sizes), sizes, 0.0)
 
@@ -146,7 +146,7 @@ def begin_tally(op: str, values: Array, magnitudes: Array, stored: Array) -> Tal
 
 
 def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
-    """Absolute values of factors, and how far each may be off beyond one rounding, relative to that.
+    """Return absolute values of factors, and how far each may be off beyond one rounding, relative to that.
 
     A product is off by the sum of the latter, to first order; the product of magnitudes would be wider by a
     power of their ratio. Of a factor that is 0 only within its error, the error stands for the value.

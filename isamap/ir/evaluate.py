@@ -126,7 +126,7 @@ def _atom(atom: Atom, symbols: Mapping[str, int | Array]) -> int | Array:
 
 
 def _float_or(values: Array, dtype: DType, env: Env) -> Array:
-    """Floats as the mode wants them: unrounded float64, or values of the type; others as they are."""
+    """Return floats as the mode wants them: unrounded float64, or values of the type; others as they are."""
     if not dtype.is_float:
         return values
     return values.astype(np.float64, copy=False) if env.exact else round_to(values, dtype)

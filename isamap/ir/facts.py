@@ -236,7 +236,7 @@ def facts_of(conditions: tuple[Expr, ...]) -> tuple[Index, ...]:
 
 
 def loop_guards(routine: Routine) -> Iterator[tuple[Expr, tuple[AxisAt, ...], tuple[Expr, ...]]]:
-    """Guards of loops with the axes in scope and the conditions under which it is evaluated."""
+    """Yield guards of loops with the axes in scope and the conditions under which it is evaluated."""
 
     def visit(
         statement: Stmt, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]

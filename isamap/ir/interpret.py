@@ -87,7 +87,7 @@ def interpret_magnitude(
     scalars: Mapping[str, float] | None = None,
     measure: Measure = PLAIN,
 ) -> dict[str, Array]:
-    """For every output element the sum of the absolute values of what was added up to get it, float64.
+    """Return for every output element the sum of the absolute values of what was added up to get it, float64.
 
     The old value of an element that is accumulated into is one of its terms. Of integers, by how much they
     may differ. With a measure the errors of what is computed are part of it. See `isamap.ir.magnitude`.
@@ -122,7 +122,7 @@ def bind_all(routine: Routine, sizes: Mapping[str, int]) -> Routine:
 
 
 def _symbols(routine: Routine) -> frozenset[str]:
-    """Names that shapes, extents and subscripts use and that no loop declares."""
+    """Return the names that shapes, extents and subscripts use and that no loop declares."""
     found = {s for o in routine.operands for e in o.shape for s in e.symbols}
     for statement in routine.body:
         found |= _free(statement)
@@ -353,7 +353,7 @@ def _rounds_each_step(s: Assign, state: State) -> bool:
 
 
 def _in_steps(s: Assign, nest: Nest, state: State) -> None:
-    """One step for every point of the axes that are reduced, in the order of the loops."""
+    """Run one step for every point of the reduced axes, in the order of the loops."""
     target = symbols(s.target)
     names = tuple(name for name, _ in nest.axes)
     kept = tuple((name, n) for name, n in nest.axes if name in target)
@@ -445,7 +445,7 @@ def _home(s: Assign, operand: Operand, state: State) -> Array:
 
 
 def _settle(values: Array, dtype: DType, home: Array, exact: bool, s: Assign, state: State) -> Array:
-    """Reduced values as `home` stores them."""
+    """Return reduced values as `home` stores them."""
     if not dtype.is_float:
         return wrap(values, dtype)
     if exact:

@@ -189,7 +189,7 @@ class _Work:
     # --- floats that become whole numbers -----------------------------------------------------------------
 
     def _steps(self, e: Expr) -> Array:
-        """By how much a float differs from the ends of what it may be."""
+        """Return the largest distance of a float from the ends of its range."""
         low, high = self._ends(e)
         value = self._declared(e)
         steps = np.maximum(high - value, value - low)
@@ -235,7 +235,7 @@ class _Work:
     # --- integers -----------------------------------------------------------------------------------------
 
     def integers(self, e: Expr) -> Array:
-        """By how much integers may differ, whole numbers."""
+        """Return the largest difference of integers as whole numbers."""
         match e:
             case Const() | IndexValue() | Scalar():
                 return np.zeros(())
@@ -286,7 +286,7 @@ class _Work:
         return lambda x: np.asarray(OPS[e.op].compute(x, second, *more))
 
     def _passed_on(self, e: Expr, function: Callable[[Array], Array], dtype: DType) -> Array:
-        """By how much a monotone function of an integer may differ; where it wraps around, by all it may."""
+        """Return the largest difference of a monotone integer function; its whole range where it wraps around."""
         radius = self.integers(e)
         if not radius.any():
             return np.zeros(())

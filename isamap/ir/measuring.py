@@ -97,7 +97,7 @@ def fill_magnitude(fill: Const) -> float:
 
 
 def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) -> Array:
-    """Magnitudes of what is written, with the roundings of its operations: they add up along a chain."""
+    """Return magnitudes of what is written, with the roundings of its operations: they add up along a chain."""
     roundings = count_roundings(e) if e.dtype.is_float else 0
     if not measure.growth or not roundings:
         return magnitudes
@@ -105,7 +105,7 @@ def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) 
 
 
 def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand, measure: Measure) -> Array:
-    """Magnitudes of what is read, with the rounding of sums in a wider type to the operand's.
+    """Return magnitudes of what is read, with the rounding of sums in a wider type to the operand's.
 
     And with subnormal numbers as far as they may count as zero.
     """

@@ -123,7 +123,7 @@ def _exponent(x: Any) -> Any:
 
 
 def _divide(a: Any, b: Any) -> Any:
-    """C's division: floats divide, integers truncate towards zero."""
+    """Return C's division: floats divide, integers truncate towards zero."""
     if np.issubdtype(np.result_type(a, b), np.floating):
         return a / b
     divisor: Any = b + (b == 0)  # what a division by zero gives is not defined, but it gives something
@@ -149,7 +149,7 @@ def _round(x: Any, mode: str) -> Any:
 
 
 def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
-    """x / 2**n of integers, rounded by `mode`: the scaling of requantisation. An n below 0 counts as 0."""
+    """Return x / 2**n of integers, rounded by `mode`: the scaling of requantisation. An n below 0 counts as 0."""
     # Shifts by 63 and more do not exist: what lies below is folded into the last bit, which no rounding mode
     # tells from the bits themselves.
     n = np.clip(n, 0, 125)

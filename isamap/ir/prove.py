@@ -36,7 +36,7 @@ class Facts:
     nonnegative: tuple[Index, ...] = ()
 
     def with_axes(self, extents: dict[str, Index]) -> Facts:
-        """More axes; inside their loop their extents are at least 1."""
+        """Return the facts with more axes; inside their loop their extents are at least 1."""
         positive = tuple(e - 1 for e in extents.values() if e.value is None)
         return replace(self, extents={**self.extents, **extents}, nonnegative=(*self.nonnegative, *positive))
 
@@ -104,7 +104,7 @@ def _low(symbol: str, facts: Facts) -> int:
 
 
 def smallest_value(e: Index, facts: Facts) -> Index | None:
-    """`e` with every axis at the end of its range that makes it smallest; None where that is not known."""
+    """Return `e` with every axis at the end of its range that makes it smallest; None where that is not known."""
     for axis in reversed(facts.extents):
         if axis not in e.symbols:
             continue
@@ -165,7 +165,7 @@ def _is_a_fact(e: Index, facts: Facts) -> bool:
 
 
 def _is_plainly_nonnegative(e: Index, facts: Facts) -> bool:
-    """Every symbol written as its smallest value plus a rest: no negative coefficient is left."""
+    """Return whether no coefficient is negative with every symbol written as its least value plus a remainder."""
     shifted = _shift(e, facts)
     return shifted is not None and all(c >= 0 for _, c in shifted.terms)
 
@@ -193,7 +193,7 @@ def _next_atom(e: Index, facts: Facts) -> Atom | None:
 
 
 def _split(e: Index, atom: Atom) -> tuple[Index, Index] | None:
-    """`e = c*atom + rest`; None when the atom occurs twice in a product."""
+    """Return `e = c*atom + rest`; None when the atom occurs twice in a product."""
     inside: list[tuple[Monomial, int]] = []
     outside: list[tuple[Monomial, int]] = []
     for m, c in e.terms:
@@ -209,7 +209,7 @@ def _split(e: Index, atom: Atom) -> tuple[Index, Index] | None:
 
 
 def _without(atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int) -> Iterator[Index]:
-    """Expressions without the atom whose being >= 0 implies that `c*atom + rest` is."""
+    """Yield expressions without the atom whose being >= 0 implies that `c*atom + rest` is."""
     match atom:
         case str():
             yield rest if rising else rest + c * (search.facts.extents[atom] - 1)
@@ -318,7 +318,7 @@ def _min_max(atom: MinMax, c: Index, rest: Index, search: _Search, deep: int) ->
 
 
 def _minus_facts(e: Index, facts: Facts) -> Iterator[Index]:
-    """`e` (scaled up where needed) minus multiples of facts that cancel one of its negative terms."""
+    """Yield `e` (scaled up where needed) minus multiples of facts that cancel one of its negative terms."""
     shifted = _shift(e, facts)
     if shifted is None:
         return

@@ -159,7 +159,7 @@ def _is_alone(assign: Assign, written: list[Assign]) -> bool:
 
 
 def _start(target: Read, copied: Read, axis: str, kernel: Kernel, shown: dict[str, str]) -> Stmt:
-    """`h[j] = Y_found[t - 1, j] if t > 0` for all of `h`."""
+    """Return `h[j] = Y_found[t - 1, j] if t > 0` for all of `h`."""
     earlier = tuple(i.substitute({axis: Index.of(axis) - 1}) for i in target.index)
     found = Read(_name(target.buffer, kernel, shown), earlier, target.dtype, Const(0, target.dtype))
     later = Call("gt", (IndexValue(Index.of(axis), I64), Const(0, I64)), BOOL)

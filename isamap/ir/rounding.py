@@ -23,7 +23,7 @@ float64."""
 
 
 def convert(values: Array, source: DType, target: DType, mode: CastMode) -> Array:
-    """`values` of type `source` as `target`, in numpy's type for it.
+    """Return `values` of type `source` as `target`, in numpy's type for it.
 
     Floats are rounded to nearest, ties to even. A float becomes an integer by dropping its fraction; NaN
     becomes 0. `wrap` keeps the low bits, `sat` the nearest value of the type; `exact` was proved to fit.
@@ -45,7 +45,7 @@ def convert(values: Array, source: DType, target: DType, mode: CastMode) -> Arra
 
 
 def wrap(values: Array, dtype: DType) -> Array:
-    """Integers reduced to the bits of an integer type, in two's complement; bool stays bool."""
+    """Return integers reduced to the bits of an integer type, in two's complement; bool stays bool."""
     stored: Array = values.astype(dtype.numpy())
     if not dtype.is_integer or dtype.bits >= 8:
         return stored
@@ -57,7 +57,7 @@ def wrap(values: Array, dtype: DType) -> Array:
 
 
 def round_to(values: Array, dtype: DType) -> Array:
-    """Floats (or bool) rounded once, to nearest even, into numpy's type for `dtype`; subnormals are kept."""
+    """Return floats (or bool) rounded once, to nearest even, into numpy's type for `dtype`; subnormals are kept."""
     stored = dtype.numpy()
     if values.dtype == stored and dtype.name != "tf32":
         return values
@@ -74,7 +74,7 @@ def round_to(values: Array, dtype: DType) -> Array:
 
 
 def fused_multiply_add(a: Array, b: Array, c: Array, dtype: DType) -> Array:
-    """a*b + c rounded once to `dtype` (Boldo and Melquiond: the tail is added with rounding to odd)."""
+    """Return a*b + c rounded once to `dtype` (Boldo and Melquiond: the tail is added with rounding to odd)."""
     x, y, z = (v.astype(np.float64) for v in (a, b, c))
     product, product_tail = _two_product(x, y)
     total, total_tail = _two_sum(product, z)
@@ -155,7 +155,7 @@ def _add_to_odd(a: Array, b: Array) -> Array:
 
 
 def _as_float64(values: Array) -> Array:
-    """Integers as float64: exact below 2**53, above with the lost bits folded into an odd last one.
+    """Return integers as float64: exact below 2**53, above with the lost bits folded into an odd last one.
 
     Correct for a rounding that follows to any type of at most 51 bits; to f64 itself numpy's own cast is
     taken.
@@ -182,7 +182,7 @@ def _float_to_integer(values: Array, target: DType, mode: CastMode) -> Array:
 
 
 def _saturate(whole: Array, target: DType) -> Array:
-    """Whole float64 numbers clipped; the limits of 64-bit types are no float64 and are put in afterwards."""
+    """Return whole float64 numbers clipped; the limits of 64-bit types are no float64 and are put in afterwards."""
     above, below = whole >= float(target.high), whole <= float(target.low)
     inside = np.where(above | below, 0.0, whole).astype(np.uint64 if target.name == "u64" else np.int64)
     stored = inside.astype(target.numpy())

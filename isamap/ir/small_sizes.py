@@ -30,7 +30,7 @@ _TRIED = 4000
 def sample_sizes(
     routine: Routine, constants: Iterable[Param] = (), count: int = 8
 ) -> Iterator[dict[str, int]]:
-    """Up to `count` bindings of all parameters and lets that obey ranges and `where`."""
+    """Yield up to `count` bindings of all parameters and lets that obey ranges and `where`."""
     params = [p for p in (*constants, *routine.params) if p.dtype is None]
     yield from islice(_allowed(routine, params, _steps(routine)), count)
 

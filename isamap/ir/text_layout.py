@@ -172,7 +172,7 @@ def _break_at(pieces: list[tuple[str, int]], room: int) -> int:
 
 
 def _pieces(words: list[_Word]) -> list[tuple[str, int]]:
-    """Words glued where no space stands, each with the cost of breaking the line before it."""
+    """Return words glued where no space stands, each with the cost of breaking the line before it."""
     pieces: list[tuple[str, int]] = []
     depth = 0
     for i, word in enumerate(words):

@@ -89,7 +89,7 @@ def update(
 
 
 def reduce_values(op: str, values: Array, mask: Array | None, dtype: DType, cells: Cells) -> Array:
-    """`values` reduced over the dimensions that are not kept, which keep length 1."""
+    """Return `values` reduced over the dimensions that are not kept, which keep length 1."""
     wide = widen(values)
     if mask is not None:
         wide = np.where(mask, wide, identity(op, dtype))
@@ -103,7 +103,7 @@ def reduce_values(op: str, values: Array, mask: Array | None, dtype: DType, cell
 
 
 def widen(values: Array) -> Array:
-    """Floats as float64, integers as int64 or uint64: where reductions run; bool stays bool."""
+    """Return floats as float64, integers as int64 or uint64: where reductions run; bool stays bool."""
     match values.dtype.kind:
         case "b":
             return values
@@ -116,7 +116,7 @@ def widen(values: Array) -> Array:
 
 
 def full_rank(values: Array, rank: int) -> Array:
-    """Return the same values with as many dimensions, the first ones of length 1."""
+    """Return the same values with leading dimensions of length 1 added."""
     return values.reshape((1,) * (rank - values.ndim) + values.shape)
 
 
@@ -166,7 +166,7 @@ def are_cells_distinct(cells: Cells, shape: tuple[int, ...]) -> bool:
 def _active(
     positions: list[Array], values: Array, mask: Array | None, box: Box
 ) -> tuple[tuple[Array, ...], Array]:
-    """Positions and values of the points where the mask holds, flat."""
+    """Return the positions and values of the points where the mask holds, flat."""
     shape = np.broadcast_shapes(box.counts, values.shape, *(p.shape for p in positions))
     if mask is None:
         at = tuple(np.broadcast_to(p, shape).ravel() for p in positions)

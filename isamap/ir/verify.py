@@ -644,7 +644,7 @@ def _whole_blocks(
 
 
 def _as_constraint(worst: Index) -> str:
-    """`worst >= 0` with the negative terms on the other side."""
+    """Return `worst >= 0` with the negative terms on the other side."""
     left = Index(tuple((m, c) for m, c in worst.terms if c > 0)) + 0
     right = Index(tuple((m, -c) for m, c in worst.terms if c < 0)) + 0
     return f"{right} <= {left}"
@@ -658,7 +658,7 @@ def _counterexample(
     conditions: tuple[Expr, ...],
     constants: tuple[Param, ...],
 ) -> str | None:
-    """Sizes and axes for which the term is negative, in words."""
+    """Return sizes and axes for which the term is negative, in words."""
     used = term.symbols | {s for c in conditions for s in symbols_of_values(c)}
     extents = {a.name: a.extent for a in axes if a.name in used}
     for env in sample_sizes(routine, constants, 40):

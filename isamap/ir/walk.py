@@ -64,12 +64,12 @@ def indices(e: Expr) -> Iterator[Index]:
 
 
 def symbols(e: Expr) -> frozenset[str]:
-    """Names of axes and sizes that an expression depends on, subscripts included."""
+    """Return the names of axes and sizes that an expression depends on, subscripts included."""
     return frozenset(s for i in indices(e) for s in i.symbols)
 
 
 def symbols_of_values(e: Expr) -> frozenset[str]:
-    """Names of axes and sizes that an expression compares or computes with, subscripts apart."""
+    """Return the names of axes and sizes that an expression compares or computes with, subscripts apart."""
     return frozenset(s for part in walk(e) if isinstance(part, IndexValue) for s in part.index.symbols)
 
 

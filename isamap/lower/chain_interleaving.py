@@ -119,7 +119,7 @@ def _may_move(touched: Sequence[Touched], values: Mapping[str, Value], machine: 
 
 
 def _chains(touched: Sequence[Touched]) -> Iterator[list[int]]:
-    """Issues up to each one that writes memory."""
+    """Yield issues up to each one that writes memory."""
     chain: list[int] = []
     for number, one in enumerate(touched):
         chain.append(number)

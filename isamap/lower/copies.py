@@ -46,7 +46,7 @@ def dma_loops(
 
 
 def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
-    """Loops that count `trips` around what goes from memory to memory."""
+    """Return loops that count `trips` around what goes from memory to memory."""
     variables: list[tuple[str, Index]] = []
     bindings: dict[str, Index] = {}
     for counter, reach in trips.items():
@@ -82,7 +82,7 @@ def _reference(place: Location, bindings: Mapping[str, Index]) -> MemoryRef:
 def clear(
     buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Nodes that set a part of a buffer to zero. Raises: NoMapping when nothing clears its scratchpad."""
+    """Return nodes that set a part of a buffer to zero. Raises: NoMapping when nothing clears its scratchpad."""
     home = search.homes.get(buffer)
     if home is None:
         return (Fill(buffer, offset, Index.of(elements)),)
@@ -174,7 +174,7 @@ def group_loops(
     around: Mapping[str, Index],
     names: Names,
 ) -> tuple[Node, ...]:
-    """Loops that count `trips`, in their order; a counter advances by its step, 1 unless `steps` has it."""
+    """Return loops that count `trips`, in their order; a counter advances by its step, 1 unless `steps` has it."""
     bindings: dict[str, Index] = dict(around)
     variables: list[tuple[str, Index]] = []
     for counter, count in trips.items():

@@ -55,7 +55,7 @@ def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str
 
 
 def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str]) -> Nodes:
-    """Nodes without conditions on the length; those of other lengths are left out."""
+    """Return nodes without conditions on the length; those of other lengths are left out."""
     found: list[Node] = []
     for node in nodes:
         body = _at_length(children(node), at, names)
@@ -137,7 +137,7 @@ def _told(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _declared(nodes: Nodes) -> Iterator[str]:
-    """Names of values, counters and works."""
+    """Yield the names of values, counters and works."""
     for node in walk(nodes):
         match node:
             case Declare(values):

@@ -409,7 +409,7 @@ def _zipped(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
 def _columns(
     given: Sequence[tuple[tuple[str, T], ...]], join: Callable[[str, list[T]], T]
 ) -> tuple[tuple[str, T], ...]:
-    """Things by name, those of each name joined."""
+    """Return things by name, those of each name joined."""
     names = _same([tuple(name for name, _ in one) for one in given])
     return tuple(
         (name, join(name, [thing for _, thing in some]))

@@ -50,7 +50,7 @@ Lines = Literal["row by row", "side by side", "of whole iterations"]
 
 
 def prologue(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
-    """Buffers filled for the first iterations, which none comes before, and the scope with these buffers."""
+    """Return buffers filled for the first iterations, which none comes before, and the scope with these buffers."""
     nodes: list[Node] = []
     for copies in step.carried:
         stage = copies.stage
@@ -102,7 +102,7 @@ def for_other_iterations(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope,
 
 
 def with_hints(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
-    """Prefetches dealt to the first loop inside that runs more than once; those performed at once.
+    """Return prefetches dealt to the first loop inside that runs more than once; those performed at once.
 
     Inside `hold` a share that differs from trip to trip costs more than its hints: they come at once. Of
     pieces of rows each iteration of the sum has those of its own rows: all the hints of a register block at
@@ -164,7 +164,7 @@ def _by_rows(nest: Nest, prefetch: Prefetch, scope: Scope, trips: Hosts) -> Deal
 
 
 def _prefetch(nest: Nest, prefetch: Prefetch, scope: Scope, lines: Lines) -> Make:
-    """Hints about what a later iteration reads, if there is one: row by row, line by line of all rows,
+    """Return hints about what a later iteration reads, if there is one: row by row, line by line of all rows,
     or so about as many lines of each row as a whole iteration reads.
     """
     number = prefetch.depth - 1
@@ -299,7 +299,7 @@ def _is_positive(index: Index) -> bool:
 
 
 def buffer_lines(staged: Staged, number: int, place: Place, hint: LineHint, names: Names) -> tuple[Node, ...]:
-    """Hints about the tiles that an iteration of loop `number` reads from a buffer."""
+    """Return hints about the tiles that an iteration of loop `number` reads from a buffer."""
     trips = {n: place.trips.get(n, ZERO) if n <= number else ZERO for n, _ in staged.loops}
     elements = dict(staged.loops)[number]
     size_bytes = staged.operand.dtype.size_bytes
@@ -316,7 +316,7 @@ def tensor_lines(
     by_lines: bool,
     whole: Place | None = None,
 ) -> tuple[Node, ...]:
-    """Hints about the elements of a tensor that are read at a place, row by row; or line by line of all rows,
+    """Return hints about the elements of a tensor that are read at a place, row by row; or line by line of all rows,
     where their length is known.
 
     With `whole`, a place of an iteration that nothing cuts short, there are as many lines as it has: one that

@@ -153,7 +153,7 @@ def part_count(tile: Tile, schedule: NestSchedule) -> Index:
 
 
 def dealt(nodes: Nodes, count: Index, names: Names) -> Nodes:
-    """Nodes whose outermost loops are dealt to so many parts: a copy whose iterations are independent."""
+    """Return nodes whose outermost loops are dealt to so many parts: a copy whose iterations are independent."""
     if count.value == 1 or not all(isinstance(node, For) for node in nodes):
         return nodes
     return tuple(_dealt(node, count, names) for node in nodes if isinstance(node, For))
@@ -189,7 +189,7 @@ class SplitSum:
     names: Names
 
     def first_contents(self, here: Place) -> Nodes:
-        """Of the first part of a sum what was there before; a sum starts at zero in the others."""
+        """Return the initial value of a part of a sum: the old value in the first part, zero in the others."""
         known = self.search, self.names
         copied = copied_in(self.finish, self.staged, self.tile, self.loops, here, *known)
         if self.op != "add":

@@ -164,7 +164,7 @@ def _around(statement: Statement, nest: NestSchedule) -> Statement:
 
 
 def pipeline(program: LoweredProgram, setting: Setting) -> LoweredProgram:
-    """Innermost loops in the order of their nests' pipelines."""
+    """Return innermost loops in the order of their nests' pipelines."""
     nests = iter(setting.nests)
 
     def ordered(node: Node) -> Node:
@@ -186,12 +186,12 @@ def hoist(program: LoweredProgram, setting: Setting) -> LoweredProgram:
 
 
 def chains(program: LoweredProgram, setting: Setting) -> LoweredProgram:
-    """Chains of long functions side by side."""
+    """Return chains of long functions side by side."""
     return side_by_side(program, setting.machine)
 
 
 def registers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
-    """Numbers for registers that are named by us, and in the programs that pack operands."""
+    """Return numbers for registers that are named by us, and in the programs that pack operands."""
     packs = tuple(registers(pack, setting) for pack in program.packs)
     return replace(program, body=number_registers(program.body, setting.machine), packs=packs)
 

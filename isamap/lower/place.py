@@ -55,7 +55,7 @@ def start_of(tile: Tile) -> Place:
 def elements_left(
     tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Place, position: Index
 ) -> Index:
-    """Elements left for one trip of loop `number` that stands at `position` of its axis.
+    """Return elements left for one trip of loop `number` that stands at `position` of its axis.
 
     Where all loops around it on its axis go in multiples of its step, only the axis's end can cut it short.
     """
@@ -79,7 +79,7 @@ def at_least(count: Index, size: int) -> bool:
 
 
 def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
-    """Axes of which a tile may not be full here, with the elements that are left."""
+    """Return axes of which a tile may not be full here, with the elements that are left."""
     return {
         a.name: place.left[a.name] for a in axes if a.tile > 1 and not at_least(place.left[a.name], a.tile)
     }
@@ -94,7 +94,7 @@ def count_tiles_here(place: Place, axis: str, step: int) -> int | None:
 
 
 def unrolled_places(place: Place, loops: Sequence[Unroll]) -> Iterator[tuple[tuple[int, ...], Place]]:
-    """Places of all tiles under unrolled loops, the last fastest, with their counters.
+    """Yield places of all tiles under unrolled loops, the last fastest, with their counters.
 
     An axis whose rest is neither a number nor a piece has one tile here: a loop over tiles stands around it.
     """

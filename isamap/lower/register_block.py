@@ -83,7 +83,7 @@ def find_chain(
 
 
 def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]:
-    """Axes of which an operand's tile may not be full here, with the elements that are left."""
+    """Return axes of which an operand's tile may not be full here, with the elements that are left."""
     own = {*operand.parts, *operand.scattered}
     return {a: n for a, n in partial_axes(nest.tile.axes, place).items() if a in own}
 

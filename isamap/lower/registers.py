@@ -127,7 +127,7 @@ def _mentions(node: Node) -> set[str]:
 
 
 def needs_of(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
-    """Per value the configuration that the issues naming it require of its register, in states loaded as a
+    """Return, per value, the configuration that the issues naming it require of its register, in states loaded as a
     whole: a field that is set by itself may change while a value lives.
     """
     found: dict[str, set[tuple[str, str, int]]] = {}
@@ -229,7 +229,7 @@ def _around(
 
 
 def _fixed_fields(machine: Machine, state: str) -> list[tuple[str, int | None, int]]:
-    """Fields that every issue requires at one value whatever its operands: a palette."""
+    """Return fields that every issue requires at one value whatever its operands: a palette."""
     found: dict[tuple[str, int | None], int] = {}
     for item in machine.instructions.values():
         for require in item.instruction.requires:

@@ -18,7 +18,7 @@ def loops(tree: Tree) -> Tree:
 
 
 def hold(tree: Tree) -> Tree:
-    """Accumulators enter and leave registers around the loops that sum into them."""
+    """Return accumulators enter and leave registers around the loops that sum into them."""
     if tree.tile.accumulator is None:
         return tree
     step = Hold(_unrolled(tree.schedule, tree.schedule.hold))
@@ -42,7 +42,7 @@ def stage(tree: Tree) -> Tree:
 
 
 def parallel(tree: Tree) -> Tree:
-    """Loops that deal their iterations to threads become one step; a sum in parts needs no own copy."""
+    """Return loops that deal their iterations to threads become one step; a sum in parts needs no own copy."""
     count = tree.schedule.parallel
     dealt = tree.schedule.loops[:count]
     split = any(_splits(loop, tree.tile) for loop in dealt)
@@ -99,7 +99,7 @@ def peel(tree: Tree) -> Tree:
 
 
 def _unrolled(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
-    """Unrolled loops from a depth on whose axis no loop in between still counts."""
+    """Return unrolled loops from a depth on whose axis no loop in between still counts."""
     later = nest.loops[depth:]
     counted = {loop.axis for loop in later if loop.counts}
     return tuple(

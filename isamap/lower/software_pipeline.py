@@ -29,7 +29,7 @@ ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
 
 
 def innermost_loops(nodes: tuple[Node, ...]) -> Iterator[For]:
-    """Loops that hold nothing but issues."""
+    """Yield loops that hold nothing but issues."""
     for node in walk(nodes):
         if isinstance(node, For) and all(isinstance(n, Declare | Issue) for n in node.body):
             yield node
@@ -117,7 +117,7 @@ def _through_registers(
 
 
 def _through_memory(issues: tuple[Issue, ...], machine: Machine) -> Iterator[Dependence]:
-    """Issues that touch one array keep their order where one of them writes it."""
+    """Yield issues that touch one array keep their order where one of them writes it."""
     touched: list[tuple[int, str, bool]] = []
     for i, issue in enumerate(issues):
         instruction = machine.instructions[issue.instruction].instruction
@@ -229,7 +229,7 @@ def _pipelined(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, .
 
 
 def _iterations(loop: For, pipeline: Pipeline, steady: Steady) -> tuple[Node, ...]:
-    """Prologue, loop and epilogue. In round v, an operation of stage s belongs to iteration v - s."""
+    """Return prologue, loop and epilogue. In round v, an operation of stage s belongs to iteration v - s."""
     issues, later = issues_of(loop), pipeline.stages - 1
     order = [(issues[i], pipeline.starts[i] // pipeline.interval) for i in _order(pipeline, steady)]
 

@@ -166,7 +166,7 @@ def _pack(
 
 
 def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Iterator[tuple[Condition, ...]]:
-    """Conditions of which exactly one holds when some axis has less than a tile left: the first such axis."""
+    """Yield conditions of which exactly one holds when some axis has less than a tile left: the first such axis."""
     before: tuple[Condition, ...] = ()
     for axis in axes:
         yield (*before, (lefts[axis], "<", Index.of(axis.tile)))

@@ -89,7 +89,7 @@ class Results:
         )
 
     def add_lanes(self, buffer: str, acc: OperandTile, place: Place) -> tuple[Node, ...]:
-        """Shares of a sum that lie in a buffer, added to its element."""
+        """Return shares of a sum that lie in a buffer, added to its element."""
         target, value = sum_of_lanes(buffer, prod(acc.shape), self.tile)
         moved = {f"@{n}": p for n, p in place.position.items()}
         copy = Copy(substitute_read(target, moved), substitute_expr(value, moved), ())

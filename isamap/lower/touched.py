@@ -98,7 +98,7 @@ def _promised(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
 
 
 def _laid_out(program: LoweredProgram, sizes: Mapping[str, int], gap: int) -> dict[str, int]:
-    """Numbers for sizes, strides with such a gap behind each row, and what `_stride` and `_extent` name."""
+    """Return numbers for sizes, strides with such a gap behind each row, and what `_stride` and `_extent` name."""
     env = dict(sizes)
     for item in (*program.tensors, *program.buffers):
         least = 1
@@ -122,7 +122,7 @@ def _extent(array: str, axis: int) -> str:
 
 
 def _shape_of(item: Tensor | Buffer) -> tuple[Index, ...]:
-    """Extents in elements; places in a packed tensor count from behind its header."""
+    """Return the extents in elements; places in a packed tensor count from behind its header."""
     if isinstance(item, Buffer):
         return (item.elements,)
     if item.header is None:
@@ -290,7 +290,7 @@ def _steps(
 def touched_elements(
     instruction: Instruction, params: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
-    """For each operand that a meaning touches the elements at its ends: others lie between them.
+    """Return for each operand that a meaning touches the elements at its ends: others lie between them.
 
     `params` are values of the integer parameters. Where data decide, a condition counts as true, and both
     branches of a selection. An output that is said to be something outside of what is assigned is written as
@@ -351,7 +351,7 @@ def _met(condition: Expr | None, points: _Points) -> Array:
 
 
 def _ends(elements: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Of a full box its corners, between which all others lie; else all elements."""
+    """Return the corners of a full box, between which all others lie; else all elements."""
     if not elements:
         return ()
     spans = [sorted({at[axis] for at in elements}) for axis in range(len(next(iter(elements))))]

@@ -86,7 +86,7 @@ def joined_loops(
     *,
     back: Written | None,
 ) -> dict[int, tuple[int, ...]]:
-    """Loops over single elements that one counter may go through, by the number of the outermost one.
+    """Return loops over single elements that one counter may go through, by the number of the outermost one.
 
     They stand next to each other, but for loops that run once.
     """
@@ -125,7 +125,7 @@ def _tile_ns(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written
 def transposed_by(
     transposed: Mapping[str, int] | Mapping[str, Index], nodes: tuple[Node, ...], names: Names
 ) -> tuple[Node, ...]:
-    """Nodes that symbols `+axis` stand in, for every tile of a block."""
+    """Return nodes that symbols `+axis` stand in, for every tile of a block."""
     for axis, size in transposed.items():
         if nodes:
             variable = names.fresh(axis)

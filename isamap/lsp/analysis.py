@@ -179,7 +179,7 @@ def _yaml_uses(
     units: Mapping[str, Definition],
     sources: Mapping[str, Definition],
 ) -> Iterator[Use]:
-    """Names that stand outside the language: of memories, units and sources."""
+    """Yield the names that stand outside the language: of memories, units and sources."""
     named = {"from": language, "to": language, "unit": units, "source": sources}
 
     def below(node: Node) -> Iterator[Use]:

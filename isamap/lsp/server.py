@@ -263,7 +263,7 @@ def _answer_places(server: LanguageServer) -> None:
 
 
 def _answer_texts(server: LanguageServer) -> None:
-    """How a text is laid out, and what would mend its findings."""
+    """Register the answers about texts: their layout, and fixes for their findings."""
 
     @server.feature(types.TEXT_DOCUMENT_FORMATTING)
     def formatting(params: types.DocumentFormattingParams) -> list[types.TextEdit]:

@@ -180,12 +180,12 @@ def _read_families(texts: Iterable[str]) -> list[Any]:
 
 
 def headers() -> dict[str, Header]:
-    """Headers, and the functions that may be called from each."""
+    """Return headers, and the functions that may be called from each."""
     return {name: header for family in families() for name, header in sorted(family.headers.items())}
 
 
 def features() -> tuple[str, ...]:
-    """Features that detection knows."""
+    """Return features that detection knows."""
     return tuple(feature for family in families() for feature in family.features)
 
 
@@ -195,7 +195,7 @@ def attributes() -> tuple[str, ...]:
 
 
 def issues() -> dict[str, IssueForm]:
-    """Ways to give words to an accelerator."""
+    """Return the known ways to issue encoded instructions to an accelerator."""
     return {name: form for family in families() for name, form in family.issues.items()}
 
 
@@ -220,7 +220,7 @@ def told_by(needed: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
 
 
 def emulators() -> dict[str, Runs]:
-    """Programs that run others for a processor."""
+    """Return programs that run others for a processor."""
     return {name: runs for family in families() for name, runs in family.emulators.items()}
 
 

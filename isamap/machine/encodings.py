@@ -122,7 +122,7 @@ class Encoding:
 
 
 def _fixed(word: Word) -> tuple[int, int]:
-    """Bits of constants, and those of no field, which are zero."""
+    """Return bits of constants, and those of no field, which are zero."""
     free = sum(f.mask for f in word if isinstance(f.holds, Quantity))
     return ~free, sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
 

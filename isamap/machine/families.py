@@ -148,7 +148,7 @@ def _read_row(node: Node, findings: Findings) -> _Table | None:
 
 
 def _read_types(node: Mapping, findings: Findings) -> _Types:
-    """`{types: integer, except: [i4, A], holding: A}`."""
+    """Return `{types: integer, except: [i4, A], holding: A}`."""
     from isamap.ir.dtypes import TYPE_SETS  # brings numpy, which detection does without
 
     keys = read_mapping(node, "a set of types", TYPE_SET, findings)

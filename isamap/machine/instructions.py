@@ -153,7 +153,7 @@ def extend_instructions(
     texts: tuple[Declarations | None, ...],
     findings: Findings,
 ) -> dict[str, Entry]:
-    """Inherited instructions without those removed, and the file's own, which replace their namesakes."""
+    """Return inherited instructions without those removed, and the file's own, which replace their namesakes."""
     inherited = dict(world.instructions)
     for name in remove:
         if name.text in inherited:

@@ -273,7 +273,7 @@ def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
 
 
 def line_bytes(machine: Machine) -> int:
-    """Bytes of a line of a machine's caches, the shortest; 0 where none is stated."""
+    """Return the bytes of a line of a machine's caches, the shortest; 0 where none is stated."""
     stated = [dict(memory.decl.attributes).get("line_bytes") for memory in machine.memories.values()]
     return min((size.value for size in stated if isinstance(size, Index) and size.value), default=0)
 
@@ -330,13 +330,13 @@ class LineHint:
 
 
 def is_hint(instruction: Instruction, memories: Mapping[str, Memory]) -> bool:
-    """Whether all outputs of an instruction lie in caches."""
+    """Return whether all outputs of an instruction lie in caches."""
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     return bool(outputs) and all(o.memory is not None and memories[o.memory].kind == "cache" for o in outputs)
 
 
 def line_hints(machine: Machine) -> Mapping[str, LineHint]:
-    """By cache, the hint that brings a row of bytes out of addressable memory into it."""
+    """Return, by cache, the hint that brings a row of bytes out of addressable memory into it."""
     found: dict[str, LineHint] = {}
     for item in machine.hints.values():
         hint = _line_hint(item, machine)

@@ -92,7 +92,7 @@ _ASK_SECONDS = 10
 
 @lru_cache(maxsize=1)
 def detect_features() -> frozenset[str]:
-    """Names of the features and granted permissions of this computer, as descriptions write them."""
+    """Return the names of the features and granted permissions of this computer, as descriptions write them."""
     flags = _processor_flags()
     granted = (name for name, needed in _PERMITTED_BY.items() if needed in flags and is_granted(name))
     return frozenset(flags & set(allowed.features())) | frozenset(granted)
@@ -123,7 +123,7 @@ def detect_machine() -> str:
 
 
 def _needs(name: str) -> tuple[int, frozenset[str], str]:
-    """Length of the chain, features and permissions, and the way to run, of a shipped machine."""
+    """Return the length of the chain, features and permissions, and the way to run, of a shipped machine."""
     # Only what stands above the instructions is read: detection looks at every shipped machine.
     trees = [read_tree(f.source, HEADER_END) for f in read_chain(name, HEADER_END)]
     targets = [read_target(tree.get("target"), Findings()) for tree in trees]
@@ -191,7 +191,7 @@ class Cpu:
         return f"{self.name} ({numbers})" if numbers else self.name
 
     def differences(self, other: Cpu) -> tuple[str, ...]:
-        """In what two processors differ, in words."""
+        """Return the differences of two processors in words."""
         mine, theirs = set(self.features), set(other.features)
         pairs = (
             ("processor", self.describe(), other.describe()),

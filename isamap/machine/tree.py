@@ -183,7 +183,7 @@ class _Reader:
         return Span(self.source, event.start_mark.index, max(event.end_mark.index, event.start_mark.index))
 
     def refuse_alias(self, kind: str, event: Any) -> None:
-        """Only the first one: a bomb has very many."""
+        """Refuse the first alias; later ones are not reported, as a bomb has very many."""
         if all(d.code != "yaml-alias" for d in self.refused):
             word = "aliases (`*name`)" if kind == "Alias" else "anchors (`&name`)"
             self.refuse(

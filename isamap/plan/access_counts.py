@@ -72,7 +72,7 @@ class Accesses:
 
 
 def count_accesses(nest: LoopNest, convention: Convention) -> tuple[Accesses, ...]:
-    """Per operand and level, from the home inward."""
+    """Return per operand and level, from the home inward."""
     return tuple(found for operand in nest.operands for found in _of_operand(nest, operand, convention))
 
 
@@ -125,7 +125,7 @@ def levels_of(
 
 
 def _moved(nest: LoopNest, operand: Counted, position: int, convention: Convention) -> int:
-    """Elements that the level at a position among those that keep an operand takes, or the datapath."""
+    """Return the elements that the level at a position among those that keep an operand takes, or the datapath."""
     keeps, is_emitted = operand.keeps, convention.refill == "entry"
     keep = keeps[position] if position < len(keeps) else None
     depth, refill = (len(nest.loops), convention.latch) if keep is None else (keep.depth, convention.refill)
@@ -189,7 +189,7 @@ def _loaded(
 
 
 def _copied(nest: LoopNest, operand: Counted, depth: int, *, by_tiles: bool) -> int:
-    """Elements of the tiles that a buffer is filled with inside `depth` loops, or that are read from it.
+    """Return the elements of the tiles that a buffer is filled with inside `depth` loops, or that are read from it.
 
     Tiles are apart, and read whole. In a window all taps share elements, or in registers tiles.
     """
@@ -245,7 +245,7 @@ def _parts(nest: LoopNest, operand: Counted) -> list[_Part]:
 
 
 def _filled(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> int:
-    """Elements that a level kept inside `depth` loops takes over the whole nest."""
+    """Return the elements that a level kept inside `depth` loops takes over the whole nest."""
     outer = nest.loops[:depth]
     parts = _parts(nest, operand)
     total = prod(sum(len(_tile(part, ranges)) for ranges in _configurations(part, outer)) for part in parts)

@@ -79,7 +79,7 @@ def print_offsets(table: BufferTable, offsets: Mapping[str, int]) -> str:
 
 
 def _rows(source: Source, lines: Sequence[str]) -> list[tuple[int, list[str]]]:
-    """Cells of each line with its number; a quoted cell does not run over lines. Raises: UsageProblem."""
+    """Return cells of each line with its number; a quoted cell does not run over lines. Raises: UsageProblem."""
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(lines):
         try:

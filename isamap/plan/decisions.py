@@ -19,17 +19,17 @@ def unroll_of(statement: int, axis: str) -> str:
 
 
 def block_of(statement: int, axis: str) -> str:
-    """Elements of an axis in one cache block."""
+    """Return the elements of an axis in one cache block."""
     return f"nest{statement}.block.{axis}"
 
 
 def order_of(statement: int, outer: str, inner: str) -> str:
-    """1 when the cache-block loop of `outer` stands around that of `inner`."""
+    """Return 1 when the cache-block loop of `outer` stands around that of `inner`."""
     return f"nest{statement}.order.{outer}.{inner}"
 
 
 def sweep_of(statement: int, outer: str, inner: str) -> str:
-    """1 when the register-block loop of `outer` stands around that of `inner`."""
+    """Return 1 when the register-block loop of `outer` stands around that of `inner`."""
     return f"nest{statement}.sweep.{outer}.{inner}"
 
 
@@ -39,34 +39,34 @@ def parallel_of(statement: int, axis: str) -> str:
 
 
 def fuse_of(statement: int, other: int) -> str:
-    """1 when a statement takes another, elementwise one along, which then has no nest of its own."""
+    """Return 1 when a statement takes another, elementwise one along, which then has no nest of its own."""
     return f"nest{statement}.fuse.{other}"
 
 
 def stage_of(statement: int, operand: str) -> str:
-    """0: read in place; 1: staged per block, as far inside as copies nothing twice; 2: staged as a whole."""
+    """Return 0: read in place; 1: staged per block, as far inside as copies nothing twice; 2: staged as a whole."""
     return f"nest{statement}.stage.{operand}"
 
 
 def ahead_of(statement: int, operand: str) -> str:
-    """1 when a buffer is filled one iteration of the loop around early, so there are two copies of it: shares
+    """Return 1 when a buffer is filled one iteration of the loop around early, so there are two copies of it: shares
     of that stand in the loop inside, with 2 in the one that sums.
     """
     return f"nest{statement}.ahead.{operand}"
 
 
 def spread_of(statement: int, operand: str) -> str:
-    """1 when a staged result is written back during the next iteration of the loop around it."""
+    """Return 1 when a staged result is written back during the next iteration of the loop around it."""
     return f"nest{statement}.spread.{operand}"
 
 
 def rows_of(statement: int, operand: str) -> str:
-    """1 when copies of an operand go along whole rows of its array, 0 in the order of the buffer."""
+    """Return 1 when copies of an operand go along whole rows of its array, 0 in the order of the buffer."""
     return f"nest{statement}.rows.{operand}"
 
 
 def prefetch_of(statement: int, operand: str) -> str:
-    """Into which of the caches that the machine has hints for an operand's lines are named ahead; 0: none."""
+    """Return the cache into which an operand's lines are prefetched; 0 for none."""
     return f"nest{statement}.prefetch.{operand}"
 
 

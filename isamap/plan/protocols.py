@@ -25,7 +25,7 @@ class CostModel(Protocol):
         ...
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-        """Nanoseconds of one statement under one option. A kernel's cost is the sum over its statements.
+        """Return the nanoseconds of one statement under one option. A kernel's cost is the sum over its statements.
 
         A cost is that of a schedule: where a loop runs once, its place among the others must not count.
         """
@@ -71,7 +71,7 @@ class Evaluator(Protocol):
         ...
 
     def evaluate(self, trial: Trial) -> float:
-        """Nanoseconds of one call of the kernel under this schedule; infinite where it does not run."""
+        """Return the nanoseconds of one call of the kernel under this schedule; infinite where it does not run."""
         ...
 
 

@@ -103,7 +103,7 @@ class Solved:
 
 
 def lifetime_of(steady: Steady, pipeline: Pipeline) -> int:
-    """For how many ticks registers are taken by the values of one iteration."""
+    """Return for how many ticks registers are taken by the values of one iteration."""
     starts = pipeline.starts
     return sum(
         v.registers * (max(starts[u] for u in v.users) - starts[v.definer]) for v in steady.values if v.users

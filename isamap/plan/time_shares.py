@@ -32,7 +32,7 @@ class NestTime:
     shares: tuple[TimeShare, ...]
 
     def sums(self) -> dict[str, float]:
-        """Nanoseconds per name, in their order."""
+        """Return nanoseconds per name, in their order."""
         found: dict[str, float] = {}
         for share in self.shares:
             found[share.name] = found.get(share.name, 0.0) + share.ns

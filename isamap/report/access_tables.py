@@ -82,7 +82,7 @@ def _statement_json(found: StatementAccesses, form: ClosedForms | None) -> dict[
 
 
 def _formulas_json(form: ClosedForms) -> dict[str, object]:
-    """Formulas as SymPy reads them; null where there is none."""
+    """Return formulas as SymPy reads them; null where there is none."""
 
     def text(value: object) -> str | None:
         return None if value is None else str(value)

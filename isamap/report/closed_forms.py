@@ -138,7 +138,7 @@ def _home_bytes(nest: LoopNest, counts: tuple[ClosedForm, ...]) -> Expr | None:
 
 
 def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) -> Expr | None:
-    """Elements that the level at a position among those that keep an operand takes, or the datapath."""
+    """Return the elements that the level at a position among those that keep an operand takes, or the datapath."""
     keeps = operand.keeps
     outer = nest.loops[: keeps[position].depth] if position < len(keeps) else nest.loops
     if not any(keep.copied for keep in keeps[: position + 1]):
@@ -160,7 +160,7 @@ def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) ->
 
 
 def _filled(operand: Counted, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
-    """Elements that a level kept inside these loops takes over the whole nest."""
+    """Return the elements that a level kept inside these loops takes over the whole nest."""
     linear = [whole for whole in operand.subscripts if not isinstance(whole, Index)]
     moving = [tuple((a, f) for a, f in whole if a in extents and f) for whole in linear]
     used = [axis for subscript in moving for axis, _ in subscript]
@@ -187,7 +187,7 @@ def _image(subscript: Subscript, outer: tuple[NestLoop, ...], extents: Extents) 
 
 
 def _pieces(loops: tuple[NestLoop, ...], axis: str, extents: Extents) -> Expr:
-    """Into how many tiles nested loops cut an axis."""
+    """Return the number of tiles into which nested loops cut an axis."""
     return _cut(extents[axis], tuple(loop.step for loop in loops if loop.axis == axis))
 
 

@@ -14,7 +14,7 @@ Row = Sequence[str]
 
 
 def align(rows: Sequence[Row], right: Collection[int] = ()) -> str:
-    """Rows as columns of equal width, the last one ragged; columns in `right` end flush."""
+    """Return rows as columns of equal width, the last one ragged; columns in `right` end flush."""
     if not rows:
         return ""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -43,7 +43,7 @@ _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 def bytes_text(size: float) -> str:
-    """Bytes in the unit that leaves the number readable: `48 B`, `1.5 KiB`, `128 MiB`."""
+    """Return the bytes in the unit that leaves the number readable: `48 B`, `1.5 KiB`, `128 MiB`."""
     unit, scale = next(((u, s) for u, s in _UNITS if size >= s), ("B", 1))
     value = size / scale
     return f"{value:.0f} {unit}" if value >= 100 or value == int(value) else f"{value:.3g} {unit}"
@@ -56,5 +56,5 @@ def percent_text(share: float) -> str:
 
 
 def count_text(number: int, noun: str) -> str:
-    """`1 way`, `2 ways`."""
+    """Return `1 way`, `2 ways`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

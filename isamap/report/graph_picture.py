@@ -38,7 +38,7 @@ class GraphView:
 
 
 def graph_json(view: GraphView) -> dict[str, object]:
-    """Kernels in their order, and tensors with their lives. Units: ns, bytes, places in the order."""
+    """Return kernels in their order, and tensors with their lives. Units: ns, bytes, places in the order."""
     problem, plan = view.problem, view.plan
     return {
         "graph": view.name,
@@ -97,7 +97,7 @@ def graph_text(view: GraphView) -> str:
 
 
 def graph_picture(view: GraphView) -> Picture:
-    """Kernels as bars over their time, and below them where tensors lie while they live."""
+    """Return kernels as bars over their time, and below them where tensors lie while they live."""
     starts, at = [0.0], 0.0
     for number in view.plan.order:
         at += view.problem.groups[number].cost_ns

@@ -42,7 +42,7 @@ def fix_text(before: Source, fix: Fix, matched: Matched) -> str:
 
 
 def changed_lines(before: str, after: str) -> Iterator[str]:
-    """Lines that are in one of two texts only, with their numbers: `-` was there, `+` is there now."""
+    """Yield the lines that are in one of two texts only, with their numbers: `-` was there, `+` is there now."""
     old, new = before.splitlines(), after.splitlines()
     for what, i, j, k, n in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if what != "equal":

@@ -103,7 +103,7 @@ def _find_use(unit: str, machine: Machine, files: dict[str, str]) -> _Use:
 
 
 def _layers(machine: Machine, files: dict[str, str]) -> list[list[str]]:
-    """Memories, views aside, by how many links lead to them; those on no link beside the nearest ones."""
+    """Return memories, views aside, by how many links lead to them; those on no link beside the nearest ones."""
     own = [name for name in machine.memories if files[name] == name]
     depths = dict.fromkeys(own, 0)
     for _ in own:  # links form no circle, so that no way is longer
@@ -143,7 +143,7 @@ def _height(column: Sequence[_Box]) -> int:
 
 
 def _placed_memories(columns: Sequence[Sequence[_Box]], far: Sequence[str], least: int) -> list[_Box]:
-    """Memories with their places: what units are joined to has a row of its own, which no other box is in."""
+    """Return memories with their places: what units are joined to has a row of its own, which no other box is in."""
     near = [box for column in columns for box in column if box.name not in far]
     tops: dict[str, int] = {}
     y = start = TITLE + MARGIN + max(0, least - _height(near)) // 2
@@ -162,7 +162,7 @@ def _placed_memories(columns: Sequence[Sequence[_Box]], far: Sequence[str], leas
 
 
 def _placed_units(units: Sequence[_Box], memories: Sequence[_Box]) -> list[_Box]:
-    """Units in a column at the right, in the middle of the memories' height."""
+    """Return units in a column at the right, in the middle of the memories' height."""
     x = max(box.x for box in memories) + BOX_WIDTH + COLUMN_GAP
     top, bottom = min(box.y for box in memories), max(box.y + box.height for box in memories)
     y = max(TITLE + MARGIN, (top + bottom - _height(units)) // 2)

@@ -300,7 +300,7 @@ class Look:
         return self._close[mapping]
 
     def uncarried(self, number: int) -> dict[str, str]:
-        """By instruction why nothing carries its mappings of a statement out; {} where one is, or may be."""
+        """Return, by instruction, why nothing carries its mappings of a statement out; {} where one is, or may be."""
         matched = self._matched
         own, statement = matched.of_statement(number), matched.statements[number]
         named = {name: matched.machine.instructions[name].instruction for name in by_instruction(own)}
@@ -331,7 +331,7 @@ class Look:
         return count_variants(matched.kernel, statement, mapping, matched.machine, search=self._search)
 
     def ranked(self, mappings: Iterable[Found], few: int | None) -> list[Facts]:
-        """Facts of mappings, the best first. What moves is told of the best `few`, or of all.
+        """Return facts of mappings, the best first. What moves is told of the best `few`, or of all.
 
         It is looked for in the order of what computing costs, until no other mapping can be among the best
         few, for moving takes no less than no time; and of no more than a limit. Before it is known, few
@@ -351,7 +351,7 @@ class Look:
         return looked + found[len(looked) :]
 
     def _key(self, facts: Facts) -> tuple[bool, bool, float, int, int]:
-        """Composed mappings last, moves of what is computed elsewhere behind the others, then by cost."""
+        """Return composed mappings last, moves of what is computed elsewhere behind the others, then by cost."""
         m = facts.mapping
         moves = m.instruction not in self._matched.computing
         fused = sum(len(g.kernel_axes) - 1 for g in m.groups)

@@ -136,7 +136,7 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
 
 
 def unmoved_text(matched: Matched, *, every: bool = False) -> str:
-    """Of the mappings that `mappings_text` shows, why operands cannot be moved; empty where all can.
+    """Return why operands of the mappings in `mappings_text` cannot be moved; empty where all can.
 
     cannot move for statement 0:
       tdpbf16ps  a, b  no move of x86-amx writes bf16[16, 32] to tmm: …
@@ -248,7 +248,7 @@ def few_each(matched: Matched) -> int:
 
 
 def _unproved_lines(found: Sequence[Facts]) -> Iterator[str]:
-    """Yield how many mappings are not proved, by what is open."""
+    """Yield lines with the number of unproved mappings, by the open question."""
     reasons = Counter(f.proof.reason for f in found if f.proof.status != "proved")
     yield from (f"  unproved: {number}, for {reason}" for reason, number in reasons.items())
 

@@ -102,7 +102,7 @@ def _level(
 
 
 def _bytes(operand: TileOperand, covered: Mapping[str, int], staged: bool) -> int:
-    """Bytes of an operand that loops which cover so many elements of each axis touch."""
+    """Return the bytes of an operand that loops which cover so many elements of each axis touch."""
     size = operand.staged_bytes if staged else operand.tensor_bytes
     if operand.subscripts and not staged:
         for subscript in operand.subscripts:

@@ -77,7 +77,7 @@ def box(x: float, y: float, width: float, height: float, kind: str, fill: str = 
 
 
 def told_apart(number: int, picture: str, bar: tuple[float, float, float, float]) -> list[str]:
-    """Stripes over a bar (x, y, width, height) whose colour another one has, by `stripes` of the picture."""
+    """Return stripes over a bar (x, y, width, height) whose colour another one has, by `stripes` of the picture."""
     if number < COLOURS:
         return []
     x, y, width, height = bar
@@ -122,19 +122,19 @@ class Across:
     is_timed: bool = True
 
     def at(self, value: float) -> float:
-        """Pixels from the left."""
+        """Return the pixels from the left."""
         inside = min(max(value, self.start), self.end)
         return LEFT + (WIDTH - LEFT - RIGHT) * (inside - self.start) / ((self.end - self.start) or 1)
 
     def column(self, value: float) -> float:
-        """Characters from the left."""
+        """Return the characters from the left."""
         return COLUMNS * (min(max(value, self.start), self.end) - self.start) / ((self.end - self.start) or 1)
 
     def text(self, value: float) -> str:
         return time_text(value) if self.is_timed else f"{value:g}"
 
     def ticks(self) -> list[float]:
-        """Five to ten round values."""
+        """Return five to ten round values."""
         span = (self.end - self.start) or 1.0
         unit = 10 ** floor(log10(span))
         step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0) if span / (s * unit) <= 10)
@@ -142,7 +142,7 @@ class Across:
         return [n * step for n in range(first, floor(self.end / step + 1e-9) + 1)]
 
     def grid(self, top: float, bottom: float) -> Iterator[str]:
-        """Lines at the ticks, and their values below."""
+        """Yield lines at the ticks, and their values below."""
         for value in self.ticks():
             x = self.at(value)
             yield f'<path class="grid" d="M{x:.1f} {top:.1f}V{bottom:.1f}"/>'

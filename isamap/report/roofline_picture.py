@@ -30,12 +30,12 @@ class _Scale:
     top: int
 
     def across(self, value: float) -> float:
-        """Pixels from the left."""
+        """Return the pixels from the left."""
         low, high = self.x
         return LEFT + (WIDTH - LEFT - RIGHT) * (log10(value) - low) / (high - low)
 
     def down(self, value: float) -> float:
-        """Pixels from the top."""
+        """Return the pixels from the top."""
         low, high = self.y
         return self.top + PLOT_HEIGHT * (1 - (log10(value) - low) / (high - low))
 
@@ -56,7 +56,7 @@ def roofline_picture(title: str, lines: Sequence[Roofline], name: str = "rooflin
 
 
 def _scale(line: Roofline, top: int) -> _Scale:
-    """Decades around all points, and around where the roofs meet the peak."""
+    """Return decades around all points, and around where the roofs meet the peak."""
     across = [i for slope in line.slopes if (i := line.intensity(slope)) is not None]
     across += [line.peak_per_ns / slope.bandwidth_bytes_per_ns for slope in line.slopes]
     across = across or [1.0]

@@ -138,7 +138,7 @@ def change_json(change: NestChange) -> dict[str, object]:
 
 
 def _reasons(change: NestChange) -> dict[str, str]:
-    """Why there is no price before, and after; nothing where there is one."""
+    """Return why there is no price before, and after; nothing where there is one."""
     return {when: why for when, why in zip(("before", "after"), change.unpriced, strict=True) if why}
 
 
@@ -155,11 +155,11 @@ class Verdicts:
     recalled: frozenset[tuple[NestSchedule, ...]]
 
     def cost_ns(self, schedule: Schedule) -> float:
-        """Units: nanoseconds, infinite for what did not run."""
+        """Return units: nanoseconds, infinite for what did not run."""
         return self.said[schedule.nests].cost_ns
 
     def rank(self, schedule: Schedule) -> int:
-        """1 for the fastest; those of one cost share a place."""
+        """Return 1 for the fastest; those of one cost share a place."""
         own = self.cost_ns(schedule)
         return 1 + sum(1 for e in self.said.values() if e.cost_ns < own)
 
@@ -192,7 +192,7 @@ def agreement(verdicts: Verdicts, attempts: Sequence[Attempt]) -> Agreement:
 
 
 def kendall_tau(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Kendall's tau-b of two orders; None where one of them has only ties."""
+    """Return Kendall's tau-b of two orders; None where one of them has only ties."""
     score, left, right = 0, 0, 0
     for (a, b), (c, d) in combinations(pairs, 2):
         one, other = (a > c) - (a < c), (b > d) - (b < d)

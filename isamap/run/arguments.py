@@ -200,7 +200,7 @@ def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
-    """Room for an output that the caller leaves out. Raises: UsageProblem where there is not enough."""
+    """Return room for an output that the caller leaves out. Raises: UsageProblem where there is not enough."""
     shape, dtype = _shape(t, sizes), t.dtype.numpy()
     size = prod(shape) * dtype.itemsize
     try:
@@ -255,7 +255,7 @@ def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _check_values(t: Tensor, array: NDArray[Any]) -> None:
-    """Nothing, where values of fewer bits than numpy has for them are of their type. Raises: UsageProblem."""
+    """Check that values of fewer bits than numpy has for them are of their type. Raises: UsageProblem."""
     if not t.dtype.is_integer or t.dtype.bits >= 8 * array.itemsize or t.role == "out" or not array.size:
         return
     low, high = int(array.min()), int(array.max())
@@ -267,7 +267,7 @@ def _check_values(t: Tensor, array: NDArray[Any]) -> None:
 
 
 def _why_not(array: NDArray[Any]) -> str:
-    """Why an array cannot be used where it lies, with a place for its name; nothing where it can be."""
+    """Return why an array cannot be used where it lies, with a place for its name; nothing where it can be."""
     size = array.itemsize
     if not array.flags.aligned:
         return f"elements of {{}} do not begin at multiples of {array.dtype.alignment} bytes"
@@ -281,7 +281,7 @@ def _why_not(array: NDArray[Any]) -> str:
 
 
 def _gaps_in(t: Tensor, array: NDArray[Any]) -> str:
-    """Why dimensions of an array cannot be one, with a place for its name; nothing where they can be."""
+    """Return why dimensions of an array cannot be one, with a place for its name; nothing where they can be."""
     if t.given is None or array.flags.c_contiguous:
         return ""
     return "{} has gaps between rows that the program takes as one"
@@ -306,7 +306,7 @@ def _is_apart(array: NDArray[Any]) -> bool:
 
 
 def _check_apart(tensors: tuple[Passed, ...]) -> None:
-    """Nothing, where no tensor that is written shares elements with another. Raises: UsageProblem.
+    """Check that no tensor that is written shares elements with another. Raises: UsageProblem.
 
     Rows of one may lie between rows of another. Where telling so takes too long, they count as shared.
     """

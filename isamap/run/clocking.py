@@ -58,7 +58,7 @@ class Plan:
 def time_all(
     plan: Plan, page: bytes, watch: Callable[[str], None] = lambda _: None
 ) -> tuple[Spread | str, ...]:
-    """Per function ns for one of its quantity, or how it ended the process. `page` is what fills the arena.
+    """Return per function ns for one of its quantity, or how it ended the process. `page` is what fills the arena.
 
     Raises: RunProblem when no function is to blame; MissingTool without a permission.
     """

@@ -376,7 +376,7 @@ def _image(machine: Machine, o: Operand, case: Case, rng: np.random.Generator) -
 
 
 def _slack(form: Form, operand: Operand | None, size: int, number: int) -> int:
-    """Bytes between an operand and the page behind it: one element in every other trial, to misalign it."""
+    """Return bytes between an operand and the page behind it: one element in every other trial, to misalign it."""
     if operand is None:
         return 0
     where = form.entry.instruction.where
@@ -386,7 +386,7 @@ def _slack(form: Form, operand: Operand | None, size: int, number: int) -> int:
 
 
 def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements from the first to the last, in memory."""
+    """Return the elements from the first to the last, in memory."""
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 

@@ -51,7 +51,7 @@ class Case:
 
 
 def encodings(instruction: Instruction, rng: np.random.Generator) -> list[dict[str, int]]:
-    """Values of the parameters that are part of the code: all lowest, all highest, and some between."""
+    """Return the values of the parameters that are part of the code: all lowest, all highest, and some between."""
     encoded = [p for p in instruction.params if p.kind in ("choose", "imm", "machine")]
     ranges = [_range(p) for p in encoded]
     if all(len(r) <= _MOST_FORMS for r in ranges) and len(encoded) == 1:
@@ -85,7 +85,7 @@ def meets(where: tuple[Constraint, ...], binding: Mapping[str, int]) -> bool:
 def make_cases(
     instruction: Instruction, encoded: Mapping[str, int], in_memory: frozenset[str], tame: bool, seed: int
 ) -> Iterator[Case]:
-    """Trials of one encoding; `tame` leaves out what makes sums depend on their order beyond bounds."""
+    """Yield trials of one encoding; `tame` leaves out what makes sums depend on their order beyond bounds."""
     rng = np.random.default_rng(seed)
     counted = [p for p in instruction.params if p.kind == "scalar" and p.dtype is None]
     kinds = ["whole", "random", "random"] + ([] if tame else ["awkward"] * 4 + ["mixed"] * 2)
@@ -156,7 +156,7 @@ def _make_case(
 def _strides(
     o: Operand, shape: tuple[int, ...], sizes: Mapping[str, int], rng: np.random.Generator
 ) -> tuple[int, ...]:
-    """Strides in elements: those declared, and for others what their elements need, sometimes more."""
+    """Return strides in elements: those declared, and for others what their elements need, sometimes more."""
     found: list[int] = []
     inner = 1
     declared: tuple[Index | None, ...] = o.strides if o.strides is not None else ()
@@ -180,7 +180,7 @@ _AWKWARD = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.5, 1e-3, 255.5, 2
 
 
 def draw(dtype: DType, shape: tuple[int, ...], kind: str, rng: np.random.Generator) -> NDArray[Any]:
-    """Numbers of a type: `whole` ones of both signs, `random`, `awkward`, or half of each."""
+    """Return numbers of a type: `whole` ones of both signs, `random`, `awkward`, or half of each."""
     stored = dtype.numpy()
     if dtype.kind == "bool":
         return rng.integers(0, 2, shape).astype(np.bool_)
@@ -273,7 +273,7 @@ def difference(
 
 
 def _flushed(values: Array, dtype: DType) -> Array:
-    """Values with subnormal ones replaced by a zero of their sign."""
+    """Return values with subnormal ones replaced by a zero of their sign."""
     if not dtype.is_float:
         return values
     wide = values.astype(np.float64)

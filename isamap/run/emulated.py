@@ -59,7 +59,7 @@ def served_files(
 
 
 def _around(interface: Interface) -> list[str]:
-    """Functions around an emitted program, and where the members of its struct of arguments lie."""
+    """Return functions around an emitted program, and where the members of its struct of arguments lie."""
     name = interface.name
     lines = [f'#include "{name}.h"']
     lines.append(f"static int call_{name}(const void *a, void *w, void *p) {{ return {name}(a, w, p); }}")

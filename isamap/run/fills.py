@@ -49,7 +49,7 @@ from isamap.ir.walk import symbols, walk
 
 
 def shares(kernel: Kernel) -> dict[str, float]:
-    """For each input of a kernel whose sizes are bound, the share of an output that one element reaches."""
+    """Return for each input of a kernel whose sizes are bound, the share of an output that one element reaches."""
     places = find_sites(kernel)
     outputs = [o.name for o in kernel.operands if o.role in ("out", "inout")]
     found: dict[str, float] = {}
@@ -201,7 +201,7 @@ def with_gaps(array: Array, gap_bytes: int, most_bytes: int) -> Array:
 
 
 def zeros_at_line(count: int, dtype: np.dtype[Any]) -> Array:
-    """So many zeros, which begin at a cache line."""
+    """Return so many zeros, which begin at a cache line."""
     raw = np.zeros(count * dtype.itemsize + LINE_BYTES, np.uint8)
     start = -raw.ctypes.data % LINE_BYTES
     return raw[start : start + count * dtype.itemsize].view(dtype)
@@ -282,7 +282,7 @@ def _bits_of_products(kernel: Kernel) -> int:
 def _spread(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, octaves: Octaves, bits: int = 64
 ) -> Array:
-    """Numbers of either sign whose logarithms are spread evenly: in a row one exceeds all others by far."""
+    """Return numbers of either sign whose logarithms are spread evenly: in a row one exceeds all others by far."""
     if dtype.kind == "bool":
         return _whole_range(rng, shape, dtype)
     low, high = octaves
@@ -327,7 +327,7 @@ def _in_range(values: Array, dtype: DType) -> Array:
 
 
 def _ties(rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, kernel: Kernel) -> Array:
-    """Halves of whole numbers, and integers that end in zeros: products and sums lie on ties, and meet.
+    """Return halves of whole numbers, and integers that end in zeros: products and sums lie on ties, and meet.
 
     In the first half along the first and the last axis nothing is positive: windows and rows of negative
     numbers lie there. A quarter are numbers that the kernel compares this input with, and their neighbours.

@@ -42,7 +42,7 @@ LEAST_BYTES = 128 << 10  # less lies in few small pages
 
 
 def large_room(size_bytes: int) -> ctypes.Array[Any]:
-    """Zeros that stay as long as the array does, in large pages where that pays and the system has them."""
+    """Return zeros that stay as long as the array does, in large pages where that pays and the system has them."""
     if size_bytes < LEAST_BYTES:
         return ctypes.create_string_buffer(max(size_bytes, 1))
     pages = -(-size_bytes // PAGE_BYTES)
@@ -129,7 +129,9 @@ class InProcess:
         sizes: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> Callable[[], int]:
-        """Return a call of always the same arrays, which are checked now: it gives the status.
+        """Return a call with fixed arrays, which are checked now. The call returns the status.
+
+        Raises: UsageProblem when arrays do not fit.
 
         Raises: UsageProblem when arrays do not fit.
         """
@@ -190,7 +192,7 @@ class InProcess:
 
 
 def _known(sizes: object) -> tuple[tuple[str, int], ...] | None:
-    """Sizes that are numbers of Python, with their names; None for what has to be looked at."""
+    """Return sizes that are numbers of Python, with their names; None for what has to be looked at."""
     if sizes is None:
         return ()
     if type(sizes) is not dict:
@@ -271,7 +273,7 @@ class Repeated:
         needed_bytes: int,
         compiler: Compiler,
     ) -> None:
-        """After a call of `function` with such arguments. Raises: CompilerRefused, MissingTool."""
+        """Prepare calls of `function` with such arguments. Raises: CompilerRefused, MissingTool."""
         self.needed_bytes = needed_bytes
         again, members = _again(compiler), type(arguments)
         offsets = {

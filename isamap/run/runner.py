@@ -257,7 +257,7 @@ def refuse_call(
 
 
 def refuse_status(name: str, status: int) -> None:
-    """Nothing for a call that was done. Raises: UsageProblem for another."""
+    """Refuse the status of a call that was not done. Raises: UsageProblem."""
     if status != 0:
         meaning = STATUSES[status][1] if 0 < status < len(STATUSES) else f"status {status}"
         raise UsageProblem(Diagnostic("program-refused", f"`{name}` refused its arguments: {meaning}"))

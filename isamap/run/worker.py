@@ -96,7 +96,7 @@ def ask_permission(component: int) -> bool:
 
 
 def ask_for_large_pages(room: mmap.mmap) -> None:
-    """Asks for large pages behind memory that was not touched yet; a system without them gives small ones."""
+    """Ask for large pages behind memory that was not touched yet; a system without them gives small ones."""
     with suppress(OSError, AttributeError):
         room.madvise(mmap.MADV_HUGEPAGE)
 
@@ -229,7 +229,7 @@ def _perform_timings(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
 
 
 def _filled_arena(size: int, source: int) -> Region:
-    """Memory that repeats the random page behind the count in the shared file."""
+    """Return memory that repeats the random page behind the count in the shared file."""
     arena = Region(size, "free")
     for offset in range(0, size, PAGE):
         ctypes.memmove(arena.address + offset, source + PAGE, min(PAGE, size - offset))

@@ -115,7 +115,7 @@ class _Walk:
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
 
     def run(self, body: Sequence[Run], past_first: int) -> None:
-        """Everything in a body; `past_first` has the bits of the loops past their first iteration."""
+        """Run all items of a body; `past_first` has the bits of the loops past their first iteration."""
         for item in body:
             match item:
                 case Counted():
@@ -230,7 +230,7 @@ class _Walk:
         return None
 
     def _alike(self, loop: Counted, iteration: int, trips: int) -> int:
-        """Up to which iteration the loops inside run as often as in this one."""
+        """Return the end of the iterations whose inner loops run as often as in this one."""
         if not loop.inner or iteration >= trips:
             return trips
         first = self._inner_trips(loop, iteration)
@@ -256,7 +256,7 @@ class Simulated:
     name = "simulated"
 
     def evaluate(self, trial: Trial) -> float:
-        """Nanoseconds of one call by the simulator."""
+        """Return the nanoseconds of one call by the simulator."""
         return _evaluation(trial).cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:

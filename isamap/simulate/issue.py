@@ -116,7 +116,7 @@ def _as_type(array: Array, dtype: DType, exact: bool) -> Array:
 
 
 def _perform_grid(job: _Job, grid: Grid) -> None:
-    """Issues of different output elements together, the blocks of a sum one after the other."""
+    """Issue of different output elements together, the blocks of a sum one after the other."""
     written = {s for i in job.statement.assign.target.index for s in i.symbols}
     fills = _fills(job, grid)
     counts = [s.starts.size for s in grid.spans] + list(grid.loops.values())
@@ -132,7 +132,7 @@ def _perform_grid(job: _Job, grid: Grid) -> None:
 
 
 def _perform_batch(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> None:
-    """Issues, each a column of `chosen`: which block of each span, then the value of each loop."""
+    """Issue, each a column of `chosen`: which block of each span, then the value of each loop."""
     pattern, statement = job.pattern, job.statement
     count = chosen.shape[1]
     issue, own, cell = _cells(job, grid, chosen, pattern.target.index, statement.assign.target)
@@ -156,7 +156,7 @@ def _perform_batch(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> None:
 
 
 def _scalars(job: _Job, grid: Grid, chosen: Array) -> dict[str, Array]:
-    """For each typed parameter of the instruction the values that these issues need."""
+    """Return for each typed parameter of the instruction the values that these issues need."""
     return {
         b.name: np.unique(_at_lanes(job, grid, chosen, (), b.subject)[2])
         for b in job.mapping.bindings
@@ -248,7 +248,7 @@ def _axes_of(grid: Grid, subscripts: tuple[Index, ...]) -> tuple[str, ...]:
 
 
 def _flat(subscripts: tuple[Index, ...], shape: tuple[int, ...], symbols: MappingType[str, Any]) -> Array:
-    """Row-major positions of elements. Raises: IndexError when one is not in the array."""
+    """Return row-major positions of elements. Raises: IndexError when one is not in the array."""
     total: Any = np.zeros((), np.int64)
     for subscript, extent in zip(subscripts, shape, strict=True):
         position = evaluate_index(subscript, symbols)
@@ -259,7 +259,7 @@ def _flat(subscripts: tuple[Index, ...], shape: tuple[int, ...], symbols: Mappin
 
 
 def _load(job: _Job, read: Read, symbols: MappingType[str, Any]) -> Array:
-    """Elements of an array of the kernel, outside it the fill. Raises: IndexError where there is none."""
+    """Return the elements of an array of the kernel, outside it the fill. Raises: IndexError where there is none."""
     array = job.arrays[read.buffer]
     if read.fill is None:
         return np.asarray(array.reshape(-1)[_flat(read.index, array.shape, symbols)])
@@ -345,7 +345,7 @@ def _with_issue(expr: Expr) -> Expr:
 def operand_shapes(
     instruction: Instruction, params: tuple[tuple[str, int], ...]
 ) -> dict[str, tuple[int, ...]]:
-    """Extents of every operand in elements."""
+    """Return the extents of every operand in elements."""
     return _shapes(_bound(instruction, params))
 
 
@@ -355,7 +355,7 @@ def _shapes(bound: Instruction) -> dict[str, tuple[int, ...]]:
 
 
 def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | None:
-    """For padded lanes whose output element is in use: the sets of operands whose elements are in use.
+    """Return for padded lanes whose output element is in use: the sets of operands whose elements are in use.
 
     Empty when there are none. None when such a lane would overwrite the element: the statement only assigns.
     """
@@ -405,7 +405,7 @@ def _in_use(
     lanes: dict[str, Array],
     valid: Array,
 ) -> Array:
-    """For every lane, whether a valid lane touches an element of the operand that it touches."""
+    """Return for every lane, whether a valid lane touches an element of the operand that it touches."""
     extents = operand_shapes(pattern.instruction, grid.params)[operand]
     touched = np.zeros(max(1, prod(extents)), np.bool_)
     elements: list[Array] = []

@@ -61,7 +61,7 @@ class Span:
         return prod(self.tiles)
 
     def at(self, starts: Array, lanes: MappingType[str, Array]) -> tuple[dict[str, Array], Array]:
-        """Kernel axes of given lanes (0 where `lanes` has no axis), and where they stand for an iteration."""
+        """Return kernel axes of given lanes (0 where `lanes` has no axis), and where they stand for an iteration."""
         fused: Any = 0
         valid: Any = True
         for axis, tile in zip(self.group.instruction_axes, self.tiles, strict=True):
@@ -93,7 +93,7 @@ class Grid:
     empty: tuple[str, ...]
 
     def lanes(self, axes: tuple[str, ...]) -> dict[str, Array]:
-        """Lanes of some instruction axes, each along a dimension of its own behind that of the issues."""
+        """Return lanes of some instruction axes, each along a dimension of its own behind that of the issues."""
         rank = len(axes)
         return {
             axis: np.arange(self.lengths[axis]).reshape([-1 if d == n else 1 for d in range(-1, rank)])
@@ -118,7 +118,7 @@ def make_grids(
 
 
 def lengths_of(pattern: Pattern, params: Sizes) -> Sizes:
-    """Extents of all axes of the instruction; its parameters have values."""
+    """Return the extents of all axes of the instruction; its parameters have values."""
     return {a.name: number(a.extent, params) for a in pattern.axes}
 
 

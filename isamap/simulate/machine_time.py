@@ -102,7 +102,7 @@ class Watcher(Protocol):
         ...
 
     def moved(self, link: int, start: float, end: float) -> None:
-        """Lines that cross a link."""
+        """Record lines that cross a link."""
         ...
 
     def repeated(
@@ -259,7 +259,7 @@ class MachineTime:
         return arrived
 
     def clocks(self) -> list[float]:
-        """Return all times that only grow, and go on from where they are."""
+        """Return the times that only grow: those of units, links and ready operands."""
         return [*self.units, *self.links, *self.ready]
 
     def work_ns(self, done: Sequence[float]) -> list[float]:

@@ -252,7 +252,7 @@ class _Builder:
         return unit, work, cost_value(item.cost.latency_ns, numbers)
 
     def _also(self, item: MachineInstruction, work_ns: float) -> tuple[int, float]:
-        """Another unit that an instruction takes, and for how long; -1 where there is none."""
+        """Return another unit that an instruction occupies, and for how long; -1 where there is none."""
         if not item.cost.also:
             return -1, 0.0
         copies, others = (max(1, self.machine.units[u].count) for u in (item.cost.unit, item.cost.also))
@@ -276,7 +276,7 @@ class _Builder:
         return [Counted(trip_loop, trips, (fill,), (), (), tuple(sorted(trips.symbols - self.env.keys())))]
 
     def _size(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> int:
-        """Bytes from the first to the last element of an operand, where it lies densely or nearly so."""
+        """Return the bytes from the first to the last element of an operand, where it lies densely or nearly so."""
         return prod(self._extents(params, item, name)) * item.instruction.operand(name).dtype.size_bytes
 
     def _extents(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> list[int]:

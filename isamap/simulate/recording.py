@@ -160,7 +160,7 @@ class _Recorder:
         return False
 
     def carried(self) -> tuple[Carried, ...]:
-        """Bytes by block, instruction and array, in the order in which they were first issued."""
+        """Return the bytes by block, instruction and array, in the order in which they were first issued."""
         sums: dict[tuple[str, str, str], list[int]] = {}
         for key, count in _sums(self.told).items():
             step = self.steps[key]

@@ -55,7 +55,7 @@ class Access:
         return tuple(zip(self.loop.chain if self.loop else (), self.strides, strict=True))
 
     def inside(self, loop: LoopAround | None) -> tuple[tuple[int, int], ...]:
-        """Strides and trips of the loops inside a loop; of all loops inside none."""
+        """Return strides and trips of the loops inside a loop; of all loops inside none."""
         found: list[tuple[int, int]] = []
         for outer, stride in self.turns:
             if outer is loop:
@@ -125,7 +125,7 @@ class Reuse:
         return next(fitting, len(self.caches))
 
     def touched(self, loop: LoopAround | None) -> int:
-        """Bytes that one iteration of a loop touches; of none, the whole program."""
+        """Return the bytes that one iteration of a loop touches; of none, the whole program."""
         key = id(loop)
         if key not in self._touched:
             inner = [a for a in self.accesses if loop is None or loop in (a.loop.chain if a.loop else ())]
@@ -150,7 +150,7 @@ class Reuse:
         return self._cold[access.number]
 
     def _since_another(self, access: Access) -> int:
-        """Bytes touched since an earlier access of the same line, or since the previous call."""
+        """Return bytes touched since an earlier access of the same line, or since the previous call."""
         earlier = [
             o
             for o in self._by_array[access.array]
@@ -165,7 +165,7 @@ class Reuse:
 
 
 def _covered(turns: tuple[tuple[int, int], ...], accesses: Sequence[Access], line_bytes: int) -> int:
-    """Bytes that accesses with these strides cover, in whole lines."""
+    """Return the bytes that accesses with these strides cover, in whole lines."""
     span, count = max(a.size for a in accesses), 1
     for stride, trips in sorted(turns):
         if stride <= max(span, line_bytes):

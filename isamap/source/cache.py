@@ -276,7 +276,7 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def damaged() -> tuple[Path, ...]:
-    """Objects whose content is not what their name says."""
+    """Return objects whose content is not what their name says."""
     return tuple(
         path for folder in _folders() for path in sorted(_files(folder / "objects")) if not _is_whole(path)
     )

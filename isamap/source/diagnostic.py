@@ -40,12 +40,12 @@ class Source:
         return (0, *(i + 1 for i, c in enumerate(self.text) if c == "\n"))
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column (both from 1) of a character offset."""
+        """Return the line and column (both from 1) of a character offset."""
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
     def line_text(self, line: int) -> str:
-        """Line `line` (from 1) without its end."""
+        """Return line `line` (from 1) without its end."""
         start = self.line_starts[line - 1]
         end = self.text.find("\n", start)
         return self.text[start:] if end < 0 else self.text[start:end]

@@ -51,7 +51,7 @@ _PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 
 
 def end_with(parent: int) -> None:
-    """Lets this process end when its parent does, also where that is killed; at once where it is gone.
+    """Let this process end when its parent does, also where that is killed; at once where it is gone.
 
     On Linux, and for a parent whose thread that started this one lives as long as it does.
     """

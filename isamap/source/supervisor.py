@@ -88,7 +88,7 @@ def _wait_for(child: int, caller: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """Kills until this process has no children: each one killed hands over its own."""
+    """Kill until this process has no children: each one killed hands over its own."""
     stop = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < stop:
         try:

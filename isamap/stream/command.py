@@ -98,7 +98,7 @@ def _where(operand: Operand, bound: Routine, found: Mapping[Quantity, int]) -> P
 
 
 def byte_strides(operand: Operand, free: int) -> tuple[int, ...]:
-    """Strides of a bound operand in bytes; `free` is that of the axis that has none of its own."""
+    """Return strides of a bound operand in bytes; `free` is that of the axis that has none of its own."""
     size = operand.dtype.size_bytes
     if operand.strides is not None:
         return tuple(free if s is None else int(s.evaluate({})) * size for s in operand.strides)

@@ -43,7 +43,7 @@ def encode(
 
 
 def entries_of(command: Command, item: MachineInstruction) -> dict[str, int]:
-    """By table the entry that a command needs. Raises: UsageProblem where a field cannot hold a number."""
+    """Return, by table, the entry that a command needs. Raises: UsageProblem where a field is too narrow."""
     if item.encoding is None or not item.encoding.entries:
         return {}
     found = _found(command, item)

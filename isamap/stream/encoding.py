@@ -124,7 +124,7 @@ def renamed(commands: Sequence[Command], machine: Machine) -> list[Command]:
 
 
 def _groups(commands: Sequence[Command], machine: Machine) -> dict[Register, tuple[Register, ...]]:
-    """By register that commands name, those that take turns in its place, itself first."""
+    """Return, by the register that commands name, the registers that rotate in its place, itself first."""
     named = {where for c in commands for _, where in c.operands if isinstance(where, Register)}
     viewed = {m.base for m in machine.memories.values()}
     found: dict[Register, tuple[Register, ...]] = {}
@@ -257,7 +257,7 @@ def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> l
 
 
 def _agreeing(words: Sequence[BundleCommands], machine: Machine, most: int) -> list[Array]:
-    """By length less one and word, how many words from there on agree with those so much farther on."""
+    """Return, by length less one and word, how many words agree with those one length farther on."""
     names: dict[tuple[object, ...], int] = {}
     kinds = np.array([names.setdefault(_kind(word, machine), len(names)) for word in words], np.int64)
     found: list[Array] = []

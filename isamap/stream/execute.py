@@ -95,7 +95,7 @@ _Result = tuple[Operand, Array, Placed]
 
 
 def _perform(at_once: Sequence[Placed], state: _State) -> None:
-    """Commands that see what was there before any of them. Raises: VerificationFailed."""
+    """Perform commands on the values from before any of them. Raises: VerificationFailed."""
     results = [result for one in at_once for result in _computed(one, state)]
     if len(at_once) > 1:
         for operand, _, one in results:  # refuse places outside of memories before all bytes are listed

@@ -64,7 +64,7 @@ _Row = tuple[str, str, str, str]
 
 
 def _run_rows(run: Run, arrays: Sequence[StreamArray], machine: Machine) -> list[_Row]:
-    """Words with slots, one line for each instruction, `|` before those that stand beside the one above."""
+    """Return words with slots, one line for each instruction, `|` before those that stand beside the one above."""
     rows: list[_Row] = []
     looped = run.trips > 1
     if looped:

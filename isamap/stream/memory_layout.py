@@ -90,7 +90,7 @@ def memory_sizes(machine: Machine, used: int) -> dict[str, int]:
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of an array without gaps. Units: elements."""
+    """Return strides of an array without gaps. Units: elements."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 

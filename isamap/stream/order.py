@@ -49,7 +49,7 @@ class Touched:
     _readers: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
 
     def touch(self, access: Access, command: int) -> Iterator[Conflict]:
-        """Earlier commands that an access conflicts with, the last of each unit; then it is noted itself."""
+        """Yield earlier commands that an access conflicts with, the last of each unit; then it is noted itself."""
         if not access.at.size:
             return
         size = int(access.at.max()) + 1

@@ -60,10 +60,10 @@ def lay_out_tables(
 
 
 def places_in(tables: Sequence[StreamTable]) -> Mapping[str, Mapping[int, int]]:
-    """By table where each entry stands."""
+    """Return, by table, where each entry stands."""
     return {table.name: {entry: at for at, entry in table.at.items()} for table in tables}
 
 
 def contents_of(tables: Sequence[StreamTable]) -> Mapping[str, Mapping[int, int]]:
-    """By table what stands at each address."""
+    """Return the contents of each table by address."""
     return {table.name: table.at for table in tables}

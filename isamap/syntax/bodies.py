@@ -317,7 +317,7 @@ def _memory(name: ast.Ident, scope: Scope) -> MemoryDecl:
 
 
 def resolve_placement(p: ast.PlacementSyntax, scope: Scope) -> Placement:
-    """Names of indices and the memory coordinates that they make. Raises: TypeProblem."""
+    """Return the names of indices and the memory coordinates that they make. Raises: TypeProblem."""
     inner = scope
     for index in p.indices:
         check_free(index, inner, "index of the placement")

@@ -32,7 +32,7 @@ def cast_target(name: str) -> tuple[DType, CastMode] | None:
 
 
 def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
-    """`value` as `dtype`; casts to a value's own type vanish. Raises: TypeProblem."""
+    """Return `value` as `dtype`; casts to a value's own type vanish. Raises: TypeProblem."""
     if mode == "bits":
         return folded(Cast(value, dtype, mode, span)) if _may_reinterpret(value, dtype, span) else value
     if mode != "exact" and not dtype.is_integer:
@@ -103,7 +103,7 @@ def _refuse(value: Expr, dtype: DType, span: Span) -> None:
 
 
 def integer_bounds(e: Expr) -> tuple[int, int] | None:
-    """Smallest and largest value that an integer expression may have; None for floats."""
+    """Return smallest and largest value that an integer expression may have; None for floats."""
     dtype = e.dtype
     if not dtype.is_integer and dtype != BOOL:
         return None

@@ -57,7 +57,7 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
 
 
 def combine(op: str, left: Index, right: Index, e: ast.ExprSyntax, scope: Scope) -> Index:
-    """`left op right`, checked to stay affine in the axes. Raises: TypeProblem."""
+    """Return `left op right`, checked to stay affine in the axes. Raises: TypeProblem."""
     axes = {s for s in (left.symbols | right.symbols) if scope.indices.get(s) in ("axis", "element")}
     combined = _combine(op, left, right, axes, e)
     if any(abs(c) >= 2**63 for _, c in combined.terms):
@@ -132,7 +132,7 @@ def _whole_number_of_the_call(name: str, scope: Scope) -> str | None:
 def _layout_symbol(
     name: ast.Ident, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope, place: str
 ) -> Index:
-    """`stride(A, 0)` and `align(A)`: symbols that stand for an operand's layout."""
+    """Return `stride(A, 0)` and `align(A)`: symbols that stand for an operand's layout."""
     if place not in ("a constraint", "a required value"):
         raise problem_at("not-an-index", f"`{name.text}` may stand in `where` and `requires` only", span)
     expected = 2 if name.text == "stride" else 1

@@ -93,7 +93,7 @@ def read_part(name: str) -> str:
 
 
 def _numbered(table: dict[str, Any]) -> dict[int, Any]:
-    """JSON knows no numbers as keys."""
+    """Return tables with numbers as keys, which JSON has as texts."""
     return {int(key): value for key, value in table.items()}
 
 

@@ -161,7 +161,7 @@ def problem_at(
 def unknown_name(
     code: str, what: str, name: ast.Ident, candidates: Iterable[str], most: int = 12
 ) -> TypeProblem:
-    """Nothing of that name exists; proposes the nearest one that does, and lists so many of them."""
+    """Return the problem of a name that does not exist, with the nearest name that does and a list of others."""
     shown = sorted(set(candidates))
     near = get_close_matches(name.text, shown, n=1, cutoff=0.6)
     return problem_at(

@@ -32,7 +32,7 @@ def weights_of(graph: Any) -> frozenset[Any]:
 
 
 def version_of(tensor: Any) -> int:
-    """Torch's count of the changes of a tensor, 0 where it keeps none."""
+    """Return torch's count of the changes of a tensor, 0 where it keeps none."""
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
@@ -91,7 +91,7 @@ def _words(tensor: Any) -> NDArray[np.int64]:
 
 
 def _memory(first: int, end: int) -> NDArray[np.int64]:
-    """Words of memory as an array, which does not keep it alive. Units: words of 8 bytes."""
+    """Return words of memory as an array, which does not keep it alive. Units: words of 8 bytes."""
     if end <= first:
         return np.empty(0, np.int64)
     place = {"data": (8 * first, True), "shape": (end - first,), "typestr": "<i8", "version": 3}
@@ -173,7 +173,7 @@ class Prepared:
             self._seen = None
 
     def _key(self, tensors: Sequence[Any]) -> tuple[int, ...]:
-        """By what weights are known: where they lie, and how often they have changed."""
+        """Return the identity of weights: their addresses, and how often they have changed."""
         try:
             versions: tuple[int, ...] = tuple(map(self._version, tensors))
         except RuntimeError:  # of tensors for inference, whose changes torch does not count

@@ -55,7 +55,7 @@ def batchings(kernel: Kernel) -> Iterator[Rewrite | Refusal]:
 
 
 def _groups(given: Sequence[Statement]) -> Iterator[list[int]]:
-    """Numbers of statements of the same ordered loops that differ in constants and arrays only."""
+    """Yield numbers of statements of the same ordered loops that differ in constants and arrays only."""
     groups: dict[object, list[int]] = {}
     for n, s in enumerate(given):
         groups.setdefault(_skeleton(s), []).append(n)
@@ -109,7 +109,7 @@ def _offset(index: Index, axes: frozenset[str]) -> Index:
 
 
 def _slopes(group: Sequence[Statement]) -> list[tuple[Index, ...]] | None:
-    """By how much each subscript of each access grows from one statement to the next; None if unevenly."""
+    """Return the step of each subscript from one statement to the next; None if they are uneven."""
     names = [frozenset(x.name for x in s.axes) for s in group]
     found: list[tuple[Index, ...]] = []
     for same in zip(*map(accesses, group), strict=True):
@@ -175,7 +175,7 @@ def stack(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, str]:
 
 
 def _refused(kernel: Kernel, group: Sequence[Statement], fixed: Sequence[tuple[str, ...]]) -> Refusal:
-    """Why alike statements stay apart, and the declarations that would let them be one."""
+    """Return why alike statements stay apart, and the declarations that would let them be one."""
     unequal = next((names for names in fixed if not _are_equal(kernel, names)), None)
     listed = " and ".join(_listed(names) for names in fixed)
     about = f"{len(group)} statements such as `{line_of(group[0])}` are alike, but"

@@ -120,7 +120,7 @@ class _Trace:
                     assert_never(s)
 
     def assign(self, s: Assign, extents: Mapping[str, int], at: Mapping[str, int]) -> None:
-        """One statement, for each row that it writes."""
+        """Perform one statement for each row that it writes."""
         for row in self._rows_of(s.target, extents, at):
             if self.only is not None and not self.only.issuperset(row.values()):
                 continue

@@ -109,7 +109,7 @@ def _carried(
 
 
 def _needed_by(s: Statement) -> tuple[Read, ...]:
-    """Elements whose values a statement depends on."""
+    """Return elements whose values a statement depends on."""
     return accesses(s) if s.assign.op is not None else accesses(s)[1:]
 
 
@@ -133,7 +133,7 @@ def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
 
 
 def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) -> dict[str, Index] | None:
-    """Axes of c as axes of the sum s, when c's access and `own`, over the axes of s, are the same element.
+    """Return axes of c as axes of the sum s, when c's access and `own`, over the axes of s, are the same element.
 
     None where the iterations of c are not one for each element.
     """

@@ -64,7 +64,7 @@ def edges_apart(kernel: Kernel) -> Rewrite | None:
 
 
 def _cuts(s: Statement, kernel: Kernel) -> list[list[Part]]:
-    """For each subscript that leaves the array, the parts in which it does not; none if they are unknown."""
+    """Return for each subscript that leaves the array, the parts in which it does not; none if they are unknown."""
     filled = [r for r in reads(s.assign.value) if r.fill is not None]
     if s.assign.op != "add" or s.assign.guard is not None or len(filled) != 1:
         return []

@@ -82,7 +82,7 @@ def factorisations(kernel: Kernel) -> tuple[Factorisation, ...]:
 
 
 def unfactored(kernel: Kernel) -> tuple[Refusal, ...]:
-    """Why products of three and more factors cannot be taken apart, for each statement of which it is so."""
+    """Return why products of three and more factors cannot be taken apart, for each statement of which it is so."""
     found: list[Refusal] = []
     for n, s in enumerate(statements(kernel)):
         given = _product(s)
@@ -147,7 +147,7 @@ def _factorisation(
 
 
 def _flops(s: Statement) -> Index:
-    """Operations of all iterations, a reduction being one."""
+    """Return operations of all iterations, a reduction being one."""
     return product(a.extent for a in s.axes) * (_operations(s.assign.value) + (s.assign.op is not None))
 
 
@@ -260,7 +260,7 @@ class _Factoring:
         return (*self.done, replace(s, axes=axes, assign=replace(s.assign, value=value, guard=guard)))
 
     def _value(self, tree: tuple[Tree, Tree], outside: frozenset[str]) -> Expr:
-        """Return the product of two parts, of which all axes `outside` are kept."""
+        """Return the product of two parts, and keep all axes in `outside`."""
         left, right = tree
         a = self._part(left, outside | self._own(right))
         b = self._part(right, outside | self._own(left))

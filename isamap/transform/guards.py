@@ -333,7 +333,7 @@ def _inside(low: Index, high: Index, size: Index) -> bool:
 
 
 def _range(index: Index, extents: dict[str, Index], read: Read) -> tuple[Index, Index]:
-    """Smallest and largest value of a subscript over the loops."""
+    """Return smallest and largest value of a subscript over the loops."""
     low = high = ZERO
     for monomial, coefficient in index.terms:
         axes = [a for a in monomial if isinstance(a, str) and a in extents]
@@ -370,7 +370,7 @@ def _numeric_range(index: Index, extents: dict[str, Index], read: Read) -> tuple
 
 
 def _quotient_range(index: Index, extents: dict[str, int]) -> tuple[int, int] | None:
-    """Bounds by enumerating the corners of each axis; None when too large or a size is not a number."""
+    """Return bounds by enumerating the corners of each axis; None when too large or a size is not a number."""
     import numpy as np
 
     names = sorted(index.symbols)
@@ -441,7 +441,7 @@ def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]
 
 
 def _periods(condition: Expr, statement: Statement) -> dict[str, int]:
-    """After how many steps of each axis a condition says the same again, where it depends on nothing else."""
+    """Return the period of a condition along each axis, where it depends on nothing else."""
     match condition:
         case Call(op, (left, right)) if op in _COMPARISONS:
             remainders = [m for side in (left, right) for m in _remainders(side)]

@@ -36,7 +36,7 @@ def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def refused_inlinings(kernel: Kernel) -> Iterator[Refusal]:
-    """Elementwise temporaries that stay in memory, each with the condition that does not hold."""
+    """Yield elementwise temporaries that stay in memory, each with the condition that does not hold."""
     for temporary in _temporaries(kernel):
         found = _inlined(kernel, temporary)
         if isinstance(found, str):
@@ -147,7 +147,7 @@ def _is_filled(filling: Statement, read: Read, of: Conflicts) -> bool:
 
 
 def _recomputed(filling: Statement, readers: list[Statement]) -> str | None:
-    """Why computing elements where they are read takes too many operations; None where it does not."""
+    """Return why computing elements where they are read takes too many operations; None where it does not."""
     name, places = filling.assign.target.buffer, 0
     for s in readers:
         found = {r.index for r in accesses(s)[1:] if r.buffer == name}

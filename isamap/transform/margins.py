@@ -127,7 +127,7 @@ def _tells_apart(
 
 
 def _digits(subscript: Index, unknown: Mapping[str, Index], facts: Facts) -> list[str]:
-    """Axes that the value of a subscript determines, from the largest step down."""
+    """Return axes that the value of a subscript determines, from the largest step down."""
     steps: dict[str, Index] = {}
     for axis in unknown:
         if axis in subscript.symbols:

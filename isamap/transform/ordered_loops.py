@@ -111,7 +111,7 @@ def moved_out(
 
 
 def movable(kernel: Kernel, loop: Sequential, *, behind: bool, only: int | None = None) -> list[int]:
-    """Numbers of the units that sums need (or that need sums) which may run in front of (behind) the loop.
+    """Return numbers of the units that sums need (or that need sums) which may run in front of (behind) the loop.
 
     Only a sum is worth it: an elementwise statement stays where its data are. `only` asks about one sum.
     """

@@ -145,6 +145,6 @@ def map_accesses(statement: Statement, change: Callable[[Read], Read]) -> Statem
 
 
 def accesses(statement: Statement) -> tuple[Read, ...]:
-    """Everything that a statement touches: its target first."""
+    """Return all accesses of a statement, its target first."""
     a = statement.assign
     return (a.target, *reads(a.value), *(reads(a.guard) if a.guard is not None else ()))

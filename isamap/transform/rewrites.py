@@ -23,7 +23,7 @@ _MOST_STEPS = 40
 
 
 def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
-    """Kernels that compute what a verified kernel does, each by rewrites that are proved legal.
+    """Return kernels that compute what a verified kernel does, each by rewrites that are proved legal.
 
     First what a single rewrite gives: fission, batching, hoisting, retention, ordered loops as several,
     merged and split initialisations, flattened arrays, shifted factors, zero points taken out, fusion,

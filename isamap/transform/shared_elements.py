@@ -139,7 +139,7 @@ def writes_all(given: Iterable[Statement], operand: Operand, of: Conflicts) -> b
 
 
 def _slice(s: Statement, operand: Operand, of: Conflicts) -> tuple[int | None, ...] | None:
-    """None for each subscript that runs over everything, its value for each that is a number."""
+    """Return the value of each subscript that is a number; None for one that runs over everything."""
     axes = {a.name: a.extent for a in s.axes}
     found: list[int | None] = []
     for subscript, extent in zip(s.assign.target.index, operand.shape, strict=True):
@@ -157,7 +157,7 @@ def _slice(s: Statement, operand: Operand, of: Conflicts) -> tuple[int | None, .
 
 
 def _clashes(a: Statement, b: Statement, of: Conflicts) -> Iterator[tuple[Read, Read]]:
-    """Pairs of accesses of one operand of which at least one writes; two equal reductions commute."""
+    """Yield pairs of accesses of one operand of which at least one writes; two equal reductions commute."""
     mine, its = a.assign, b.assign
     for n, g in enumerate(accesses(b)):
         if g.buffer == mine.target.buffer and not (n == 0 and _commute(a, b, of)):
@@ -309,7 +309,7 @@ def without_order(s: Statement, depth: int) -> Statement:
 
 
 def needs(of: Conflicts, loop: Sequential) -> Needs:
-    """needs[i][j]: some iteration of unit i has to come before some iteration of unit j."""
+    """Return needs[i][j]: some iteration of unit i has to come before some iteration of unit j."""
     units = loop.units
     found = [[False] * len(units) for _ in units]
     for i, first in enumerate(units):

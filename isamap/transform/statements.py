@@ -71,7 +71,7 @@ _NOTHING = Assign(Read("", (), BOOL), None, Read("", (), BOOL))
 def _flatten(
     routine: Routine, body: tuple[Stmt, ...], around: Statement, guard: Expr | None, numbers: Iterator[int]
 ) -> Iterator[Statement]:
-    """Statements of a body inside the loops of `around`."""
+    """Yield statements of a body inside the loops of `around`."""
     for stmt in body:
         match stmt:
             case Assign():

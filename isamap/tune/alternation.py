@@ -25,7 +25,7 @@ Clock = Callable[[], int]
 
 
 def time_alternately(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
-    """Nanoseconds of one call of each by rounds; the first one is what the others are compared with."""
+    """Return the nanoseconds of one call of each by rounds; the first one is what the others are compared with."""
     stop = clock() + LIMIT_NS
     return play({name: _turn(call, clock) for name, call in calls.items()}, clock, stop)
 

@@ -94,7 +94,7 @@ def bandwidth_figures(ways: Sequence[Stream], results: Sequence[Spread | str]) -
 
 
 def _sizes(machine: Machine, reported_bytes: int) -> Iterator[tuple[str, int]]:
-    """Memories from the nearest cache outwards, and how large a buffer each is measured with."""
+    """Yield memories from the nearest cache outwards, and how large a buffer each is measured with."""
     before = 0
     for name in caches_from_nearest(machine):
         capacity = machine.memories[name].capacity_bytes or 0
@@ -106,7 +106,7 @@ def _sizes(machine: Machine, reported_bytes: int) -> Iterator[tuple[str, int]]:
 
 
 def move_bytes(entry: MachineInstruction) -> int:
-    """Bytes that a move without parameters copies; 0 for any other instruction."""
+    """Return the bytes that a move without parameters copies; 0 for any other instruction."""
     i = entry.instruction
     if i.params or len(i.operands) != 2 or not is_copy(i) or isinstance(entry.emit, EmitNothing):
         return 0

@@ -111,7 +111,7 @@ class Copy:
 
 
 def copies() -> Iterator[Copy]:
-    """Every way for every type."""
+    """Yield every way for every type."""
     for way, text in _WAYS.items():
         for dtype in _TYPES:
             body = text.format(t=dtype, m=ROWS, n=COLUMNS)
@@ -138,8 +138,9 @@ def time_copy(copy: Copy, machine: Machine, rng: np.random.Generator) -> Packing
 
 
 def in_whole_blocks(problem: Problem) -> Problem:
-    """Without mappings of whose blocks none is whole: element by element, 64 blocks in a row took gcc 12 more
-    than five minutes (fours of rows of bf16 by blocks of 8 by 8).
+    """Return the problem without mappings that have no whole block.
+
+    Element by element, 64 blocks in a row took gcc 12 more than five minutes (fours of rows of bf16).
     """
 
     def whole(nest: NestProblem) -> NestProblem:

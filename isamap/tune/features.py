@@ -119,7 +119,7 @@ def described(trial: Trial, model: CostModel) -> Described:
 
 
 def _shares(problem: Problem, nests: Iterable[_Nest], total_ns: float) -> dict[str, float]:
-    """Nanoseconds of each effect over those of the whole; of what hides as well: they add up to more."""
+    """Return the nanoseconds of each effect over those of the whole; of what hides as well: they add up to more."""
     near = {f"from {cache.name}" for cache in problem.caches}
     found = dict.fromkeys(_SHARES, 0.0)
     for nest in nests:
@@ -219,7 +219,7 @@ def _operands(problem: Problem, nest: _Nest) -> dict[str, float]:
 
 
 def _pieces(nest: _Nest, operand: TileOperand, near_bytes: int) -> dict[str, float]:
-    """Block and panel over the nearest cache, the piece of a row in a block, what divides the rows' pitch."""
+    """Return block and panel over the nearest cache, the piece of a row in a block, what divides the rows' pitch."""
     own = [axis for axis in nest.option.axes if axis.name in operand.axes]
     block = prod(_block(nest, axis) for axis in own)
     panel = prod(_block(nest, axis) if axis.is_reduction else axis.tile * _unroll(nest, axis) for axis in own)

@@ -119,7 +119,7 @@ def _elements(o: Operand, form: Form) -> int:
 
 
 def numbers(dtype: DType, count: int, rng: np.random.Generator) -> NDArray[np.generic]:
-    """Random numbers, none of them zero. Wide floats are close to ±1: products of many stay normal."""
+    """Return random numbers, none of them zero. Wide floats are close to ±1: products of many stay normal."""
     if dtype.kind == "bool":
         return np.ones(count, np.bool_)
     if dtype.is_integer:

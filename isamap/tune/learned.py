@@ -126,7 +126,7 @@ class Learned:
         self.trained, self.digest = read_trained(path)
 
     def evaluate(self, trial: Trial) -> float:
-        """Nanoseconds of one call, infinite where the analytic model cannot price it."""
+        """Return the nanoseconds of one call, infinite where the analytic model cannot price it."""
         found = described(trial, load_cost_model(MODEL))
         if found.total_ns is None or not found.features:
             return inf

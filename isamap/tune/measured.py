@@ -49,7 +49,7 @@ class Measured:
     processor_time: bool = False
 
     def evaluate(self, trial: Trial) -> float:
-        """Nanoseconds of one call, measured. Raises: MissingTool where the machine is not here."""
+        """Return the nanoseconds of one call, measured. Raises: MissingTool where the machine is not here."""
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
@@ -87,7 +87,7 @@ class Contender:
     processor_time: bool = False
 
     def run(self, calls: int, *, counts: bool = False) -> None:
-        """So many calls in a child; what crashes or exceeds a limit has failed."""
+        """Run so many calls in a child; a crash or an exceeded limit is a failure."""
         if self.failure:
             return
         try:
@@ -116,7 +116,7 @@ class Contender:
         return max(FEWEST_CALLS, min(MOST_CALLS, int(seconds / max(self.first, 1e-9))))
 
     def turn(self, seconds: float) -> float:
-        """Nanoseconds of the fastest of so many calls as take so long; without end where it has failed."""
+        """Return the nanoseconds of the fastest of so many calls as take so long; without end where it has failed."""
         self.run(self.calls(seconds), counts=True)
         return inf if self.failure else 1e9 * min(self.rounds[-1])
 
@@ -151,7 +151,7 @@ def make_contender(trial: Trial) -> Contender:
 
 
 def check_here(machine: Machine) -> None:
-    """Nothing, where code of the machine runs natively. Raises: MissingTool where it does not."""
+    """Check that code of the machine runs natively. Raises: MissingTool where it does not."""
     missing = missing_features(machine)
     if not missing and machine.target.run == "native":
         return

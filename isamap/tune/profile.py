@@ -244,7 +244,7 @@ def _spread_json(spread: Spread | None) -> dict[str, float] | None:
 
 
 def _short(value: float) -> float:
-    """Five significant digits: more is noise."""
+    """Return five significant digits: more is noise."""
     return float(f"{value:.5g}")
 
 

@@ -185,7 +185,7 @@ def best_in_place(
 
 
 def _why_none(problem: Problem, along_sum: bool) -> str:
-    """Why nothing streams of B where it is read in place."""
+    """Return why nothing streams of B where it is read in place."""
     read = [b for _, b in _in_place(problem, along_sum)]
     if not read:
         return f"no mapping reads {'rows along the sum' if along_sum else 'pieces of rows'} in place"

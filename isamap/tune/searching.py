@@ -40,7 +40,7 @@ class Searcher(Protocol):
         ...
 
     def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
-        """Up to `count` points to measure next, none to end the search.
+        """Return up to `count` points to measure next, none to end the search.
 
         `told` is all that was measured so far, in order; its first is the model's choice, of ratio 1. What
         was proposed before is measured once only.

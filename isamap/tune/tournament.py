@@ -49,7 +49,7 @@ class Tournament:
     """The rounds that this object has played, which are there also where none can be kept."""
 
     def evaluate(self, trial: Trial) -> float:
-        """Nanoseconds of one call. Raises: MissingTool where the machine is not here."""
+        """Return the nanoseconds of one call. Raises: MissingTool where the machine is not here."""
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:

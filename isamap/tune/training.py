@@ -155,7 +155,7 @@ def _lost(samples: Sequence[Sample], residuals: Sequence[float]) -> float:
 
 
 def _held_out(samples: Sequence[Sample], residuals: Sequence[float]) -> list[dict[str, object]]:
-    """Per family how well both models order its schedules, the learned one not trained on it; all come last.
+    """Return, per family, how well both models order its schedules, the learned one not trained on it; all come last.
 
     Nothing of a family without rows of enough schedules, or of the only one there is.
     """
@@ -180,7 +180,7 @@ def matrix(samples: Sequence[Sample], names: Sequence[str] = FEATURES) -> NDArra
 
 
 def centred(samples: Sequence[Sample]) -> NDArray[np.float64]:
-    """Residuals less the median of their row. Shapes: [sample]."""
+    """Return residuals less the median of their row. Shapes: [sample]."""
     rows: dict[str, list[float]] = {}
     for sample in samples:
         rows.setdefault(sample.row, []).append(sample.residual)
@@ -236,7 +236,7 @@ def _tree(root: Mapping[str, Any]) -> Tree:
 
 
 def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """Kendall's tau-b: 1 where both orders agree, -1 where one is the other reversed."""
+    """Return Kendall's tau-b: 1 where both orders agree, -1 where one is the other reversed."""
     pairs = [(i, j) for i in range(len(predicted)) for j in range(i)]
     signs = [(_sign(predicted[i], predicted[j]), _sign(measured[i], measured[j])) for i, j in pairs]
     total = comb(len(predicted), 2)

@@ -59,7 +59,7 @@ class Choice:
         return Choice(names, tuple(map(tuple, ways)), np.asarray(kinds, np.int64), values, counts)
 
     def spans(self, owner: Places) -> Iterator[tuple[str, Box]]:
-        """Between which values each decision lies beside some of the register blocks."""
+        """Yield between which values each decision lies beside some of the register blocks."""
         kinds = self.kinds[owner]
         for name, own in zip(self.names, self.values, strict=True):
             yield name, (own.min(axis=1)[kinds], own.max(axis=1)[kinds])

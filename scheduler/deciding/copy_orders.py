@@ -58,7 +58,7 @@ def staged_by_rows(space: Choices, operand: TileOperand) -> tuple[int, ...] | No
 
 
 def order_constraints(space: Choices) -> Iterator[Constraint]:
-    """Only what is copied is copied by rows."""
+    """Return constraints that only copied operands are copied by rows."""
     for name, operand in _named(space).items():
         stage = space.stage(operand)
         said = f"{name} = 1 cannot be: {stage} = 0 (read in place) makes no copy"

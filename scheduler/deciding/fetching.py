@@ -48,7 +48,7 @@ MOST_ITERATIONS = (
 
 
 def prefetch_level(option: NestOption, operand: TileOperand) -> int:
-    """Into which of its caches, counted from 1, an input's lines may be asked for early; 0 for none.
+    """Return the cache, counted from 1, into which an input's lines may be prefetched; 0 for none.
 
     Rows go where they are used, pieces of rows a step farther: there more of them can be under way.
     """
@@ -63,7 +63,7 @@ def in_rows(option: NestOption, operand: TileOperand) -> bool:
 
 
 def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """At which depth pieces of later rows are hinted, and how many iterations ahead; None where rows are."""
+    """Return the depth and the distance of hints for pieces of later rows; None where whole rows are hinted."""
     staged = any(stage.operand == operand.name for stage in nest.stages)
     inside = [
         number
@@ -114,7 +114,7 @@ def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
 
 
 def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """At which depth rows that loads follow are asked for once more, into the nearest cache, and how many
+    """Return the depth at which prefetched rows are hinted once more, into the nearest cache, and how many
     iterations ahead.
 
     None where an iteration of the loop along them is no single register block, where that reads less than a

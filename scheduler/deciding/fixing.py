@@ -19,7 +19,7 @@ SHOWN = 12
 
 
 def resolve(problem: Problem, fixed: Mapping[str, int]) -> dict[str, int]:
-    """Decisions by their full names.
+    """Return decisions by their full names.
 
     Raises: UsageProblem for unknown, ambiguous and contradictory ones, and for values that none takes.
     """
@@ -42,7 +42,7 @@ def all_names(problem: Problem) -> list[str]:
 
 
 def names_of(problem: Problem, nest: NestProblem) -> set[str]:
-    """Every decision of a statement, whatever its mapping; how axes are dealt where there are threads."""
+    """Return every decision of a statement, whatever its mapping; how axes are dealt where there are threads."""
     registers = dict(problem.registers)
     spaces = [Space(nest.statement, option, registers, {}) for option in nest.options]
     found = {mapping_of(nest.statement), *(name for space in spaces for name in space.names())}
@@ -81,7 +81,7 @@ def _turned(word: str, value: int) -> Iterable[tuple[str, int]]:
 
 
 def _check_value(name: str, value: int) -> None:
-    """Nothing, for a value that such decisions take with some mapping. Raises: UsageProblem."""
+    """Check that such decisions take the value with some mapping. Raises: UsageProblem."""
     domain = domain_of(name)
     if domain is not None and value not in domain:
         said = f"`{name}` is {domain}, not {value}"

@@ -66,7 +66,7 @@ def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> di
 
 
 def order_clauses(space: Choices) -> Iterator[Facts]:
-    """Loops that run once stand innermost, in their order, unless orders are fixed; none goes in circles.
+    """Yield loops that run once stand innermost, in their order, unless orders are fixed; none goes in circles.
 
     Elsewhere they are the same schedule.
     """
@@ -95,7 +95,7 @@ def runs_once(space: Choices, axis: TileAxis, *, sweep: bool) -> AtMost:
 def other_orders(
     axes: Sequence[TileAxis], pairs: Pairs, assignment: Assignment, fixed: Assignment
 ) -> Iterator[dict[str, int]]:
-    """Orders to try instead of the one decided: all of few axes, else those with one axis moved."""
+    """Yield orders to try instead of the one decided: all of few axes, else those with one axis moved."""
     current = axes_in_order(axes, pairs, assignment)
     candidates: Iterable[Sequence[TileAxis]]
     candidates = permutations(axes) if len(axes) <= MAX_PERMUTED else _moved(current)

@@ -88,7 +88,7 @@ def _dealable(option: NestOption) -> list[TileAxis]:
 
 
 def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Parts per axis that use as many threads as they can, along one axis or two, beside what is cut.
+    """Yield parts per axis that use as many threads as they can, along one axis or two, beside what is cut.
 
     Of few threads fewer parts, too: where cores share what they wait for, they may be better.
     """
@@ -147,7 +147,7 @@ def _count(option: NestOption) -> int:
 
 
 def _bandwidth_of(size_bytes: float, problem: Problem) -> float:
-    """Bandwidth towards the nearest memory that holds so much. Units: bytes per nanosecond."""
+    """Return bandwidth towards the nearest memory that holds so much. Units: bytes per nanosecond."""
     held = (c.bandwidth_bytes_per_ns for c in problem.caches if size_bytes <= c.capacity_bytes)
     return next(held, problem.memory_bandwidth_bytes_per_ns)
 

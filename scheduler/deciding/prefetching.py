@@ -70,7 +70,7 @@ def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
 
 
 def _asked_or(name: str, facts: Facts, why: str) -> Constraint:
-    """Nothing is asked for early, or one of these facts holds."""
+    """Return the constraint that there is no prefetch, or that one of these facts holds."""
     return Constraint(
         (Is(name, (0,)), *facts), "fix-crossing", lambda made: f"{name} = {made[name]} cannot be: {why}"
     )

@@ -41,7 +41,7 @@ def with_addresses(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def _buffer_bytes(nest: NestSchedule, stage: Stage, operand: TileOperand, option: NestOption) -> int:
-    """Bytes of a stage's buffer, all of its copies."""
+    """Return the bytes of a stage's buffer, all of its copies."""
     inside = {axis.name: axis.extent for axis in option.axes}
     for loop in nest.loops[: stage.depth]:
         inside[loop.axis] = min(inside[loop.axis], loop.step)
@@ -95,7 +95,7 @@ def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
 def _in_windows(
     space: Choices, operand: TileOperand, tiles: Mapping[str, Cost], reach: int
 ) -> Iterator[Cost]:
-    """Tiles along each axis, or of a window along both of its axes."""
+    """Yield tiles along each axis, or of a window along both of its axes."""
     axes = {axis.name: axis for axis in space.option.axes}
     rest = dict(tiles)
     for window in operand.windows:
@@ -107,7 +107,7 @@ def _in_windows(
 
 
 def _tiles(space: Choices, axis: TileAxis) -> tuple[Cost, Cost, Cost]:
-    """Tiles along an axis, whole register blocks, of a buffer that holds one, a cache block, or all."""
+    """Return tiles along an axis, whole register blocks, of a buffer that holds one, a cache block, or all."""
     size = Decision(space.block(axis))
     held: Cost = Const(1)
     if not axis.is_reduction or axis == summed_axis(space.option):

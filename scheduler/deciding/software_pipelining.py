@@ -108,7 +108,7 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
 
 
 def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
-    """Shares stand in a loop over a sum while it is held, and each loop around it is alone over its axis."""
+    """Yield constraints: work slices lie in a loop over a sum, and loops around it are alone over their axes."""
     name = name_of(space, operand)
 
     def constraint(facts: Iterable[Fact], why: str) -> Constraint:

@@ -29,7 +29,7 @@ SWEPT = 8
 
 
 def sum_factors(space: Space, block: RegisterBlock) -> tuple[int, ...]:
-    """By how much the innermost summing axis may be unrolled beside a register block; none fits otherwise."""
+    """Return factors by which the innermost summing axis may be unrolled with a register block."""
     axis = summed_axis(space.option)
     if axis is None:
         return (1,)
@@ -48,7 +48,7 @@ def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:
 
 
 def refactored(space: Space, current: Assignment) -> list[dict[str, int]]:
-    """Other factors to try, each with the cache block that is nearest to the current one."""
+    """Return other factors to try, each with the cache block that is nearest to the current one."""
     axis = summed_axis(space.option)
     if axis is None:
         return []

@@ -33,7 +33,7 @@ def sweeping_axis(option: NestOption) -> TileAxis | None:
 
 
 def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
-    """Each axis of a sum, and that its loop inside the register block goes on."""
+    """Yield each axis of a sum, and that its loop inside the register block goes on."""
     summed = summed_axis(space.option)
 
     def one(axis: TileAxis) -> Cost:

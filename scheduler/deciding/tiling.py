@@ -102,7 +102,7 @@ def _loop(space: Space, axis: str, trips: Cost, inside: Mapping[str, Cost]) -> L
 def _chosen(
     names: Mapping[tuple[str, str], str], outer: TileAxis, inner: TileAxis, within: Cost, beyond: Cost
 ) -> Cost:
-    """`within` when the loop of `inner` stands inside that of `outer`, else `beyond`."""
+    """Return `within` when the loop of `inner` stands inside that of `outer`, else `beyond`."""
     name = names.get((outer.name, inner.name))
     if name is not None:
         return Cases(name, ((0, beyond), (1, within)))
@@ -110,12 +110,12 @@ def _chosen(
 
 
 def touched_bytes(space: Space, extents: Mapping[str, Cost]) -> Cost:
-    """Bytes of all operands that loops of these extents touch."""
+    """Return the bytes of all operands that loops of these extents touch."""
     return total(_footprint_bytes(space, operand, extents) for operand in space.option.operands)
 
 
 def _footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> Cost:
-    """Bytes of an operand that loops of these extents touch, where it lies or in its staging buffer."""
+    """Return the bytes of an operand that loops of these extents touch, where it lies or in its staging buffer."""
     staged = times(operand.staged_bytes, *(extent_of(space, axis, extents) for axis in operand.axes))
     if (
         operand.tensor_bytes == operand.staged_bytes
@@ -134,7 +134,7 @@ def _in_pieces(space: Space, operand: TileOperand) -> bool:
 
 
 def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
-    """Bytes of an operand where it lies, and in its staging buffers together."""
+    """Return the bytes of an operand where it lies, and in its staging buffers together."""
     staged = times(operand.staged_bytes, *(extent_of(space, axis, {}) for axis in operand.axes))
     direct = times(operand.tensor_bytes, *_tensor_extents(space, operand, {}))
     return int(evaluate(direct, {})), int(evaluate(staged, {}))
@@ -223,7 +223,7 @@ def usable_bytes(cache: Cache) -> int:
 
 
 def kept_points(space: Space, cache: Cache) -> int:
-    """Of how many points issues take no longer than a cache keeps untouched lines; 0 for all of them."""
+    """Return the number of points whose issues end while a cache keeps untouched lines; 0 for all of them."""
     option = space.option
     issues = prod(issues_along(axis) for axis in option.axes)
     if not cache.kept_ns or issues * option.interval_ns <= cache.kept_ns:
@@ -232,7 +232,7 @@ def kept_points(space: Space, cache: Cache) -> int:
 
 
 def rows_held(operand: TileOperand, cache: Cache) -> int:
-    """Rows of a tensor read in place that a cache holds before they evict each other; 0 where unknown.
+    """Return rows of a tensor read in place that a cache holds before they evict each other; 0 where unknown.
 
     Rows whose distance is a multiple of what one way holds all fall into the same sets, and those that miss
     one by little into sets so near that as many pieces of rows as there are ways overlap.
@@ -243,7 +243,7 @@ def rows_held(operand: TileOperand, cache: Cache) -> int:
 
 
 def rows_apart(pitch_bytes: int, cache: Cache) -> int:
-    """Of how many rows so far apart a cache, whose ways are known, holds a piece of each side by side."""
+    """Return the number of rows so far apart of which a cache holds a piece each."""
     way_bytes = max(1, cache.capacity_bytes // cache.ways)
     near_bytes = PIECE_LINES * cache.line_bytes // cache.ways
     return cache.ways * _rows_apart(pitch_bytes, way_bytes, near_bytes)

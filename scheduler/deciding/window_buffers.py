@@ -16,7 +16,7 @@ from isamap.scheduler.deciding.option_view import Choices
 
 
 def reaches_of(window: Window, option: NestOption) -> tuple[int, ...]:
-    """Of each plane how much farther its last tap begins than its first. Units: elements along."""
+    """Return the distance of the last tap from the first, for each plane. Units: elements along."""
     return window.reaches(next(a.extent for a in option.axes if a.name == window.tap))
 
 
@@ -30,14 +30,14 @@ def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, win
 
 
 def tiles_in_window(window: Window, option: NestOption, along: TileAxis, tiles: Cost) -> Cost:
-    """Tiles that a window of so many takes in a buffer."""
+    """Return tiles that a window of so many takes in a buffer."""
     reaches = reaches_of(window, option)
     plane = CeilDiv(Add((times(along.tile, tiles), Const(reaches[0]))), Const(along.tile))
     return times(len(reaches), plane)
 
 
 def filled_again(space: Choices, operand: TileOperand) -> Iterator[Cost]:
-    """Factors of how often each element of an operand is brought by blocks, for each of its windows: their
+    """Yield factors of how often each element of an operand is brought by blocks, for each of its windows: their
     ends overlap, and without all taps each iteration brings its own.
 
     Whole numbers with their unit beside them, as solvers count.

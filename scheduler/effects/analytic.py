@@ -25,7 +25,7 @@ class AnalyticModel:
     name: str = "analytic"
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-        """Nanoseconds of a statement under one option."""
+        """Return the nanoseconds of a statement under one option."""
         return priced(self.shares(problem, nest, option))
 
     def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:

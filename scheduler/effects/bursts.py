@@ -97,7 +97,7 @@ def _of_levels(
 
 
 def _hides(option: NestOption, operand: TileOperand, problem: Problem, is_far: bool) -> float:
-    """Of how much longer computing has to be than traffic to hide all of it."""
+    """Return the factor by which computing has to exceed traffic to hide all of it."""
     stated = problem.memory_streams
     if not is_far or stated is None or operand.packed or not in_rows(option, operand):
         return 1.0

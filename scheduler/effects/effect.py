@@ -125,7 +125,7 @@ class Effect:
 
 
 def whole(cost: Callable[[Context], Cost]) -> Parts:
-    """Of the statement as a whole."""
+    """Return an effect's cost of the statement as a whole."""
     return lambda context: [Part(cost(context))]
 
 
@@ -133,17 +133,17 @@ OfOperand = Callable[[Tiling, TileOperand, Problem], Cost]
 
 
 def each_operand(cost: OfOperand) -> Parts:
-    """Of each operand by itself."""
+    """Return an effect's cost of each operand by itself."""
     return lambda context: _each(context, cost, context.option.operands)
 
 
 def each_input(cost: OfOperand) -> Parts:
-    """Of each operand that is only read."""
+    """Return an effect's cost of each operand that is only read."""
     return lambda context: _each(context, cost, _inputs(context.option))
 
 
 def each_result(cost: OfOperand) -> Parts:
-    """Of each accumulator."""
+    """Return an effect's cost of each accumulator."""
     return lambda context: _each(context, cost, [o for o in context.option.operands if o.is_accumulator])
 
 

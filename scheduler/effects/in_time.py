@@ -52,7 +52,7 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
 
 
 def _if_many_iterations(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
-    """`many`, with what the first iterations of each block of the axis of an input's rows show of `few`."""
+    """Return `many`, with what the first iterations of each block of the axis of an input's rows show of `few`."""
     axis = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
     if axis is None:
         return many  # rows of one register block: hints are about later rows

@@ -64,7 +64,7 @@ def _brought(operand: TileOperand, tiles: float, elements: int) -> list[Brought]
 
 
 def _blocks(problem: Problem, option: NestOption) -> int:
-    """At most so many issues share a tile of an input: accumulators of a block fit into registers."""
+    """Return the most issues that share an input's tile: accumulators of a block fit into registers."""
     registers, most = dict(problem.registers), MAX_UNROLLED
     for operand in option.operands:
         for memory, each in operand.takes:

@@ -114,7 +114,7 @@ def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
 
 
 def accumulator_loads(tiling: Tiling) -> list[Cost]:
-    """Factors of how often accumulators enter registers: per register block and block of summing axes."""
+    """Return factors of how often accumulators enter registers: per register block and block of summing axes."""
     return [
         tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
         for axis in tiling.space.axes
@@ -122,7 +122,7 @@ def accumulator_loads(tiling: Tiling) -> list[Cost]:
 
 
 def _first_fills(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Factors of the elements that are filled before a loop begins: a block for each time that it does."""
+    """Return factors of the elements that are filled before a loop begins: a block for each time that it does."""
     followed = tiling.space.axes_of(operand)
     found: list[Cost] = []
     for axis in tiling.space.option.axes:
@@ -136,7 +136,7 @@ def _first_fills(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 
 
 def _last_results(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Factors of the elements that are written back behind a loop: a register block for each time."""
+    """Return factors of the elements that are written back behind a loop: a register block for each time."""
     axes = tiling.space.register_axes
     found: list[Cost] = []
     for axis in tiling.space.option.axes:
@@ -159,7 +159,7 @@ def _last_results(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 def _around(
     tiling: Tiling, axis: TileAxis, axes: Sequence[TileAxis], one: Cost, each: Cost, *, sweep: bool
 ) -> list[Cost]:
-    """`each` where the loop of an axis stands around that of another which runs several times, else `one`."""
+    """Return `each` where the loop of an axis stands around that of another which runs several times, else `one`."""
     space = tiling.space
     trips = tiling.iterations if sweep else tiling.blocks
     found: list[Cost] = []

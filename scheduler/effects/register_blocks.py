@@ -18,7 +18,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage
 
 
 def block_sums(space: Space, loops: LoopTimes) -> Cost:
-    """Per register block the longest of its sums, its loads, and its chains; all blocks together."""
+    """Return per register block the longest of its sums, its loads, and its chains; all blocks together."""
     option = space.option
     return over_blocks(space, times(summing_issues(option), largest(_parts_of_sums(space, loops))))
 

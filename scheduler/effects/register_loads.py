@@ -38,12 +38,12 @@ def least_loads(way: Way) -> float:
 
 
 def hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Hints about what an input's later iterations read."""
+    """Return hints about what an input's later iterations read."""
     return hinting(tiling, operand, problem, whole_bytes(tiling.space, operand)[0])
 
 
 def shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Hints about what streams or is late show, but not beside loads that follow rows and wait for memory
+    """Return hints about what streams or is late show, but not beside loads that follow rows and wait for memory
     anyway, nor about whole rows in sequence that are read in place.
     """
     if not (operand.streams or operand.late):
@@ -54,7 +54,7 @@ def shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def pages(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Visits to pages that the TLB has lost, by an operand whose rows are read in place.
+    """Return visits to pages that the TLB has lost, by an operand whose rows are read in place.
 
     A register block visits each row of its part once; when those rows lie on more pages than the TLB holds,
     each visit pays. Of what streams, that is among what was measured of its rows; where hints have visited

@@ -78,7 +78,7 @@ def _rows(operand: TileOperand) -> list[str]:
 
 
 def _together(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Of how many rows a register block reads pieces."""
+    """Return the number of rows of which a register block reads pieces."""
     space = tiling.space
     within = {a.name: tiling.block[a.name] if a.is_reduction else tiling.step[a.name] for a in space.axes}
     return times(*(extent_of(space, name, within) for name in _rows(operand)))

@@ -50,7 +50,7 @@ def crowded(tiling: Tiling, problem: Problem) -> Cost:
 
 
 def _between_columns(tiling: Tiling, result: TileOperand, columns: TileAxis, held: int, late: Cost) -> Cost:
-    """`late` where the innermost loop over columns that runs more than once has several register blocks
+    """Return `late` where the innermost loop over columns that runs more than once has several register blocks
     inside, of more rows of the results than a cache holds.
     """
     rows = [name for name in result.axes if name != columns.name]

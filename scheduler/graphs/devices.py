@@ -76,7 +76,7 @@ def least_ns(problem: DeviceProblem) -> float:
 
 
 def by_levels(problem: DeviceProblem) -> tuple[Phase, ...]:
-    """Whatever has what it needs is dealt to the devices, the longest first, where that pays."""
+    """Distribute ready kernels to the devices, the longest first, where that pays."""
     needs, done = needs_of(problem.jobs), set[int]()
     phases: list[Phase] = []
     while len(done) < len(problem.jobs):
@@ -211,7 +211,7 @@ def _times(made: _Model) -> list[Any]:
 
 
 def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
-    """Kernels, what a tensor costs that they read from another device, and whether that is so."""
+    """Return kernels, what a tensor costs that they read from another device, and whether that is so."""
     problem = made.stretch.problem
     writers = {t: n for n, job in enumerate(problem.jobs) for t in job.writes}
     found: list[tuple[int, int, Any]] = []

@@ -95,7 +95,7 @@ def is_private(edges: Edges, number: int, members: frozenset[int]) -> bool:
 
 
 def joinable(edges: Edges, cone: Cone) -> list[int]:
-    """Nodes that may be computed inside as well, the latest first."""
+    """Return nodes that may be computed inside as well, the latest first."""
     members = cone.members
     if len(cone.inner) >= MOST_INNER:
         return []

@@ -186,7 +186,7 @@ def _choose(made: Model) -> None:
 
 
 def _order(made: Model) -> None:
-    """Each root that runs has a place of its own, behind those whose results it reads."""
+    """Give each root that runs a place of its own, behind those whose results it reads."""
     model = made.model
     for root in made.roots:
         made.when[root] = model.new_int_var(0, made.places - 1, "")
@@ -261,7 +261,7 @@ class _Room:
             self.demands.append(min(-(-size_bytes // SCALE), self.capacity + 1))
 
     def close(self) -> None:
-        """Never more than there is room for."""
+        """Constrain the live tensors to the available memory."""
         if self.intervals:
             self.made.model.add_cumulative(self.intervals, self.demands, max(0, self.capacity))
 

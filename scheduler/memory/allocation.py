@@ -87,7 +87,7 @@ Prepare = Callable[[list[int]], Effort]
 
 
 def _efforts(instance: Instance) -> Iterator[Prepare]:
-    """Ways to search, without end: longest, largest, highest, or most often in trouble first."""
+    """Yield ways to search, without end: longest, largest, highest, or most often in trouble first."""
     rng = random.Random(SEED)
     attempt = 0
     while True:
@@ -119,7 +119,7 @@ NODES = 20_000  # of one attempt; with few buffers the first few decide
 
 
 def pack(buffers: Sequence[Buffer]) -> dict[str, int]:
-    """Offsets by name. The memory begins as large as what lives at one time and grows until all are placed.
+    """Return offsets by name. The memory begins as large as what lives at one time and grows until all are placed.
 
     Nothing depends on the clock. Where every attempt runs out of nodes, nothing is shared.
     """
@@ -137,7 +137,7 @@ def pack(buffers: Sequence[Buffer]) -> dict[str, int]:
 
 
 def _placed(buffers: Sequence[Buffer], capacity: int) -> dict[str, int] | None:
-    """Offsets within a capacity; None when there are none, or none was found."""
+    """Return offsets within a capacity; None when there are none, or none was found."""
     instance = make_instance(buffers, capacity)
     lengths = [last - first for first, last in zip(instance.first, instance.last, strict=True)]
     effort = Effort("fewest", lambda b: -lengths[b] * instance.size[b], NODES)

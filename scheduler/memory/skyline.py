@@ -92,7 +92,7 @@ class Effort:
 
 
 def search(instance: Instance, effort: Effort, failures: list[int]) -> tuple[int, ...] | None:
-    """Offsets in units, or None when there are none. `failures` counts, per section, where choices ran out.
+    """Return offsets in units, or None when there are none. `failures` counts, per section, where choices ran out.
 
     Raises: OutOfNodes.
     """
@@ -132,7 +132,7 @@ class _Search:
                 self.covering[s].append(b)
 
     def run(self) -> tuple[int, ...] | None:
-        """Depth first, without recursion: instances have hundreds of buffers."""
+        """Return depth first, without recursion: instances have hundreds of buffers."""
         trail: list[tuple[_Choice, int]] = []
         while (choice := self.branch()) is not None:
             pick = 0

@@ -67,7 +67,7 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
 def _stages(
     space: Space, assignment: Assignment, outside: tuple[int, Sequence[LoopStep]], hold: int
 ) -> tuple[Stage, ...]:
-    """`outside` are how many loops deal parts to threads, and the loops over cache blocks in them."""
+    """Return the nest; `outside` is the number of loops that distribute parts to threads."""
     parts, blocks = outside
     stages = [
         Stage(
@@ -119,7 +119,7 @@ def with_short_rests(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def _tiles(axis: TileAxis, block: LoopStep) -> int:
-    """Tiles along an axis in a whole block and in all pieces of its rests."""
+    """Return tiles along an axis in a whole block and in all pieces of its rests."""
     whole = block.step // axis.tile
     if not axis.is_open:
         return whole
@@ -128,6 +128,6 @@ def _tiles(axis: TileAxis, block: LoopStep) -> int:
 
 
 def _powers(axis: TileAxis, block: LoopStep) -> tuple[int, ...]:
-    """Pieces that make every rest of a block: none where a block has no rest."""
+    """Return pieces that make every rest of a block: none where a block has no rest."""
     largest = block.step // axis.tile - (not block.is_dealt)
     return tuple(axis.tile << n for n in reversed(range(largest.bit_length())))

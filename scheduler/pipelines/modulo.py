@@ -194,7 +194,7 @@ def _share_unit(
     mine: Sequence[int],
     copies: int,
 ) -> None:
-    """No more operations at once than the unit has copies, in each slot of the interval."""
+    """Constrain the operations in each slot of the interval to the unit's copies."""
     if len(mine) <= copies and all(steady.operations[i].busy <= interval for i in mine):
         return
     taken: list[list[Any]] = [[] for _ in range(interval)]
@@ -240,7 +240,7 @@ def _share_registers(
 
 
 def _lives(built: _Model, steady: Steady) -> list[Any]:
-    """For how long each value takes registers, as often as it takes some."""
+    """Return for how long each value takes registers, as often as it takes some."""
     lives: list[Any] = []
     for value in steady.values:
         if value.users:
@@ -264,7 +264,7 @@ def begin(steady: Steady, least: int) -> Pipeline | None:
 
 
 def in_sequence(steady: Steady) -> Pipeline | None:
-    """Operations in the order listed, iteration after iteration; None where registers forbid it."""
+    """Return operations in the order listed, iteration after iteration; None where registers forbid it."""
     starts: list[int] = []
     free = 0
     for i, operation in enumerate(steady.operations):
@@ -334,7 +334,7 @@ def _by_rule(steady: Steady, interval: int) -> Pipeline | None:
 
 
 def main() -> None:
-    """Answers one job."""
+    """Answer one job."""
     job = read(sys.stdin.buffer.read())
     print(write(find_pipeline(job.steady, job.limit_s)))
 

@@ -61,7 +61,7 @@ class Child:
     owner: int = field(default_factory=os.getpid)
 
     def send(self, job: str) -> None:
-        """Hands over one line, without waiting until it is read."""
+        """Hand over one line, without waiting until it is read."""
         self.is_busy = True
         Thread(target=_write, args=(self.process, job.encode() + b"\n"), daemon=True).start()
 

@@ -25,7 +25,7 @@ from isamap.source.codec import read, write
 
 
 def main() -> None:
-    """Answers jobs until there are no more."""
+    """Answer jobs until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller was interrupted as well, and decides
     limit_memory(int(sys.argv[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
@@ -64,7 +64,7 @@ def limit_memory(size_bytes: int) -> None:
 
 
 def _receive(source: IO[bytes], jobs: SimpleQueue[bytes]) -> None:
-    """Jobs as they come; without a caller the process ends, even in the middle of a search."""
+    """Receive jobs; without a caller the process ends, even in the middle of a search."""
     for line in source:
         jobs.put(line)
     os._exit(0)

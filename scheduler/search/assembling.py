@@ -57,7 +57,7 @@ def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule
 
 
 def impossible(nest: NestProblem, fixed: Mapping[str, int]) -> Diagnostic:
-    """Why a statement has no schedule."""
+    """Return why a statement has no schedule."""
     named = [f"{name} = {fixed[name]}" for name in fixed_names(fixed, nest.statement)]
     if not named:
         return Diagnostic(

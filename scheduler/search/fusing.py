@@ -44,7 +44,7 @@ def solve_all(
 def solve_groups(
     problem: Problem, model: CostModel, fixed: Assignment, solve: Solve, stop: float = inf
 ) -> tuple[Group, ...]:
-    """Each nest that no other may fuse, with those that it may. Raises: Infeasible as `solve` does.
+    """Return each nest that no other may fuse, with those that it may. Raises: Infeasible as `solve` does.
 
     `stop` as in `open_options`.
     """
@@ -81,7 +81,7 @@ def _beside_others(solved: Solved, others_ns: float) -> Solved:
 
 
 def _offered(nest: NestProblem) -> list[int]:
-    """Statements that some option of a nest can fuse."""
+    """Return statements that some option of a nest can fuse."""
     return sorted({f.statement for o in nest.options for f in o.fusions})
 
 
@@ -174,7 +174,7 @@ def choices_of(
 
 
 def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
-    """Statements that may be fused together: none without what it needs."""
+    """Yield statements that may be fused together: none without what it needs."""
     numbers = [f.statement for f in offered]
     free = len(offered) <= MAX_CHOSEN_FREELY
     for count in range(len(offered) + 1):

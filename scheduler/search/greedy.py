@@ -221,7 +221,7 @@ def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterato
 
 
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Single changes to try: a stage, what is decided beside it, a cache block, an unrolled sum, an order."""
+    """Yield single changes to try: a stage, what is decided beside it, a cache block, an unrolled sum, an order."""
     space = option.space
     yield from _stages(option, current)
     yield from other_values(space, current, tried=True)

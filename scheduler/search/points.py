@@ -256,7 +256,7 @@ def _solved(candidate: Candidate) -> Solved:
 
 
 def _drawn(space: Space, one: Assignment, other: Assignment, rng: random.Random) -> Assignment | None:
-    """Decisions from either assignment, those that hang together from the same one; None where none fit."""
+    """Return decisions from either assignment, those that hang together from the same one; None where none fit."""
     genes = {name: name for name in one.keys() & other.keys()}
     genes |= {name: "order" for name, _, _ in space.order_pairs()}
     genes |= {name: "sweep" for name, _, _ in space.sweep_pairs()}

@@ -56,7 +56,7 @@ def raised_floors(
     most: int | None = None,
     start: Candidate | None = None,
 ) -> Raised:
-    """Floors of the option's register blocks, raised towards a price that is known. Units: nanoseconds.
+    """Return floors of the option's register blocks, raised towards a price that is known. Units: nanoseconds.
 
     Given a schedule of the option to `start` from, cheaper ones are looked for in the lowest boxes. No more
     is cut from `stop` on the monotonic clock, or when there have been `most` boxes.

@@ -82,7 +82,7 @@ class Rules:
     capacities: tuple[AtMost, ...]
 
     def clauses(self) -> Iterator[Facts]:
-        """One fact of each holds."""
+        """Yield constraints that one fact of each holds."""
         yield from self.orders
         yield from (constraint.facts for constraint in self.constraints)
         yield from ((capacity,) for capacity in self.capacities)
@@ -131,7 +131,7 @@ def _holds(fact: Fact, made: Assignment) -> bool:
 
 
 def limit(model: cp_model.CpModel, literals: Literals, clauses: Iterable[Facts]) -> None:
-    """One fact of each clause holds."""
+    """Constrain one fact of each clause to hold."""
     known: dict[Fact, Literal] = {}
     for facts in clauses:
         match facts:
@@ -165,7 +165,7 @@ def _literal(model: cp_model.CpModel, literals: Literals, fact: Fact, known: dic
 
 
 def may_be_met(facts: Iterable[Fact], boxes: Boxes, count: int = 1) -> Mask:
-    """In which of `count` boxes some decisions make one of these facts true, or may as far as bounds tell."""
+    """Return the boxes, of `count`, in which decisions make one of these facts true, or may by their bounds."""
     found = np.zeros(count, np.bool_)
     for fact in facts:
         found |= _may_hold(fact, boxes, count)

@@ -153,7 +153,7 @@ def switched(model: cp_model.CpModel, branches: Branches) -> Term:
 
 
 def _shifted(model: cp_model.CpModel, term: Term, shift: int) -> Linear:
-    """At least the term divided by 2**shift, rounded down."""
+    """Return a term that is at least the term divided by 2**shift, rounded down."""
     if term.low == term.high:
         return term.low >> shift
     if not shift:

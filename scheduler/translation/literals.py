@@ -40,7 +40,7 @@ class Literals:
 
 
 def by_value(model: cp_model.CpModel, literals: Literals, name: str) -> Mapping[int, Literal]:
-    """Per value of a decision a literal that holds then."""
+    """Return per value of a decision a literal that holds then."""
     if name in literals.single:
         return literals.single[name]
     ways = _ways(literals, name)
@@ -91,7 +91,7 @@ def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: s
 
 
 def _ways(literals: Literals, name: str) -> dict[int, list[Literal]]:
-    """Per value of a decision the literals of which one holds then."""
+    """Return, per value of a decision, the literals of which one holds then."""
     if name in literals.single:
         return {value: [literal] for value, literal in literals.single[name].items()}
     found: dict[int, list[Literal]] = {}

@@ -83,7 +83,7 @@ class Translator:
     # --- any expression, times a factor -------------------------------------------------------------------
 
     def _scaled(self, cost: Cost, factor: float, *, paid: bool) -> Term:
-        """`paid` says that this part of the cost counts in any case, so that the cap limits it."""
+        """Return the term of a cost; with `paid` this part counts in any case, so that the cap limits it."""
         if is_whole(cost):
             most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
             return weighted(floor(factor), self._exact(cost, most))
@@ -116,7 +116,7 @@ class Translator:
                 assert_never(cost)
 
     def _scaled_product(self, parts: Sequence[Cost], factor: float, *, paid: bool) -> Term:
-        """Constants go into the factor; a part that is not whole is multiplied out."""
+        """Return the term of a product: constants go into the factor, and fractions are multiplied out."""
         flat = _flattened(parts)
         factor *= prod(part.value for part in flat if isinstance(part, Const))
         rest = tuple(part for part in flat if not isinstance(part, Const))
@@ -169,7 +169,7 @@ class Translator:
                 assert_never(part)
 
     def _by_value(self, decision: str) -> Mapping[int, Literal]:
-        """Literals for the values of a decision, made once."""
+        """Return literals for the values of a decision, made once."""
         if decision not in self.valued:
             self.valued[decision] = by_value(self.model, self.literals, decision)
         return self.valued[decision]
@@ -230,7 +230,7 @@ class Translator:
         return select_by_literal(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
 
     def _product(self, parts: Sequence[Cost], most: int | None) -> Term:
-        """Factors over one axis are tabulated together, the others multiplied one by one."""
+        """Return the product; factors over one axis are tabulated together, the others multiplied one by one."""
         flat = _flattened(parts)
         factor = prod(part.value for part in flat if isinstance(part, Const))
         number = int(factor)

@@ -99,7 +99,7 @@ LEAST_LANES = 8
 
 
 def _several(*sizes: int) -> tuple[int, ...]:
-    """Sizes without those of one element: one behind the last axis would part neighbours in a text."""
+    """Return sizes without those of one element: one behind the last axis would part neighbours in a text."""
     return tuple(size for size in sizes if size != 1)
 
 

@@ -206,7 +206,7 @@ def _pow(o: Applied) -> Value:
 
 
 def _whole_power(o: Applied, x: Value, y: Value) -> Value:
-    """Products of squares, which wrap around; negative powers are those of 1 and -1, or 0."""
+    """Return products of squares, which wrap around; negative powers are those of 1 and -1, or 0."""
     text = o.text()
     axes, loops = axes_of(shape := broadcast_shape([x.shape, y.shape]))
     base = element(text, x, axes)

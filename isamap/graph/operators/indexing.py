@@ -23,7 +23,7 @@ _NUMBERS = {
 
 
 def gather_slices(o: Applied, x: Value, axis: int, indices: Value) -> Value:
-    """Slices of a value along an axis, by indices, which may be negative."""
+    """Return slices of a value along an axis, by indices, which may be negative."""
     if indices.dtype not in ("i32", "i64"):
         raise NotTaken(f"indices of the type {indices.dtype}")
     y = o.making.fresh(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
@@ -39,7 +39,7 @@ def _gather(o: Applied) -> Value:
 
 
 def _lead(o: Applied, x: Value, indices: Value) -> tuple[int, ...]:
-    """Numbers for moves that are led along one axis."""
+    """Return the sizes of moves with indices along one axis."""
     if indices.rank != x.rank or indices.dtype not in ("i32", "i64"):
         raise NotTaken(f"indices {indices.dtype}{list(indices.shape)} for {list(x.shape)}")
     axis = o.axis(o.integer("axis", 0), x.rank)
@@ -172,7 +172,7 @@ def _reverse_sequence(o: Applied) -> Value:
 
 
 def _rows(shape: Sequence[int], time: int) -> tuple[Value, Value]:
-    """By what a step is multiplied, and what is added for each sequence, to number rows."""
+    """Return the factor of a step and the summand of each sequence that number rows."""
     if time == 0:
         return known_value(np.asarray(shape[1]), "i64"), known_value(
             np.arange(shape[1]).reshape(1, -1), "i64"

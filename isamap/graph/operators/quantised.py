@@ -22,7 +22,7 @@ from isamap.ir import DTYPES
 
 
 def _scaled(o: Applied, x: Value, scale: Value) -> tuple[int, int]:
-    """Along which axis a scale differs, and how many neighbours share one; (0, 0) for one scale of all."""
+    """Return the axis of a scale, and how many neighbours share one; (0, 0) for a single scale."""
     if scale.count == 1 and scale.rank < 2:
         return 0, 0
     axis, block = o.axis(o.integer("axis", 1), x.rank), o.integer("block_size", 0)
@@ -136,7 +136,7 @@ def _turned(o: Applied, x: Value) -> Value:
 
 
 def _linear_gemm(o: Applied) -> Value:
-    """QGemm: with `transA` and `transB`, and a summand in i32. Without a third scale the result is f32."""
+    """Lower QGemm: with `transA` and `transB`, and a summand in i32. Without a third scale the result is f32."""
     if o.real("alpha", 1.0) != 1:
         raise NotTaken("a factor before the sums")
     a, b = (_turned(o, o[n]) if o.integer(f"trans{word}", 0) else o[n] for n, word in ((0, "A"), (3, "B")))
@@ -221,7 +221,7 @@ def _linear_reduce_mean(o: Applied) -> Value:
 
 
 def _linear_average_pool(o: Applied) -> Value:
-    """QLinearAveragePool: elements beyond the image are read as the zero point."""
+    """Lower QLinearAveragePool: elements beyond the image are read as the zero point."""
     if o.integer("channels_last", 0):
         raise NotTaken("channels behind the image")
     x, found = pooled(o)

@@ -71,7 +71,7 @@ class Layer:
 
 
 def _activations(o: Applied, kind: str, directions: int, inside: str) -> tuple[str, ...]:
-    """Texts of all activations, those of the second direction behind the first. Raises: NotTaken."""
+    """Return texts of all activations, those of the second direction behind the first. Raises: NotTaken."""
     given = o.attribute("activations") or _USUAL[kind] * directions
     alphas, betas = (list(o.attribute(f"activation_{n}") or ()) for n in ("alpha", "beta"))
     found: list[str] = []
@@ -161,7 +161,7 @@ class _Way:
         return f"min(max({sums}, -{bound}), {bound})"
 
     def begin(self, state: Operand, given: Value | None) -> None:
-        """Where a state begins: as it is given, or at 0."""
+        """Write the initial state: as it is given, or 0."""
         value = "0"
         if given is not None:
             index = (
@@ -183,7 +183,7 @@ class _Way:
         return cast(term, self.layer.inside).text
 
     def of_input(self, with_state_bias: int) -> Operand:
-        """Biases, of the first gates those of the state too, and products with the input.
+        """Return biases, of the first gates those of the state too, and products with the input.
 
         Shapes: [steps, gates, batch, units], of one step where it is computed in it, as for too many.
         """
@@ -204,7 +204,7 @@ class _Way:
         return sums
 
     def begin_sums(self, count: int, starts: Callable[[str], str]) -> None:
-        """Begins the sums of the first gates in this step, each by its number."""
+        """Begin the sums of the first gates in this step, each by its number."""
         target = self.u.at(["a", self.n, self.j])
         self.body.append(nest({"a": count, **self.units}, f"{target} = {starts(_numbered('a', 0, count))};"))
 
@@ -230,7 +230,7 @@ class _Way:
         return cast(read.term([str(self.number), gate, self.j, "k"]), self.layer.inside).text
 
     def each(self, *statements: str) -> None:
-        """Statements for each unit, in this step."""
+        """Write statements for each unit, in this step."""
         self.body.append(nest(self.units, *statements))
 
     def advance(self, values: Mapping[str, tuple[Operand, str]]) -> None:

@@ -230,7 +230,7 @@ def _rotated(o: Applied) -> Value:
 
 
 def _grouped(o: Applied) -> tuple[Value | None, ...]:
-    """GroupQueryAttention: rows of a cache may be filled up to another length in each sequence."""
+    """Lower GroupQueryAttention: rows of a cache may be filled up to another length in each sequence."""
     _refuse(o, 11, smooth_softmax=0, qk_output=0, k_quant_type=0, v_quant_type=0)
     heads, groups = o.integer("num_heads", 1), o.integer("kv_num_heads", 1)
     three, counts = (o[0], o.optional(1), o.optional(2)), o.integers(6)
@@ -401,7 +401,7 @@ def _quantised_embedding(o: Applied) -> tuple[Value | None, ...]:
 
 
 def _dynamic_lstm(o: Applied) -> tuple[Value, ...]:
-    """DynamicQuantizeLSTM: the input is quantised once, and the hidden state in each step."""
+    """Lower DynamicQuantizeLSTM: the input is quantised once, and the hidden state in each step."""
     _refuse(o, 4, 7, input_forget=0, clip=0)
     names, turns = [str(name).lower() for name in o.attribute("activations", ())], o[1].shape[0]
     if names not in ([], ["sigmoid", "tanh", "tanh"] * turns):

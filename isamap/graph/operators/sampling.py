@@ -64,7 +64,7 @@ class Sampled:
         return f"reflected({place}, f32({self.low!r}), f32({self.high!r}))"
 
     def weight(self, tap: int, part: str) -> str:
-        """Return the weight of a tap, for the part of a place behind its element."""
+        """Return the weight of a tap from the fractional part of a position."""
         if self.mode == "nearest":
             return "f32(1)"
         if self.mode == "linear":
@@ -76,7 +76,7 @@ class Sampled:
 
 
 def _axis(o: Applied, grid: Value, component: int, how: Sampled) -> tuple[Value, Value]:
-    """Of each place and tap the index along an axis, and the weight."""
+    """Return the index along an axis, and the weight, of each place and tap."""
     if how.padding == "reflection" and how.high == how.low:
         raise NotTaken("mirrored at the borders of one element")
     text = o.text()
@@ -147,7 +147,7 @@ def _grid_sample(o: Applied) -> Value:
 
 
 def _summed(o: Applied, taken: Value, weights: Value) -> Value:
-    """Of each place and channel the sum of taps by their weights, channels in front."""
+    """Return the weighted sum of taps of each place and channel, channels in front."""
     n, places, taps, channels = taken.shape
     text, inside = o.text(), wide_type(taken.dtype)
     pixels, factors = text.read(taken), text.read(weights)

@@ -211,7 +211,7 @@ def _search(pattern: Pattern, statement: Statement, bindings: Bindings, test: Te
 
 
 def _classes(pattern: Pattern, bindings: Bindings) -> tuple[tuple[str, ...], ...]:
-    """Instruction axes by signature, each class ordered by the steps its axes take in the operands."""
+    """Return instruction axes by signature, each class ordered by the steps its axes take in the operands."""
     found: dict[Signature, list[str]] = {}
     units = unit_axes(pattern)
     for axis in pattern.axes:
@@ -388,7 +388,7 @@ def _is_scaled(dimension: Index, subscript: Index, point: Point) -> bool:
 
 
 def _unions(points: set[Point], count: int) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Kernel axes per instruction axis of every non-empty set of points, each once.
+    """Yield kernel axes per instruction axis of every non-empty set of points, each once.
 
     Axes are such a union when the points inside them reach all of them.
     """

@@ -183,7 +183,7 @@ class _Writer:
         return found
 
     def _open_lanes(self, group: AxisGroup, second: Mapping[str, str]) -> list[str | None]:
-        """Lanes end where a parameter says: `a[i]` and `a[i + L]` do not meet while i is less than L."""
+        """Return disjointness by a parameter: `a[i]` and `a[i + L]` do not meet while i is less than L."""
         ends = {a: e for a, e in self.space.open_lengths if a in group.instruction_axes}
         return [
             self.compare(Index.of(name), "<", end) or "true"
@@ -212,7 +212,7 @@ class _Writer:
         return total
 
     def _together(self, group: AxisGroup, second: Mapping[str, str]) -> str:
-        """Lanes are the same exactly when iterations are."""
+        """Return the condition that lanes are equal exactly when iterations are."""
         own = _all([f"{self.name(a)} = {self.name(second[a])}" for a in group.instruction_axes])
         theirs = _all([f"{self.name(x)} = {self.name(second[x])}" for x in group.kernel_axes])
         return f"(({own} and {theirs}) or (not ({own}) and not ({theirs})))"
@@ -295,7 +295,7 @@ def largest_parameters(instruction: Instruction) -> dict[str, int]:
 
 
 def unit_axes(pattern: Pattern) -> tuple[str, ...]:
-    """Axes of one element, whatever the parameters: nothing runs on them."""
+    """Return axes of one element, whatever the parameters: nothing runs on them."""
     highs = largest_parameters(pattern.instruction)
     return tuple(a.name for a in pattern.axes if a.extent.substitute(highs).value == 1)
 

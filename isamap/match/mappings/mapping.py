@@ -134,7 +134,7 @@ class Seen:
 
 
 def image(mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]) -> Key:
-    """Pairing and sets of axes, with the instruction's axes and operands renamed."""
+    """Return pairing and sets of axes, with the instruction's axes and operands renamed."""
     axis, operand = dict(axes), dict(operands)
     pairing = sorted(
         (operand.get(b.name, b.name), _subscripts(b.pattern, axes), _text(b.subject))

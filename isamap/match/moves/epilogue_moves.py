@@ -85,7 +85,7 @@ class WayOut:
     once: Moves = ()
 
     def bytes_of(self, memory: str) -> int:
-        """Bytes of a scratchpad that the buffers take."""
+        """Return the bytes of a scratchpad that the buffers take."""
         return sum(buffer.size_bytes for buffer in self.buffers if buffer.memory == memory)
 
 

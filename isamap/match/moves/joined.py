@@ -33,7 +33,7 @@ def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], search: MoveSe
 def joined(
     order: Sequence[str], counts: Mapping[str, Index], steps: Mapping[str, Index]
 ) -> Iterator[tuple[str, ...]]:
-    """Axes next to each other in a loop order, outer to inner, that one counter may count together.
+    """Yield axes next to each other in a loop order, outer to inner, that one counter may count together.
 
     All but the outermost are counted from end to end, `counts` times.
     """

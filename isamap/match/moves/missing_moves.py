@@ -105,7 +105,7 @@ def _reads_memory(pattern: Pattern, search: MoveSearch) -> bool:
 
 
 def _stores(operand: OperandTile, search: MoveSearch) -> dict[str, Operand]:
-    """By instruction that writes memory what it takes out of the operand's kind of registers."""
+    """Return, by storing instruction, the operand that it reads from the operand's kind of registers."""
     memories = [m for m in search.machine.memories if search.is_addressable(m)]
     found: dict[str, Operand] = {}
     for (memory, _), patterns in search.known.producers.items():

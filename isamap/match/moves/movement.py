@@ -91,14 +91,14 @@ def choices(
     *,
     search: MoveSearch | None = None,
 ) -> tuple[tuple[Movement, ...], ...]:
-    """For every operand all ways to move it, what is done when nothing else is decided first."""
+    """Return all ways to move each operand; the first one is used without other decisions."""
     return _choices(statement, mapping, search or move_search_of(kernel, machine), every=True)
 
 
 def _choices(
     statement: Statement, mapping: Mapping, search: MoveSearch, *, every: bool
 ) -> tuple[tuple[Movement, ...], ...]:
-    """For every operand the way that is done when nothing else is decided; with `every`, the others too."""
+    """Return, for every operand, the way that is done when nothing else is decided; with `every`, the others too."""
     tile = tile_of(statement, mapping, search.machine)
     if tile is None:
         instruction = search.machine.instructions[mapping.instruction].instruction
@@ -129,7 +129,7 @@ def _plain(expr: Expr) -> Expr:
 
 
 def _filled(expr: Expr) -> tuple[str, ...]:
-    """Arrays that an expression reads beyond their edge."""
+    """Return arrays that an expression reads beyond their edge."""
     return tuple(dict.fromkeys(r.buffer for r in reads(expr) if r.fill is not None))
 
 
@@ -250,7 +250,7 @@ def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) ->
 
 
 def _assigned(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, ...], ...]:
-    """Of a statement that only assigns: what its instruction reads, and what it writes."""
+    """Return the movements of an assignment's instruction: its reads and its writes."""
     result, target, value = tile.result, tile.target_elements, tile.value_elements
     assert result is not None
     assert target is not None
@@ -280,7 +280,7 @@ def _assigned(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, ...], ...
 def _around_register(
     tile: Tile, result: OperandTile, target: Read, search: MoveSearch
 ) -> tuple[tuple[Movement, ...], ...]:
-    """Of an instruction between registers: which of its ends is not moved, what it reads or writes."""
+    """Return the ends of an instruction between registers that nothing moves: its reads or its writes."""
     output = tile.pattern.output
     brought = find_operand_load(search, result.request({}))
     read = Movement(result.name, "none", (), explain_missing_move(result, tile, search))
@@ -305,7 +305,7 @@ def _around_register(
 
 
 def in_scratchpad(instruction: Instruction, statement: Statement, search: MoveSearch) -> str | None:
-    """Why an instruction of scratchpads carries out no assignment, where it does not; None of any other."""
+    """Return why an instruction of scratchpads carries out no assignment, where it does not; None of any other."""
     if statement.assign.op is not None:
         return None
     lying = (o for o in instruction.operands if search.is_addressable(o.memory))
@@ -343,7 +343,7 @@ def _type_text(o: Operand) -> str:
 
 
 def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:
-    """Movements of a mapping that is valid but not carried out: every operand says why."""
+    """Yield movements of a mapping that is valid but not carried out: every operand says why."""
     operands = [o.name for o in instruction.operands]
     pattern = pattern_of(instruction)
     if pattern is None or read_twice(mapping.bindings):

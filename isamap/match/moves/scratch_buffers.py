@@ -93,7 +93,7 @@ def _most_at_once(
 
 
 def _movers(search: MoveSearch) -> Iterator[Pattern]:
-    """Instructions that assign what they read, or make of it, from memory to memory."""
+    """Yield instructions that assign what they read, or make of it, from memory to memory."""
     for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None:
@@ -170,7 +170,7 @@ def _most(pattern: Pattern, axis: Axis) -> int | None:
 
 
 def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] | None:
-    """Values of the parameters that extents are; None where an extent is fixed, or limited, otherwise."""
+    """Return the values of the parameters that extents are; None where an extent is fixed, or limited, otherwise."""
     found: dict[str, Index] = {}
     for axis in pattern.axes:
         requested, most = extents[axis.name], largest(extents[axis.name])
@@ -214,7 +214,7 @@ class Clearing:
 
 
 def find_clearing(search: MoveSearch, memory: str, dtype: str) -> Clearing | None:
-    """Return how zero gets into a scratchpad; None when the machine has no instruction for it."""
+    """Return the move that zeroes a scratchpad; None when the machine has no such instruction."""
     for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None or len(pattern.axes) != 1:

@@ -125,7 +125,7 @@ def _deliver(
 
 
 def shown_axes(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
-    """Loop axes of which one tile of an operand holds more than one element that differs."""
+    """Return loop axes of which one tile of an operand holds more than one element that differs."""
     return [
         a
         for a in tile.axes
@@ -236,7 +236,7 @@ COUNTER = "~i"
 
 
 def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Index) -> Copy:
-    """Elements of a buffer of an operand's tiles from `here` on, joined with those from `other` on."""
+    """Return the elements of a buffer of an operand's tiles from `here` on, joined with those from `other` on."""
     zeros = tuple(ZERO for _ in operand.cell_shape)
     mine, theirs = (Read(buffer, (at + Index.of(COUNTER), *zeros), operand.dtype) for at in (here, other))
     return Copy(mine, Call(op, (mine, theirs), operand.dtype), (COUNTER,))

@@ -98,7 +98,7 @@ def find_operand_load(search: MoveSearch, request: LoadRequest, moves: int = 0) 
 
 
 def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Pattern, ...]]:
-    """Instructions that write such a register, as a whole and in pieces."""
+    """Yield instructions that write such a register, as a whole and in pieces."""
     key = (request.memory, request.dtype.name)
     yield from ((p,) for p in search.known.producers.get(key, []) if not is_wasted(search, p, request))
     if key in search.known.in_pieces and (apart := lanes_apart(search, request)) is not None:
@@ -203,7 +203,7 @@ def find_inputs(
     tuple[tuple[tuple[str, OperandMove | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float]
     | None
 ):
-    """Everything that the instruction reads, its parameters and the cost of the whole chain."""
+    """Return all loads that the instruction needs, its parameters and the cost of the whole chain."""
     if (encoded := encoded_values(pattern.instruction, bindings)) is None:
         return None
     reach = valid_parts(pattern, limits, request.shape, request.valid)

@@ -67,7 +67,7 @@ def alignment(place: Location, base_bytes: int, element_bytes: int, steps: Mappi
 
 
 def stated_alignments(kernel: Kernel) -> dict[str, int]:
-    """Per array of a kernel what divides its address: its element, or what `where` says. Units: bytes."""
+    """Return, per array of a kernel, what divides its address: its element, or what `where` says. Units: bytes."""
     return {
         o.name: max(1, o.dtype.bits // 8, *(_stated(c, Index.of(f"align({o.name})")) for c in kernel.where))
         for o in kernel.operands
@@ -82,7 +82,7 @@ def address_unit(item: MachineInstruction, operand: Operand) -> int:
 
 
 def address_steps(machine: Machine) -> dict[str, int]:
-    """Per scratchpad what addresses of buffers are multiples of, as instructions require. Units: bytes."""
+    """Return, per scratchpad, what addresses of buffers are multiples of, as instructions require. Units: bytes."""
     found = {m.name: 1 for m in machine.memories.values() if m.kind == "scratchpad"}
     for item in machine.instructions.values():
         for operand in item.instruction.operands:

@@ -42,7 +42,7 @@ from isamap.transform import Statement, reads, statements
 
 
 def encoded_params(instruction: Instruction) -> frozenset[str]:
-    """Parameters whose number is part of the instruction's encoding."""
+    """Return parameters whose number is part of the instruction's encoding."""
     return frozenset(p.name for p in instruction.params if p.kind == "imm")
 
 
@@ -116,7 +116,7 @@ def pattern_of(instruction: Instruction) -> Pattern | None:
 
 @lru_cache(maxsize=4096)
 def _pattern_of(instruction: Instruction, span: Span | None) -> Pattern | None:
-    """Equal instructions of two descriptions are told apart by where they stand, as refusals point there."""
+    """Return the pattern, cached by position: refusals point at equal instructions of two descriptions."""
     found = _statements(instruction)
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
@@ -236,7 +236,7 @@ Digits = tuple[tuple[str, int], ...]
 
 
 def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
-    """Axes of a subscript with their steps, the largest first, when it is a mixed-radix number of them.
+    """Return axes of a subscript with their steps, the largest first, when it is a mixed-radix number of them.
 
     `2*k + p` with p in 2 gives ((k, 2), (p, 1)); `p + r` gives None, for two of its values coincide.
     """

@@ -15,7 +15,7 @@ Params = dict[str, int]
 
 
 def fit_shape(operand: Operand, shape: tuple[int, ...]) -> Params | None:
-    """Values of parameters for which an operand has the given shape, or None when there are none."""
+    """Return the values of parameters for which an operand has the given shape, or None when there are none."""
     if len(operand.shape) != len(shape):
         return None
     found: Params = {}
@@ -44,7 +44,7 @@ def solve(index: Index, size: int) -> Params | None:
 def extents_of(
     pattern: Pattern, params: Mapping[str, int], kinds: tuple[ParamKind, ...] = ("scalar",)
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Extents of axes that are numbers, and of those whose extent is a parameter of `kinds`, its name."""
+    """Return the extents of axes that are numbers, and of those whose extent is a parameter of `kinds`, its name."""
     numbers, masked = _extents(pattern, (*params.items(),), kinds)
     return dict(numbers), dict(masked)
 
@@ -101,14 +101,14 @@ Valid = tuple[Index | None, ...]
 
 
 def coordinate_names(count: int) -> tuple[str, ...]:
-    """Names of an operand's coordinates in expressions about its elements."""
+    """Return the names of an operand's coordinates in expressions about its elements."""
     return tuple(f"%{i}" for i in range(count))
 
 
 def axis_limits(
     pattern: Pattern, params: Params, subscripts: tuple[Index, ...], shape: tuple[int, ...], valid: Valid
 ) -> tuple[dict[str, int], dict[str, Index]] | None:
-    """Extents of the instruction's axes, and values of the parameters that mask it.
+    """Return the extents of the instruction's axes, and values of the parameters that mask it.
 
     None when it would not write all valid elements, or when a parameter that is chosen before the run would
     have to be what only the run knows. A masked axis has the extent of the coordinate that it runs over.

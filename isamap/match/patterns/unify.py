@@ -63,7 +63,7 @@ def unify_once(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
 
 
 def read_twice(bindings: Bindings) -> tuple[str, ...]:
-    """Operands that stand for something at more than one subscript."""
+    """Return operands that stand for something at more than one subscript."""
     names = [b.name for b in bindings]
     return tuple(dict.fromkeys(n for n in names if names.count(n) > 1)) if _reads_twice(bindings) else ()
 
@@ -133,7 +133,7 @@ def _unify_all(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...], bound: Bi
 
 
 def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
-    """Casts agree, or the pattern casts from a type that holds all values of the subject's narrower one."""
+    """Yield bindings under equal casts, or under a pattern's cast from a wider type than the subject's."""
     if not isinstance(subject, Cast) or (pattern.dtype, pattern.mode) != (subject.dtype, subject.mode):
         return
     inner, required = subject.value, pattern.value.dtype

@@ -271,7 +271,7 @@ def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
 
 
 def _differs(names: Names, subscript: Index, axes: Mapping[str, Index]) -> list[str]:
-    """Conditions one of which is met where a subscript changes, and perhaps where it does not.
+    """Return conditions. One of them is met where a subscript changes, and perhaps where it does not.
 
     Terms that are not affine, as `p*stride`, can only change where one of their axes does.
     """

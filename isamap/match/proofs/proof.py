@@ -86,11 +86,11 @@ class _Case:
         return self.mapping.groups
 
     def own(self, subscripts: Sequence[Index]) -> tuple[Index, ...]:
-        """Subscripts of the instruction with its parameters at their largest."""
+        """Return subscripts of the instruction with its parameters at their largest."""
         return tuple(i.substitute(largest_parameters(self.pattern.instruction)) for i in subscripts)
 
     def lanes_of(self, groups: Sequence[AxisGroup]) -> list[str]:
-        """Instruction axes of groups that are longer than one lane."""
+        """Return instruction axes of groups that are longer than one lane."""
         return [i for g in groups for i in g.instruction_axes if self.lengths[i] > 1]
 
 
@@ -148,7 +148,7 @@ def _case(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kern
 
 
 def _moving_params(pattern: Pattern) -> tuple[str, ...]:
-    """Parameters that subscripts depend on; others only decide lengths, and shorter axes are easier."""
+    """Return parameters that subscripts depend on; others only decide lengths, and shorter axes are easier."""
     used = _used(tuple(chain.from_iterable(r.index for r in (pattern.target, *reads(pattern.value)))))
     return tuple(p.name for p in pattern.instruction.params if p.name in used)
 
@@ -226,7 +226,7 @@ def _widens(cast: Cast) -> bool:
 
 
 def _all_once(case: _Case) -> None:
-    """Kernel axes are in one group or a loop around, instruction axes in one group or empty."""
+    """Check that a kernel axis is in one group or a loop around, and an instruction axis in one group or empty."""
     kernel = [k for g in case.groups for k in g.kernel_axes]
     lanes = [*(i for g in case.groups for i in g.instruction_axes), *case.mapping.empty]
     if len(set(kernel)) < len(kernel) or len(set(lanes)) < len(lanes):
@@ -268,7 +268,7 @@ def _elements_follow(case: _Case, operand: str, own: tuple[Index, ...], theirs: 
 
 
 def _written_apart(case: _Case) -> None:
-    """Different elements of the output stand for different elements of the target."""
+    """Check that different elements of the output stand for different elements of the target."""
     own, theirs = case.own(case.pattern.target.index), case.statement.assign.target.index
     groups = [g for g in case.groups if any(i in s.symbols for s in own for i in g.instruction_axes)]
     groups = [g for g in groups if case.lanes_of([g])]
@@ -326,7 +326,7 @@ def _padding_is_neutral(case: _Case) -> None:
 
 
 def _padded(case: _Case) -> Iterator[frozenset[str]]:
-    """Instruction axes that together may have lanes without an iteration.
+    """Yield instruction axes that together may have lanes without an iteration.
 
     None have where extents are whole tiles, where a parameter makes the axis as short as it has to be, and
     where a predicate switches lanes off.

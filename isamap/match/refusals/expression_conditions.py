@@ -215,7 +215,7 @@ def _mirrored(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def _rounded_otherwise(pattern: Expr, subject: Expr) -> Difference | None:
-    """`fma(a, b, c)` over `A * B + C`, or the other way round."""
+    """Return `fma(a, b, c)` over `A * B + C`, or the other way round."""
     match pattern, subject:
         case Call("fma"), Call("add", (a, b)):
             product, rest = (a, b) if isinstance(a, Call) and a.op == "mul" else (b, a)
@@ -252,7 +252,7 @@ def _factor_missing(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def _one(pattern: Expr) -> str | None:
-    """1 in the form that a factor of the instruction takes."""
+    """Return 1 in the form that a factor of the instruction takes."""
     match pattern:
         case Read() | Scalar():
             return "1"

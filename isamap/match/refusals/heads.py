@@ -37,7 +37,7 @@ _SYMBOL = {op: f"{symbol}=" for symbol, op in REDUCTIONS.items()}
 
 
 def refuse_heads(case: Case) -> Cause | None:
-    """Operation and type of the result."""
+    """Return operation and type of the result."""
     pattern = case.pattern
     assert pattern is not None
     if heads_agree(pattern, case.statement):
@@ -100,7 +100,7 @@ def _combined(op: str, left: str, right: str) -> str:
 
 
 def _accumulates_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
-    """`C = C + A * B` is written `C += A * B`; else what is accumulated into needs a first value."""
+    """Return the cause where an assignment should accumulate: `C = C + A * B` is written `C += A * B`."""
     assert mine.op is not None
     message = f"{verb(mine.op)}; the statement assigns"
     rest = _added(theirs, mine.op)

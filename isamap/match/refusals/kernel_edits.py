@@ -71,7 +71,7 @@ def as_written(kernel: Kernel) -> Kernel | None:
 
 @lru_cache(maxsize=64)
 def _as_written(kernel: Kernel, span: Span | None) -> Kernel | None:
-    """Equal kernels of two texts are told apart by where they stand: that is what is pointed at."""
+    """Return the statements, cached by position: messages point into one of two equal texts."""
     if span is None or is_whole(kernel):
         return kernel if span is not None else None
     try:
@@ -194,7 +194,7 @@ def _are_legal(source: Source, name: str, edits: Edits) -> bool:
 
 
 def wrap(expr: Expr, before: str, after: str) -> Edits:
-    """Something written around an expression."""
+    """Return something written around an expression."""
     if expr.span is None:
         return ()
     source = expr.span.source
@@ -203,12 +203,12 @@ def wrap(expr: Expr, before: str, after: str) -> Edits:
 
 
 def replace_by(expr: Expr, text: str) -> Edits:
-    """Something written instead of an expression."""
+    """Return something written instead of an expression."""
     return (Edit(expr.span, text),) if expr.span is not None else ()
 
 
 def replace_operator(assign: Assign, operator: str) -> Edits:
-    """Another word than `=`, `+=`, … between target and value."""
+    """Return the edit that puts another word than `=`, `+=`, … between target and value."""
     target, value = assign.target.span, assign.value.span
     if target is None or value is None:
         return ()
@@ -221,7 +221,7 @@ def replace_operator(assign: Assign, operator: str) -> Edits:
 
 
 def replace_statement(assign: Assign, text: str) -> Edits:
-    """Other statements instead of one."""
+    """Return the edit that replaces one statement by others."""
     return (Edit(assign.span, text),) if assign.span is not None else ()
 
 

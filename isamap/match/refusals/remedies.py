@@ -165,7 +165,7 @@ def improving_rewrites(
     mode: CountMode = "complete",
     among: Iterable[Rewrite] | None = None,
 ) -> tuple[Improvement, ...]:
-    """Rewrites and factorisations with which some instruction gets more mappings than as written.
+    """Return rewrites and factorisations with which some instruction gets more mappings than as written.
 
     All of them, or those that are given in `among`.
 

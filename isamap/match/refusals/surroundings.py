@@ -158,7 +158,7 @@ def _coordinates(placement: Placement) -> str:
 
 
 def _moves(case: Case, around: Surroundings) -> Cause | None:
-    """Operands that stand in memory, and that no chain brings there, in every mapping.
+    """Return operands that stand in memory, and that no chain brings there, in every mapping.
 
     Of registers it is known from where they are loaded; how a chain fills them is shown with a mapping. An
     assignment is carried out by the last instruction of a chain: what does not reach into a scratchpad may be

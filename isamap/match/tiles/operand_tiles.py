@@ -331,7 +331,7 @@ def over_tile(tile: Tile, expr: Expr) -> OperandTile | None:
 
 
 def accumulator_store(tile: Tile) -> tuple[Read, Expr]:
-    """Target and value, over the accumulator's coordinates, of writing it back.
+    """Return target and value, over the accumulator's coordinates, of writing it back.
 
     The value reads the pseudo-buffer of the register that the accumulator lives in.
     """
@@ -355,7 +355,7 @@ OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions 
 
 
 def tensor_strides(operand: Operand) -> tuple[Index, ...]:
-    """Strides in elements: of the caller's arrays those that the kernel states, else the caller's (the last
+    """Return strides in elements: of the caller's arrays those that the kernel states, else the caller's (the last
     axis dense); row-major for temporaries.
     """
     rank = len(operand.shape)
@@ -367,7 +367,7 @@ def tensor_strides(operand: Operand) -> tuple[Index, ...]:
 
 
 def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
-    """Strides of all arrays of a kernel."""
+    """Return strides of all arrays of a kernel."""
     return {o.name: tensor_strides(o) for o in kernel.operands}
 
 
@@ -383,7 +383,7 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
 
 
 def profile_sizes(statement: Statement) -> dict[str, int]:
-    """Values that stand for sizes left symbolic when lengths are chosen: large."""
+    """Return the values that stand for sizes left symbolic when lengths are chosen: large."""
     return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
 
 

@@ -33,7 +33,7 @@ class Window:
     period: int = 1
 
     def reaches(self, taps: int) -> tuple[int, ...]:
-        """Of each plane how much farther its last tap begins than its first. Units: elements of `along`."""
+        """Return the distance of the last tap from the first, for each plane. Units: elements of `along`."""
         return tuple(
             self.shift * ((taps - 1 - first) // self.period) for first in range(min(self.period, taps))
         )

@@ -27,7 +27,7 @@ MOST_LENGTHS = 4096
 def choose_params(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Params:
-    """Values of `choose` parameters: as large as the kernel fills, at most what the instruction allows.
+    """Return the values of `choose` parameters: as large as the kernel fills, at most what the instruction allows.
 
     Lengths that an issue says at run time are as large as they may be: where less is left, lanes are padded.
     """

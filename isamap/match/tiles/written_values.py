@@ -113,7 +113,7 @@ def _written(tile: Tile, target: Read, value: Expr) -> Written | None:
 def tiles_apart(
     statement: Statement, number: int, machine: Machine, profile: dict[str, int]
 ) -> Iterator[Tile]:
-    """Every tile whose lanes sum shares of one summing axis, in the machine's order of instructions."""
+    """Yield every tile whose lanes sum shares of one summing axis, in the machine's order of instructions."""
     if statement.assign.op is None:
         return
     for item in machine.instructions.values():
@@ -191,7 +191,7 @@ def _op(tile: Tile) -> str:
 
 
 def sum_of_lanes(buffer: str, lanes: int, tile: Tile) -> tuple[Read, Expr]:
-    """Over positions, the target and what it becomes when shares that lie in a buffer are joined with it.
+    """Return over positions, the target and what it becomes when shares that lie in a buffer are joined with it.
 
     Halves are joined with each other, again and again: so compilers find vector instructions for it.
     """

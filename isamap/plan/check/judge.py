@@ -59,7 +59,7 @@ def _unrolls(nest: NestSchedule, option: NestOption) -> list[tuple[str, int]]:
 
 
 def _live_tiles(operand: TileOperand, unrolls: list[tuple[str, int]]) -> int:
-    """Tiles of an operand that live at once.
+    """Return tiles of an operand that live at once.
 
     All of an accumulator. Of another operand those that a later iteration of an unrolled loop uses again: the
     tiles along the unrolled loops inside the outermost one that it does not depend on.
@@ -202,7 +202,7 @@ def _check_names(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
 
 
 def _check_places(nest: NestSchedule) -> Iterator[Diagnostic]:
-    """Stages and prefetches stand inside so many loops as there are: nothing else can be said of others."""
+    """Yield faults of stages and prefetches whose depth exceeds the number of loops."""
     for what, name, depth in (
         *(("stage", stage.operand, stage.depth) for stage in nest.stages),
         *(("prefetch", prefetch.operand, prefetch.depth) for prefetch in nest.prefetches),

@@ -40,7 +40,7 @@ def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
 
 
 def _tiles(axis: TileAxis, block: LoopStep, around: list[LoopStep]) -> int:
-    """Tiles of an axis in a whole block and in all of its pieces."""
+    """Return tiles of an axis in a whole block and in all of its pieces."""
     whole = block.step // axis.tile
     nested = all(loop.step % block.step == 0 for loop in around)
     if nested and not axis.is_open:

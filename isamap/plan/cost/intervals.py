@@ -78,7 +78,7 @@ class _Spans:
 
 
 def _in_fewest(both: Numbers) -> Numbers:
-    """Least and most in the fewest numbers: one box where all are the same, one end where they are."""
+    """Return least and most in the fewest numbers: one box where all are the same, one end where they are."""
     if both.shape[1] > 1 and (both == both[:, :1]).all():
         both = both[:, :1]
     return both[:1] if (both[0] == both[1]).all() else both
@@ -114,7 +114,7 @@ def _bounded(cost: Cost, spans: _Spans) -> Numbers:
 
 
 def _any_of(decision: str, branches: Sequence[tuple[int, Cost]], spans: _Spans) -> Numbers:
-    """Between the least and the most of the branches that a decision leaves."""
+    """Return between the least and the most of the branches that a decision leaves."""
     is_decided = len(spans.boxes[decision]) == 1
     found = NOWHERE
     for key, part in branches:
@@ -132,7 +132,7 @@ def _any_of(decision: str, branches: Sequence[tuple[int, Cost]], spans: _Spans) 
 
 
 def _either(one: Numbers, other: Numbers) -> Numbers:
-    """Between the least and the most of two."""
+    """Return between the least and the most of two."""
     return np.concatenate((np.minimum(one[:1], other[:1]), np.maximum(one[-1:], other[-1:])))
 
 

@@ -67,7 +67,7 @@ class Reader:
         return int(span.text)
 
     def take_until(self, stop: str) -> Span:
-        """Everything up to a character, which is read as well."""
+        """Return the text up to a character, which is read as well."""
         self.skip_blank()
         end = self.source.text.find(stop, self.position)
         if end < 0:

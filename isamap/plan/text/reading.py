@@ -110,7 +110,7 @@ def _parse_nest(reader: Reader) -> NestSchedule:
 
 
 def _parse_loops(reader: Reader, body: _Body) -> None:
-    """Everything from behind the mapping to `issue;`."""
+    """Parse the loops from behind the mapping to `issue;`."""
     while True:
         span = reader.peek_span()
         match reader.take_one_of(_WORDS):

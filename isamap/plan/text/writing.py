@@ -49,7 +49,7 @@ def fixed_words(schedule: Schedule) -> str:
 
 
 def blocks_words(blocks: tuple[tuple[str, int], ...]) -> str:
-    """Axes with the iterations of a block, the outermost first; `none` where there are none."""
+    """Return axes with the iterations of a block, the outermost first; `none` where there are none."""
     return ", ".join(f"{axis} by {size}" for axis, size in blocks) or "none"
 
 

@@ -132,7 +132,7 @@ def _axis(counter: str, nest: Nest) -> str:
 
 
 def _written(axis: str, nest: Nest) -> Iterator[str]:
-    """Names of the loops over an axis that run more than once."""
+    """Yield the names of the loops over an axis that run more than once."""
     extents = {axis.name: axis.extent for axis in nest.option.axes}
     counts: dict[str, int] = {}
     for loop in nest.schedule.loops:

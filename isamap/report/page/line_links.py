@@ -109,7 +109,7 @@ def _over(axis: str, loop: Loop, nest: Nest) -> Names:
 
 
 def _loops_over(axis: str, nest: Nest) -> Iterator[str]:
-    """Names of the schedule's loops over an axis of the kernel, or over several with it among them."""
+    """Yield the names of the schedule's loops over an axis of the kernel, or over several with it among them."""
     counts: dict[str, int] = {}
     for loop in nest.schedule.loops:
         number = counts.get(loop.axis, 0)

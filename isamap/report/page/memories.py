@@ -50,7 +50,7 @@ class MemoryUse:
     stays: tuple[Stay, ...]
 
     def used_at(self, moment: float) -> int:
-        """Bytes that buffers have at a moment."""
+        """Return the bytes that buffers have at a moment."""
         return sum(s.size_bytes for s in self.stays if s.start <= moment < s.end)
 
     @property

@@ -83,7 +83,7 @@ class _Amount:
 
 
 def time_picture(title: str, spent: Spent) -> Picture:
-    """Parts of the time of a statement; those that others hide are pale."""
+    """Return parts of the time of a statement; those that others hide are pale."""
     longest = next((part for part in spent.parts if part.hides), None)
     amounts = [
         _Amount(
@@ -101,7 +101,7 @@ def time_picture(title: str, spent: Spent) -> Picture:
 
 
 def traffic_picture(title: str, levels: Sequence[LevelBytes]) -> Picture:
-    """Bytes per level: read, and behind that written."""
+    """Return bytes per level: read, and behind that written."""
     most = max((level.total_bytes for level in levels), default=0.0) or 1.0
     amounts = [
         _Amount(level.level, (level.read_bytes / most, level.written_bytes / most), _read_and_written(level))
@@ -176,7 +176,7 @@ class _Down:
         return _Down(tuple(places))
 
     def at(self, address: int) -> float:
-        """Pixels from the top; all edges of buffers have one."""
+        """Return the pixels from the top; all edges of buffers have one."""
         return dict(self.places)[address]
 
     @property
@@ -204,7 +204,7 @@ def memory_picture(title: str, use: MemoryUse) -> Picture:
 
 
 def peak_text(use: MemoryUse) -> str:
-    """`at most 24 KiB of 512 KiB, 4.7 %`."""
+    """Return `at most 24 KiB of 512 KiB, 4.7 %`."""
     most = f"at most {bytes_text(use.peak_bytes)}"
     if not use.capacity_bytes:
         return most

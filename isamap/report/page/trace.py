@@ -106,7 +106,7 @@ def _slice(name: str, start_ns: float, end_ns: float, process: int, thread: int)
 
 
 def _counters(use: MemoryUse) -> Iterator[Event]:
-    """Bytes of each buffer from each moment on at which some buffer comes or goes."""
+    """Yield the bytes of each buffer from each moment on at which some buffer comes or goes."""
     for moment in sorted({0.0, *(s.start for s in use.stays), *(s.end for s in use.stays)}):
         sizes = dict.fromkeys(use.buffers, 0)
         for stay in use.stays:

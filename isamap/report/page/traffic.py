@@ -130,7 +130,7 @@ def with_links(
 def _crossing(
     carried: Sequence[Carried], link: tuple[str, str], memory: Mapping[str, str], machine: Machine
 ) -> float:
-    """Bytes on the farther side of a link that instructions move along it, either way."""
+    """Return bytes on the farther side of a link that instructions move along it, either way."""
     ways = (f"{link[0]} → {link[1]}", f"{link[1]} → {link[0]}")
     return float(
         sum(
