@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer
 from isamap.cli.early_words import read_sizes
 from isamap.cli.option_parser import OnMachine, one_word
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import read_choice
 from isamap.driver.request import Choices, make_request
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from isamap.cli.answers import Answer
 from isamap.cli.model_runs import ModelRun, bench_model
 from isamap.cli.option_parser import SIZES, CommandOptions, argument, one_word
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import (
     FLAG,
@@ -31,6 +30,7 @@ from isamap.driver.options import (
 )
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem, replace_file
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:

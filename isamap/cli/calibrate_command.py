@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.option_parser import CommandOptions, argument, one_word
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import NAMES, option, seconds_in
 from isamap.report.columns import align, bytes_text
 from isamap.report.mappings import time_text
 from isamap.source import Diagnostic
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:

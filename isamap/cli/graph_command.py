@@ -9,9 +9,9 @@ from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.import_command import CONSTANTS, SIZES, imported
 from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, WORKSPACE, read_graph
 from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
-from isamap.cli.terminal import Progress
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from pathlib import Path
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.early_words import read_emulator
 from isamap.cli.option_parser import EMULATOR, MACHINE_ARGUMENT, CommandOptions, flag
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.run.child import Emulator
 from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import cache_root
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, replace
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from isamap.cli.answers import Answer
 from isamap.cli.kernel_sizes import HEURISTIC, JOBS, KERNEL_CASES, read_cases, refuse_standard_input
 from isamap.cli.option_parser import CommandOptions, argument
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import declared
 from isamap.driver.predicted import Asked, Case, Predicted, predict_all
@@ -20,6 +19,7 @@ from isamap.driver.side_by_side import all_jobs
 from isamap.report.columns import align, count_text, percent_text
 from isamap.report.machine_changes import changes, changes_text
 from isamap.report.mappings import time_text
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, replace
 
 
@@ -49,7 +49,7 @@ def diff_command(asked: DiffOptions) -> Answer:
 
         def seen(_number: int, _found: Predicted) -> None:
             told[0] += 1
-            progress(f"predict {told[0]} of {len(requests)}")
+            progress("predict", told[0], len(requests))
 
         found = predict_all(requests, asked.jobs or all_jobs(), seen)
     pairs = list(zip(cases, found[::2], found[1::2], strict=True))

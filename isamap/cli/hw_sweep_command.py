@@ -23,7 +23,6 @@ from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.kernel_sizes import HEURISTIC, JOBS, read_cases, refuse_standard_input
 from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import WORDS, option, seconds_in
 from isamap.driver.predicted import Asked, Case, Predicted, predict_all
@@ -36,6 +35,7 @@ from isamap.report.sweeps import Line, Sweep, sweep_text
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.numbers import BYTES_PER_UNIT
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, replace
 
 # --- ranges ---------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class Work:
             n = left[number]
             found[n] = result
             append_row(self.folder, replace(rows[n], predicted=result))
-            self.progress(f"{said} {len(found)} of {len(rows)}")
+            self.progress(said, len(found), len(rows))
 
         jobs, scheduler = (self.where, None) if isinstance(self.where, int) else (1, self.where)
         predict_all([requests[n] for n in left], jobs, seen, scheduler)

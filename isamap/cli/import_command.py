@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
-from isamap.cli.terminal import Progress
 from isamap.driver.options import WORDS, Option
 from isamap.driver.request import is_range
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:

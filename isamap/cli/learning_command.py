@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.early_words import read_sizes
 from isamap.cli.option_parser import SIZES, CommandOptions, argument, flag
-from isamap.cli.terminal import Progress
 from isamap.driver.options import WORD, option, seconds_in
 from isamap.report.columns import align
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:

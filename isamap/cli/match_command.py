@@ -21,7 +21,6 @@ from isamap.cli.option_parser import (
     flag,
     one_word,
 )
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import WORDS, given_flags, one_of, option
 from isamap.driver.request import BEST_FORM
@@ -29,6 +28,7 @@ from isamap.ir import print_stmt
 from isamap.kernels import kernel_path, list_kernels
 from isamap.match import lacking_abilities
 from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem, did_you_mean, is_digits
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 from isamap.transform import statements
 

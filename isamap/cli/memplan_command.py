@@ -6,10 +6,10 @@ from pathlib import Path
 
 from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.option_parser import CommandOptions, argument, one_word
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import read_file
 from isamap.driver.options import BYTES, option, seconds_in
 from isamap.source import Diagnostic, Infeasible
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
 

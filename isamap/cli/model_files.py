@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported
 from isamap.cli.option_parser import one_word
-from isamap.cli.terminal import Progress
 from isamap.driver.options import Option, count, one_of, option, read_count
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:

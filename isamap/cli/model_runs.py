@@ -11,12 +11,12 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported, read_pairs
 from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, how_of, is_model, read_graph
 from isamap.cli.option_parser import KERNEL_HELP, CommandOptions, refuse
-from isamap.cli.terminal import Progress
 from isamap.driver.options import WORDS, count, given_flags, option
 from isamap.driver.request import Choices
 from isamap.report.columns import align, shorten
 from isamap.report.mappings import time_text
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progres
         found = imported(word, sizes, asked.constant, fuse)
     _check_inputs(given, found.whole().inputs)
     library = compile_program_of(found.whole(), how, progress, runs=True, watched=True)
-    progress("build")
-    model = CompiledModel(library, how.threads)
+    model = CompiledModel(library, how.threads, watch=progress)
     name = machine_of(how.machine)
     machine = with_profile(at_one_length(load_machine(name)), find_profile("default", name))
     layers = layers_of(found.whole(), found.trace, library, machine)

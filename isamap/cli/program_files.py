@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.option_parser import refuse
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Request, Size
 from isamap.source import Diagnostic, UsageProblem, cannot_write, open_regular

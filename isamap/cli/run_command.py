@@ -10,11 +10,11 @@ from isamap.cli.early_words import read_sizes
 from isamap.cli.model_runs import KERNEL_OR_MODEL, ModelRun, is_whole_model, run_model
 from isamap.cli.option_parser import PROGRAM, REQUIRE, OnMachine, Portfolio, argument
 from isamap.cli.program_files import read_cases, refuse_beside_program
-from isamap.cli.terminal import Progress
 from isamap.cli.verify_command import case_json
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Choices, Size, make_request
 from isamap.report.mappings import time_text
+from isamap.source.progress import Progress
 from isamap.source.records import asdict, dataclass, field
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, Finding, check_new, with_proof, write_text
 from isamap.cli.early_words import read_pair, read_sizes
 from isamap.cli.option_parser import REQUIRE, CommandOptions, OnMachine, argument, flag, one_word, refuse
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import option, plugin
 from isamap.driver.request import Choices, make_request, refuse_cold

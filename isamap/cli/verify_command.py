@@ -27,7 +27,6 @@ from isamap.cli.option_parser import (
     refuse,
 )
 from isamap.cli.program_files import read_cases, refuse_beside_program
-from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import Kind, given_names, option, plugin, read_choice, read_names
 from isamap.driver.request import Choices, Size, make_request
@@ -38,6 +37,7 @@ from isamap.machine import load_machine, machine_digest
 from isamap.report.columns import align, percent_text
 from isamap.source import Diagnostic, Source, UsageProblem
 from isamap.source.cache import digest
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, field, replace
 from isamap.version import __version__
 
@@ -168,11 +168,11 @@ def _filled(
     found = {n: known[one.key] for n, one in enumerate(cell_requests) if one.key in known}
     left = [n for n in range(len(cell_requests)) if n not in found]
     with Progress() as progress:
-        progress(f"verify {len(found)} of {len(cell_requests)}")
+        progress("verify", len(found), len(cell_requests))
         for number, cell in done_side_by_side(verify_cell, [cell_requests[n] for n in left], jobs):
             found[left[number]] = cell
             append_row(folder, cell)
-            progress(f"verify {len(found)} of {len(cell_requests)}: {cell.kernel} on {cell.machine}")
+            progress(f"verify {cell.kernel} on {cell.machine}", len(found), len(cell_requests))
     return [found[n] for n in range(len(cell_requests))]
 
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 import isamap
@@ -26,25 +28,44 @@ from isamap.driver.api import compile as compile_kernel
 from isamap.driver.api import compile_only
 from isamap.source import IsamapError
 from isamap.source.process import Process, end_process, start_process
+from isamap.source.progress import Watch, unwatched
 
 Asked = Mapping[str, Any]
 """Arguments of `isamap.compile` by name, as JSON has them; of `compile_only` where `builds` is false."""
 _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 
 
-def compile_ahead(requests: Sequence[Asked], jobs: int) -> None:
+def label_of(text: str) -> str:
+    """Return a kernel's name in words and the sizes of its first inputs and of its result, for people."""
+    name = re.search(r"kernel (\w+?)(?:_[0-9a-f]{8})?\(", text)
+    sizes = {
+        role: [found.replace(", ", "×") for found in re.findall(rf"\b{role} \w+: \w+\[([^\]]*)\]", text)]
+        for role in ("in", "out")
+    }
+    words = name[1].replace("_", " ") if name else "kernel"
+    return f"{words} {', '.join(sizes['in'][:2])} → {', '.join(sizes['out'][:1])}"
+
+
+def compile_ahead(requests: Sequence[Asked], jobs: int, watch: Watch = unwatched) -> None:
     """Wait until so many processes, this one among them, have compiled, and kept, what they can."""
+    done, lock = count(1), Lock()
+
+    def told(asked: Asked) -> None:
+        with lock:
+            watch(label_of(asked["kernel"]), next(done), len(requests))
+
     left = deque(sorted(requests, key=lambda asked: -len(asked["kernel"])))
     processes: list[Process[str]] = []
     threads: list[Thread] = []
     try:
         for _ in range(min(jobs, len(left)) - 1):
             processes.append(_started())
-            threads.append(Thread(target=_give, args=(left, processes[-1]), daemon=True))
+            threads.append(Thread(target=_give, args=(left, processes[-1], told), daemon=True))
             threads[-1].start()
         with suppress(IndexError):  # the others have taken the last one
             while True:
-                _compile(left.pop())
+                _compile(asked := left.pop())
+                told(asked)
         for thread in threads:
             thread.join()
     finally:
@@ -71,7 +92,7 @@ def _started() -> Process[str]:
     )
 
 
-def _give(left: deque[Asked], process: Process[str]) -> None:
+def _give(left: deque[Asked], process: Process[str], told: Callable[[Asked], None]) -> None:
     """Give a process one piece of work after the other, as long as it answers."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -82,6 +103,7 @@ def _give(left: deque[Asked], process: Process[str]) -> None:
             process.stdin.flush()
             if not process.stdout.readline():
                 return
+            told(asked)
 
 
 def _compile(asked: Asked) -> None:

@@ -7,6 +7,7 @@ Each kernel is a file of its own, as `isamap compile` writes it; `mlp_run` calls
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,7 +82,7 @@ def emit(
     if len(weights) > MOST_WRITTEN or apart:
         files[f"{name}.weights"] = weights
     for kernel in program.kernels:
-        _add(files, kernels[kernel].files())
+        _add(files, kernels[kernel].files() | writer.with_entry(kernel))
     moves = any(isinstance(step, Move) for step in program.steps)
     if moves:
         _add(files, {name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in MOVES})
@@ -135,6 +136,52 @@ class _Writer:
         self.outputs = [members.take(port.name) for port in program.outputs]
         self.weights, self.places = weights_of(program)
         self.used: set[str] = set()
+        self.strides: dict[str, set[tuple[int | None, ...]]] = {}
+        for step in program.steps:
+            if isinstance(step, Call):
+                self.strides.setdefault(step.kernel, set()).add(self._strides(step))
+
+    def _strides(self, step: Call) -> tuple[int | None, ...]:
+        """Return the strides of a call in the order of the kernel's fields, None for open ones. Units: bytes."""
+        operands = {**step.reads, **step.writes}
+        fields = (f for f in self.kernels[step.kernel].interface.fields if f.kind == "stride")
+        found = (apart_bytes(operands[field.source], field.axis, self.plan.pitches) for field in fields)
+        return tuple(index_of(distance).value for distance in found)
+
+    def entry(self, kernel: str) -> str:
+        """Return the function by which the model calls a kernel: one of its own where all strides are known."""
+        name, strides = self.kernels[kernel].interface.name, self.strides[kernel]
+        if len(strides) > 1 or strides == {()} or any(None in own for own in strides):
+            return name
+        return f"{name}_{hashlib.sha256(repr(strides).encode()).hexdigest()[:8]}"
+
+    def with_entry(self, kernel: str) -> dict[str, str]:
+        """Return the file of a kernel with a function whose strides are numbers; nothing where they vary.
+
+        The compiler then makes one version of the kernel, of those for dense rows and for any others.
+        """
+        emitted, entry = self.kernels[kernel], self.entry(kernel)
+        if entry == (name := emitted.interface.name):
+            return {}
+        fields = [field for field in emitted.interface.fields if field.kind == "stride"]
+        numbers = zip(fields, *self.strides[kernel], strict=True)
+        lines = [
+            f"#define {name} static __attribute__((always_inline)) inline {name}",
+            emitted.source.rstrip(),
+            f"#undef {name}",
+            "",
+            f"{self._prototype(kernel)} {{",
+            f"  {name}_args known = *args;",
+            *(f"  known.{field.member} = {number};" for field, number in numbers),
+            f"  return {name}(&known, workspace, pool);",
+            "}",
+            "",
+        ]
+        return {f"{emitted.name}.c": "\n".join(lines)}
+
+    def _prototype(self, kernel: str) -> str:
+        name = self.kernels[kernel].interface.name
+        return f"int {self.entry(kernel)}(const {name}_args *args, void *workspace, {name}_pool *pool)"
 
     # --- the header ---
 
@@ -209,6 +256,8 @@ class _Writer:
         ]
         head = [f"/* {name} on {machine.name}. Emitted by isamap {__version__}; the Makefile builds it. */"]
         head += [f'#include "{file}"' for file in includes]
+        known = (kernel for kernel in self.program.kernels if self.entry(kernel) != kernel)
+        head += ["", *(f"{self._prototype(kernel)};" for kernel in known)]
         lines = ["", *self._weights(), f"size_t {name}_workspace_bytes(void) {{"]
         lines += [f"  return {self.plan.size_bytes + LINE_BYTES - 1};", "}", ""]
         lines += self._side_by_side()
@@ -378,7 +427,7 @@ class _Writer:
         return [
             "  {",
             f"    {interface.name}_args args = {{{', '.join(fields)}}};",
-            f"    if ((status = {interface.name}(&args, {room}, {pool})) != 0) return status;",
+            f"    if ((status = {self.entry(step.kernel)}(&args, {room}, {pool})) != 0) return status;",
             "  }",
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.plan.graphs import Near
 from isamap.source import Diagnostic, Infeasible, NoMapping, Source, UsageProblem
+from isamap.source.progress import Watch, unwatched
 
 CALL_NS = 10.0
 """A call by the program: pointers laid out, and registers kept. The model's, as prices begin inside of it."""
@@ -43,7 +44,7 @@ class Prices:
     request: Request
     machine: Machine
     jobs: int
-    watch: Callable[[str], None] = lambda _: None
+    watch: Watch = unwatched
     known: dict[str, Price | None] = field(default_factory=dict[str, "Price | None"])
 
     def of(self, groups: Sequence[Open]) -> list[Price | None]:
@@ -67,7 +68,7 @@ class Prices:
         name = self.request.kernel.name
         asked = [replace(self.request, kernel=Source(name, text), transform=form_of(text)) for text in new]
         for done, (number, price) in enumerate(done_side_by_side(_price, asked, self.jobs, here=True)):
-            self.watch(f"price {done + 1} of {len(asked)}")
+            self.watch("price", done + 1, len(asked))
             self.known[new[number]] = price
         memories = Memories.of(self.machine)
         return [

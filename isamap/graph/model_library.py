@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.driver.ahead import compile_ahead
+from isamap.driver.ahead import compile_ahead, label_of
 from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.inputs import find_profile, machine_of, with_profile
 from isamap.driver.model_rewrites import form_of
@@ -46,6 +46,7 @@ from isamap.run.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find
 from isamap.run.worker import ThreadPool, ask_permission, load_library
 from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
 from isamap.source.cache import digest
+from isamap.source.progress import Progress, Watch, unwatched
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, reads, statements
 
@@ -96,7 +97,7 @@ class Made:
 def compile_program_of(
     program: Program,
     how: How,
-    watch: Callable[[str], None] = lambda _: None,
+    watch: Watch = unwatched,
     *,
     runs: bool = False,
     apart: bool = False,
@@ -114,7 +115,7 @@ def compile_program_of(
     made: dict[str, Made] = {}
     found = done_side_by_side(_compiled, requests, jobs, here=True)
     for done, (number, one) in enumerate(found):
-        watch(f"kernel {done + 1} of {len(requests)}: {names[number]}")
+        watch(label_of(requests[number].kernel.text), done + 1, len(requests))
         made[names[number]] = one
     watch("pack")
     program = with_packed(program, {n: one.emitted for n, one in made.items()}, machine, model=model)
@@ -170,18 +171,14 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
     ]  # fmt: skip
 
 
-def fuse_of(
-    method: Method, how: How, workspace_bytes: int = 0, watch: Callable[[str], None] = lambda _: None
-) -> Fuse:
+def fuse_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watch = unwatched) -> Fuse:
     """Return how operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
     if method != "cpsat":
         return fuse_steps if method == "greedy" else finished
     return partition_of(method, how, workspace_bytes, watch)
 
 
-def partition_of(
-    method: Method, how: How, workspace_bytes: int = 0, watch: Callable[[str], None] = lambda _: None
-) -> Partition:
+def partition_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watch = unwatched) -> Partition:
     """Return the same by prices of a machine, with what it costs. Units: bytes, 0 for no limit."""
     name = machine_of(how.machine)
     request = Request(
@@ -236,14 +233,20 @@ class CompiledModel:
     is perhaps not as fast as it could be.
     """
 
-    def __init__(self, library: Library, threads: int = 1, warnings: tuple[Diagnostic, ...] = ()) -> None:
+    def __init__(
+        self,
+        library: Library,
+        threads: int = 1,
+        warnings: tuple[Diagnostic, ...] = (),
+        watch: Watch = unwatched,
+    ) -> None:
         self.library = library
         self.warnings = warnings
         self.emitted = library.emitted
         self._pool: ThreadPool | None = None
         if self.emitted.takes_pool and threads > 1:
             self._pool = ThreadPool(str(build_pool(find_compiler(()))), threads)
-        path = build_model(self.emitted, library.machine, library.model)
+        path = build_model(self.emitted, library.machine, library.model, watch)
         for permission in () if library.model else library.machine.target.permissions:
             if not ask_permission(permission_numbers()[permission]):
                 raise permission_refused()
@@ -440,18 +443,17 @@ def compile_whole(
     jobs: int = 0,
     *,
     apart: bool = False,
-    watched: bool = False,
     warnings: tuple[Diagnostic, ...] = (),
 ) -> CompiledModel:
     """Return a program compiled, its kernels by so many processes. With `apart`, weights are no part of the code.
 
-    Programs that differ in weights alone are then one library. The steps of a `watched` one can be timed.
-    Raises: IsamapError of every kind.
+    Programs that differ in weights alone are then one library. Raises: IsamapError of every kind.
     """
-    _compile_ahead(program, how, jobs or all_jobs())
-    library = compile_program_of(program, how, runs=True, apart=apart, watched=watched)
-    warnings += library.dealt.plan.warnings if library.dealt else ()
-    return CompiledModel(library, max(how.threads, how.devices), warnings)
+    with Progress() as progress:
+        _compile_ahead(program, how, jobs or all_jobs(), progress)
+        library = compile_program_of(program, how, progress, runs=True, apart=apart)
+        warnings += library.dealt.plan.warnings if library.dealt else ()
+        return CompiledModel(library, max(how.threads, how.devices), warnings, progress)
 
 
 def program_key(program: Program, how: How) -> str:
@@ -486,14 +488,14 @@ def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
     return fuse.warnings if isinstance(fuse, Partition) else ()
 
 
-def _compile_ahead(program: Program, how: How, jobs: int) -> None:
+def _compile_ahead(program: Program, how: How, jobs: int, watch: Watch) -> None:
     """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
     if jobs == 1 or len(program.kernels) < LEAST_AHEAD:
         return
     with suppress(IsamapError):  # which is said where each of them is asked for
         new = [r for r in _requests(program, how, runs=True) if recall_emitted(key_of(r)) is None]
         if len(new) >= LEAST_AHEAD:
-            compile_ahead([_asked(request) for request in new], jobs)
+            compile_ahead([_asked(request) for request in new], jobs, watch)
 
 
 def _asked(request: Request) -> dict[str, Any]:
@@ -512,7 +514,7 @@ def _wrong(said: str, *notes: str) -> UsageProblem:
 # The emitted files of a model as a shared library, from the cache where it was built before.
 
 
-def build_model(emitted: Emitted, machine: Machine, model: bool) -> Path:
+def build_model(emitted: Emitted, machine: Machine, model: bool, watch: Watch = unwatched) -> Path:
     """Return the library. `model` says that kernels are plain C. Raises: MissingTool, CompilerRefused."""
     flags = MODEL_FLAGS if model else machine.target.flags
     features = () if model else machine.target.features
@@ -521,7 +523,8 @@ def build_model(emitted: Emitted, machine: Machine, model: bool) -> Path:
         f"{emitted.name}.weights" if emitted.is_apart else ""
     )  # another file of them makes no other library
     files = {name: content for name, content in emitted.files.items() if name != apart}
-    return build(found, flags, files, emitted.sources, None if model else Emissions(machine))
+    emissions = None if model else Emissions(machine)
+    return build(found, flags, files, emitted.sources, emissions, watch=watch)
 
 
 # Where a call of a model works: its pointers and its workspace, kept from one call to the next.

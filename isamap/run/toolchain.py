@@ -31,6 +31,7 @@ from isamap.run.emulated import served_files
 from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import Cache, cache_root, digest, own_root
 from isamap.source.process import run_process
+from isamap.source.progress import Watch, unwatched
 from isamap.source.records import dataclass, replace
 
 COMPILERS = ("gcc", "clang", "zig")
@@ -85,8 +86,8 @@ _FAULTS = re.compile(
     r"|(?:unrecognized|unsupported|unknown|bad value|invalid).*(?:option|argument|target|CPU|feature|value)",
     re.IGNORECASE,
 )
-LIBRARIES, PROGRAMS = "libraries", "toolchain"
-"""Kinds of what is kept: what was built, and what compilers said of themselves."""
+LIBRARIES, OBJECTS, PROGRAMS = "libraries", "objects", "toolchain"
+"""Kinds of what is kept: what was built, its parts, and what compilers said of themselves."""
 
 # A function that no header declares would otherwise be missed only when the library is loaded.
 _DECLARED = "-Werror=implicit-function-declaration"
@@ -217,36 +218,78 @@ def build(
     emissions: Emissions | None = None,
     served: Served | None = None,
     links: Sequence[str] = (),
+    watch: Watch = unwatched,
 ) -> Path:
     """Return the shared library made of `main`, one or several of `files`; or the program that serves its functions.
 
-    `links` are the paths of the libraries that it calls.
+    `links` are the paths of the libraries that it calls. Objects of several files are kept one by one.
 
     Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files;
     MissingTool where the compiler took too long, or lacked something of this computer.
     """
     flags, mains = (*flags, *compiler.flags), (main,) if isinstance(main, str) else tuple(main)
     main = mains[0]
+    own = (*flags, *_BUILD, *COMPILER_FLAGS.get(compiler.name, ()))
     if served is None:
-        own = (*flags, *_BUILD, *COMPILER_FLAGS.get(compiler.name, ()))
-        once = mains if compiler.name in _PARSES_ONCE else ()
-        headers, users = shared_headers({name: _as_text(files[name]) for name in once})
-        files = {**files, HEADERS: headers} if users else files
-        steps = library_steps(own, mains, links, users)
+        steps = library_steps(own, mains, links)
     else:
         files = {**files, **served_files(served.functions, told_by(served.features), support(served.target))}
         steps = Steps((), (), tuple(_served_steps(flags, served.target, main)))
     written = {name: _as_text(content) for name, content in sorted(files.items())}
     texts = [part for item in written.items() for part in item]
-    key = digest("library 2", compiler.name, compiler.version, *compiler.command, *steps.words, main, *texts)
+    key = digest("library 3", compiler.name, compiler.version, *compiler.command, *steps.words, main, *texts)
     with OnlyWarned():
         if (known := Cache.open(LIBRARIES).find(key)) is not None:
             return known
     with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
         for name, content in files.items():
             Path(folder, name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        _perform(compiler, steps, folder, mains, written, emissions)
+        keys = {} if served or len(mains) == 1 else _object_keys(compiler, own, files, mains)
+        known = _kept_objects(keys, folder)
+        new = [name for name in mains if name not in known]
+        if keys:
+            once = new if compiler.name in _PARSES_ONCE else ()
+            headers, users = shared_headers({name: _as_text(files[name]) for name in once})
+            Path(folder, HEADERS).write_text(headers, encoding="utf-8")
+            steps = library_steps(own, mains, links, users, known)
+        _perform(compiler, steps, folder, mains, written, emissions, watch=watch)
+        with OnlyWarned():
+            for name in new:
+                if name in keys:
+                    Cache.open(OBJECTS).keep(keys[name], Path(folder, f"{name}.o").read_bytes())
         return _placed(key, Path(folder, OUTPUT).read_bytes())
+
+
+def _object_keys(
+    compiler: Compiler, flags: Step, files: Mapping[str, str | bytes], mains: Sequence[str]
+) -> dict[str, str]:
+    """Return the keys of the objects of files, but for those that hold bytes of other files."""
+    found: dict[str, str] = {}
+    for main in mains:
+        needed, new = dict[str, str | bytes](), [main]
+        while new:
+            name = new.pop()
+            needed[name] = files[name]
+            text = _as_text(files[name])
+            new += [other for other in files if other not in needed and f'"{other}' in text.replace("\\", "")]
+        if not any(isinstance(content, bytes) for content in needed.values()):
+            texts = [part for name in sorted(needed) for part in (name, _as_text(needed[name]))]
+            found[main] = digest(
+                "object 1", compiler.name, compiler.version, *compiler.command, *flags, *texts
+            )
+    return found
+
+
+def _kept_objects(keys: Mapping[str, str], folder: str) -> set[str]:
+    """Return the files whose objects were kept, after these were put into a folder."""
+    known: set[str] = set()
+    with OnlyWarned():
+        cache = Cache.open(OBJECTS)
+        for name, key in keys.items():
+            if (path := cache.find(key)) is not None:
+                Path(folder, f"{name}.o").symlink_to(path)
+                known.add(name)
+    return known
 
 
 def check_syntax(
@@ -268,10 +311,11 @@ def _perform(
     written: Mapping[str, str],
     emissions: Emissions | None,
     seconds: float | None = None,
+    watch: Watch = unwatched,
 ) -> None:
     """Call a compiler in a folder with the files. Raises: CompilerRefused, MissingTool, as `build`."""
     try:
-        result = run_steps(compiler.command, steps, folder, seconds)
+        result = run_steps(compiler.command, steps, folder, seconds, watch)
     except subprocess.TimeoutExpired as slow:
         main = next((name for name in mains if name in slow.cmd), mains[0])
         of = f"the emitted {main} of {len(written[main].splitlines())} lines"
@@ -511,12 +555,17 @@ def shared_headers(texts: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
 
 
 def library_steps(
-    flags: Step, mains: Sequence[str], links: Sequence[str] = (), parsed: Collection[str] = ()
+    flags: Step,
+    mains: Sequence[str],
+    links: Sequence[str] = (),
+    parsed: Collection[str] = (),
+    known: Collection[str] = (),
 ) -> Steps:
     """Return the calls that make a library of one file, or of several, an object of each.
 
     `links` are the paths of libraries that the files call, which are found there again when they run.
-    `parsed` are those of the files that include all that a file HEADERS does, which is parsed once.
+    `parsed` are those of the files that include all that a file HEADERS does, which is parsed once. The objects of
+    the `known` files are there.
     """
     folders = dict.fromkeys(str(Path(link).parent) for link in links)
     called = (*links, *(f"-Wl,-rpath,{folder}" for folder in folders))
@@ -527,12 +576,13 @@ def library_steps(
     apart = tuple(
         (*flags, *(("-include", HEADERS) if name in parsed else ()), "-c", "-o", made, name)
         for made, name in zip(objects, mains, strict=True)
+        if name not in known
     )
     return Steps(first, apart, ((*flags, "-o", OUTPUT, *objects, *called),))
 
 
 def run_steps(
-    command: Step, steps: Steps, folder: str, seconds: float | None = None
+    command: Step, steps: Steps, folder: str, seconds: float | None = None, watch: Watch = unwatched
 ) -> subprocess.CompletedProcess[str]:
     """Return the result of the last of these calls, or of the first that failed.
 
@@ -549,9 +599,10 @@ def run_steps(
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         begun = [pool.submit(called, step) for step in steps.apart]
         try:
-            for call in begun:
+            for done, (call, step) in enumerate(zip(begun, steps.apart, strict=True), 1):
                 if (result := call.result()).returncode != 0:
                     return result
+                watch(f"{Path(command[0]).name} {step[-1]}", done, len(begun))
         finally:
             pool.shutdown(cancel_futures=True)
     for step in steps.behind[:-1]:

@@ -21,9 +21,9 @@ from bounded import Bounded
 from onnx_models import make
 
 import isamap
-from isamap.cli.terminal import CLEAR
 from isamap.hw_specs import machine_path
 from isamap.kernels import kernel_path
+from isamap.source.progress import CLEAR
 
 ROOT = str(Path(isamap.__file__).parents[1])
 NAME = "k\udcff\udcfe\x1b[31m"

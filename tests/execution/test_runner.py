@@ -20,6 +20,7 @@ from isamap.emit.c import emit_c
 from isamap.ir import Index
 from isamap.lower.program import Buffer, Fill, For
 from isamap.machine import load_machine
+from isamap.run import toolchain
 from isamap.run.arguments import make_call
 from isamap.run.in_process import InProcess
 from isamap.run.runner import Limits, RunProblem, run_program
@@ -236,3 +237,35 @@ def test_the_next_run_works_after_a_crash() -> None:
     with pytest.raises(RunProblem):
         run_program(compiled(rows=Index.of("M") + 1), data(), SIZES, guard=True)
     assert run_program(compiled(), data(), SIZES).status == 0
+
+
+def test_a_library_of_known_files_is_linked_and_none_is_compiled_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
+    names = [f"f{n}" for n in range(3)]
+    files: dict[str, str | bytes] = {
+        f"{n}.c": f'#include "{n}.h"\nint {n}(void) {{ return TOLD; }}\n' for n in names
+    }
+    files |= {f"{n}.h": "#define TOLD 7\n" for n in names}
+    compiler = toolchain.find_compiler(())
+    compiled: list[str] = []
+
+    def watch(label: str, done: int = 0, count: int = 0) -> None:
+        compiled.append(label.rsplit(maxsplit=1)[-1])
+
+    def built(more: dict[str, str | bytes], mains: list[str]) -> int:
+        compiled.clear()
+        found = toolchain.build(compiler, ("-O2",), files | more, [f"{n}.c" for n in mains], watch=watch)
+        return int(ctypes.CDLL(str(found))[mains[0]]())
+
+    assert built({}, names) == 7
+    assert compiled == ["f0.c", "f1.c", "f2.c"]
+    assert built({}, names[:2]) == 7
+    assert compiled == []
+    assert built({"f0.h": "#define TOLD 8\n"}, names) == 8
+    assert compiled == ["f0.c"]
+    image = {"f1.c": '__asm__(".incbin \\"w.bin\\"");\nint f1(void) { return 1; }\n', "w.bin": b"abc"}
+    assert built(image, ["f0", "f1"]) == 7
+    assert built(image | {"w.bin": b"abd"}, ["f0", "f1"]) == 7
+    assert compiled == ["f1.c"]

@@ -66,8 +66,8 @@ def test_other_processes_compile_while_this_one_does(monkeypatch: pytest.MonkeyP
         own.append(one)
         both.wait(120)  # the other process does the rest meanwhile
 
-    def given(left: deque[ahead.Asked], process: subprocess.Popen[str]) -> None:
-        give(left, process)
+    def given(left: deque[ahead.Asked], process: subprocess.Popen[str], told: Any) -> None:
+        give(left, process, told)
         both.set()
 
     give = ahead._give  # pyright: ignore[reportPrivateUsage] - what is given is not shown otherwise
@@ -83,7 +83,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Return the texts that were to be compiled ahead since."""
     found: list[list[str]] = []
 
-    def noted(requests: Sequence[ahead.Asked], jobs: int) -> None:
+    def noted(requests: Sequence[ahead.Asked], jobs: int, _watch: Any) -> None:
         assert jobs == 2
         found.append([one["kernel"] for one in requests])
 

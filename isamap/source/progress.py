@@ -1,0 +1,81 @@
+"""Progress of long work: a line on a terminal after a second, log records of `isamap` otherwise.
+
+with Progress() as progress:
+    progress("conv 1×56×56×64, 64×64×3×3 → 1×56×56×64", 12, 31)
+
+[=====       ] conv 1×56×56×64, 64×64×3×3 → 1×56×56×64, 12 of 31, about 20 s left
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Protocol
+
+DELAY_SECONDS = 1.0
+CLEAR = "\r\x1b[K"
+BAR = 12
+LOG = logging.getLogger("isamap")
+
+
+class Watch(Protocol):
+    """A function that is told which piece of work runs, or how many pieces of how many are done."""
+
+    def __call__(self, label: str, done: int = 0, count: int = 0) -> None: ...
+
+
+def unwatched(label: str, done: int = 0, count: int = 0) -> None:
+    """Tell nobody."""
+
+
+class Progress:
+    """Shows the stage that runs; `with Progress() as progress: progress("schedule")`."""
+
+    def __init__(self) -> None:
+        self._label, self._share, self._count = "", 0.0, 0
+        self._started = self._begun = time.monotonic()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+
+    def __call__(self, label: str, done: int = 0, count: int = 0) -> None:
+        """Say what runs. With a count, say what is done of it, and about how long the rest takes."""
+        now = time.monotonic()
+        if count != self._count:
+            self._count, self._begun = count, now
+        self._share = done / count if count else 0.0
+        if count:
+            left = (now - self._begun) / done * (count - done) if done > 1 else 0.0
+            about = f", about {left:.0f} s left" if left >= 1 else ""
+            label = f"{label}, {done} of {count}{about}"
+        self._label = label
+        if not self._thread.is_alive():
+            LOG.info("%s", label)
+
+    def __enter__(self) -> Progress:
+        if sys.stderr is not None and sys.stderr.isatty():
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _show(self) -> None:
+        if self._done.wait(DELAY_SECONDS):
+            return
+        while True:
+            bar = f"[{'=' * round(BAR * self._share):<{BAR}}] " if self._share else ""
+            text = f"{bar}{self._label or 'working'} … {time.monotonic() - self._started:.0f} s"
+            sys.stderr.write(f"{CLEAR}{text[: shutil.get_terminal_size().columns - 1]}")
+            sys.stderr.flush()
+            if self._done.wait(0.25):
+                sys.stderr.write(CLEAR)
+                sys.stderr.flush()
+                return

@@ -1,0 +1,64 @@
+"""Progress of long work: log records where nobody looks at a terminal, a bar with names and times where one is."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import time
+
+import pytest
+
+from isamap.driver import ahead
+from isamap.source import progress
+from isamap.source.progress import Progress
+
+CONV = """kernel conv_relu_0a1b2c3d() {
+  in a0: f32[1, 56, 56, 64];
+  in a1: f32[3, 3, 64, 64];
+  in a2: f32[64];
+  temp y0: f32[1, 56, 56, 64];
+  out y1: f32[1, 56, 56, 64];
+}
+"""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_kernel_is_named_by_its_words_and_sizes() -> None:
+    assert ahead.label_of(CONV) == "conv relu 1×56×56×64, 3×3×64×64 → 1×56×56×64"
+
+
+def test_without_a_terminal_each_piece_is_a_log_record(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="isamap")
+    with Progress() as watch:
+        watch("import")
+        for done in range(1, 4):
+            watch("conv 3×3", done, 3)
+    assert caplog.messages == ["import", *(f"conv 3×3, {done} of 3" for done in range(1, 4))]
+
+
+def test_a_terminal_has_a_bar_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
+    clock = iter(range(0, 10_000, 10))
+    with monkeypatch.context() as patched, Progress() as watch:
+        patched.setattr(time, "monotonic", lambda: next(clock))
+        watch("conv 3×3", 1, 31)
+        watch("conv 3×3", 12, 31)
+        patched.undo()
+        time.sleep(0.6)
+    assert "[=====       ] conv 3×3, 12 of 31, about 16 s left" in terminal.getvalue()
+    assert terminal.getvalue().endswith(progress.CLEAR)
+
+
+def test_kernels_compiled_ahead_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(ahead, "_compile", lambda asked: None)
+    ahead.compile_ahead([{"kernel": CONV}] * 3, 1, lambda *said: told.append(said))
+    assert [(done, count) for _, done, count in told] == [(1, 3), (2, 3), (3, 3)]
+    assert told[0][0].startswith("conv relu")
