@@ -22,12 +22,13 @@ from isamap.cli.option_parser import (
     refuse,
 )
 from isamap.cli.program_files import ENCODED, emit_words
-from isamap.cli.terminal import Progress, takes_unicode
+from isamap.cli.terminal import takes_unicode
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import WORDS, given_flags, one_of, option
 from isamap.driver.request import Choices, Request, make_request
 from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.source import Diagnostic, UsageProblem, cannot_write, open_regular
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, field, replace
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from isamap.cli.option_parser import refuse
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Request, Size
 from isamap.source import Diagnostic, UsageProblem, cannot_write, open_regular
+from isamap.source.progress import Progress
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation

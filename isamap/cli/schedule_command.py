@@ -18,6 +18,7 @@ from isamap.driver.request import Choices, make_request, refuse_cold
 from isamap.plan.plugins import known_names
 from isamap.report.columns import align
 from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, field, replace
 from isamap.suites import SUITES, suite_path
 

@@ -37,9 +37,12 @@ _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 
 def label_of(text: str) -> str:
     """Return a kernel's name in words and the sizes of its first inputs and of its result, for people."""
-    name = re.search(r"kernel (\w+?)(?:_[0-9a-f]{8})?\(", text)
+    name = re.search(r"kernel ([A-Za-z0-9_]+?)(?:_[0-9a-f]{8})?\(", text)
     sizes = {
-        role: [found.replace(", ", "×") for found in re.findall(rf"\b{role} \w+: \w+\[([^\]]*)\]", text)]
+        role: [
+            found.replace(", ", "×")
+            for found in re.findall(rf"\b{role} [A-Za-z0-9_]+: [a-z0-9]+\[([^\]]*)\]", text)
+        ]
         for role in ("in", "out")
     }
     words = name[1].replace("_", " ") if name else "kernel"

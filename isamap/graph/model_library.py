@@ -488,7 +488,7 @@ def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
     return fuse.warnings if isinstance(fuse, Partition) else ()
 
 
-def _compile_ahead(program: Program, how: How, jobs: int, watch: Watch) -> None:
+def _compile_ahead(program: Program, how: How, jobs: int, watch: Watch = unwatched) -> None:
     """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
     if jobs == 1 or len(program.kernels) < LEAST_AHEAD:
         return

@@ -58,7 +58,14 @@ def test_a_terminal_has_a_bar_and_the_time_that_is_left(monkeypatch: pytest.Monk
 
 def test_kernels_compiled_ahead_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, int, int]] = []
-    monkeypatch.setattr(ahead, "_compile", lambda asked: None)
-    ahead.compile_ahead([{"kernel": CONV}] * 3, 1, lambda *said: told.append(said))
+
+    def nothing(asked: ahead.Asked) -> None:
+        """Compile nothing."""
+
+    def watch(label: str, done: int = 0, count: int = 0) -> None:
+        told.append((label, done, count))
+
+    monkeypatch.setattr(ahead, "_compile", nothing)
+    ahead.compile_ahead([{"kernel": CONV}] * 3, 1, watch)
     assert [(done, count) for _, done, count in told] == [(1, 3), (2, 3), (3, 3)]
     assert told[0][0].startswith("conv relu")
