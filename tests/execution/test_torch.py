@@ -77,6 +77,15 @@ def test_a_choice_between_a_tensor_and_a_number_is_in_a_kernel() -> None:
     assert {n.where for n in found.nodes if n.operation == "where.self"} == {"kernel"}
 
 
+def test_further_arguments_of_an_operation_count() -> None:
+    def model(x: Any) -> Any:
+        y = torch.sub(x, torch.add(x, x * x, alpha=0.25), alpha=2)
+        return y, torch.nn.functional.softplus(x, 2.0, 3.0)
+
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(compiled(model)(x), model(x))
+
+
 def between(x: Any) -> Any:
     y = torch.sort(torch.relu(x + 1).sum(1)).values * 2
     return y - x.mean(), torch.cumprod(y, 0) + y

@@ -164,7 +164,7 @@ def _entry(name: str) -> Formula | Optioned | None:
     base = name.partition(".")[0]
     if base in _CONVERSIONS:
         return None
-    return _FORMULAS.get(name) or _FORMULAS.get(base) or _OPTIONED.get(base)
+    return _FORMULAS.get(name) or _OPTIONED.get(base) or _FORMULAS.get(base)
 
 
 def count_of(name: str) -> int:
