@@ -32,7 +32,7 @@ _HOMES = {
     "scheduler.ranking": "Ranking k_best",
     "scheduler.search.annealing": "Annealing",
     "scheduler.search.assembling": "Solved assemble",
-    "scheduler.search.candidates": "Candidate OpenOption decided open_options",
+    "scheduler.search.candidates": "Candidate OpenOption candidate_of open_options",
     "scheduler.search.greedy": "Greedy greedy_candidate",
     "scheduler.search.narrowing": "FIRST_LOOKS narrow_problem",
 }

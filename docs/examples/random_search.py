@@ -3,7 +3,7 @@
 import random
 import time
 
-from isamap.scheduler import Solved, assemble, decided, greedy_candidate, open_options
+from isamap.scheduler import Solved, assemble, candidate_of, greedy_candidate, open_options
 
 
 class RandomSearch:
@@ -30,6 +30,6 @@ class RandomSearch:
                 for operand in option.space.option.operands:
                     draw[option.space.stage(operand)] = rng.choice(option.space.stage_values(operand))
                 if option.space.is_feasible(draw):
-                    best = min(best, decided(option, draw), key=lambda found: found.cost_ns)
+                    best = min(best, candidate_of(option, draw), key=lambda found: found.cost_ns)
             solved.append(Solved(best, floor, "HEURISTIC", reproducible=True))
         return assemble(problem, model.name, solved)

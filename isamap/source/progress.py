@@ -29,7 +29,7 @@ class Watch(Protocol):
 
 
 def unwatched(label: str, done: int = 0, count: int = 0) -> None:
-    """Tell nobody."""
+    """Ignore what is reported."""
 
 
 class Progress:

@@ -233,17 +233,3 @@ def test_bf16_of_torch_is_bf16() -> None:
     given["C"] += once
     assert torch.equal(given["C"], (once + (given["A"].float() @ given["B"].float())).to(torch.bfloat16))
     assert not is_short(kernel, given | {"A": given["A"].to(torch.float16)})
-
-
-def test_a_call_of_addresses_works_on_what_lies_there(gemm: isamap.CompiledKernel) -> None:
-    run = gemm.moving(**arrays(1))
-    for seed in (2, 3):
-        given = arrays(seed)
-        expected = given["C"] + given["A"] @ given["B"]
-        run([given[name].ctypes.data for name in arrays(1)])
-        np.testing.assert_array_equal(given["C"], expected)
-
-
-def test_a_call_of_addresses_is_of_arrays_that_fit(gemm: isamap.CompiledKernel) -> None:
-    with pytest.raises(isamap.IsamapError, match=r"`A` is f32\[6, 7\]"):
-        gemm.moving(**(arrays() | {"A": np.zeros((1, 1), np.float32)}))

@@ -206,7 +206,7 @@ LOWERING = (
     Mutation("skip a tail", "isamap.lower.expand:_rest", always(None), programs_compute_what_the_kernel_does),
     Mutation(
         "take every extent for a multiple",
-        "isamap.lower.expand:divides",
+        "isamap.lower.expand:is_multiple",
         always(True),
         programs_compute_what_the_kernel_does,
     ),

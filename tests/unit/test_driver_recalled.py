@@ -78,8 +78,10 @@ def test_a_first_schedule_and_the_best_one_look_at_problems_of_their_own(worked:
 
 def test_without_the_cache_nothing_is_recalled_or_kept(worked: list[str], empty_cache: Path) -> None:
     scheduled(replace(REQUEST, cache=False))
-    assert not empty_cache.exists()
+    kept = {path.name for path in empty_cache.iterdir()} if empty_cache.exists() else set[str]()
+    assert not kept & {SCHEDULES, PROBLEMS}  # of machines, what was read and checked is kept all the same
     scheduled(REQUEST)
+    assert (empty_cache / SCHEDULES).exists()
     scheduled(replace(REQUEST, cache=False))
     assert worked == ["problem_in", "solve"] * 3
 
@@ -170,7 +172,9 @@ def test_what_a_plug_in_finds_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> No
     problem = compiled(REQUEST).problem
     assert problem is not None
     assert schedule_key(REQUEST, problem, {}) is not None
-    monkeypatch.setattr("isamap.driver.cached_schedules.origin", str)  # any text: the package that it is from
+    monkeypatch.setattr(
+        "isamap.driver.cached_schedules.plugin_package", str
+    )  # any text: the package that it is from
     assert schedule_key(REQUEST, problem, {}) is None
 
 

@@ -35,7 +35,10 @@ def model(nodes: Described = NODES, **constants: Any) -> Any:
 
 def summed(program: Program) -> dict[str, tuple[str, ...]]:
     """Return what is packed by the first words of kernels' names."""
-    return {kernel.rpartition("_")[0]: names for kernel, names in packed_of(program).items()}
+    return {
+        kernel.rpartition("_")[0]: names
+        for kernel, names in packed_of(program, {kernel: {} for kernel in program.kernels}).items()
+    }
 
 
 def test_weights_of_a_sum_are_packed_where_there_are_many() -> None:

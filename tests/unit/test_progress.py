@@ -1,4 +1,4 @@
-"""Progress of long work: log records where nobody looks at a terminal, a bar with names and times where one is."""
+"""Progress of long work: log records without a terminal, and a bar with names and times on one."""
 
 from __future__ import annotations
 

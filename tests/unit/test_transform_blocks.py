@@ -151,7 +151,7 @@ def test_what_is_refused_says_which_condition_does_not_hold(why: str, case: tupl
 
 def test_open_sizes_have_no_blocks() -> None:
     kernel = make_guards_explicit(parse_kernel(Source("test", PAIR)))
-    assert share_blocks(kernel, Blocks("p", 2)) == "how long `p` is has to be known"
+    assert share_blocks(kernel, Blocks("p", 2)) == "how long `c` is has to be known"
 
 
 STEPS = """kernel steps(T, N) {
