@@ -27,14 +27,14 @@ Call = Callable[[], list[Array]]
 class Timed:
     """A runtime that was timed. Units: seconds. `apart` is the largest difference from isamap's results.
 
-    It is relative to the largest result; `beside` is the time of this runtime over isamap's.
+    It is relative to the largest result; `ratio` is the time of this runtime over isamap's.
     """
 
     name: str
     version: str
     seconds: tuple[float, ...]
     apart: float
-    beside: Ratio
+    ratio: Ratio
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,7 @@ def _layer_json(layer: Layer) -> dict[str, object]:
 
 def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun) -> Answer:
     """Return each layer of a model, compared with the interpreter and with ONNX's evaluator."""
-    from isamap.graph.layers import Reference, compare_layers
+    from isamap.graph.layers import NOTHING, Reference, compare_layers
 
     how, findings, reference = how_of([hw], choices), list[Finding](), None
     with Progress() as progress:
@@ -232,14 +232,19 @@ def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, ask
     rows = [("", "layer", "largest error", "allowed", "checked")]
     for one in compared:
         allowed = "exact" if one.bound == 0 else f"{one.bound:.2g}"
-        words = "FAILED" if one.problems else "ok" if one.checked != "nothing" else "-"
+        words = "FAILED" if one.problems else "ok" if one.checked != NOTHING else "-"
         rows.append((words, shorten(one.layer.name, WIDE), f"{one.max_error:.2g}", allowed, one.checked))
     counted = sum(one.with_onnx for one in compared)
+    unseen = sum(one.checked == NOTHING for one in compared)
     last = f"{len(wrong)} of {len(compared)} layers differ" if wrong else f"all {len(compared)} layers fine"
+    if unseen:
+        right = f"{len(compared) - unseen - len(wrong)} of {len(compared)} layers fine"
+        last = f"{last if wrong else right}; {unseen} not compared, as no reference computes their moves"
     text = f"{align(rows, right=(2, 3))}\n\n{last}; {counted} results compared with ONNX's evaluator"
     layers = [
         {
-            **_layer_json(one.layer), "verified": not one.problems, "max_error": one.max_error,
+            **_layer_json(one.layer), "max_error": one.max_error,
+            "verified": None if one.checked == NOTHING else not one.problems,
             "bound": one.bound, "checked": one.checked, "with_onnx": one.with_onnx,
             "diagnostics": [d.as_json() for d in one.problems],
         }
@@ -288,15 +293,13 @@ def bench_model(
             said = f"{one.name} is not timed: {one.why}"
             findings.append(Finding.of(Diagnostic("contender-lost", said, severity="warning", help=help_)))
             continue
-        beside = one.beside
+        ratio = one.ratio
         times = time_text(min(one.seconds) * 1e9), time_text(median(one.seconds) * 1e9)
-        interval = f"{beside.low:.2f} to {beside.high:.2f}"
-        rows.append(
-            (f"{one.name} {one.version}", *times, f"{beside.value:.2f}", interval, f"{one.apart:.1e}")
-        )
+        interval = f"{ratio.low:.2f} to {ratio.high:.2f}"
+        rows.append((f"{one.name} {one.version}", *times, f"{ratio.value:.2f}", interval, f"{one.apart:.1e}"))
         listed[one.name] = {
             "version": one.version, "seconds": _seconds(one.seconds), "apart": one.apart,
-            "ratio": {"value": beside.value, "low": beside.low, "high": beside.high},
+            "ratio": {"value": ratio.value, "low": ratio.low, "high": ratio.high},
             "least_ratio": min(one.seconds) / min(own),
         }  # fmt: skip
     facts = _facts(word, ready, how)

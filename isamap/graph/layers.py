@@ -88,9 +88,15 @@ def draw_inputs(model: CompiledModel, seed: int) -> dict[str, Array]:
 # --- comparing --------------------------------------------------------------------------------------------
 
 
+NOTHING = "nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A layer that was compared: its result nearest to its bound, and what is wrong. `with_onnx` counts results."""
+    """A layer, its result nearest to its bound, and what is wrong. `with_onnx` counts results.
+
+    `checked` is NOTHING for a move that ONNX's evaluator does not compute: nothing is known of it.
+    """
 
     layer: Layer
     max_error: float
@@ -123,7 +129,7 @@ def compare_layers(
         exact: dict[str, Expected] = {}
         problems: list[Diagnostic] = []
         closest = Deviation(0, 0.0, 0.0, -1.0, 0)
-        checked = "nothing"
+        checked = NOTHING
         if isinstance(step, Call):
             kernel = bind(parse_kernel(Source("kernel", program.kernels[step.kernel])), {})
             given = {name: _seen(tensors[passed.tensor], passed) for name, passed in step.reads.items()}
@@ -144,7 +150,7 @@ def compare_layers(
             closest = max(closest, deviation, key=lambda one: one.ratio)
             if deviation.ratio > 1 and not problems:
                 problems.append(_differs(value, seen, expected, deviation))
-        checked = "all elements, with ONNX" if compared and checked == "nothing" else checked
+        checked = "all elements, with ONNX" if compared and checked == NOTHING else checked
         tensors |= made
         yield Compared(layer, closest.error, closest.bound, checked, compared, tuple(problems))
 
