@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof, write_text
 from isamap.cli.early_words import read_sizes
-from isamap.cli.model_files import OfModel, compile_whole, is_model
+from isamap.cli.model_files import OfModel, compile_whole, is_model, refuse_of_kernel
 from isamap.cli.option_parser import (
     KERNEL_HELP,
     MACHINE_HELP,
@@ -24,7 +24,7 @@ from isamap.cli.option_parser import (
 from isamap.cli.program_files import ENCODED, emit_words
 from isamap.cli.terminal import takes_unicode
 from isamap.driver.inputs import machine_of, read_kernel
-from isamap.driver.options import WORDS, given_flags, one_of, option
+from isamap.driver.options import WORDS, flags_of, given_flags, one_of, option
 from isamap.driver.request import Choices, Request, make_request
 from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.source import Diagnostic, UsageProblem, cannot_write, open_regular
@@ -180,29 +180,6 @@ def _folder(report: Report) -> dict[str, str]:
 # --- compile command ------------------------------------------------------------------------------------
 
 
-_OF_KERNEL = (
-    *(
-        "--stop-after",
-        "--dump-passes",
-        "--schedule",
-        "--fix",
-        "--packed",
-        "--transform",
-        "--evaluate",
-        "--tune",
-    ),
-    *(
-        "--tuned",
-        "--model",
-        "--cold",
-        "--emit",
-        "--require",
-        "--search",
-        "--portfolio",
-        "--report",
-        "--trace",
-    ),
-)
 _OF_CODE = ("--stop-after", "--dump-passes", "--report", "--trace")
 
 
@@ -250,7 +227,7 @@ def compile_command(asked: CompileOptions) -> Answer:
     """Write the code of a kernel, or of a whole model, on a machine."""
     if is_model(asked.kernel):
         advice = "`isamap import` writes the kernels of a model, each to be compiled by itself"
-        refuse(asked, _OF_KERNEL, "is about one kernel, and a model has many", advice)
+        refuse_of_kernel(asked, ("-o", "--output", "--force", *flags_of(OfModel)), advice)
         return compile_whole(
             asked.kernel,
             asked.hw,
@@ -263,7 +240,7 @@ def compile_command(asked: CompileOptions) -> Answer:
     advice = "give scalars when the kernel is called"
     refuse(asked, ["--constant"], "is about an input of a model, and this is a kernel", advice)
     advice = "give the path of an .onnx file"
-    refuse(asked, ["--workspace", "--fusion", "--devices"], "is about a model, and this is a kernel", advice)
+    refuse(asked, flags_of(OfModel), "is about a model, and this is a kernel", advice)
     return with_proof(_of_kernel(asked), asked.require)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported
-from isamap.cli.option_parser import one_word
-from isamap.driver.options import Option, count, one_of, option, read_count
+from isamap.cli.option_parser import CommandOptions, one_word, refuse
+from isamap.driver.options import Option, count, given_flags, one_of, option, read_count
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.progress import Progress
@@ -56,6 +56,26 @@ class OfModel:
     devices: str = one_word(
         "--devices", "N", "For a model: the cores among which its kernels are distributed.", "1"
     )
+
+
+OF_BOTH = (
+    "--hw",
+    "-D",
+    "--heuristic",
+    "--cost-model",
+    "--profile",
+    "--limit",
+    "--threads",
+    "--no-cache",
+    "--json",
+)
+"""The options of kernels that a model obeys as well."""
+
+
+def refuse_of_kernel(asked: CommandOptions, taken: Sequence[str], advice: str) -> None:
+    """Refuse each option that a model does not obey; `taken` are those of the command. Raises: UsageProblem."""
+    others = [flag for flag in given_flags(asked) if flag not in OF_BOTH and flag not in taken]
+    refuse(asked, others, "is about one kernel, and a model has many", advice)
 
 
 def is_model(word: str) -> bool:
@@ -122,6 +142,8 @@ def how_of(machines: Sequence[str], choices: Choices, devices: str = "1") -> How
         choices.limit_s,
         cache=choices.cache,
         threads=choices.threads,
+        profile=choices.profile_name,
+        cost_model=choices.cost_model,
         devices=read_count(devices, "--devices", 1, MAX_DEVICES),
     )
     refuse_both(how)

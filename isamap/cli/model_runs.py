@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported, read_pairs
-from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, how_of, is_model, read_graph
+from isamap.cli.model_files import (
+    FUSION,
+    FUSION_RULE,
+    GRAPH,
+    how_of,
+    is_model,
+    read_graph,
+    refuse_of_kernel,
+)
 from isamap.cli.option_parser import KERNEL_HELP, CommandOptions, refuse
-from isamap.driver.options import WORDS, count, given_flags, option
+from isamap.driver.options import WORDS, count, flags_of, option
 from isamap.driver.request import Choices
 from isamap.report.columns import align, shorten
 from isamap.report.mappings import time_text
@@ -50,17 +58,14 @@ class ModelRun:
     )
 
 
-_OF_MODEL = ("--constant", "--fusion", "--input", "--seed")
-_TAKEN = ("--hw", "-D", "--heuristic", "--limit", "--threads", "--no-cache", *_OF_MODEL, "--json")
-
-
 def is_whole_model(word: str, asked: CommandOptions) -> bool:
     """Return whether a word is a model. Raises: UsageProblem for options that are about something else."""
     if is_model(word):
-        others = [flag for flag in given_flags(asked) if flag not in _TAKEN]
-        refuse(asked, others, "is about one kernel, and a model has many", "leave it out")
+        refuse_of_kernel(asked, flags_of(ModelRun), "leave it out")
         return True
-    refuse(asked, _OF_MODEL, "is about a model, and this is a kernel", "give the path of an .onnx file")
+    refuse(
+        asked, flags_of(ModelRun), "is about a model, and this is a kernel", "give the path of an .onnx file"
+    )
     return False
 
 
@@ -77,12 +82,10 @@ class _Ready:
 
 def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress) -> _Ready:
     """Return a model compiled to a library whose steps can be watched. Raises: UsageProblem."""
-    from isamap.driver.inputs import find_profile, machine_of, with_profile
     from isamap.graph.graph_file import constants_of
     from isamap.graph.importing import Imported
     from isamap.graph.layers import draw_inputs, layers_of
-    from isamap.graph.model_library import CompiledModel, compile_program_of, fuse_of
-    from isamap.machine import at_one_length, load_machine
+    from isamap.graph.model_library import CompiledModel, compile_program_of, fuse_of, measured_machine
 
     progress("import")
     given = constants_of(read_pairs(asked.inputs, "--input"), "--input")
@@ -95,9 +98,7 @@ def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progres
     _check_inputs(given, found.whole().inputs)
     library = compile_program_of(found.whole(), how, progress, runs=True, watched=True)
     model = CompiledModel(library, how.threads, watch=progress)
-    name = machine_of(how.machine)
-    machine = with_profile(at_one_length(load_machine(name)), find_profile("default", name))
-    layers = layers_of(found.whole(), found.trace, library, machine)
+    layers = layers_of(found.whole(), found.trace, library, measured_machine(how))
     inputs = {**draw_inputs(model, asked.seed), **given}
     constants = constants_of(read_pairs(asked.constant, "--constant"))
     return _Ready(found, model, layers, inputs, constants)

@@ -107,6 +107,11 @@ def declared(record: type[Any]) -> dict[str, Option]:
     return {f.name: f.metadata["option"] for f in fields(record) if "option" in f.metadata}
 
 
+def flags_of(record: type[Any]) -> tuple[str, ...]:
+    """Return the flags of a record's options."""
+    return tuple(flag for one in declared(record).values() for flag in one.flags)
+
+
 def given_flags(record: Any) -> tuple[str, ...]:
     """Return the flags of a record's options that are not as by default, those of records inside as well."""
     found: list[str] = []

@@ -17,7 +17,7 @@ from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.inputs import find_profile, machine_of, with_profile
 from isamap.driver.model_rewrites import form_of
 from isamap.driver.options import given_count
-from isamap.driver.request import MAX_THREADS, Request, Size
+from isamap.driver.request import DEFAULT_COST_MODEL, MAX_THREADS, Request, Size
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
 from isamap.driver.sizes import complete_sizes, has_versions, whole_sizes
@@ -59,7 +59,10 @@ SOURCE = "kernel"
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """Options for compiling the kernels of a model; without a heuristic, those worth a search get one."""
+    """Options for compiling the kernels of a model; without a heuristic, those worth a search get one.
+
+    `profile` is a word of `--profile`.
+    """
 
     machine: str = "host"
     heuristic: str = "greedy"
@@ -68,6 +71,8 @@ class How:
     cache: bool = True
     threads: int = 1
     devices: int = 1
+    profile: str = "default"
+    cost_model: str = DEFAULT_COST_MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +140,14 @@ def compile_program_of(
 
 def _dealt(program: Program, made: Mapping[str, Made], how: How) -> Dealt:
     """Return the partition of the steps among devices, by the machine's parameters as measured here."""
-    name = machine_of(how.machine)
-    machine = with_profile(at_one_length(load_machine(name)), find_profile("default", name))
     costs = {kernel: one.cost_ns for kernel, one in made.items()}
-    return deal(program, costs, machine, how.devices, how.limit_s)
+    return deal(program, costs, measured_machine(how), how.devices, how.limit_s)
+
+
+def measured_machine(how: How) -> Machine:
+    """Return the machine with the measured parameters of its profile."""
+    name = machine_of(how.machine)
+    return with_profile(at_one_length(load_machine(name)), find_profile(how.profile, name))
 
 
 def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
@@ -157,13 +166,14 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
             sizes.setdefault(step.kernel, {param: size.text for param, size in step.sizes.items()})
     several = {kernel for kernel, of in sizes.items() if has_versions(of)}  # each would pack in its own order
     here = model or not is_model(machine, missing_features(machine), None)
-    packed, profile = packed_of(program, sizes) if here else {}, find_profile("default", name)
+    packed, profile = packed_of(program, sizes) if here else {}, find_profile(how.profile, name)
     searched = {step.kernel for step in program.steps if isinstance(step, Call) and step.is_searched}
     return [
         Request(
             Source(SOURCE, text), name, sizes[kernel],
             heuristic=how.heuristic or ("cpsat" if kernel in searched else "greedy"), limit_s=how.limit_s,
-            model=model, profile=profile, cache=how.cache, threads=how.threads,
+            model=model, profile_name=how.profile, profile=profile, cost_model=how.cost_model,
+            cache=how.cache, threads=how.threads,
             packed=() if kernel in several else packed.get(kernel, ()),
             transform=None if kernel in several else form_of(text),
         )
@@ -182,8 +192,8 @@ def partition_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watc
     """Return the same by prices of a machine, with what it costs. Units: bytes, 0 for no limit."""
     name = machine_of(how.machine)
     request = Request(
-        Source(SOURCE, ""), name, {}, heuristic="greedy", profile=find_profile("default", name),
-        cache=how.cache, threads=how.threads,
+        Source(SOURCE, ""), name, {}, heuristic="greedy", profile=find_profile(how.profile, name),
+        cost_model=how.cost_model, cache=how.cache, threads=how.threads,
     )  # fmt: skip
     prices = Prices(request, at_one_length(load_machine(name)), how.jobs or all_jobs(), watch)
     return Partition(method, prices, how.limit_s, workspace_bytes)
@@ -504,6 +514,7 @@ def _asked(request: Request) -> dict[str, Any]:
         "kernel": request.kernel.text, "sizes": request.sizes, "machine": request.machine,
         "heuristic": request.heuristic, "limit_s": request.limit_s, "threads": request.threads,
         "packed": request.packed, "model": request.model, "builds": False, "transform": bool(request.transform),
+        "profile": request.profile_name, "cost_model": request.cost_model,
     }  # fmt: skip
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +20,9 @@ from onnx_models import Described, make
 
 from isamap.bench import models
 from isamap.cli import main
-from isamap.graph import model_library
+from isamap.cli.commands import function_of, record_of
+from isamap.cli.option_parser import options_of
+from isamap.graph import layers, model_library
 from isamap.graph.making import Value
 from isamap.graph.operators import OPERATORS
 
@@ -233,3 +237,113 @@ def test_bench_times_a_runtime_that_computes_the_same(
     timed = found["runtimes"][name]
     assert timed["apart"] < 1e-4
     assert timed["ratio"]["low"] <= timed["ratio"]["value"] <= timed["ratio"]["high"]
+
+
+# --- each option is obeyed or refused ---------------------------------------------------------------------
+
+REFUSED = "is about one kernel, and a model has many"
+VALUES = {
+    "--emit": "program", "--stop-after": "parse", "--dump-passes": "passes", "--report": "-", "--trace": "t.json",
+    "--schedule": "SCHEDULE", "--fix": "block.d0=1", "--packed": "a0", "--transform": "1", "--evaluate": "simulated",
+    "--best": "2", "--tune": "2", "--tune-limit": "1", "--search": "genetic", "--require": "proven",
+    "--library": "l.yaml", "--program": "p.bin", "--emulator": "qemu", "--fill": "ties", "--sizes": "s.csv",
+    "--jobs": "1", "-o": "cells",
+}  # fmt: skip
+"""A word for each option with one that a model refuses."""
+Seen = dict[str, Any]
+OBEYED: dict[str, tuple[str, Callable[[Seen], bool]]] = {
+    "--hw": ("x86-avx2", lambda s: s["machine"] == "x86-avx2"),
+    "-D": ("batch=3", lambda s: any("[3, 8]" in r.kernel.text for r in s["requests"])),
+    "-o": ("there", lambda s: all(f.startswith("there/") for f in s["files"])),
+    "--force": ("", lambda s: s["exit"] == 0),
+    "--heuristic": ("annealing", lambda s: all(r.heuristic == "annealing" for r in s["requests"])),
+    "--cost-model": ("other", lambda s: all(r.cost_model == "other" for r in s["requests"])),
+    "--profile": ("nowhere.json", lambda s: "nowhere.json" in s["diagnostics"][0]["message"]),
+    "--limit": ("7", lambda s: all(r.limit_s == 7 for r in s["requests"])),
+    "--threads": ("2", lambda s: all(r.threads == 2 for r in s["requests"])),
+    "--no-cache": ("", lambda s: not any(r.cache for r in s["requests"])),
+    "--constant": ("k=2", lambda s: s["program"] == ["x"]),
+    "--weights": ("file", lambda s: any(f.endswith(".weights") for f in s["files"])),
+    "--fusion": ("none", lambda s: s["kernels"] == 3),
+    "--workspace": ("1", lambda s: "1 are allowed" in s["diagnostics"][0]["message"]),
+    "--devices": ("2", lambda s: s["devices"] == 2),
+    "--input": ("x=missing.npy", lambda s: "missing.npy" in s["diagnostics"][0]["message"]),
+    "--seed": ("5", lambda s: s["seed"] == 5),
+    "--seconds": ("0.25", lambda s: s["budget"] == 0.25),
+    "--json": ("", lambda s: "exit" in s),
+}
+"""For each option that a model obeys, a word, and what shows that it was obeyed."""
+
+
+@pytest.mark.parametrize("command", ["compile", "run", "verify", "bench.model"])
+def test_a_model_obeys_or_refuses_each_option_of_a_command(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes: Described = [
+        ("MatMul", ["x", "w"], ["m"], {}),
+        ("Mul", ["m", "k"], ["s"], {}),
+        ("MatMul", ["s", "v"], ["y"], {}),
+    ]
+    model = make(nodes, {"x": drawn(2, 8), "k": drawn(1)}, ["y"], {"w": drawn(8, 4), "v": drawn(4, 4)})
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model, "m.onnx")
+    Path("SCHEDULE").write_text("schedule gemm on generic-c { }\n")
+    info = tmp_path / "stranger-1.5.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.5\n")
+    shipped = "isamap.scheduler.effects.analytic:AnalyticModel"
+    (info / "entry_points.txt").write_text(f"[isamap.cost_models]\nother = {shipped}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    seen: Seen = {}
+    compiled, draw, timed, emit = (
+        model_library._compiled,  # pyright: ignore[reportPrivateUsage] - it shows what is asked for
+        layers.draw_inputs, models.time_model, model_library.emit,
+    )  # fmt: skip
+
+    def ask(request: Any) -> Any:
+        seen.setdefault("requests", []).append(request)
+        return compiled(request)
+
+    def draws(model: Any, seed: int) -> Any:
+        seen["seed"] = seed
+        return draw(model, seed)
+
+    def times(*given: Any) -> Any:
+        seen["budget"] = given[-1]
+        return timed(*given)
+
+    def emits(program: Any, *given: Any, **more: Any) -> Any:
+        seen["program"] = [port.name for port in program.inputs]
+        return emit(program, *given, **more)
+
+    monkeypatch.setattr(model_library, "_compiled", ask)
+    monkeypatch.setattr(layers, "draw_inputs", draws)
+    monkeypatch.setattr(models, "time_model", times)
+    monkeypatch.setattr(model_library, "emit", emits)
+    record = record_of(function_of(command))
+    assert record is not None
+    plain = {"--hw": "generic-c", "-D": "batch=2", "--heuristic": "greedy"} | (
+        {"--seconds": "0"} if command == "bench.model" else {}
+    )
+    wrong: list[str] = []
+    for option in options_of(record, command).values():
+        if not option.flags:
+            continue
+        flag = option.flags[0].rpartition("/")[2]
+        value, is_obeyed = OBEYED.get(flag, ("", None)) if (command, flag) != ("verify", "-o") else ("", None)
+        value = value or VALUES.get(flag, "")
+        if not option.kind.flag and not value:
+            wrong.append(f"{flag} has no word in this test: add one, and what shows that it is obeyed")
+            continue
+        given = plain | {flag: value}
+        words = [word for pair in given.items() for word in pair if word]
+        seen.clear()
+        capsys.readouterr()
+        code = main([*command.split("."), "m.onnx", *words, *([] if flag == "--json" else ["--json"])])
+        seen |= {**json.loads(capsys.readouterr().out), "exit": code}
+        said = [d["message"] for d in seen.get("diagnostics", [])]
+        is_refused = code == 2 and any(REFUSED in message and flag in message for message in said)
+        if is_refused == (is_obeyed is not None) or (is_obeyed is not None and not is_obeyed(seen)):
+            wrong.append(f"{flag} {value}: exit code {code}, {said}")
+    assert not wrong, "\n".join(wrong)
