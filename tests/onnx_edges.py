@@ -296,6 +296,14 @@ case("quantised sum and average",
      constants={n: _QDQ[n] for n in ("xs", "xz", "ys", "yz")})
 case("dynamic quantize of positive values", [("DynamicQuantizeLinear", ["x"], ["y", "s", "z"], {})],
      {"x": np.abs(f(6)) + 1}, ["y", "s", "z"])
+case("dynamic quantize of zeros, whose range has no extent", [("DynamicQuantizeLinear", ["x"], ["y", "s", "z"], {})],
+     {"x": np.zeros(5, np.float32)}, ["y", "s", "z"])
+case("dynamic quantize of one negative number", [("DynamicQuantizeLinear", ["x"], ["y", "s", "z"], {})],
+     {"x": np.array(-3, np.float32)}, ["y", "s", "z"])
+case("dynamic quantize of nothing else than a row of zeros and a product", [
+      ("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], {}), ("MatMulInteger", ["q", "w", "z"], ["m"], {}),
+      ("Cast", ["m"], ["c"], {"to": 1}), ("Mul", ["c", "s"], ["y"], {})],
+     {"x": np.zeros((2, 4), np.float32)}, constants={"w": whole(0, 256, (4, 3), np.uint8)})
 # norms
 case("layer norm over two axes, no bias, mean given",
      [("LayerNormalization", ["x", "s"], ["y", "m"], {"axis": 1})], {"x": f(2, 3, 4)}, ["y", "m"],

@@ -70,6 +70,15 @@ def test_a_library_serves_each_size_of_its_range() -> None:
         compare(library(given).values(), evaluated(model, given))
 
 
+def test_a_range_of_zeros_alone_is_quantised_as_the_evaluator_does() -> None:
+    nodes: Described = [("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"], {})]
+    model = opened(make(nodes, {"x": drawn(2)}, ["y", "scale", "zero"]), x=["length"])
+    library = compile_model(imported(model, sizes={"length": (1, 4)}), MACHINE, jobs=1)
+    for row in ([0], [3], [-3], [0, 0, 0], [0, -1], [1e-30, 0, 2, 5]):
+        given = {"x": np.asarray(row, np.float32)}
+        compare(library(given).values(), evaluated(model, given))
+
+
 def test_a_library_has_schedules_for_several_sizes_of_a_range() -> None:
     model = perceptron()
     library = compile_model(imported(model, sizes={"batch": "1..9@1,8"}), MACHINE, jobs=1)

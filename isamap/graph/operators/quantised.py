@@ -92,6 +92,16 @@ def _dequantize(o: Applied) -> Value:
     return text.done()
 
 
+def _dynamic_quantize(o: Applied) -> tuple[Value, ...]:
+    """Lower DynamicQuantizeLinear: the range includes 0. One of 0 alone, which has no extent, has the extent 1."""
+    low, high = (o.call(op, o[0], keepdims=0) for op in ("ReduceMin", "ReduceMax"))
+    extent = "(max({1}, f32(0.0)) - min({0}, f32(0.0)))"
+    scale = o.map(f"(select({extent} > f32(0.0), {extent}, f32(1.0)) / f32(255.0))", low, high)
+    point = "min(max(f32(0.0) - min({0}, f32(0.0)) / {1}, f32(0.0)), f32(255.0))"
+    zero = o.map(f"round({point}, even)", low, scale, dtype="u8")
+    return o.call("QuantizeLinear", o[0], scale, zero), scale, zero
+
+
 def requantised(
     o: Applied, total: Value, scales: tuple[Value, Value, Value], zero: Value, axis: int
 ) -> Value:
@@ -239,6 +249,7 @@ def _linear_average_pool(o: Applied) -> Value:
 QUANTISED: Mapping[str, Lowered] = {
     "QuantizeLinear": _quantize,
     "DequantizeLinear": _dequantize,
+    "DynamicQuantizeLinear": _dynamic_quantize,
     "QLinearMatMul": _linear_matmul,
     "QLinearConv": _linear_conv,
 }
