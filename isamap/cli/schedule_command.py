@@ -165,6 +165,7 @@ def _answer(
     ordered: Ordered | None,
 ) -> Answer:
     """Return all attempts, what is to be seen of the best schedule, and itself in a file or as text."""
+    from isamap.plan.check import warn_unused_capacity
     from isamap.plan.text import print_schedule
 
     output, roofline = asked.output, asked.roofline
@@ -187,7 +188,8 @@ def _answer(
             files.append(roofline)
     wrote = "\n".join(f"wrote {file}" for file in files)
     parts += ([text.rstrip()] if output is None else []) + ([wrote] if wrote else [])
-    found = dict.fromkeys(finding for a in contest.attempts for finding in a.schedule.findings)
+    unused = warn_unused_capacity(contest.best.schedule, matched.problem) if matched.problem else ()
+    found = dict.fromkeys((*(f for a in contest.attempts for f in a.schedule.findings), *unused))
     findings, gaps = tuple(map(Finding.of, found)), (contest.best.schedule.gap,)
     return Answer(payload | {"files": files}, "\n\n".join(parts), findings, gaps=gaps)
 

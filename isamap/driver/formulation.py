@@ -31,6 +31,7 @@ from isamap.plan.plugins import load_cost_model, load_heuristic, plugin_package
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
 from isamap.plan.schedule import Schedule
+from isamap.plan.text import parse_schedule
 from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
@@ -140,7 +141,9 @@ class Questions:
     def _asked(self, kernel: Kernel, extent: Extent) -> Problem:
         """Return the problem, recalled or built."""
         is_kept = self.request.cache and (extent == "whole" or is_own(self.request))
-        key = problem_key(self.request, kernel, extent) if is_kept and isinstance(extent, str) else None
+        scratchpads = [m.name for m in self.machine.memories.values() if m.kind == "scratchpad"]
+        asked = f"{extent} {scratchpads}"  # registers with addresses are among them
+        key = problem_key(self.request, kernel, asked) if is_kept and isinstance(extent, str) else None
         known = recall_problem(key) if key is not None else None
         if known is not None:
             return known
@@ -165,6 +168,20 @@ def formulate_matched(matched: Matched) -> tuple[Kernel, Problem, Mapping[str, i
     assert isinstance(model, FlooredModel), "the default model has floors"
     known = find_matches(canonical, machine)
     return canonical, narrow_problem(canonical, machine, {}, 1, model, FIRST_LOOKS, known), sizes
+
+
+def choose_registers(addressed: Questions, numbered: Questions, canonical: Kernel) -> Questions:
+    """Return the questions about the machine whose registers serve a kernel better: with addresses, or without.
+
+    A schedule that is replayed decides by what it stages; else the quick plan that costs less.
+    """
+    request, clock = addressed.request, addressed.clock
+    if request.schedule is not None:
+        before = {m.name for m in numbered.machine.memories.values() if m.kind == "registers"}
+        staged = {s.memory for nest in parse_schedule(request.schedule).nests for s in nest.stages}
+        return addressed if staged & before else numbered
+    costs = [plan_ns(request, canonical, q.problem, "greedy", clock) for q in (numbered, addressed)]
+    return numbered if costs[0] < costs[1] or costs[1] == float("inf") else addressed
 
 
 MOST_FORMS = 12

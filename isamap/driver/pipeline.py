@@ -17,7 +17,7 @@ from isamap.driver.cached_schedules import (
     schedule_key,
 )
 from isamap.driver.explaining import form_warnings, scalar_warnings
-from isamap.driver.formulation import Extent, Questions, choose_form, extent_of
+from isamap.driver.formulation import Extent, Questions, choose_form, choose_registers, extent_of
 from isamap.driver.inputs import with_profile
 from isamap.driver.printers import Artifact, emit_artifact
 from isamap.driver.request import Request
@@ -29,8 +29,8 @@ from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lowering
 from isamap.lower.passes import State
 from isamap.lower.program import LoweredProgram
-from isamap.machine import Machine, at_one_length, load_machine
-from isamap.plan.check import check_schedule
+from isamap.machine import Machine, at_one_length, load_machine, with_addressed_registers
+from isamap.plan.check import check_schedule, warn_unused_capacity
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import parse_schedule
@@ -103,13 +103,16 @@ def compile_kernel(
     with clock("parse"):
         machine = with_profile(at_one_length(load_machine(request.machine)), request.profile)
         machine = replace(machine, starts_cold=True) if request.cold else machine
-    questions = Questions(request, machine, sizes, clock)
+    questions = Questions(request, with_addressed_registers(machine), sizes, clock)
     with clock("transform"):
-        form = choose_form(request, parsed, machine, sizes, questions.problem, clock)
+        form = choose_form(request, parsed, questions.machine, sizes, questions.problem, clock)
         written = bind(form.kernel, sizes) if form.steps else kernel
         dense, blocks = form_in_blocks(request, written, machine, questions.problem, clock)
         canonical = dense.kernel
         form = Rewrite(canonical, (*form.steps, *dense.steps)) if dense.steps else form
+        if questions.machine is not machine:
+            questions = choose_registers(questions, Questions(request, machine, sizes, clock), canonical)
+            machine = questions.machine
     made = replace(made, machine=machine, canonical=canonical, rewrite=form)
     if stop_after == "transform":
         return made
@@ -147,7 +150,8 @@ def _warnings(request: Request, made: Compilation, schedule: Schedule) -> tuple[
     scalars = scalar_warnings(made.canonical, made.machine, made.problem, schedule)
     forms = form_warnings(made.kernel, made.machine) if request.transform is None else ()
     said = {form.span for form in forms}  # of these statements it is known what would help
-    return (*schedule.findings, *(s for s in scalars if s.span not in said), *forms)
+    unused = warn_unused_capacity(schedule, made.problem)
+    return (*schedule.findings, *unused, *(s for s in scalars if s.span not in said), *forms)
 
 
 def _lowered(made: Compilation, sizes: Mapping[str, int | Range], stop_after: str, seen: Seen) -> Compilation:

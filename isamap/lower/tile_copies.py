@@ -26,6 +26,7 @@ from isamap.match import (
     copy_by_cells,
     fills_all,
     find_block,
+    find_dma,
     find_packing,
     find_transfer,
     shown_axes,
@@ -84,13 +85,23 @@ def copy_tile(
     def over_tiles(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         return transposed_by(transposed or {}, nodes, names)
 
-    whole = over_tiles(() if fills_all(operand, tile) else cleared())
+    def fills_rest(partly: bool) -> bool:
+        if buffer not in search.homes:
+            return False
+        counts = _counts(lefts, partly)
+        beyond = [
+            c for c, n in counts.items() if n.value is not None and n.value <= 0
+        ]  # nothing is copied there
+        dma = find_dma(copy, {**counts, **dict.fromkeys(beyond, Index.of(1))}, search)
+        return dma is not None and dma.fills_rest
+
+    whole = over_tiles(() if fills_all(operand, tile) or fills_rest(False) else cleared())
     whole += _block(copy, used, transposed, search, names) if transposed else run(False)
     if not open_axes:
         return (*before, *whole)
 
     def partly(zeros: bool) -> tuple[Node, ...]:
-        return over_tiles((*(cleared() if zeros else ()), *run(True)))
+        return over_tiles((*(cleared() if zeros and not fills_rest(True) else ()), *run(True)))
 
     return (*before, *_as_far_as_axes_go(open_axes, lefts, spared, whole, partly))
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from isamap.machine.addressed_registers import with_addressed_registers
     from isamap.machine.chain import join_word, list_machines, machine_digest, split_word
     from isamap.machine.checks import check_machine, load_machine
     from isamap.machine.costs import cost_params, cost_value
@@ -47,6 +48,7 @@ _HOMES = {
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
     "links": ("carried_ns", "shared_link"),
+    "addressed_registers": ("with_addressed_registers",),
     "lengths": ("at_one_length", "passed_when_run"),
     "parts": ("ANSWERS", "PARTS"),
     "emit_nodes": (
@@ -95,6 +97,7 @@ __all__ = [
     "shared_link",
     "split_word",
     "unset_state",
+    "with_addressed_registers",
 ]
 
 

@@ -26,7 +26,7 @@ from isamap.plan.schedule import PROVEN, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
 from isamap.report.columns import Row, align, indent, percent_text
 from isamap.report.mappings import time_text
-from isamap.report.nest_tree import NestTree, nest_tree, registers_text, tree_json, tree_rows
+from isamap.report.nest_tree import NestTree, nest_tree, registers_text, stationary_text, tree_json, tree_rows
 from isamap.report.roofline import Roofline, roofline_json, roofline_rows, roofline_sentence, rooflines
 from isamap.report.roofline_picture import roofline_picture
 from isamap.source import add_up
@@ -265,6 +265,8 @@ def explained_text(explained: Explained) -> str:
         parts.append("\n".join([head, indent(align(rows, right=tuple(numbers)))]))
         if tree.registers:
             parts[-1] += f"\n  registers: {registers_text(tree)}"
+        if tree.stationary:
+            parts[-1] += f"\n  stationary: {stationary_text(tree)}"
     for spent in explained.spent:
         if spent.parts:
             rows = spent_rows(spent)

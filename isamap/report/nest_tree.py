@@ -8,7 +8,7 @@ for k by 100       3      40 KiB   80 KiB   80 KiB   200 KiB   l2
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from isamap.plan.check import live_registers
 from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
@@ -37,13 +37,17 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class NestTree:
-    """All levels of a nest, and the registers that it uses: (memory, used, available)."""
+    """All levels of a nest, and the registers that it uses: (memory, used, available).
+
+    `stationary` gives the operands that stay in a memory of an accelerator, and the loops over which they stay.
+    """
 
     statement: int
     mapping: str
     operands: tuple[str, ...]
     levels: tuple[Level, ...]
     registers: tuple[tuple[str, int, int], ...]
+    stationary: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
 def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestTree:
@@ -72,7 +76,24 @@ def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestT
         tuple(operand.name for operand in option.operands),
         tuple(levels),
         tuple((memory, count, files[memory]) for memory, count in used if memory in files),
+        tuple(_stationary(nest, option)),
     )
+
+
+def _stationary(nest: NestSchedule, option: NestOption) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield operands that stay in a memory of an accelerator, and the loops that run meanwhile."""
+    kept = {stage.operand: (stage.depth, stage.memory) for stage in nest.stages if stage.memory}
+    for operand in option.operands if kept else ():
+        depth, memory = kept.get(operand.name, (len(nest.loops), ""))
+        if operand.is_accumulator:
+            depth, memory = nest.hold, operand.memory
+        covered, over = {axis.name: axis.extent for axis in option.axes}, dict[str, None]()
+        for number, loop in enumerate(nest.loops):
+            if number >= depth and loop.axis not in operand.axes and covered[loop.axis] > loop.step:
+                over[loop.axis] = None
+            covered[loop.axis] = min(covered[loop.axis], loop.step)
+        if over:
+            yield operand.name, memory, tuple(over)
 
 
 def _lines(nest: NestSchedule) -> list[str]:
@@ -132,6 +153,13 @@ def registers_text(tree: NestTree) -> str:
     return ", ".join(f"{used} of {there} {memory}" for memory, used, there in tree.registers)
 
 
+def stationary_text(tree: NestTree) -> str:
+    """Return which operands stay where, and over which loops: `b stays in weights over p, q`."""
+    return "; ".join(
+        f"{name} stays in {memory} over {', '.join(loops)}" for name, memory, loops in tree.stationary
+    )
+
+
 def tree_json(tree: NestTree) -> dict[str, object]:
     """Return the tree as JSON."""
     return {
@@ -149,5 +177,9 @@ def tree_json(tree: NestTree) -> dict[str, object]:
         ],
         "registers": [
             {"memory": memory, "used": used, "available": there} for memory, used, there in tree.registers
+        ],
+        "stationary": [
+            {"operand": name, "memory": memory, "loops": list(loops)}
+            for name, memory, loops in tree.stationary
         ],
     }

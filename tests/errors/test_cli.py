@@ -44,6 +44,7 @@ ELSEWHERE = frozenset(
         "result-wrong",
         "bound-too-large",
         "scalar-only",  # warnings
+        "capacity-unused",  # tests/execution/test_stationary.py
         "form-slow",  # tests/unit/test_driver_slowness.py
         "solver-stopped",
         "not-proven",  # tests/unit/test_proof_required.py

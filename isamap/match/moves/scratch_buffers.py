@@ -14,7 +14,7 @@ from itertools import groupby, permutations
 from math import prod
 from typing import cast
 
-from isamap.ir import Axis, Const, DType, Expr, Index, Read, index_min, substitute_expr
+from isamap.ir import Axis, Const, DType, Expr, Index, Operand, Read, index_min, substitute_expr
 from isamap.ir.atoms import FloorDiv, MinMax, Mod
 from isamap.ir.index import ZERO, index_max
 from isamap.ir.walk import map_reads
@@ -27,7 +27,7 @@ from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
-from isamap.match.tiles.written_values import get_own_sum
+from isamap.match.tiles.written_values import Written, get_own_sum
 from isamap.source import Diagnostic, NoMapping, add_up
 from isamap.source.records import dataclass, replace
 from isamap.transform import reads, symbols
@@ -39,7 +39,8 @@ class Dma:
 
     `pieces` are the largest values of counters that it counts itself; a longer copy takes several pieces,
     and an outer counter counts them. `counts` are the extents of the counters, `places` the addresses of
-    its operands. Units: `cost_ns` per element.
+    its operands. `fills_rest` says that it writes zeros into the cells of a tile that get no element.
+    Units: `cost_ns` per element.
     """
 
     instruction: str
@@ -48,6 +49,7 @@ class Dma:
     pieces: tuple[tuple[str, int], ...]
     counts: tuple[tuple[str, Index], ...]
     cost_ns: float
+    fills_rest: bool = False
 
     @property
     def trips(self) -> dict[str, Index]:
@@ -138,8 +140,17 @@ def _laid_over(
         pieces = tuple((counter, limits[axis]) for axis, counter in counters.items())
         cost = search.interval_ns(pattern.name, numbers) / max(1, prod(limits.values()))
         counted = tuple((c, counts[c]) for c in copy.counters)
-        return Dma(pattern.name, places, tuple(sorted(params.items())), pieces, counted, cost)
+        found = Dma(pattern.name, places, tuple(sorted(params.items())), pieces, counted, cost)
+        if pattern.output.outside not in ("zero", "undefined") or copy.target.buffer not in search.homes:
+            return found
+        if not found.trips and _is_tile(pattern.output, copy.target.buffer, search):
+            return replace(found, fills_rest=pattern.output.outside == "zero")
     return None
+
+
+def _is_tile(operand: Operand, buffer: str, search: MoveSearch) -> bool:
+    """Return whether an operand, which an instruction writes as a whole, is one tile of a buffer."""
+    return prod(n.value or 0 for n in operand.shape) == search.steps[buffer].get(OFFSET)
 
 
 def _pieces(
@@ -274,7 +285,12 @@ def is_cleared(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) 
 
     What sizes are still open leave over is seen when the program is made.
     """
-    if operand.fill.value == 0 and find_clearing(search, home, operand.dtype.name) is not None:
+    if operand.fill.value == 0 and (
+        find_clearing(search, home, operand.dtype.name) is not None
+        or (
+            (dma := find_dma(*_tile_copy(operand, tile, home, search), search)) is not None and dma.fills_rest
+        )
+    ):
         return True
     extents = [(a.extent.value, a.tile) for a in shown_axes(operand, tile)]
     return fills_all(operand, tile) and all(n is None or n % of == 0 for n, of in extents)
@@ -309,11 +325,8 @@ def scratch_move(
     operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> ScratchMove | None:
     """Return the move of a whole tile into a buffer in a scratchpad, or back; None when there is none."""
-    buffer = in_tiles(operand, search, home).buffer
-    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     written = get_own_sum(tile) if back else None
-    copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=written)
-    counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    copy, counts = _tile_copy(operand, tile, home, search, written)
     elements = prod(operand.cell_shape)
     dma = find_dma(copy, counts, search)
     if dma is not None:
@@ -323,6 +336,16 @@ def scratch_move(
         passing = written is not None and written.target.buffer in search.passing
         return _computed_away(operand, home, search) if passing else None
     return ScratchMove(found.store.instruction, elements // found.width, found.cost_ns)
+
+
+def _tile_copy(
+    operand: OperandTile, tile: Tile, home: str, search: MoveSearch, back: Written | None = None
+) -> tuple[Copy, dict[str, Index]]:
+    """Return the copy of a whole tile into a buffer in a scratchpad, or back, and the extents of its counters."""
+    buffer = in_tiles(operand, search, home).buffer
+    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=back)
+    return copy, {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
 
 
 def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> ScratchMove | None:

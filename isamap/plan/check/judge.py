@@ -16,7 +16,7 @@ from math import prod
 from isamap.plan.check.crossings import check_overlap, check_prefetches
 from isamap.plan.check.offers import check_carried, check_fused, check_packed
 from isamap.plan.check.remainders import check_rests
-from isamap.plan.check.scratchpads import check_scratch
+from isamap.plan.check.scratchpads import check_scratch, staged_bytes
 from isamap.plan.check.threads import check_parallel
 from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
@@ -28,6 +28,7 @@ MAX_STEP = 1 << 31
 MAX_BUFFER_BYTES = 1 << 63
 # Far beyond what instruction caches hold, and about what C compilers take minutes for.
 MAX_UNROLLED_ISSUES = 4096
+LEAST_USED = 16  # less than one part in so many of a capacity is almost nothing
 
 
 def check_schedule(schedule: Schedule, problem: Problem) -> tuple[Diagnostic, ...]:
@@ -386,3 +387,66 @@ def _check_buffers(nest: NestSchedule, option: NestOption) -> Iterator[Diagnosti
 
 def _ceildiv(a: int, b: int) -> int:
     return -(-a // max(1, b))
+
+
+def warn_unused_capacity(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
+    """Yield a warning for each memory of an accelerator that is almost empty, and whose operand is loaded again.
+
+    A schedule that takes at most twice as long as its issues has no use for more of a memory.
+    """
+    questions = {nest.statement: nest for nest in problem.nests}
+    known = [
+        (n, next(o for o in questions[n.statement].options if o.mapping == n.mapping)) for n in schedule.nests
+    ]
+    issued_ns = sum(
+        option.interval_ns * prod(_ceildiv(axis.extent, axis.tile) for axis in option.axes)
+        for _, option in known
+    )
+    if not problem.scratchpads or schedule.cost_ns is None or schedule.cost_ns <= 2 * issued_ns:
+        return
+    for nest, option in known:
+        live = live_registers(nest, option)
+        for operand in option.operands:
+            if operand.is_accumulator:
+                continue
+            stage = next((s for s in nest.stages if s.operand == operand.name and s.memory), None)
+            if operand.memory in dict(problem.registers):
+                memory, unit, used = operand.memory, "registers", live[operand.memory]
+                there, depth = dict(problem.registers)[memory], nest.loops_around_unrolled
+            elif stage is not None:
+                memory, unit, depth = stage.memory, "bytes", stage.depth
+                operands = {o.name: o for o in option.operands}
+                here = (s for s in nest.stages if s.memory == memory)
+                used = sum(staged_bytes(nest, s, operands, option) for s in here)
+                there = problem.room(option)[memory]
+            else:
+                continue
+            times = _loads_again(nest, option, operand, depth)
+            if used * LEAST_USED <= there and times > 1:
+                yield _unused(
+                    nest, operand, f"{used} of {there} {unit} of `{memory}`", times, unit == "bytes"
+                )
+
+
+def _loads_again(nest: NestSchedule, option: NestOption, operand: TileOperand, depth: int) -> int:
+    """Return how often each tile of an operand is loaded inside so many loops."""
+    covered, times = {axis.name: axis.extent for axis in option.axes}, 1
+    for loop in nest.loops[:depth]:
+        if loop.axis not in operand.axes:
+            times *= _ceildiv(covered[loop.axis], loop.step)
+        covered[loop.axis] = min(covered[loop.axis], loop.step)
+    return times
+
+
+def _unused(
+    nest: NestSchedule, operand: TileOperand, used: str, times: int, is_scratchpad: bool
+) -> Diagnostic:
+    return Diagnostic(
+        "capacity-unused",
+        f"nest {nest.statement} uses {used}, and loads each tile of `{operand.name}` {times} times",
+        severity="warning",
+        help="give the search more time with --limit"
+        if is_scratchpad
+        else "a loop can count through registers that are `named = immediate`, that only moves out of main memory "
+        "write, and that only sums read: describe them so, or as a scratchpad",
+    )

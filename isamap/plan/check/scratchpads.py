@@ -25,7 +25,7 @@ def check_scratch(nest: NestSchedule, option: NestOption, problem: Problem) -> I
         here = [stage for stage in nest.stages if stage.memory == memory]
         yield from _check_steps(nest, memory, here, dict(problem.address_steps).get(memory, 1))
         yield from _check_memory(
-            nest, memory, capacity, [(s, _bytes(nest, s, operands, option)) for s in here]
+            nest, memory, capacity, [(s, staged_bytes(nest, s, operands, option)) for s in here]
         )
 
 
@@ -94,7 +94,9 @@ def _wrong_memory(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Dia
     )
 
 
-def _bytes(nest: NestSchedule, stage: Stage, operands: dict[str, TileOperand], option: NestOption) -> int:
+def staged_bytes(
+    nest: NestSchedule, stage: Stage, operands: dict[str, TileOperand], option: NestOption
+) -> int:
     """Return the buffer of a stage: whole tiles for everything that the loops inside cover, once per copy."""
     operand = operands[stage.operand]
     left = {axis.name: axis.extent for axis in option.axes}

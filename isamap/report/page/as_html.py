@@ -13,7 +13,7 @@ from itertools import chain
 
 from isamap.report.columns import Row
 from isamap.report.explained import runner_rows, spent_rows
-from isamap.report.nest_tree import registers_text, tree_rows
+from isamap.report.nest_tree import registers_text, stationary_text, tree_rows
 from isamap.report.page.pictures import memory_pictures, roofline_pictures, time_pictures, traffic_pictures
 from isamap.report.page.report_facts import Line, Mark, Pane, Report, names_in
 from isamap.report.page.stamp import STAMP
@@ -139,6 +139,7 @@ def _mapping(report: Report) -> Iterator[str]:
         yield f"<h3>Statement {tree.statement}</h3>"
         yield _table(rows, range(1, len(rows[0]) - 1))
         yield f'<p class="note">registers: {escape(registers_text(tree))}</p>' if tree.registers else ""
+        yield f'<p class="note">stationary: {escape(stationary_text(tree))}</p>' if tree.stationary else ""
     yield "</details>"
     if report.explained.runners:
         yield "<h3>Runners-up by the model</h3>"
