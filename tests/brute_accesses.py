@@ -36,8 +36,13 @@ def walked_accesses(
                 for taken in moved[i]:
                     reads += len(taken & seen)
                     seen |= taken
+            fills = filled[i]
+            if operand.role == "update" and convention.first_read == "partial":
+                back = [sum(map(len, takes)) > len(set().union(*takes)) for takes in moved]
+                reads = reads if back[i] else 0
+                fills = fills if i and back[i - 1] else 0
             writes = operand.role != "read"
-            reads, fills = (0, 0) if operand.role == "write" else (reads, filled[i])
+            reads, fills = (0, 0) if operand.role == "write" else (reads, fills)
             counts = (reads, fills, filled[i + 1] if writes else 0, filled[i] if writes else 0)
             found[(operand.name, keep.level)] = counts
     return found

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class AccessesOptions(OnMachine):
     """The options of `accesses`."""
 
-    convention: str = one_word("--convention", "NAME", "isamap, timeloop or zigzag.", "isamap")
+    convention: str = one_word("--convention", "NAME", "isamap, timeloop, zigzag or zigzag-energy.", "isamap")
     choices: Choices = field(default_factory=Choices)
 
 

@@ -22,10 +22,10 @@ from isamap.source.records import asdict, dataclass, fields
 if TYPE_CHECKING:
     from isamap.machine import Machine, MachineInstruction
     from isamap.machine.encodings import Word
-    from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
+    from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
     from isamap.tune.profile import Profile
 
-    Timings = RowTimes | StreamTimes | Tlb | LoopTimes | ModelFigures
+    Timings = RowTimes | StreamTimes | Tlb | LoopTimes | ModelFigures | AccessEnergy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,7 @@ def _machine_json(
     sizes: Mapping[str, int],
 ) -> dict[str, object]:
     from isamap.machine import missing_features
+    from isamap.machine.model import area_mm2
 
     return {
         "name": machine.name,
@@ -76,6 +77,8 @@ def _machine_json(
                 "count": m.count,
                 "capacity_bytes": m.capacity_bytes,
                 "view_of": m.base,
+                **({"energy": timing_json(m.energy)} if m.energy is not None else {}),
+                **_stated_alone(m, "area_mm2", "area_mm2_per_kib"),
                 **({"measured_capacity_bytes": sizes[m.name]} if m.name in sizes else {}),
             }
             for m in machine.memories.values()
@@ -86,6 +89,7 @@ def _machine_json(
                 "to": link.target_memory,
                 "bandwidth_bytes_per_ns": link.bandwidth_bytes_per_ns,
                 "burst_bytes": link.burst_bytes,
+                **_stated_alone(link, "energy_pj_per_byte"),
                 "source": link.source,
                 "rows": timing_json(link.rows),
                 "streams": timing_json(link.streams),
@@ -99,9 +103,15 @@ def _machine_json(
         "products_per_cycle": {
             u.name: u.products_per_cycle for u in machine.units.values() if u.products_per_cycle is not None
         },
+        **({"area_mm2": area} if (area := area_mm2(machine)) is not None else {}),
         "program": asdict(machine.program) if machine.program is not None else None,
         "instructions": [_instruction_json(i) | dict(measured.get(i.name, {})) for i in _described(machine)],
     }
+
+
+def _stated_alone(item: object, *names: str) -> dict[str, object]:
+    """Return figures that are stated, by their names."""
+    return {name: value for name in names if (value := getattr(item, name)) is not None}
 
 
 def _measured_bytes(profile: Profile | None) -> dict[str, int]:
@@ -143,6 +153,9 @@ def _all_timings(machine: Machine) -> Iterator[tuple[str, Timings]]:
         yield f"rows, {ends}", link.rows
         if link.streams is not None:
             yield f"streams, {ends}", link.streams
+    for memory in machine.memories.values():
+        if memory.energy is not None:
+            yield f"energy, {memory.name}", memory.energy
     yield "tlb", machine.tlb
     yield "loops", machine.loops
     yield "model", machine.model
@@ -188,7 +201,8 @@ def _machine_text(
         (
             f"{link.source_memory} → {link.target_memory}",
             f"{link.bandwidth_bytes_per_ns:g} bytes/ns"
-            + (f" in bursts of {link.burst_bytes}" if link.burst_bytes > 1 else ""),
+            + (f" in bursts of {link.burst_bytes}" if link.burst_bytes > 1 else "")
+            + (f", {link.energy_pj_per_byte:g} pJ/byte" if link.energy_pj_per_byte is not None else ""),
             link.source,
         )
         for link in machine.links
@@ -203,6 +217,10 @@ def _machine_text(
     timings = timing_rows(machine)
     parts += ["", align(timings)] if timings else []
     parts += ["", align([("unit", "count", "products a cycle", "instructions"), *_unit_rows(machine)])]
+    from isamap.machine.model import area_mm2
+
+    if (area := area_mm2(machine)) is not None:
+        parts += ["", f"area  {area:g} mm² of the units and memories that state one"]
     if machine.program is not None:
         encoded = sum(i.encoding is not None for i in _described(machine))
         said = f"words of {machine.program.word_bits} bits, for {encoded} of {len(rows)} instructions"
@@ -236,7 +254,8 @@ def _size(count: int | None, capacity: int | None) -> str:
 def _cost(i: MachineInstruction) -> str:
     from isamap.ir import print_expr
 
-    return f"{print_expr(i.cost.interval_ns)}, {print_expr(i.cost.latency_ns)}"
+    energy = f"; {print_expr(i.cost.energy_pj)} pJ" if i.cost.energy_pj is not None else ""
+    return f"{print_expr(i.cost.interval_ns)}, {print_expr(i.cost.latency_ns)}{energy}"
 
 
 def _instruction_json(i: MachineInstruction) -> dict[str, object]:
@@ -250,6 +269,7 @@ def _instruction_json(i: MachineInstruction) -> dict[str, object]:
         "also": i.cost.also,
         "interval_ns": print_expr(i.cost.interval_ns),
         "latency_ns": print_expr(i.cost.latency_ns),
+        **({"energy_pj": print_expr(i.cost.energy_pj)} if i.cost.energy_pj is not None else {}),
         "source": i.source,
         "encoding": [_word_json(word) for word in i.encoding.words] if i.encoding is not None else None,
     }

@@ -172,7 +172,7 @@ def _answer(
     text = print_schedule(ordered.schedule if ordered is not None else contest.best.schedule)
     files = [] if output is None else [output]
     payload = _payload(matched, contest, text) if asked.as_json else dict[str, object]()
-    parts = [contest.text()]
+    parts = [contest.text(), *_energy_text(matched, contest)]
     if output is not None:
         write_text(Path(output), text, overwrite=True)
     if ordered is not None:
@@ -192,6 +192,19 @@ def _answer(
     found = dict.fromkeys((*(f for a in contest.attempts for f in a.schedule.findings), *unused))
     findings, gaps = tuple(map(Finding.of, found)), (contest.best.schedule.gap,)
     return Answer(payload | {"files": files}, "\n\n".join(parts), findings, gaps=gaps)
+
+
+def _energy_text(matched: Compilation, contest: Contest) -> list[str]:
+    """Return the energy of the best schedule by level and operand; nothing if the machine states no energies."""
+    from isamap.driver.explaining import schedule_accesses
+    from isamap.plan.access_counts import CONVENTIONS
+    from isamap.report.access_tables import energy_table
+
+    kernel, problem, machine = matched.canonical, matched.problem, matched.machine
+    if kernel is None or problem is None or machine is None or problem.energies is None:
+        return []
+    convention = CONVENTIONS["isamap"]
+    return [energy_table(schedule_accesses(kernel, contest.best.schedule, problem, machine, convention))]
 
 
 def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, object]:

@@ -123,6 +123,10 @@ def describe(request: Request, made: Compilation) -> Outcome:
             {"sizes": dict(one.sizes), "mapping": _mapped(one), "schedule": _priced(one)}
             for one in schedules_of(made)
         ]
+    energy = [_energy(one) for one in made.versions or (made,)]
+    if text := "\n\n".join(table for table, _ in energy if table):
+        files["report.txt"] += f"\n{text}\n\n"
+        summary["energy_pj"] = [pj for _, pj in energy]
     summary["workspace"] = workspace_json(made.program)
     summary["packed"] = packed_json(made.program)
     depends: dict[str, Any] = {
@@ -135,6 +139,20 @@ def describe(request: Request, made: Compilation) -> Outcome:
     files |= _views(request, made, files["report.txt"])
     files["manifest.json"] = manifest(summary, depends, files)
     return Outcome(made.kernel.name, made.machine.name, files, summary, warnings, made.stage_seconds)
+
+
+def _energy(made: Compilation) -> tuple[str, float | None]:
+    """Return the energy of a compilation's schedule by level and operand, and in all; ("", None) without one."""
+    from isamap.driver.explaining import schedule_accesses
+    from isamap.plan.access_counts import CONVENTIONS
+    from isamap.report.access_tables import energy_table, total_energy_pj
+
+    assert made.canonical and made.machine and made.problem and made.schedule  # noqa: PT018 - as in `describe`
+    if made.problem.energies is None:
+        return "", None
+    known = made.canonical, made.schedule, made.problem, made.machine
+    counted = schedule_accesses(*known, CONVENTIONS["isamap"])
+    return energy_table(counted), total_energy_pj(counted)
 
 
 def _report(made: Compilation, program: LoweredProgram) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
 
+from isamap.driver.request import DEFAULT_COST_MODEL
 from isamap.formulate.estimate import open_compute_ns
 from isamap.formulate.matches import chosen_tile
 from isamap.formulate.tensor_layout import subscript_of
@@ -38,7 +39,7 @@ from isamap.match import (
     statement_mappings,
     statement_text,
 )
-from isamap.plan.access_counts import Convention, StatementAccesses, count_statement, powerset
+from isamap.plan.access_counts import Convention, StatementAccesses, count_statement, powerset, with_energy
 from isamap.plan.loop_nest import Fused, Gathered, Known, Short, Subscript
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, Problem
@@ -46,9 +47,9 @@ from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.report.explained import Explained, Runner, explain_schedule
 from isamap.report.lowered import print_state
 from isamap.scheduler.effects.time_parts import where_time_goes
-from isamap.scheduler.nests.pricing import read_nest
+from isamap.scheduler.nests.pricing import price, read_nest
 from isamap.source import Diagnostic, cannot_write, replace_file
-from isamap.source.records import dataclass
+from isamap.source.records import dataclass, replace
 from isamap.transform import (
     Statement,
     is_rewritable,
@@ -179,12 +180,26 @@ def schedule_accesses(
         if link.source_memory == home
     }
     questions = {nest.statement: nest for nest in problem.nests}
-    return tuple(
-        count_statement(nest, option, convention, home, _known(kernel, nest, option, machine), bandwidths)
-        for nest in schedule.nests
-        for option in questions[nest.statement].options
-        if (option.mapping, option.choose) == (nest.mapping, nest.choose)
+    energies = problem.energies
+    files = frozenset(name for name, _ in problem.registers) if energies is not None else frozenset[str]()
+    leaks = energies is not None and energies.leakage_pj_per_ns > 0
+    times = (
+        price(schedule, problem, load_cost_model(DEFAULT_COST_MODEL))
+        if leaks
+        else (None,) * len(problem.nests)
     )
+    time_ns = {nest.statement: ns or 0.0 for nest, ns in zip(problem.nests, times, strict=True)}
+    found: list[StatementAccesses] = []
+    for nest in schedule.nests:
+        for option in questions[nest.statement].options:
+            if (option.mapping, option.choose) == (nest.mapping, nest.choose):
+                known = replace(_known(kernel, nest, option, machine), files=files)
+                counted = count_statement(nest, option, convention, home, known, bandwidths)
+                if energies is not None:
+                    iterations = questions[nest.statement].iterations
+                    counted = with_energy(counted, option, energies, iterations, time_ns[nest.statement])
+                found.append(counted)
+    return tuple(found)
 
 
 def _known(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Machine) -> Known:

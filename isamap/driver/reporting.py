@@ -20,6 +20,7 @@ from isamap.plan.access_counts import CONVENTIONS
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import fixed_words, print_schedule
+from isamap.report.access_tables import energy_figures
 from isamap.report.columns import Row, percent_text
 from isamap.report.explained import Explained
 from isamap.report.mappings import time_text
@@ -135,7 +136,7 @@ def report_of(
         made.machine.name,
         ", ".join(f"{name} = {value}" for name, value in made.schedule.sizes),
         _sentence(compilation.kernel.name, shown, made.schedule, found),
-        tuple(_figures(made, shown, found)),
+        (*_figures(made, shown, found), *energy_figures(counted)),
         tuple(_panes(made, found)),
         _mappings(made, shown),
         shown,

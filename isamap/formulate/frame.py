@@ -12,7 +12,8 @@ from isamap.formulate.packable import require_packable
 from isamap.ir import Kernel, Range, product, typical_size, typical_value
 from isamap.machine import Machine, line_hints
 from isamap.match import MoveSearch, move_search_of, scratchpads
-from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.problem import Energies, NestProblem, Problem
+from isamap.source import add_up
 from isamap.source.records import dataclass
 from isamap.transform import Statement, accesses, statements
 
@@ -123,7 +124,30 @@ class Frame:
             tlb=machine.tlb,
             loops=machine.loops,
             model=machine.model,
+            energies=energies_of(machine),
         )
+
+
+def energies_of(machine: Machine) -> Energies | None:
+    """Return the energies that a machine states, each per byte; None where it states none."""
+    stated = {m.name: m.energy for m in machine.memories.values() if m.energy is not None}
+    links = tuple(
+        (k.source_memory, k.target_memory, k.energy_pj_per_byte)
+        for k in machine.links
+        if k.energy_pj_per_byte is not None
+    )
+    if not stated and not links and all(i.cost.energy_pj is None for i in machine.instructions.values()):
+        return None
+    memories: list[tuple[str, float, float]] = []
+    for memory in machine.memories.values():
+        base = memory
+        while base.name not in stated and base.base is not None:
+            base = machine.memories[base.base]
+        if (e := stated.get(base.name)) is not None:
+            memories.append((memory.name, e.read_pj / e.access_bytes, e.write_pj / e.access_bytes))
+    home = next(m.name for m in machine.memories.values() if m.kind == "addressable")
+    leakage = add_up(e.leakage_pj_per_ns for e in stated.values())
+    return Energies(home, tuple(memories), links, leakage)
 
 
 def _moves(statement: Statement, tensor: str, loop: str = "") -> bool:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import prod
 
 from isamap.formulate.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns
-from isamap.formulate.load_times import load_ns, unit_ns
+from isamap.formulate.load_times import issued_pj, load_ns, unit_ns
 from isamap.ir import Cast, DType, Index, Kernel, Read
 from isamap.machine import Machine, MachineInstruction
 from isamap.match import (
@@ -41,7 +41,7 @@ from isamap.match import (
     tiles_move,
     windows_of,
 )
-from isamap.plan.problem import TileOperand
+from isamap.plan.problem import MoveEnergy, TileOperand
 from isamap.source import add_up
 from isamap.source.records import replace
 from isamap.transform import distinct_reads, reads, symbols
@@ -65,7 +65,10 @@ def input_of(
     unit = search.machine.instructions[tile.mapping.instruction].cost.unit
     in_place = _described(operand, kernel, load_ns(direct), None, is_accumulator=False)
     in_place = replace(
-        in_place, direct_busy_ns=unit_ns(direct, unit, search), staged_busy_ns=unit_ns(staged, unit, search)
+        in_place,
+        direct_busy_ns=unit_ns(direct, unit, search),
+        staged_busy_ns=unit_ns(staged, unit, search),
+        energy=MoveEnergy((issued_pj(direct, search), 0.0), (issued_pj(staged, search), 0.0)),
     )
     if not homes or (not first and not can_copy(operand, tile, search)):
         return in_place if direct is not None else None
@@ -77,7 +80,9 @@ def input_of(
     moved = _scratch_ns(operand, tile, first, search) if first else pack_ns(operand, direct, tile, search)
     described = replace(described, pack_ns_per_element=moved, homes=tuple(homes))
     if first:
-        described = replace(described, windows=windows_of(operand, tile, search))
+        copied = _scratch_pj(operand, tile, first, search), 0.0
+        energy = replace(described.energy, copied=copied)
+        described = replace(described, windows=windows_of(operand, tile, search), energy=energy)
     return with_mover(described, operand, tile, search)
 
 
@@ -88,6 +93,14 @@ def _scratch_ns(
     moved = tiles_move(operand, tile, home, search, back=back)
     assert moved is not None, "homes are those that something moves to"
     return moved.move.cost_ns
+
+
+def _scratch_pj(
+    operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
+) -> float:
+    """Energy of the instruction that moves one element into its scratchpad, or back."""
+    moved = tiles_move(operand, tile, home, search, back=back)
+    return 0.0 if moved is None else moved.move.energy_pj
 
 
 def with_reads(
@@ -117,6 +130,7 @@ def read_beside(operand: TileOperand, tile: Tile, read: Read, position: int) -> 
         tensor_bytes=read.dtype.size_bytes,
         direct_ns=0.0,
         staged_ns=None,
+        energy=MoveEnergy(),
     )
 
 
@@ -172,13 +186,25 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
     # In a scratchpad sums stay until they are whole: their parts never go through main memory.
     stays = isinstance(acc.elements, Cast) or bool(home)
     described = _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=stays)
+    described = replace(described, energy=MoveEnergy((issued_pj(first, search), issued_pj(back, search))))
     if not prices_copies:
         return replace(described, homes=tuple(homes), pack_ns_per_element=0.0)
     if not home:
         packed = pack_held_ns(acc, tile, search)
         return replace(described, homes=tuple(homes), pack_ns_per_element=packed)
     moved = [_scratch_ns(acc, tile, home, search, back=back) for back in (False, True)]
-    described = replace(described, homes=tuple(homes), pack_ns_per_element=add_up(moved) / 2)
+    loaded = homes_of(tile, acc, search)[home]
+    stored = None
+    if not isinstance(loaded, Location):
+        cell = in_tiles(acc, search, home)
+        stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.request({}))
+    copied = [_scratch_pj(acc, tile, home, search, back=back) for back in (False, True)]
+    energy = replace(
+        described.energy,
+        staged=(issued_pj(loaded, search), issued_pj(stored, search)),
+        copied=(copied[0], copied[1]),
+    )
+    described = replace(described, homes=tuple(homes), pack_ns_per_element=add_up(moved) / 2, energy=energy)
     return with_mover(described, acc, tile, search)
 
 

@@ -34,6 +34,15 @@ def unit_ns(load: OperandMove | Leaf | Location | None, unit: str, search: MoveS
     return search.interval_ns(load.instruction, known) * copies + inside
 
 
+def issued_pj(load: OperandMove | Leaf | Location | None, search: MoveSearch) -> float:
+    """Return the energy of the instructions of an operand load, without their accesses. Units: picojoules."""
+    if not isinstance(load, OperandMove) or not load.cost_ns:  # what is loaded once costs nothing
+        return 0.0
+    known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}
+    inside = add_up(issued_pj(source, search) for _, source in load.inputs)
+    return search.energy_pj(load.instruction, known) + inside
+
+
 def loading_ns(load: OperandMove | Leaf | Location | None) -> float:
     """Return those that read memory. Units: nanoseconds."""
     if not isinstance(load, OperandMove):

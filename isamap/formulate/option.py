@@ -312,6 +312,8 @@ def option_of(
         ),
         interval_ns=bare.interval_ns if tile.accumulator else 0.0,
         latency_ns=bare.latency_ns if tile.accumulator else 0.0,
+        issue_pj=bare.issue_pj if tile.accumulator else 0.0,
+        is_sum=tile.accumulator is not None,
         can_split_sums=prices_copies and can_split_sums(tile, search, is_strict=kernel.strict),
     )
     return option if tile.accumulator is not None else with_carried(option, tile, search, kernel, profile)
@@ -370,10 +372,11 @@ def bare_option(
     interval_ns = cost_value(item.cost.interval_ns, numbers) / count
     latency_ns = cost_value(item.cost.latency_ns, numbers)
     between = held_between(item, machine)
-    unit = machine.instructions[mapping.instruction].cost.unit
+    issue_pj = cost_value(item.cost.energy_pj, numbers) if item.cost.energy_pj is not None else 0.0
     return NestOption(
-        mapping.ident, tuple(params), axes, (), interval_ns, latency_ns, between=between, unit=unit
-    )
+        mapping.ident, tuple(params), axes, (), interval_ns, latency_ns, between=between,
+        unit=item.cost.unit, issue_pj=issue_pj,
+    )  # fmt: skip
 
 
 def reorders(tile: Tile) -> bool:

@@ -250,10 +250,11 @@ def read_cost(
             return _NOTHING
 
     interval, latency = read(spec.interval), read(spec.latency)
+    energy = read(spec.energy) if spec.energy is not None else None
     if found:
         raise SpecProblem(*found)
     unit, also = (substitute_text(u.text, row) if u else "" for u in (spec.unit, spec.also))
-    return Cost(unit, interval, latency, also)
+    return Cost(unit, interval, latency, also, energy)
 
 
 def _time(

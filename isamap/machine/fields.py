@@ -14,7 +14,7 @@ from isamap.source.numbers import BYTES_PER_UNIT
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNITS = re.compile(
-    r"_(ns|us|ms|s|ps|cycles?|bits?|bytes?|kib|mib|kb|mb|[kmg]?hz|bytes_per_(ns|cycle|s)|gb_per_s|gb_s|gbps)$"
+    r"_(pj|nj|fj|uj|mw|mm2|um2|[pn]j_per_(byte|bit|ns|word)|ns|us|ms|s|ps|cycles?|bits?|bytes?|kib|mib|kb|mb|[kmg]?hz|bytes_per_(ns|cycle|s)|gb_per_s|gb_s|gbps)$"
 )
 
 

@@ -168,7 +168,10 @@ def _instruction(
 ) -> MachineInstruction:
     cost = entry.cost
     fixed = replace(
-        cost, interval_ns=_fixed(cost.interval_ns, values), latency_ns=_fixed(cost.latency_ns, values)
+        cost,
+        interval_ns=_fixed(cost.interval_ns, values),
+        latency_ns=_fixed(cost.latency_ns, values),
+        energy_pj=None if cost.energy_pj is None else _fixed(cost.energy_pj, values),
     )
     return replace(
         entry,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isamap.machine.fields import read_flag, read_mapping, read_name, read_number, read_text
-from isamap.machine.keys import COUNT, FLAG, TEXT, Keys, Leaf
+from isamap.machine.keys import COUNT, FLAG, NUMBER, TEXT, Keys, Leaf
 from isamap.machine.timing_fields import ROWS, STREAMS, Stated, read_row_times, read_stream_times
 from isamap.machine.timings import RowTimes, StreamTimes
 from isamap.machine.tree import Findings, Node, Scalar
@@ -16,6 +16,7 @@ LINK = Keys(
         "bandwidth_bytes_per_ns": Leaf("number", 1e-6),
         "shared": FLAG,
         "burst_bytes": COUNT,
+        "energy_pj_per_byte": NUMBER,
         "rows": ROWS,
         "streams": STREAMS,
         "source": TEXT,
@@ -36,6 +37,7 @@ class LinkSpec:
     rows: Stated[RowTimes] | None
     streams: Stated[StreamTimes] | None
     burst_bytes: int | None = None
+    energy_pj_per_byte: float | None = None
 
 
 def read_link(node: Node, findings: Findings) -> LinkSpec | None:
@@ -50,9 +52,11 @@ def read_link(node: Node, findings: Findings) -> LinkSpec | None:
     rows = read_row_times(keys.get("rows"), findings)
     streams = read_stream_times(keys.get("streams"), findings)
     burst = read_number(keys.get("burst_bytes"), "`burst_bytes`", findings, lowest=1, whole=True)
+    energy = read_number(keys.get("energy_pj_per_byte"), "`energy_pj_per_byte`", findings)
     source = read_text(keys.get("source"), "`source`", findings)
     if source_memory is None or target_memory is None:
         return None
     # A bandwidth that was refused is stood in for, so that the names are checked all the same.
     bursts = None if burst is None else int(burst)
-    return LinkSpec(source_memory, target_memory, bandwidth or 1.0, shared, source, rows, streams, bursts)
+    ends = source_memory, target_memory
+    return LinkSpec(*ends, bandwidth or 1.0, shared, source, rows, streams, bursts, energy)

@@ -162,7 +162,7 @@ def through_banks(cost: Cost, instruction: Instruction, banks: Iterable[Banks]) 
             times = 2 if operand.role == "inout" else 1  # it is read and written
             taken = _per(elements * operand.dtype.bits * times, 8 * rates[operand.memory])
             interval_ns = _at_least(cost.interval_ns, taken)
-            cost = Cost(cost.unit, interval_ns, _at_least(cost.latency_ns, taken), cost.also)
+            cost = replace(cost, interval_ns=interval_ns, latency_ns=_at_least(cost.latency_ns, taken))
     return cost
 
 

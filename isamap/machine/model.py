@@ -36,13 +36,14 @@ from isamap.machine.timings import (
     NO_LOOPS,
     NO_ROWS,
     NO_TLB,
+    AccessEnergy,
     LoopTimes,
     ModelFigures,
     RowTimes,
     StreamTimes,
     Tlb,
 )
-from isamap.source import Span
+from isamap.source import Span, add_up
 from isamap.source.records import dataclass, field
 
 Run = Literal["native", "emulator", "model"]
@@ -56,11 +57,15 @@ class Memory:
     """A memory with the facts beside its declaration.
 
     `c_types` gives the C type of a register operand by the name of its element type, or under `default`.
+    `energy` is None if it is not stated. Units: square millimetres, of the whole, and of each KiB in addition.
     """
 
     decl: MemoryDecl
     c_types: Mapping[str, str] = field(default_factory=dict[str, str])
     source: str | None = None
+    energy: AccessEnergy | None = None
+    area_mm2: float | None = None
+    area_mm2_per_kib: float | None = None
 
     @property
     def name(self) -> str:
@@ -128,12 +133,14 @@ class Unit:
     """A functional unit with `count` copies.
 
     A copy performs at most `products_per_cycle` multiplications; `queued` issues may wait.
+    Units: `area_mm2` of one copy, in square millimetres.
     """
 
     name: str
     count: int
     products_per_cycle: int | None = None
     queued: int | None = None
+    area_mm2: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +159,7 @@ class Link:
     rows: RowTimes = NO_ROWS
     streams: StreamTimes | None = None
     burst_bytes: int = 1
+    energy_pj_per_byte: float | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -160,13 +168,15 @@ class Cost:
     """The unit that is occupied for `interval_ns`, and the time until the result can be used.
 
     `also` is another unit that is occupied for as long, by a second micro-operation; "" for none.
-    Units: both are expressions, in ns, of type f64 over the instruction's integer parameters.
+    `energy_pj` is the energy of one issue without its accesses to memories; None if it is not stated.
+    Units: all are expressions, in ns or pJ, of type f64 over the instruction's integer parameters.
     """
 
     unit: str
     interval_ns: Expr
     latency_ns: Expr
     also: str = ""
+    energy_pj: Expr | None = None
 
     @property
     def occupied(self) -> tuple[str, ...]:
@@ -256,6 +266,18 @@ class Machine:
     def called(self) -> str:
         """What users call it on a command line: its name, or the path that they gave."""
         return self.word or self.name
+
+
+def area_mm2(machine: Machine) -> float | None:
+    """Return the sum of the areas that a description states; None if it states none. Units: square millimetres."""
+    units = [unit.count * unit.area_mm2 for unit in machine.units.values() if unit.area_mm2]
+    fixed = [m.area_mm2 for m in machine.memories.values() if m.area_mm2 is not None]
+    sized = [
+        m.area_mm2_per_kib * (m.capacity_bytes or 0) / 1024
+        for m in machine.memories.values()
+        if m.area_mm2_per_kib is not None
+    ]
+    return add_up([*units, *fixed, *sized]) if units or fixed or sized else None
 
 
 def caches_from_nearest(machine: Machine) -> tuple[str, ...]:

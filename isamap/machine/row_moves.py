@@ -155,7 +155,10 @@ def _cost(cost: Cost, row: _Row) -> Cost:
     *before, last = (cost_value(cost.interval_ns, {row.param: n}) for n in range(row.count))
     latency = cost_value(cost.latency_ns, {row.param: row.count - 1})
     begun = add_up(before)
-    return Cost(cost.unit, Const(begun + last, F64), Const(begun + latency, F64), cost.also)
+    energy = cost.energy_pj
+    if energy is not None:
+        energy = Const(add_up(cost_value(energy, {row.param: n}) for n in range(row.count)), F64)
+    return Cost(cost.unit, Const(begun + last, F64), Const(begun + latency, F64), cost.also, energy)
 
 
 def _emission(emit: Emission, row: _Row) -> Emission | None:

@@ -5,7 +5,7 @@ Nothing here knows other files: what a name refers to, and what is inherited, is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from isamap.machine import allowed, families
@@ -43,8 +43,18 @@ from isamap.machine.keys import (
 )
 from isamap.machine.link_fields import LINK, LinkSpec, read_link
 from isamap.machine.target_fields import TARGET, TargetSpec, read_target
-from isamap.machine.timing_fields import LOOPS, MODEL_KEYS, TLB, Stated, read_loop_times, read_model, read_tlb
-from isamap.machine.timings import LoopTimes, ModelFigures, Tlb
+from isamap.machine.timing_fields import (
+    ENERGY,
+    LOOPS,
+    MODEL_KEYS,
+    TLB,
+    Stated,
+    read_energy,
+    read_loop_times,
+    read_model,
+    read_tlb,
+)
+from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Mapping, Node, Scalar
 from isamap.source import Span
 from isamap.source.records import dataclass
@@ -59,6 +69,9 @@ class MemorySpec:
     name: Scalar
     c_types: dict[str, str]
     source: Scalar | None
+    energy: Stated[AccessEnergy] | None = None
+    area_mm2: float | None = None
+    area_mm2_per_kib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,7 @@ class UnitSpec:
     products_per_cycle: int | None = None
     queued: int | None = None
     span: Span | None = None
+    area_mm2: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +98,7 @@ class StateSpec:
 
 @dataclass(frozen=True, slots=True)
 class TimeSpec:
-    """A time as written, and whether it is in cycles."""
+    """A time, or an energy, as written, and whether it is in cycles."""
 
     text: Scalar
     in_cycles: bool
@@ -98,10 +112,11 @@ class CostSpec:
     interval: TimeSpec | None
     latency: TimeSpec | None
     also: Scalar | None = None
+    energy: TimeSpec | None = None
 
     @property
     def texts(self) -> tuple[Scalar, ...]:
-        times = (time.text for time in (self.interval, self.latency) if time is not None)
+        times = (time.text for time in (self.interval, self.latency, self.energy) if time is not None)
         return (*(unit for unit in (self.unit, self.also) if unit is not None), *times)
 
 
@@ -151,12 +166,16 @@ class Spec:
 
 
 VERSION = "1"
-MEMORY = Keys({"c_types": NamedBy(TEXT), "source": TEXT})
-UNIT = Keys({"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "source": TEXT}, ("count",))
+_AREAS = dict.fromkeys(("area_mm2", "area_mm2_per_kib"), NUMBER)
+MEMORY = Keys({"c_types": NamedBy(TEXT), "energy": ENERGY, **_AREAS, "source": TEXT})
+UNIT = Keys(
+    {"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "area_mm2": NUMBER, "source": TEXT},
+    ("count",),
+)
 FIELD = Keys({"offset_bytes": Leaf("bytes")}, ("offset_bytes",))
 STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
 _TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
-COST = Keys({"unit": TEXT, "also": TEXT, **dict.fromkeys(_TIMES, EXPRESSION)}, ("unit",))
+COST = Keys({"unit": TEXT, "also": TEXT, **dict.fromkeys((*_TIMES, "energy_pj"), EXPRESSION)}, ("unit",))
 INSTRUCTION = Keys(
     {
         "for": families.ROWS,
@@ -277,7 +296,17 @@ def _read_memory(name: Scalar, node: Node, findings: Findings) -> MemorySpec:
             )  # fmt: skip
         elif text is not None:
             c_types[dtype.text] = text.text
-    return MemorySpec(name, c_types, read_text(keys.get("source"), "`source`", findings))
+    areas = [read_number(keys.get(key), f"`{key}`", findings) for key in _AREAS]
+    source = read_text(keys.get("source"), "`source`", findings)
+    _require_source(source, name, [keys[key] for key in _AREAS if key in keys], findings)
+    return MemorySpec(name, c_types, source, read_energy(keys.get("energy"), findings), *areas)
+
+
+def _require_source(source: Scalar | None, name: Scalar, stated: Sequence[Node], findings: Findings) -> None:
+    """Report an area whose origin nothing says."""
+    if stated and source is None:
+        said = f"`{name.text}` states an area and no `source` of it"
+        findings.report("missing-key", said, stated[0].span, advice="add `source: …`")
 
 
 def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
@@ -288,7 +317,9 @@ def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
         for found in [read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True)]
     )
     source = read_text(keys.get("source"), "`source`", findings)
-    return None if count is None else UnitSpec(name.text, count, source, peak, queued, name.span)
+    area = read_number(keys.get("area_mm2"), "`area_mm2`", findings)
+    _require_source(source, name, [keys["area_mm2"]] if "area_mm2" in keys else [], findings)
+    return None if count is None else UnitSpec(name.text, count, source, peak, queued, name.span, area or 0.0)
 
 
 def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | None:
@@ -326,7 +357,9 @@ def _read_cost(node: Node, findings: Findings) -> CostSpec:
     is_whole = isinstance(node, Mapping) and len(keys) == len(node.entries)
     interval = _read_time("interval", keys, node, findings, is_whole)
     latency = _read_time("latency", keys, node, findings, is_whole)
-    return CostSpec(unit, interval, latency, read_text(keys.get("also"), "`also`", findings))
+    energy = read_text(keys.get("energy_pj"), "`energy_pj`", findings)
+    stated = TimeSpec(energy, in_cycles=False) if energy is not None else None
+    return CostSpec(unit, interval, latency, read_text(keys.get("also"), "`also`", findings), stated)
 
 
 def _read_time(

@@ -12,12 +12,12 @@ from typing import Any, Generic, TypeVar
 
 from isamap.machine.fields import read_bytes, read_mapping, read_number, read_text
 from isamap.machine.keys import BYTES, COUNT, NUMBER, TEXT, Keys, Leaf
-from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
+from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
 from isamap.source.records import dataclass, fields
 
-T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures)
+T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures, AccessEnergy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ STREAMS = figure_keys(StreamTimes, [f.name for f in fields(StreamTimes) if f.def
 TLB = figure_keys(Tlb, ("count", "page_bytes", "miss_ns"))
 LOOPS = figure_keys(LoopTimes)
 MODEL_KEYS = figure_keys(ModelFigures)
+ENERGY = figure_keys(AccessEnergy, ("read_pj", "write_pj", "access_bytes"))
 
 
 def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | None:
@@ -82,6 +83,11 @@ def read_tlb(node: Node | None, findings: Findings) -> Stated[Tlb] | None:
 def read_loop_times(node: Node | None, findings: Findings) -> Stated[LoopTimes] | None:
     """Return the value of `loops`."""
     return _read(LoopTimes, node, "`loops`", findings, LOOPS)
+
+
+def read_energy(node: Node | None, findings: Findings) -> Stated[AccessEnergy] | None:
+    """Return the value of a memory's `energy`."""
+    return _read(AccessEnergy, node, "`energy`", findings, ENERGY)
 
 
 def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | None:

@@ -133,6 +133,20 @@ class LoopTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessEnergy:
+    """The energy of a memory: an access reads or writes up to `access_bytes`; leakage counts at all times.
+
+    Units: picojoules. A narrower access takes a proportional part, so that a byte costs the same everywhere.
+    """
+
+    read_pj: float
+    write_pj: float
+    access_bytes: int
+    leakage_pj_per_ns: float = 0.0
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFigures:
     """Parameters of cost models for a machine as a whole, used where no part of the machine states its own.
 

@@ -241,7 +241,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         model=spec.model.figures if spec.model is not None else world.model,
         units={
             **world.units,
-            **{u.name: Unit(u.name, u.count, u.products_per_cycle, u.queued) for u in spec.units},
+            **{u.name: Unit(u.name, u.count, u.products_per_cycle, u.queued, u.area_mm2) for u in spec.units},
         },
     )
     _check_peaks(spec, world.clock_ghz, findings)
@@ -249,6 +249,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         *((spec.program.source,) if spec.program is not None else ()),
         *(u.source for u in spec.units),
         *(m.source for m in spec.memories),
+        *(m.energy.source for m in spec.memories if m.energy is not None),
         *(k.source for k in spec.links),
         *(stated.source for k in spec.links for stated in (k.rows, k.streams) if stated is not None),
         *(stated.source for stated in (spec.tlb, spec.loops, spec.model) if stated is not None),
@@ -371,7 +372,23 @@ def _memories(world: World, facts: tuple[MemorySpec, ...], findings: Findings) -
             findings.unknown("unknown-memory", "memory", fact.name.text, fact.name.span, memories)
             continue
         cited = fact.source.text if fact.source is not None else memory.source
-        memories[memory.name] = replace(memory, c_types={**memory.c_types, **fact.c_types}, source=cited)
+        if fact.energy is not None and memory.kind == "cache":
+            findings.report(
+                "figure-without-effect",
+                f"accesses of caches are not counted, so that the energy of `{memory.name}` has no effect",
+                fact.name.span,
+                advice="state the energy of registers, scratchpads, main memory and links",
+            )
+        memories[memory.name] = replace(
+            memory,
+            c_types={**memory.c_types, **fact.c_types},
+            source=cited,
+            energy=fact.energy.figures if fact.energy is not None else memory.energy,
+            area_mm2=memory.area_mm2 if fact.area_mm2 is None else fact.area_mm2,
+            area_mm2_per_kib=memory.area_mm2_per_kib
+            if fact.area_mm2_per_kib is None
+            else fact.area_mm2_per_kib,
+        )
     return memories
 
 
@@ -455,6 +472,9 @@ def _link(spec: LinkSpec, cited: str, old: Link | None) -> Link:
         rows=spec.rows.figures if spec.rows is not None else new.rows,
         streams=spec.streams.figures if spec.streams is not None else new.streams,
         burst_bytes=new.burst_bytes if spec.burst_bytes is None else spec.burst_bytes,
+        energy_pj_per_byte=new.energy_pj_per_byte
+        if spec.energy_pj_per_byte is None
+        else spec.energy_pj_per_byte,
     )
 
 

@@ -20,9 +20,10 @@ import numpy as np
 
 from isamap.ir import Index
 from isamap.plan.loop_nest import Counted, Fused, Known, LoopNest, NestLoop, Subscript, axes_of, nest_of
-from isamap.plan.problem import NestOption
+from isamap.plan.problem import Energies, NestOption
 from isamap.plan.schedule import NestSchedule
-from isamap.source.records import dataclass
+from isamap.source import add_up
+from isamap.source.records import dataclass, replace
 
 Refill = Literal["entry", "change", "delta"]
 
@@ -31,7 +32,8 @@ Refill = Literal["entry", "change", "delta"]
 class Convention:
     """The convention that defines an access.
 
-    `first_read` charges the first read of a partial sum to which nothing has been added yet. `refill` says
+    `first_read` charges the first read of a partial sum to which nothing has been added yet; with `partial`, only
+    where sums leave a level before they are whole, and come back. `refill` says
     when a level loads its tile: the whole tile each time its place in the nest is entered (`entry`), only
     when the tile changes (`change`), or only the elements that the previous tile did not contain (`delta`:
     a sliding window loads its new edge). `latch` says the same of the datapath, which keeps one issue's
@@ -40,7 +42,7 @@ class Convention:
     """
 
     name: str
-    first_read: bool
+    first_read: bool | Literal["partial"]
     refill: Refill
     latch: Refill
     shared_port: bool
@@ -52,6 +54,7 @@ CONVENTIONS = {
         Convention("isamap", first_read=True, refill="entry", latch="entry", shared_port=False),
         Convention("timeloop", first_read=False, refill="delta", latch="entry", shared_port=False),
         Convention("zigzag", first_read=True, refill="change", latch="change", shared_port=True),
+        Convention("zigzag-energy", first_read="partial", refill="change", latch="entry", shared_port=True),
     )
 }
 """`isamap` counts what the emitted code does; the others what these published models report."""
@@ -59,7 +62,10 @@ CONVENTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """The accesses of one level to one operand. Units: elements of the tensor, of so many bytes each here."""
+    """The accesses of one level to one operand. Units: elements of the tensor, of so many bytes each here.
+
+    `energy_pj` is the energy of all of them, in picojoules; None if the machine states no energies.
+    """
 
     level: str
     operand: str
@@ -69,6 +75,7 @@ class Accesses:
     updates: int
     drains: int
     element_bytes: int = 0
+    energy_pj: float | None = None
 
 
 def count_accesses(nest: LoopNest, convention: Convention) -> tuple[Accesses, ...]:
@@ -93,7 +100,12 @@ def _of_operand(nest: LoopNest, operand: Counted, convention: Convention) -> Ite
 
 
 def levels_of(
-    operand: Counted, moved: Sequence[Any], sums: Any, whole: Any, *, first_read: bool = True
+    operand: Counted,
+    moved: Sequence[Any],
+    sums: Any,
+    whole: Any,
+    *,
+    first_read: bool | Literal["partial"] = True,
 ) -> Iterator[tuple[str, str, str, Any, Any, Any, Any, int]]:
     """Yield the rows of `Accesses` for each level, given the traffic into the levels and the datapath.
 
@@ -106,6 +118,8 @@ def levels_of(
         reads, fills, updates, drains = inward, outward, inward, outward
         if operand.role == "update":
             spared = fused.begins if position == 0 else fused.begins_inside and position == 1
+            if first_read == "partial":  # sums that leave once were whole, and nothing has read them before
+                reads, fills = (n * int(n != sums) for n in (reads, fills))
             reads -= (whole if position else sums) * int(spared or not first_read)
             if position == 0:
                 updates += sums * (fused.begins_outside - (own not in fused.results))
@@ -371,12 +385,70 @@ def _common(one: Tile, other: Tile) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class StatementEnergy:
+    """The energy of a statement's schedule, in all iterations of ordered loops. Units: picojoules.
+
+    `memories` is that of all accesses, `issues` and `moves` that of the instructions that compute and that
+    move operands, `links` by the two memories that a link joins.
+    """
+
+    memories_pj: float
+    issues_pj: float
+    moves_pj: float
+    links_pj: tuple[tuple[str, float], ...]
+    leakage_pj: float
+
+    @property
+    def total_pj(self) -> float:
+        parts = (self.memories_pj, self.issues_pj, self.moves_pj, self.leakage_pj)
+        return add_up((*parts, *(pj for _, pj in self.links_pj)))
+
+
+def with_energy(
+    found: StatementAccesses, option: NestOption, energies: Energies, iterations: int, time_ns: float
+) -> StatementAccesses:
+    """Return the counts with their energy: of accesses by level and operand, of instructions, links and leakage.
+
+    Units: `time_ns` is for all `iterations`. Bytes on a link are those in the outer memory.
+    """
+    rows: list[Accesses] = []
+    links: dict[str, float] = {}
+    moves = 0.0
+    described = {operand.name: operand for operand in option.operands}
+    outer: Accesses | None = None
+    for row in found.accesses:
+        level = "" if row.level == "workspace" else row.level
+        read, write = energies.access_pj(level)
+        own = (row.reads + row.drains) * read + (row.updates + row.fills) * write
+        rows.append(replace(row, energy_pj=iterations * row.element_bytes * own))
+        if outer is not None and (outer.operand, outer.tensor) == (row.operand, row.tensor):
+            operand, moved = described[row.operand], (row.fills, row.drains)
+            carried = energies.link_pj("" if outer.level == "workspace" else outer.level, level)
+            if carried:
+                name = f"{outer.level} – {row.level}"
+                links[name] = links.get(name, 0.0) + iterations * carried * outer.element_bytes * sum(moved)
+            is_file, is_outside = row.level == operand.memory, outer.level == energies.home
+            tile = operand.energy.direct if is_outside else operand.energy.staged
+            each = [pj / operand.tile_elements for pj in tile] if is_file else operand.energy.copied
+            moves += iterations * add_up(n * pj for n, pj in zip(moved, each, strict=True))
+        outer = row
+    spent = StatementEnergy(
+        add_up(row.energy_pj or 0.0 for row in rows),
+        iterations * found.issues * option.issue_pj,
+        moves,
+        tuple(links.items()),
+        energies.leakage_pj_per_ns * time_ns,
+    )
+    return replace(found, accesses=tuple(rows), energy=spent)
+
+
+@dataclass(frozen=True, slots=True)
 class StatementAccesses:
     """The memory accesses of a statement's schedule, once through its own loops, which `nest` has.
 
     Units: nanoseconds. `port_ns` is the time for which partial sums keep a shared port busy while issues
     run, `unload_ns` the time of the last of them after the last issue. Both are 0 if the convention has
-    separate ports.
+    separate ports. `energy` is None if the machine states no energies.
     """
 
     statement: int
@@ -386,6 +458,7 @@ class StatementAccesses:
     unload_ns: float
     accesses: tuple[Accesses, ...]
     nest: LoopNest
+    energy: StatementEnergy | None = None
 
     @property
     def latency_ns(self) -> float:

@@ -95,13 +95,15 @@ class Known:
 
     `is_sum` says whether it sums. `arrays` gives the array of each operand that is computed of one element,
     with its bytes and subscripts; () if the subscripts are not known. `fused` holds the effects of fused
-    statements, and `gathered` the gathered tiles by operand.
+    statements, and `gathered` the gathered tiles by operand. `files` are registers that are a level for
+    every operand in them, also if each issue loads them anew: those of a machine that states energies.
     """
 
     is_sum: bool
     arrays: Mapping[str, tuple[str, int, tuple[Subscript | Index, ...]]]
     fused: Fused | None = None
     gathered: Mapping[str, Short] = field(default_factory=dict[str, "Short"])
+    files: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,8 @@ def _counted(
         if stage.operand == operand.name
     ]
     held = nest.hold if operand.is_accumulator else min(unrolled, default=len(nest.loops))
-    if held < len(nest.loops) and operand.memory not in operand.homes:  # else it is read where it is staged
+    is_file = operand.memory in known.files and operand.registers > 0
+    if (held < len(nest.loops) or is_file) and operand.memory not in operand.homes:  # else read where staged
         keeps.append(Keep(operand.memory, held, loaded=True))
     role: Role = "read"
     if operand.is_accumulator:

@@ -75,6 +75,42 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveEnergy:
+    """The energy of the instructions that move an operand, each in and out, without their accesses.
+
+    Units: picojoules. `direct` is for one tile between its tensor and registers, `staged` for one between a
+    buffer and registers, `copied` for one element between its tensor and a buffer in a scratchpad.
+    """
+
+    direct: tuple[float, float] = (0.0, 0.0)
+    staged: tuple[float, float] = (0.0, 0.0)
+    copied: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Energies:
+    """The energies that a machine states. Tensors and workspaces lie in `home`.
+
+    Units: `memories` in picojoules for each byte read and each byte written; `links`, by their ends, for each
+    byte either way; `leakage_pj_per_ns` of all memories together.
+    """
+
+    home: str
+    memories: tuple[tuple[str, float, float], ...]
+    links: tuple[tuple[str, str, float], ...]
+    leakage_pj_per_ns: float = 0.0
+
+    def access_pj(self, memory: str) -> tuple[float, float]:
+        """Return the energy to read a byte and to write one; 0 where none is stated."""
+        return next(((r, w) for name, r, w in self.memories if name == (memory or self.home)), (0.0, 0.0))
+
+    def link_pj(self, one: str, other: str) -> float:
+        """Return the energy to carry a byte between two memories; 0 where no link joins them."""
+        ends = {one or self.home, other or self.home}
+        return next((pj for a, b, pj in self.links if {a, b} == ends), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class TileOperand:
     """An operand of the mapped instruction, with the costs of its loads and stores.
 
@@ -159,6 +195,7 @@ class TileOperand:
     staged_busy_ns: float = 0.0
     over: tuple[tuple[str, int], ...] = ()
     windows: tuple[Window, ...] = ()
+    energy: MoveEnergy = MoveEnergy()
 
     @property
     def takes(self) -> tuple[tuple[str, int], ...]:
@@ -211,7 +248,8 @@ class NestOption:
     those of a part. `between` is the number of registers of each memory that an issue needs temporarily, in
     addition to its operands. `carried` are the values that ordered iterations leave in registers; None if
     they do not. `banked` gives for scratchpads with banks the time for which one issue keeps all of them
-    busy, and that of a nanosecond of loading an operand into registers.
+    busy, and that of a nanosecond of loading an operand into registers. `issue_pj` is the energy of one issue
+    without its accesses, in picojoules. `is_sum` is false if the statement only assigns.
     """
 
     mapping: str
@@ -227,6 +265,8 @@ class NestOption:
     carried: Carried | None = None
     unit: str = ""
     banked: tuple[tuple[str, str, float], ...] = ()
+    issue_pj: float = 0.0
+    is_sum: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +333,7 @@ class Problem:
     kernel, and `thread_start_ns` the time to start them and to wait for their end, once. `hinted` are the
     caches into which an instruction prefetches. `scratchpads` are those with their bytes; addresses in them
     are multiples of `address_steps`. `blocks` are axes that statements share in blocks, with the iterations
-    of each: the problem is about the kernel in these blocks.
+    of each: the problem is about the kernel in these blocks. `energies` are None if the machine states none.
     """
 
     kernel: str
@@ -315,6 +355,7 @@ class Problem:
     loops: LoopTimes = NO_LOOPS
     model: ModelFigures = MODEL
     blocks: tuple[tuple[str, int], ...] = ()
+    energies: Energies | None = None
 
     def room(self, option: NestOption) -> dict[str, int]:
         """Bytes of each scratchpad for an option's buffers: the end is kept free for what passes through it.

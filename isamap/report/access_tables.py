@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from isamap.plan.access_counts import Accesses, Convention, StatementAccesses
-from isamap.report.columns import align
+from isamap.plan.access_counts import Accesses, Convention, StatementAccesses, StatementEnergy
+from isamap.report.columns import align, energy_text, percent_text
 from isamap.source import add_up
 
 if TYPE_CHECKING:
@@ -33,21 +33,72 @@ def accesses_json(
             "shared_port": convention.shared_port,
         },
         "latency_ns": add_up(s.latency_ns for s in found),
+        **({"energy_pj": total} if (total := total_energy_pj(found)) is not None else {}),
         "statements": [_statement_json(s, form) for s, form in zip_longest(found, forms)],
     }
+
+
+def total_energy_pj(found: Sequence[StatementAccesses]) -> float | None:
+    """Return the energy of all statements; None if the machine states no energies. Units: picojoules."""
+    stated = [s.energy.total_pj for s in found if s.energy is not None]
+    return add_up(stated) if stated else None
+
+
+def energy_figures(found: Sequence[StatementAccesses]) -> list[tuple[str, str]]:
+    """Return the energy of all statements and its parts, with names; nothing if the machine states no energies."""
+    energies = [s.energy for s in found if s.energy is not None]
+    if not energies:
+        return []
+    links = dict.fromkeys(name for e in energies for name, _ in e.links_pj)
+    parts = (
+        ("accesses of memories", add_up(e.memories_pj for e in energies)),
+        ("instructions that compute", add_up(e.issues_pj for e in energies)),
+        ("instructions that move", add_up(e.moves_pj for e in energies)),
+        *((f"link {n}", add_up(pj for e in energies for m, pj in e.links_pj if m == n)) for n in links),
+        ("leakage", add_up(e.leakage_pj for e in energies)),
+    )
+    shown = [(f"  {name}", energy_text(pj)) for name, pj in parts if pj]
+    return [("energy", energy_text(total_energy_pj(found) or 0.0)), *shown]
+
+
+def _energy_lines(found: Sequence[StatementAccesses]) -> Iterator[str]:
+    if figures := energy_figures(found):
+        yield f"\n{align(figures)}"
+
+
+def energy_table(found: Sequence[StatementAccesses]) -> str:
+    """Return the energy in its parts, and of each level and operand, the largest first; "" without energies."""
+    total = total_energy_pj(found)
+    if not total:
+        return ""
+    spent: dict[tuple[str, ...], float] = {}
+    for a in (a for s in found for a in s.accesses):
+        key = a.level, a.operand, a.tensor
+        spent[key] = spent.get(key, 0.0) + (a.energy_pj or 0.0)
+    rows = sorted(((key, pj) for key, pj in spent.items() if pj), key=lambda row: -row[1])
+    table = [
+        ("level", "operand", "tensor", "energy", "share"),
+        *((*key, energy_text(pj), percent_text(pj / total)) for key, pj in rows),
+    ]
+    return f"{align(energy_figures(found))}\n\n{align(table, right=(3, 4))}"
 
 
 def accesses_text(
     convention: Convention, found: Sequence[StatementAccesses], forms: Sequence[ClosedForms | None] = ()
 ) -> str:
     """Return the counts for people, and the formulas, if given."""
+    has_energy = any(s.energy is not None for s in found)
+    more = [("energy",), *((energy_text(a.energy_pj or 0.0),) for s in found for a in s.accesses)]
     rows = [COLUMNS, *(_row(s.statement, a) for s in found for a in s.accesses)]
+    if has_energy:
+        rows = [(*row, *own) for row, own in zip(rows, more, strict=True)]
     issues = " + ".join(str(s.issues) for s in found)
     latency = add_up(s.latency_ns for s in found)
     return "\n".join(
         (
             f"accesses in elements, convention `{convention.name}`; {issues} issues, {latency:g} ns",
             align(rows),
+            *_energy_lines(found),
             *_formula_lines([form for form in forms if form is not None]),
         )
     )
@@ -76,8 +127,25 @@ def _statement_json(found: StatementAccesses, form: ClosedForms | None) -> dict[
         "port_ns": found.port_ns,
         "unload_ns": found.unload_ns,
         "latency_ns": found.latency_ns,
-        "accesses": [dict(zip(COLUMNS[1:], _cells(a), strict=True)) for a in found.accesses],
+        "accesses": [
+            dict(zip(COLUMNS[1:], _cells(a), strict=True))
+            | ({} if a.energy_pj is None else {"energy_pj": a.energy_pj})
+            for a in found.accesses
+        ],
+        **({} if found.energy is None else {"energy": energy_json(found.energy)}),
         **({} if form is None else {"formulas": _formulas_json(form)}),
+    }
+
+
+def energy_json(energy: StatementEnergy) -> dict[str, object]:
+    """Return the energy of a statement in its parts. Units: picojoules."""
+    return {
+        "total_pj": energy.total_pj,
+        "accesses_pj": energy.memories_pj,
+        "issues_pj": energy.issues_pj,
+        "moves_pj": energy.moves_pj,
+        "links_pj": dict(energy.links_pj),
+        "leakage_pj": energy.leakage_pj,
     }
 
 

@@ -58,3 +58,12 @@ def percent_text(share: float) -> str:
 def count_text(number: int, noun: str) -> str:
     """Return `1 way`, `2 ways`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+_JOULES = (("J", 1e12), ("mJ", 1e9), ("µJ", 1e6), ("nJ", 1e3), ("pJ", 1.0))
+
+
+def energy_text(pj: float) -> str:
+    """Return an energy in the unit that leaves the number readable: `126.6 µJ`, `3.20 nJ`."""
+    unit, scale = next(((u, s) for u, s in _JOULES if pj >= s), _JOULES[-1])
+    return f"{pj / scale:.4g} {unit}"

@@ -62,6 +62,12 @@ def _changes(
 def memory_text(memory: Memory) -> str:
     """Return a memory's kind and size, as people read them."""
     kind = f"view of {memory.base}" if memory.base is not None else memory.kind
+    if (e := memory.energy) is not None:
+        kind += f", {e.read_pj:g} pJ to read and {e.write_pj:g} to write {e.access_bytes} bytes"
+    areas = (memory.area_mm2, memory.area_mm2_per_kib)
+    kind += "".join(
+        f", {a:g} mm²{per}" for a, per in zip(areas, ("", " a KiB"), strict=True) if a is not None
+    )
     size, one, count = memory.capacity_bytes, memory.register_bytes, memory.count
     if size is None or one is None:
         return kind
@@ -71,7 +77,8 @@ def memory_text(memory: Memory) -> str:
 def unit_text(unit: Unit) -> str:
     """Return how many copies a unit has, and what one multiplies in a cycle."""
     peak = f", {unit.products_per_cycle} products a cycle" if unit.products_per_cycle else ""
-    return f"{unit.count}{peak}"
+    area = f", {unit.area_mm2:g} mm² each" if unit.area_mm2 else ""
+    return f"{unit.count}{peak}{area}"
 
 
 def _clock(machine: Machine) -> Mapping[str, float]:
@@ -84,7 +91,8 @@ def _links(machine: Machine) -> Mapping[str, Link]:
 
 def _link_text(link: Link) -> str:
     bursts = f" in bursts of {link.burst_bytes} bytes" if link.burst_bytes > 1 else ""
-    return f"{link.bandwidth_bytes_per_ns:g} bytes/ns{bursts}{', shared' if link.shared else ''}"
+    energy = f", {link.energy_pj_per_byte:g} pJ/byte" if link.energy_pj_per_byte is not None else ""
+    return f"{link.bandwidth_bytes_per_ns:g} bytes/ns{bursts}{', shared' if link.shared else ''}{energy}"
 
 
 def _instructions(machine: Machine) -> Mapping[str, MachineInstruction]:
@@ -100,7 +108,9 @@ def _cost_text(item: MachineInstruction) -> str:
     """Return the cost as written: what links make of it follows from these."""
     cost = item.stated or item.cost
     units = " and ".join(cost.occupied)
-    return f"{units}, {print_expr(cost.interval_ns)} ns each, {print_expr(cost.latency_ns)} ns until used"
+    energy = f", {print_expr(cost.energy_pj)} pJ" if cost.energy_pj is not None else ""
+    times = f"{print_expr(cost.interval_ns)} ns each, {print_expr(cost.latency_ns)} ns until used"
+    return f"{units}, {times}{energy}"
 
 
 def changes_text(found: list[Change]) -> str:

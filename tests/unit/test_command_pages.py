@@ -20,6 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (
     "command-schedule.md",
     "access-counts.md",
+    "energy.md",
     "command-match.md",
     "programs.md",
     # What follows compiles hundreds of instructions, or predicts many kernels.

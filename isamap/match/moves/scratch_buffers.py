@@ -40,7 +40,7 @@ class Dma:
     `pieces` are the largest values of counters that it counts itself; a longer copy takes several pieces,
     and an outer counter counts them. `counts` are the extents of the counters, `places` the addresses of
     its operands. `fills_rest` says that it writes zeros into the cells of a tile that get no element.
-    Units: `cost_ns` per element.
+    Units: `cost_ns` and `energy_pj` per element.
     """
 
     instruction: str
@@ -50,6 +50,7 @@ class Dma:
     counts: tuple[tuple[str, Index], ...]
     cost_ns: float
     fills_rest: bool = False
+    energy_pj: float = 0.0
 
     @property
     def trips(self) -> dict[str, Index]:
@@ -138,9 +139,13 @@ def _laid_over(
             continue
         params: dict[str, Index | Expr] = {**sizes, **given, **{n: Index.of(v) for n, v in named.items()}}
         pieces = tuple((counter, limits[axis]) for axis, counter in counters.items())
-        cost = search.interval_ns(pattern.name, numbers) / max(1, prod(limits.values()))
+        moved = max(1, prod(limits.values()))
+        cost = search.interval_ns(pattern.name, numbers) / moved
+        energy = search.energy_pj(pattern.name, numbers) / moved
         counted = tuple((c, counts[c]) for c in copy.counters)
-        found = Dma(pattern.name, places, tuple(sorted(params.items())), pieces, counted, cost)
+        found = Dma(
+            pattern.name, places, tuple(sorted(params.items())), pieces, counted, cost, energy_pj=energy
+        )
         if pattern.output.outside not in ("zero", "undefined") or copy.target.buffer not in search.homes:
             return found
         if not found.trips and _is_tile(pattern.output, copy.target.buffer, search):
@@ -247,11 +252,12 @@ def clearing_ns(clearing: Clearing, search: MoveSearch) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ScratchMove:
-    """A move of one tile between an array and a buffer: issues of one instruction. Units: ns per element."""
+    """A move of one tile between an array and a buffer: issues of one instruction. Units: ns, pJ per element."""
 
     instruction: str
     issues: int
     cost_ns: float
+    energy_pj: float = 0.0
 
 
 def scratchpads(machine: Machine) -> tuple[Memory, ...]:
@@ -330,7 +336,7 @@ def scratch_move(
     elements = prod(operand.cell_shape)
     dma = find_dma(copy, counts, search)
     if dma is not None:
-        return ScratchMove(dma.instruction, dma.issues, dma.cost_ns)
+        return ScratchMove(dma.instruction, dma.issues, dma.cost_ns, dma.energy_pj)
     found = find_transfer(copy, counts, search)
     if found is None:
         passing = written is not None and written.target.buffer in search.passing

@@ -65,4 +65,6 @@ def _along(operand: OperandTile, tile: Tile, axis: str, home: str, search: MoveS
     dma = find_dma(copy, {**counts, f"+{axis}": Index.of(extent // step)}, search)
     if dma is None:
         return None
-    return TilesMove(ScratchMove(dma.instruction, dma.issues, dma.cost_ns), axis, extent // step)
+    return TilesMove(
+        ScratchMove(dma.instruction, dma.issues, dma.cost_ns, dma.energy_pj), axis, extent // step
+    )

@@ -318,8 +318,17 @@ class MoveSearch:
         key, costs = (name, tuple(sorted(params.items()))), self.known.costs
         if key not in costs:
             item = self.machine.instructions[name]
-            most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
-            numbers = cost_params(item, self.machine, {**most, **params})
             count = self.machine.units[item.cost.unit].count
-            costs[key] = cost_value(item.cost.interval_ns, numbers) / max(1, count)
+            costs[key] = cost_value(item.cost.interval_ns, self._numbers(item, params)) / max(1, count)
         return costs[key]
+
+    def energy_pj(self, name: str, params: Params) -> float:
+        """Energy of one issue without its accesses; 0 where none is stated. Units: pJ."""
+        item = self.machine.instructions[name]
+        energy = item.cost.energy_pj
+        return 0.0 if energy is None else cost_value(energy, self._numbers(item, params))
+
+    def _numbers(self, item: MachineInstruction, params: Params) -> dict[str, int]:
+        """Return all that the costs of an instruction may name; what is not known is as large as it can be."""
+        most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
+        return cost_params(item, self.machine, {**most, **params})

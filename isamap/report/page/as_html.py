@@ -188,7 +188,7 @@ def _bytes(report: Report) -> Iterator[str]:
     if len(report.levels):
         yield _table(level_rows(report.levels), (1, 2))
     yield "<details><summary>Bytes per statement, level and operand</summary>"
-    yield _table(report.accesses, (4, 5, 6, 7))
+    yield _table(report.accesses, (4, 5, 6, 7, 8))
     yield '<p class="note">As <code>isamap accesses</code> counts; fused statements are not.</p>'
     yield "</details>"
 

@@ -37,6 +37,6 @@ def _parts(report: Report) -> Iterator[str]:
     yield from (picture.text for picture in roofline_pictures(report))
     yield from (picture.text for picture in traffic_pictures(report))
     yield f"bytes per level\n{indent(align(level_rows(report.levels), right=(1, 2)))}"
-    yield f"accesses in bytes\n{indent(align(report.accesses, right=(4, 5, 6, 7)))}"
+    yield f"accesses in bytes\n{indent(align(report.accesses, right=(4, 5, 6, 7, 8)))}"
     yield explained_text(report.explained)
     yield from report.notes

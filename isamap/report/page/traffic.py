@@ -13,7 +13,7 @@ from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.plan.access_counts import StatementAccesses
 from isamap.plan.problem import Problem
-from isamap.report.columns import Row, bytes_text
+from isamap.report.columns import Row, bytes_text, energy_text
 from isamap.report.page.timeline import route_of
 from isamap.report.roofline import Roofline, Slope
 from isamap.simulate.recording import Carried, Recorded
@@ -146,11 +146,13 @@ ACCESS_HEAD: Row = ("statement", "level", "operand", "tensor", "reads", "fills",
 
 def access_rows(counted: Sequence[StatementAccesses]) -> tuple[Row, ...]:
     """Return the counts of `isamap accesses` in bytes: elements as wide as where they lie."""
-    rows: list[Row] = [ACCESS_HEAD]
+    has_energy = any(statement.energy is not None for statement in counted)
+    rows: list[Row] = [(*ACCESS_HEAD, "energy") if has_energy else ACCESS_HEAD]
     for statement in counted:
         for a in statement.accesses:
             sizes = (bytes_text(a.element_bytes * n) for n in (a.reads, a.fills, a.updates, a.drains))
-            rows.append((str(statement.statement), a.level, a.operand, a.tensor, *sizes))
+            spent = () if a.energy_pj is None else (energy_text(a.energy_pj),)
+            rows.append((str(statement.statement), a.level, a.operand, a.tensor, *sizes, *spent))
     return tuple(rows)
 
 

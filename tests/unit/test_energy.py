@@ -1,0 +1,131 @@
+"""Energies: those that ZigZag publishes, the parts of an energy, and machines that state none."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from pathlib import Path
+
+import pytest
+
+from isamap.driver.explaining import schedule_accesses
+from isamap.driver.pipeline import Compilation, compile_kernel
+from isamap.driver.request import Request
+from isamap.plan.access_counts import CONVENTIONS, StatementAccesses, count_accesses
+from isamap.plan.loop_nest import Counted, Keep, LoopNest, NestLoop
+from isamap.source import Source
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "energy"
+
+# Layers of ResNet-18, each with its K, C, OY and OX, FY and FX, stride, and the energy of ZigZag 3.9.1 in pJ.
+LAYERS = {
+    "conv1": (64, 3, 112, 7, 2, 362_771_841),
+    "l1": (64, 64, 56, 3, 1, 126_611_374),
+    "l2.0": (128, 64, 28, 3, 2, 77_072_684),
+    "ds3": (256, 128, 14, 1, 2, 26_038_306),
+    "l3": (256, 256, 14, 3, 1, 105_045_312),
+}
+# Its temporal mapping, innermost loop first. A bar ends what each operand's nearest memory keeps, a second bar
+# what the SRAM keeps; a level that is left out keeps everything.
+MAPPINGS = {
+    "conv1": ("FX 7, FY 7, OX 16, OX 7, K 2, OY 112", {"O": (2, 5)}),
+    "l1": ("C 2, FY 3, FX 3, OY 56, OX 56, K 2", {"O": (3,)}),
+    "l2.0": ("C 2, FY 3, FX 3, OY 28, OX 28, K 4", {"O": (3,)}),
+    "ds3": ("C 4, OY 7, OY 2, OX 7, OX 2, K 8", {"O": (1,)}),
+    "l3": ("C 8, FY 3, OY 14, OX 14, K 8, FX 3", {"O": (2,), "W": (4,)}),
+}
+READ = {"dram": 700 / 8, "sram": 416.16 / 256, "weights": 0.095, "sums": 0.021 / 4}
+WRITE = {"dram": 750 / 8, "sram": 378.4 / 256, "weights": 0.095, "sums": 0.021 / 4}
+PORT_BYTES = 8
+
+
+def scheduled(layer: str, convention: str) -> StatementAccesses:
+    """Return the counts of the schedule that says the mapping of a layer."""
+    k, c, out, taps, stride, _ = LAYERS[layer]
+    side = (out - 1) * stride + taps
+    sizes = {"N": 1, "H": side, "W": side, "C": c, "K": k, "R": taps, "S": taps, "stride": stride}
+    kernel, schedule = ((EXAMPLES / name) for name in ("conv_s8.ir", f"{layer}.schedule"))
+    request = Request(
+        Source(kernel.name, kernel.read_text(encoding="utf-8")),
+        str(EXAMPLES / "tpu-like.yaml"),
+        sizes,
+        schedule=Source(schedule.name, schedule.read_text(encoding="utf-8")),
+    )
+    (found,) = counted(compile_kernel(request, "schedule"), convention)
+    return found
+
+
+def counted(made: Compilation, convention: str) -> tuple[StatementAccesses, ...]:
+    assert made.canonical is not None
+    assert made.schedule is not None
+    assert made.problem is not None
+    assert made.machine is not None
+    known = made.canonical, made.schedule, made.problem, made.machine
+    return schedule_accesses(*known, CONVENTIONS[convention])
+
+
+@pytest.mark.parametrize("layer", ["l1", "ds3", "l3", "l2.0"])
+def test_a_schedule_of_zigzags_mapping_has_zigzags_energy(layer: str) -> None:
+    found = scheduled(layer, "zigzag-energy")
+    assert found.energy is not None
+    # ZigZag cuts accesses off to whole ones: of l2.0 it leaves out a quarter of a write of the SRAM.
+    cut_off_pj = 0.25 * 378.4 if layer == "l2.0" else 0.0
+    assert round(found.energy.total_pj - cut_off_pj) == LAYERS[layer][-1]
+
+
+def test_what_the_code_does_costs_more_than_zigzag_counts() -> None:
+    """By isamap's own convention sums are read before they are added to, and an input's taps lie apart."""
+    found = {(a.level, a.operand): a.energy_pj or 0.0 for a in scheduled("l1", "isamap").accesses}
+    assert found["dram", "c"] == pytest.approx(75_264_000 + 200_704 * 4 * READ["dram"])
+    assert found["dram", "a"] == pytest.approx(623_616 * READ["dram"])
+    assert found["weights", "b"] == pytest.approx(10_986_024.96)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_energy_counted_from_zigzags_mapping_is_zigzags(layer: str) -> None:
+    k, c, out, taps, stride, published = LAYERS[layer]
+    text, kept = MAPPINGS[layer]
+    spatial = {"K": 32, "cs": min(32, c)}
+    extents = {"K": k, "C": -(-c // 32), "cs": spatial["cs"], "OY": out, "OX": out, "FY": taps, "FX": taps}
+    loops: list[NestLoop] = []
+    covered = {axis: spatial.get(axis, 1) for axis in extents}
+    for word in text.split(", "):
+        axis, count = word.split()
+        loops.insert(0, NestLoop(axis, covered[axis]))
+        covered[axis] *= int(count)
+    depth = {name: [len(loops) - inside for inside in levels] for name, levels in kept.items()}
+    channel = (("C", spatial["cs"]), ("cs", 1))
+    rows = ((("OY", stride), ("FY", 1)), (("OX", stride), ("FX", 1)))
+    results = ((("K", 1),), (("OY", 1),), (("OX", 1),))
+    sums = Keep("sums", depth["O"][0])
+    own = (Keep("dram", 0), Keep("sram", depth["O"][1] if len(depth["O"]) > 1 else 0))
+    nest = LoopNest(
+        tuple(extents.items()),
+        tuple(loops),
+        (
+            Counted("O", "O", results, (*own, sums), "update", 4),
+            # Each cell of a column has a sum of its own, as if the channel were an axis of the result.
+            Counted("cells", "cells", (*results, (("cs", 1),)), (*own, sums), "update", 4),
+            Counted("I", "I", (channel, *rows), (Keep("dram", 0), Keep("sram", 0)), "read", 1),
+            Counted(
+                "W",
+                "W",
+                ((("K", 1),), channel, (("FY", 1),), (("FX", 1),)),
+                (Keep("dram", 0), Keep("weights", depth.get("W", [0])[0])),
+                "read",
+                1,
+            ),
+        ),
+    )
+    total = 0.04 * k * c * out * out * taps * taps
+    cycles = prod(-(-extents[a] // spatial.get(a, 1)) for a in extents)
+    for row in count_accesses(nest, CONVENTIONS["zigzag-energy"]):
+        if (row.tensor == "cells") != (row.level == "sums"):
+            continue
+        size = 1 if row.tensor in ("I", "W") else 4
+        moved = [row.reads + row.drains, row.fills + row.updates]
+        if row.tensor == "I":  # whole words of a port, of which whole accesses count
+            port = ceil(spatial["cs"] / PORT_BYTES) * PORT_BYTES
+            words = ceil(row.reads / PORT_BYTES) * PORT_BYTES if row.level == "dram" else cycles * port
+            moved = [words, ceil(row.fills / PORT_BYTES) * PORT_BYTES // 256 * 256]
+        total += size * (moved[0] * READ[row.level] + moved[1] * WRITE[row.level])
+    assert round(total, 3) == pytest.approx(published, abs=0.51)
