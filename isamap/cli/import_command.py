@@ -126,5 +126,6 @@ _SAID = {
     "known": "computed now",
     "integers": "part of operators of integers",
     "function": "written by others",
+    "library": "graphs that the library calls as data decides",
     "refused": "refused",
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.group_prices import CALL_NS, near_of
-from isamap.graph.model_program import Call, Program, reads_of, writes_of
+from isamap.graph.model_program import Program, called_by, reads_of, writes_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.plan.device_plan import DevicePlan, DeviceProblem, Job, Phase, check_device_plan
@@ -54,7 +54,7 @@ def problem_of(program: Program, costs: Mapping[str, float], machine: Machine, d
     for step in program.steps:
         passed = (*reads_of(step), *writes_of(step))
         sizes = {p.tensor: size_bytes(p.dtype, p.shape) for p in passed}
-        cost = costs[step.kernel] if isinstance(step, Call) else memories.moved_ns(sum(sizes.values()))
+        cost = costs[called_by(step)] if called_by(step) else memories.moved_ns(sum(sizes.values()))
         reads, writes = (
             tuple(dict.fromkeys(p.tensor for p in found)) for found in (reads_of(step), writes_of(step))
         )

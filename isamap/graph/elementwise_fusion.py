@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import prod
 
 from isamap.graph.making import axes_of, nest
-from isamap.graph.model_program import Move, Passed, Step
+from isamap.graph.model_program import Direct, Passed, Step
 from isamap.graph.pending import (
     PLACE,
     Border,
@@ -31,7 +31,7 @@ from isamap.graph.pending import (
 from isamap.graph.sizes import opened_by
 from isamap.ir import DTYPES
 
-Open = Move | Written | Pointwise
+Open = Direct | Written | Pointwise
 Fuse = Callable[[Sequence[Open], set[str]], tuple[list[Step], dict[str, str]]]
 """From open steps, and the tensors that the caller reads, to calls and moves with kernels' texts by name."""
 MOST_CHARACTERS = 1500
@@ -81,7 +81,7 @@ def finished(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict
         size for step in steps for p in (*reads_of(step), *writes_of(step)) for size in p.shape
     )
     for step in bordered(steps, readers):
-        if isinstance(step, Move):
+        if isinstance(step, Direct):
             calls.append(step)
             continue
         call, text = call_of(
@@ -96,14 +96,14 @@ def reads_of(step: Open) -> Sequence[Passed]:
     """Return the arrays that a step reads."""
     if isinstance(step, Pointwise):
         return step.inputs
-    return step.reads if isinstance(step, Move) else tuple(step.reads.values())
+    return step.reads if isinstance(step, Direct) else tuple(step.reads.values())
 
 
 def writes_of(step: Open) -> Sequence[Passed]:
     """Return the arrays that a step writes."""
     if isinstance(step, Pointwise):
         return (step.output,)
-    return step.writes if isinstance(step, Move) else tuple(step.writes.values())
+    return step.writes if isinstance(step, Direct) else tuple(step.writes.values())
 
 
 def _with_producers(
@@ -175,7 +175,7 @@ def _behind(
     for passed in step.inputs:
         place = made.get(passed.tensor)
         kernel = found[place] if place is not None else None
-        if place is None or passed.is_part or kernel is None or isinstance(kernel, Move):
+        if place is None or passed.is_part or kernel is None or isinstance(kernel, Direct):
             continue
         if freely and isinstance(kernel, Pointwise):
             kernel = written(kernel)

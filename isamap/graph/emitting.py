@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import assert_never
 
 import numpy as np
 
@@ -21,10 +22,10 @@ from isamap.emit.c_interface import clean_comment
 from isamap.emit.c_names import Names, storage_type
 from isamap.emit.c_text import index_text
 from isamap.graph.graph_file import weights_of
-from isamap.graph.model_program import Call, Move, Passed, Port, Program
+from isamap.graph.model_program import Call, Control, Move, Passed, Port, Program, Step
 from isamap.graph.pitches import apart_bytes
 from isamap.graph.planning import LINE_BYTES, Plan
-from isamap.graph.sizes import OpenSize, index_of
+from isamap.graph.sizes import OpenSize, index_of, most_of
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES, Index
 from isamap.machine import Machine
@@ -34,6 +35,7 @@ from isamap.source import Diagnostic, UsageProblem
 from isamap.version import __version__
 
 MOVES = ("isamap_moves.c", "isamap_moves.h")
+NO_BODIES: Mapping[str, Emitted] = {}
 MOST_WRITTEN = 1 << 18
 """Bytes of weights that are written out in C; more lie in a file of their own that the assembler includes."""
 
@@ -70,13 +72,15 @@ def emit(
     apart: bool = False,
     phases: Sequence[Phase] = (),
     watched: bool = False,
+    bodies: Mapping[str, Emitted] = NO_BODIES,
 ) -> Emitted:
     """Return the files; with `apart`, weights are given to each call, and lie in `NAME.weights`.
 
     `phases` are steps by number, dealt to devices; without them, one step follows the other. A `watched`
-    library has `NAME_watch`, which times each step, and calls a function behind it.
+    library has `NAME_watch`, which times each step, and calls a function behind it. `bodies` are the libraries
+    of the programs that steps call, by name, each with its weights apart.
     """
-    writer = _Writer(program, kernels, plan, apart, phases, watched)
+    writer = _Writer(program, kernels, plan, apart, phases, watched, bodies)
     name, weights = program.name, writer.weights
     files: dict[str, str | bytes] = {f"{name}.h": writer.header(machine), f"{name}.c": writer.source(machine)}
     if len(weights) > MOST_WRITTEN or apart:
@@ -92,6 +96,12 @@ def emit(
         *(MOVES[:1] if moves else ()),
     )
     pool = pool_files() if writer.takes_pool else {}
+    common = {*pool, "Makefile", *(MOVES if moves else ())}
+    for body in bodies.values():
+        own = {n: f for n, f in body.files.items() if n not in common and n != f"{body.name}.weights"}
+        common |= {*pool_files(), *MOVES} & own.keys()
+        _add(files, own)
+        sources += tuple(source for source in body.sources if source not in sources)
     _add(files, pool)
     built = (*sources, *(file for file in pool if file.endswith(".c")))
     files["Makefile"] = _makefile(name, built, kernels, machine, ["-pthread"] if pool else [])
@@ -122,12 +132,17 @@ class _Writer:
         apart: bool,
         phases: Sequence[Phase],
         watched: bool,
+        bodies: Mapping[str, Emitted],
     ) -> None:
         self.program, self.kernels, self.plan, self.apart = program, kernels, plan, apart
         self.watched = watched
         self.phases = phases or ((tuple(range(len(program.steps))),),)
         self.is_dealt = any(len(phase) > 1 for phase in self.phases)
-        self.takes_pool = self.is_dealt or any(kernel.interface.takes_pool for kernel in kernels.values())
+        self.bodies = bodies
+        self.takes_pool = self.is_dealt or any(
+            [kernel.interface.takes_pool for kernel in kernels.values()]
+            + [body.takes_pool for body in bodies.values()]
+        )
         own = (*(["weights"] if apart else []), *(["pool"] if self.takes_pool else []))
         members = Names(taken=own)
         self.sizes = {size.symbol: members.take(size.name) for size in program.sizes}
@@ -135,6 +150,9 @@ class _Writer:
         members = Names()
         self.outputs = [members.take(port.name) for port in program.outputs]
         self.weights, self.places = weights_of(program)
+        for name, body in bodies.items():
+            self.places[name] = len(self.weights)
+            self.weights += body.weights
         self.used: set[str] = set()
         self.strides: dict[str, set[tuple[int | None, ...]]] = {}
         for step in program.steps:
@@ -252,10 +270,12 @@ class _Writer:
         includes = [
             f"{name}.h",
             *(f"{self.kernels[kernel].name}.h" for kernel in self.program.kernels),
+            *(f"{body}.h" for body in self.bodies),
             *(MOVES[1:] if moves else ()),
         ]
         head = [f"/* {name} on {machine.name}. Emitted by isamap {__version__}; the Makefile builds it. */"]
         head += [f'#include "{file}"' for file in includes]
+        head += ["#include <string.h>"] if self.bodies else []
         known = (kernel for kernel in self.program.kernels if self.entry(kernel) != kernel)
         head += ["", *(f"{self._prototype(kernel)};" for kernel in known)]
         lines = ["", *self._weights(), f"size_t {name}_workspace_bytes(void) {{"]
@@ -306,11 +326,7 @@ class _Writer:
     def _steps(self, part: Iterable[int]) -> list[str]:
         """Return the steps, one behind the other."""
         steps = [(number, self.program.steps[number]) for number in part]
-        return [
-            line
-            for number, step in steps
-            for line in (self._call(number, step) if isinstance(step, Call) else self._move(step))
-        ]
+        return [line for number, step in steps for line in self._step(number, step)]
 
     # --- phases of several devices ---
 
@@ -407,6 +423,17 @@ class _Writer:
         """Return a number in C that sizes of the call may decide."""
         return index_text(index, lambda symbol: f"inputs->{self.sizes[symbol]}", self.used).text
 
+    def _step(self, number: int, step: Step) -> list[str]:
+        match step:
+            case Call():
+                return self._call(number, step)
+            case Move():
+                return self._move(step)
+            case Control():
+                return self._control(number, step)
+            case _:
+                assert_never(step)
+
     def _call(self, number: int, step: Call) -> list[str]:
         interface = self.kernels[step.kernel].interface
         operands = {**step.reads, **step.writes}
@@ -444,6 +471,93 @@ class _Writer:
             f"    if ((status = isamap_{step.function}(reads, writes, numbers)) != 0) return status;",
             "  }",
         ]
+
+    def _control(self, number: int, step: Control) -> list[str]:
+        """Return a step that calls bodies: a choice between two, or a loop."""
+        own = self.plan.steps.get(number, 0)
+        if step.function == "if":
+            results = [f"(void *){self.place(passed)}" for passed in step.writes]
+            then, other = (self._body(step, n, results, own, "    ") for n in range(2))
+            condition = f"*(const unsigned char *){self.place(step.reads[0])}"
+            return [f"  if ({condition}) {{", *then, "  } else {", *other, "  }"]
+        states, rows = step.writes[: len(step.starts)], step.writes[len(step.starts) :]
+        lines = ["  {", f"    int64_t trips = {self.number(index_of(step.trips))};"]
+        if step.trips_at is not None:
+            lines.append(f"    trips = *(const int64_t *){self.place(step.reads[step.trips_at])};")
+        goes = (
+            f"*(const unsigned char *){self.place(step.reads[step.goes_at])}"
+            if step.goes_at is not None
+            else "1"
+        )
+        lines.append(f"    unsigned char goes = {goes};")
+        for n, (passed, start) in enumerate(zip(states, step.starts, strict=True)):
+            lines += [
+                f"    void *now{n} = {self.place(passed)}, *next{n} = space + {own};",
+                f"    memcpy(now{n}, {self.place(step.reads[start])}, {self._bytes(passed)});",
+            ]
+            own += _lines(passed)
+        results = ["&goes"] if step.has_condition else []
+        results += [f"next{n}" for n in range(len(states))]
+        for passed, is_backward in zip(rows, step.backward, strict=True):
+            results.append(self._row(passed, is_backward=is_backward))
+        lines += [
+            "    for (int64_t trip = 0; goes && trip < trips; trip++) {",
+            *self._body(step, 0, results, own, "      "),
+            *(
+                f"      void *last{n} = now{n}; now{n} = next{n}; next{n} = last{n};"
+                for n in range(len(states))
+            ),
+            "    }",
+        ]
+        for n, passed in enumerate(states):
+            there = self.place(passed)
+            lines.append(
+                f"    if (now{n} != (void *){there}) memcpy({there}, now{n}, {self._bytes(passed)});"
+            )
+        return [*lines, "  }"]
+
+    def _bytes(self, passed: Passed) -> str:
+        return f"(size_t){self.number(index_of(size_bytes(passed.dtype, passed.shape)))}"
+
+    def _row(self, passed: Passed, *, is_backward: bool) -> str:
+        """Return the address of the part of a tensor that belongs to a trip."""
+        size = self.number(index_of(size_bytes(passed.dtype, passed.shape[1:])))
+        return f"(char *){self.place(passed)} + {'(trips - 1 - trip)' if is_backward else 'trip'} * {size}"
+
+    def _body(self, step: Control, which: int, results: Sequence[str], own: int, indent: str) -> list[str]:
+        """Return the call of a body, with its workspace from a place on: members in the order of its header."""
+        program, body = step.bodies[which], self.bodies[step.bodies[which].name]
+        members = [f"weights + {self.places[program.name]}" if body.weights else "NULL"]
+        members += ["inputs->pool"] if body.takes_pool else []
+        members += [f"inputs->{self.sizes[size.symbol]}" for size in body.sizes]
+        for given in step.given[which]:
+            match given.kind:
+                case "read":
+                    members.append(f"(const void *){self.place(step.reads[given.number])}")
+                case "trip":
+                    members.append("&trip")
+                case "state":
+                    members.append(f"now{given.number}")
+                case "row":
+                    row = self._row(step.reads[given.number], is_backward=given.is_backward)
+                    members.append(f"(const void *)({row})")
+        made = ", ".join(f"(void *)({result})" for result in results)
+        return [
+            f"{indent}const {program.name}_inputs given = {{{', '.join(members)}}};",
+            f"{indent}const {program.name}_outputs made = {{{made or '0'}}};",
+            f"{indent}if ((status = {program.name}_run(&given, &made, space + {own})) != 0) return status;",
+        ]
+
+
+def _lines(passed: Passed) -> int:
+    """Return the most that a tensor takes, in whole lines. Units: bytes."""
+    return -(-most_of(size_bytes(passed.dtype, passed.shape)) // LINE_BYTES) * LINE_BYTES
+
+
+def room_of(step: Control, bodies: Mapping[str, Emitted]) -> int:
+    """Return the workspace of a step that calls bodies. Units: bytes."""
+    states = sum(_lines(passed) for passed in step.writes[: len(step.starts)])
+    return states + max(bodies[body.name].workspace_bytes for body in step.bodies)
 
 
 def _makefile(

@@ -20,7 +20,7 @@ import numpy as np
 
 from isamap.driver.inputs import MAX_BYTES
 from isamap.graph.graph import Array
-from isamap.graph.model_program import Call, Move, Passed, Port, Program, Step, reads_of, writes_of
+from isamap.graph.model_program import Call, Control, Move, Passed, Port, Program, Step, reads_of, writes_of
 from isamap.graph.moves import MOST_AXES, is_sound
 from isamap.graph.sizes import needs_numbers
 from isamap.graph.types import size_bytes
@@ -65,6 +65,9 @@ def folder_files(program: Program) -> dict[str, str | bytes]:
     """Return the files of an imported model by name. Raises: UsageProblem where a size is open."""
     if program.sizes:
         raise needs_numbers(program.sizes, "a graph file")
+    if control := next((step.name for step in program.steps if isinstance(step, Control)), None):
+        said = f"a graph file has kernels and moves, and `{control}` calls graphs inside as data decides"
+        raise UsageProblem(Diagnostic("onnx-node", said, help="`isamap compile` takes the .onnx file"))
     weights, places = weights_of(program)
     whole: dict[str, Any] = {
         "isamap": FORMAT,
@@ -91,6 +94,7 @@ def _step_json(step: Step) -> dict[str, object]:
     if isinstance(step, Call):
         reads, writes = ({n: _passed_json(p) for n, p in of.items()} for of in (step.reads, step.writes))
         return {"kernel": step.kernel, "reads": reads, "writes": writes}
+    assert isinstance(step, Move), "it was refused"
     reads, writes = ([_passed_json(p) for p in of] for of in (step.reads, step.writes))
     return {"move": step.function, "reads": reads, "writes": writes, "numbers": list(step.numbers)}
 

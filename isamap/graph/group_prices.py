@@ -14,7 +14,7 @@ from isamap.driver.side_by_side import done_side_by_side
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.elementwise_fusion import Open, reads_of, writes_of
 from isamap.graph.kernel_groups import as_kernel
-from isamap.graph.model_program import Call, Move, Passed, Step
+from isamap.graph.model_program import Call, Direct, Passed, Step
 from isamap.graph.model_program import reads_of as passed_in
 from isamap.graph.model_program import writes_of as passed_out
 from isamap.graph.pending import call_of
@@ -49,7 +49,7 @@ class Prices:
 
     def of(self, groups: Sequence[Open]) -> list[Price | None]:
         """Return the price of each group; None for a kernel that the machine cannot perform."""
-        texts = [None if isinstance(one, Move) else _text(one) for one in groups]
+        texts = [None if isinstance(one, Direct) else _text(one) for one in groups]
         moved = [_moved((*reads_of(one), *writes_of(one))) for one in groups]
         return self._priced(texts, moved)
 
@@ -79,7 +79,7 @@ class Prices:
 
 def _text(step: Open) -> str:
     """Return the text of a kernel."""
-    assert not isinstance(step, Move)
+    assert not isinstance(step, Direct)
     return call_of(as_kernel(step))[1]
 
 

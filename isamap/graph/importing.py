@@ -11,21 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from isamap.graph.elementwise_fusion import Fuse, Open, fuse_steps, reads_of, writes_of
+from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps, reads_of, writes_of
 from isamap.graph.folding import Room
 from isamap.graph.graph import Array, Graph, Model, Node, Signature, names_read
-from isamap.graph.lowering import Lowering, Taken, known_names
+from isamap.graph.lowering import Lowering, Taken, known_names, own_results, program_of
 from isamap.graph.making import Making, Value
-from isamap.graph.model_program import Port, Program
-from isamap.graph.model_program import reads_of as program_reads
+from isamap.graph.model_program import Control, Port, Program
 from isamap.graph.model_program import writes_of as program_writes
 from isamap.graph.node_scope import Names, Scope
 from isamap.graph.onnx_files import read_model
 from isamap.graph.pending import Written
 from isamap.graph.quantising import LEAST_OPSET, OWN, RUNTIMES, with_integer_operators
-from isamap.graph.sizes import Given, Guard, Opened, OpenSize, opened_sizes
-from isamap.graph.terms import NotTaken
-from isamap.graph.types import in_type, size_bytes, type_of
+from isamap.graph.sizes import Given, Guard, Opened, opened_sizes
+from isamap.graph.types import in_type, type_of
 from isamap.source import Diagnostic, IsamapError, MissingWords, Source, UsageProblem, is_device
 from isamap.syntax import parse_kernel
 
@@ -111,7 +109,9 @@ def lower_model(
         value = lying(Value(port.dtype, shape, f"i{len(ports)}"), port.strides)
         names[port.name] = value
         ports.append(Port(port.name, making.look(value)))
-    lowering = Lowering(model, Room.of(model), making, opened=opened)
+    named = _spelled(name)
+    inside = finished if fuse is finished else fuse_steps
+    lowering = Lowering(model, Room.of(model), making, opened=opened, name=named, fuse=inside)
     lowering.run(graph, Scope(names, opsets))
     lowering.taken += [Taken(node, "known") for node in gone] + [Taken(node, "integers") for node in parts]
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
@@ -133,9 +133,9 @@ def lower_model(
     if not findings:
         found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
         orders = {port.name: order_of(port.strides) for port in model.graph.outputs}
-        results, findings = _own_results(found, orders, making)
+        results, findings = own_results(found, orders, making)
         if not findings:
-            program = _program(_spelled(name), ports, results, making, fuse, opened.sizes)
+            program = program_of(named, ports, results, making, fuse, opened.sizes)
             findings = list(_unwritten(program)) if opened.sizes else []
             trace = _trace(program, lowering, {n: v for n, v in names.items() if v is not None})
     return Imported(
@@ -182,55 +182,6 @@ def lying(value: Value, strides: tuple[int, ...]) -> Value:
 def order_of(strides: Sequence[int]) -> tuple[int, ...]:
     """Return the axes as they lie in memory, the outermost first."""
     return tuple(sorted(range(len(strides)), key=lambda n: -strides[n]))
-
-
-def _own_results(
-    found: Mapping[str, Value], orders: Mapping[str, tuple[int, ...]], making: Making
-) -> tuple[list[Port], list[Diagnostic]]:
-    """Give each result a tensor of its own, its axes in such an order; the results that no step can write."""
-    outputs: list[Port] = []
-    findings: list[Diagnostic] = []
-    for name, result in found.items():
-        try:
-            value = making.laid(result, orders[name])
-            written = {passed.tensor for step in making.steps for passed in writes_of(step)}
-            is_own = value.tensor in written and all(p.passed.tensor != value.tensor for p in outputs)
-            if not is_own:
-                copy = making.fresh(value.dtype, value.shape).ordered(value.order)
-                value, copy = value.flat, copy.flat
-                making.move("copy", (value,), (copy,), size_bytes(value.dtype, value.shape))
-                value = copy
-        except NotTaken as reason:
-            said = f"no step can write the result `{name}` of the model: {reason}"
-            findings.append(Diagnostic("onnx-node", said, help="make the sizes of its inputs smaller"))
-            continue
-        outputs.append(Port(name, making.passed(value)))
-    return outputs, findings
-
-
-def _program(
-    name: str,
-    inputs: Sequence[Port],
-    outputs: Sequence[Port],
-    making: Making,
-    fuse: Fuse,
-    sizes: tuple[OpenSize, ...],
-) -> Program:
-    """Return the program of the steps that results need."""
-    results = {port.passed.tensor for port in outputs}
-    steps, kernels = fuse(_needed(making.steps, set(results)), results)
-    read = {passed.tensor for step in steps for passed in program_reads(step)}
-    constants = {name: array for name, array in making.constants.items() if name in read}
-    return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps), sizes)
-
-
-def _needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
-    kept: list[Open] = []
-    for step in reversed(steps):
-        if any(passed.tensor in needed for passed in writes_of(step)):
-            needed |= {passed.tensor for passed in reads_of(step)}
-            kept.append(step)
-    return kept[::-1]
 
 
 def _spelled(name: str) -> str:
@@ -338,6 +289,9 @@ def _unwritten(program: Program) -> Iterator[Diagnostic]:
         except IsamapError as error:
             said = f"the kernel `{name}` cannot be written with open sizes: {error.diagnostics[0].message}"
             yield Diagnostic("model-range", said, help="give its sizes one number each")
+    for step in program.steps:
+        for body in step.bodies if isinstance(step, Control) else ():
+            yield from _unwritten(body)
 
 
 def _undecided(opened: Opened, guard: Guard, node: str) -> Diagnostic:

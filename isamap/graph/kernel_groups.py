@@ -23,7 +23,7 @@ from isamap.graph.elementwise_fusion import (
     real_sizes,
     writes_of,
 )
-from isamap.graph.model_program import Move, Passed
+from isamap.graph.model_program import Direct, Passed
 from isamap.graph.pending import (
     PLACE,
     Pointwise,
@@ -64,8 +64,8 @@ def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Passe
             name = next(n for n, p in step.reads.items() if p.tensor == tensor)
             if _accesses(step, name, len(own[0].shape)) is not None:
                 inlined.add(tensor)
-    kind = "move" if isinstance(step, Move) else "pointwise" if isinstance(step, Pointwise) else "kernel"
-    name = step.function if isinstance(step, Move) else step.name
+    kind = "move" if isinstance(step, Direct) else "pointwise" if isinstance(step, Pointwise) else "kernel"
+    name = step.function if isinstance(step, Direct) else step.name
     written_ = tuple(dict.fromkeys(p.tensor for p in writes_of(step)))
     return GraphNode(name, kind, reads, written_, frozenset(inlined), frozenset(behind))
 
@@ -110,7 +110,7 @@ class Writer:
 
     def _group(self, root: int, inner: frozenset[int]) -> Open:
         step = self.steps[root]
-        if isinstance(step, Move):
+        if isinstance(step, Direct):
             return step
         if isinstance(step, Written):
             return self._with_producers(step, inner)

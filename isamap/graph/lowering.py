@@ -7,27 +7,32 @@ function of others is lowered as those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count as counting
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Literal
+
+import numpy as np
 
 from isamap.graph.applied import Applied, NeedsConstant
-from isamap.graph.elementwise_fusion import Open, writes_of
+from isamap.graph.elementwise_fusion import Fuse, Open, fuse_steps, reads_of, writes_of
 from isamap.graph.folding import Room, fold
-from isamap.graph.graph import Array, Function, Graph, Model, Node, Signature
-from isamap.graph.making import Making, OutOfOrder, Value
-from isamap.graph.model_program import Move
+from isamap.graph.graph import Array, Attribute, Function, Graph, Model, Node, Signature, names_read
+from isamap.graph.making import Making, OutOfOrder, Value, whole
+from isamap.graph.model_program import Call, Control, Given, Move, Passed, Port, Program
+from isamap.graph.model_program import reads_of as reads_of_step
 from isamap.graph.node_scope import Names, Scope
 from isamap.graph.onnx_files import NEWEST_OPSET
 from isamap.graph.onnx_functions import check_node, function_of, with_attributes
 from isamap.graph.operators import OPERATORS
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.fixed import fold_sizes
-from isamap.graph.sizes import NeedsSize, Opened, is_open
+from isamap.graph.sizes import NeedsSize, Opened, OpenSize, is_open
 from isamap.graph.terms import NotTaken
-from isamap.source import IsamapError
+from isamap.graph.types import size_bytes
+from isamap.source import Diagnostic, IsamapError
 
 MOST_STEPS = 20_000
 MOST_NODES = 12_000
@@ -57,6 +62,15 @@ class Refused(Exception):
         self.taken = taken
 
 
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A graph inside as a program of its own, its results inside, and the tensors around it that it reads."""
+
+    program: Program
+    results: list[Value]
+    captured: list[Passed]
+
+
 @dataclass(slots=True)
 class Lowering:
     """The walk over a model: the program so far, and the treatment of each node."""
@@ -69,6 +83,10 @@ class Lowering:
     origins: dict[str, Node] = field(default_factory=dict[str, Node])
     """The node of the model's own graph that each tensor is computed for."""
     opened: Opened = field(default_factory=lambda: Opened(()))
+    name: str = "model"
+    fuse: Fuse = fuse_steps
+    """How the operations of bodies become kernels."""
+    bodies: Iterator[int] = field(default_factory=counting)
 
     def run(self, graph: Graph, scope: Scope) -> None:
         """Lowers the nodes of the model's own graph; those that are refused are noted, others go on."""
@@ -140,7 +158,10 @@ class Lowering:
         if node.op in BODIES and not node.domain:
             if scope.depth > MOST_CALLS:
                 raise NotTaken("graphs lie in graphs too deep")
-            return BODIES[node.op](self, node, self._plain(inputs), scope), "function"
+            before = len(self.making.steps)
+            found = BODIES[node.op](self, node, self._plain(inputs), scope)
+            is_called = any(isinstance(step, Control) for step in self.making.steps[before:])
+            return found, "library" if is_called else "function"
         applied = Applied(node, version, self.making, inputs, partial(self._called, node, scope))
         if all(v is None or v.known is not None for v in inputs):
             folded = fold(node, [v.known if v else None for v in inputs], version, self.room)
@@ -237,6 +258,102 @@ class Lowering:
         check_said(graph.outputs, inside)
         return [self.making.plain(value) for value in found if value is not None]
 
+    def body_of(self, graph: Graph, given: Sequence[Value], scope: Scope, kind: str) -> Body:
+        """Return a graph as a program: its inputs are the given values that are not known, and those that it reads.
+
+        Raises: Refused.
+        """
+        making = Making(views=self.making.views)
+        open_ = [value for value in given if value.known is None]
+        inputs = [Value(value.dtype, value.shape, f"i{n}") for n, value in enumerate(open_)]
+        captured: list[Passed] = []
+        names: Names = {}
+        read = set(names_read(graph))
+        for name, value in scope.names.items():
+            if value is None or value.known is not None:
+                names[name] = value and replace(value, tensor="")
+            elif name in read:
+                plain = self.making.plain(value)
+                captured.append(self.making.passed(plain))
+                names[name] = Value(plain.dtype, plain.shape, f"i{len(inputs) + len(captured) - 1}")
+        ports = [Port(value.tensor, making.passed(value)) for value in inputs]
+        ports += [Port(f"i{n}", replace(p, tensor=f"i{n}")) for n, p in enumerate(captured, len(inputs))]
+        inner = replace(self, making=making, origins={}, taken=[])
+        left = iter(inputs)
+        arguments = [next(left) if value.known is None else value for value in given]
+        results = inner.of_graph(graph, arguments, Scope(names, scope.opsets, scope.depth + 1))
+        self.nodes = inner.nodes
+        found = {f"o{n}": value for n, value in enumerate(results)}
+        outputs, findings = own_results(found, dict.fromkeys(found, ()), making)
+        if findings:
+            raise NotTaken(findings[0].message)
+        name = f"{self.name}_{kind}{next(self.bodies)}"
+        program = program_of(name, ports, outputs, making, self.fuse, self.opened.sizes)
+        return Body(_with_own_kernels(program), results, captured)
+
+
+def _with_own_kernels(program: Program) -> Program:
+    """Return a program whose kernels are called as no other program's are: each has C of its own."""
+    suffix = program.name.rpartition("_")[2]
+    steps = (
+        replace(step, kernel=f"{step.kernel}_{suffix}") if isinstance(step, Call) else step
+        for step in program.steps
+    )
+    kernels = {
+        f"{name}_{suffix}": text.replace(f"kernel {name}(", f"kernel {name}_{suffix}(")
+        for name, text in program.kernels.items()
+    }
+    return replace(program, steps=tuple(steps), kernels=kernels)
+
+
+def own_results(
+    found: Mapping[str, Value], orders: Mapping[str, tuple[int, ...]], making: Making
+) -> tuple[list[Port], list[Diagnostic]]:
+    """Give each result a tensor of its own, its axes in such an order; the results that no step can write."""
+    outputs: list[Port] = []
+    findings: list[Diagnostic] = []
+    for name, result in found.items():
+        try:
+            value = making.laid(result, orders[name])
+            written = {passed.tensor for step in making.steps for passed in writes_of(step)}
+            is_own = value.tensor in written and all(p.passed.tensor != value.tensor for p in outputs)
+            if not is_own:
+                copy = making.fresh(value.dtype, value.shape).ordered(value.order)
+                value, copy = value.flat, copy.flat
+                making.move("copy", (value,), (copy,), size_bytes(value.dtype, value.shape))
+                value = copy
+        except NotTaken as reason:
+            said = f"no step can write the result `{name}` of the model: {reason}"
+            findings.append(Diagnostic("onnx-node", said, help="make the sizes of its inputs smaller"))
+            continue
+        outputs.append(Port(name, making.passed(value)))
+    return outputs, findings
+
+
+def program_of(
+    name: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    making: Making,
+    fuse: Fuse,
+    sizes: tuple[OpenSize, ...],
+) -> Program:
+    """Return the program of the steps that results need."""
+    results = {port.passed.tensor for port in outputs}
+    steps, kernels = fuse(_needed(making.steps, set(results)), results)
+    read = {passed.tensor for step in steps for passed in reads_of_step(step)}
+    constants = {name: array for name, array in making.constants.items() if name in read}
+    return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps), sizes)
+
+
+def _needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
+    kept: list[Open] = []
+    for step in reversed(steps):
+        if any(passed.tensor in needed for passed in writes_of(step)):
+            needed |= {passed.tensor for passed in reads_of(step)}
+            kept.append(step)
+    return kept[::-1]
+
 
 def check_said(ports: Iterable[Signature], names: Names) -> None:
     """Raise NotTaken where a value is not of the type and the sizes that the file says."""
@@ -278,59 +395,98 @@ def known_names(constants: Mapping[str, Array]) -> Names:
     return {name: Value.of(array) for name, array in constants.items()}
 
 
-# Nodes with graphs inside, where it is known how often these run: they are lowered in place, once per iteration.
-#
-# `If` by the branch that a known condition takes, `Loop` and `Scan` iteration by iteration.
+# Nodes with graphs inside. Where it is known how often these run, they are lowered in place, once per iteration.
+# Otherwise each graph becomes a program of its own, a body, and the node a step that calls it as data decides.
 
 
 MOST_TRIPS = 1000
+UNENDING = (1 << 62) - 1
+"""The iterations of a loop whose number is not given."""
 
 
-class Lowers(Protocol):
-    """The functions that lower nodes and graphs."""
-
-    def lower(self, node: Node, scope: Scope) -> str:
-        """Lowers one node; how. Raises: Refused."""
-        ...
-
-    def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: Scope) -> list[Value]:
-        """Return the results of a graph for such inputs, which sees the names around it. Raises: Refused."""
-        ...
-
-
-def _if(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
+def _if(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
     condition = inputs[0] if inputs else None
-    if condition is None or condition.known is None:
-        raise NeedsConstant(node.inputs[0] if node.inputs else "")
-    branches = [node.attributes.get(name) for name in ("else_branch", "then_branch")]
-    branch, other = branches if not condition.known.reshape(-1)[0] else branches[::-1]
-    if not isinstance(branch, Graph) or not isinstance(other, Graph):
+    branches = [node.attributes.get(name) for name in ("then_branch", "else_branch")]
+    graphs = [branch for branch in branches if isinstance(branch, Graph)]
+    if condition is None or len(graphs) < 2:
         raise NotTaken("it has no such branch")
-    kinds = [[(port.dtype or port.said) for port in graph.outputs] for graph in (branch, other)]
-    if len(branch.outputs) != len(node.outputs) or kinds[0] != kinds[1]:
+    kinds = [[(port.dtype or port.said) for port in graph.outputs] for graph in graphs]
+    if len(graphs[0].outputs) != len(node.outputs) or kinds[0] != kinds[1]:
         raise NotTaken(f"its branches give {kinds[0]} and {kinds[1]} for {len(node.outputs)} results")
-    return to.of_graph(branch, (), scope)
+    if condition.known is not None:
+        return to.of_graph(graphs[not condition.known.reshape(-1)[0]], (), scope)
+    bodies = [
+        to.body_of(graph, (), scope, kind) for graph, kind in zip(graphs, ("then", "else"), strict=True)
+    ]
+    results = zip(*(body.results for body in bodies), strict=True)
+    for port, (one, other) in zip(graphs[0].outputs, results, strict=True):
+        if (one.dtype, one.shape) != (other.dtype, other.shape):
+            either = " or ".join(f"{v.dtype}[{', '.join(map(repr, v.shape))}]" for v in (one, other))
+            raise NotTaken(f"data decides whether its result `{port.name}` is {either}")
+    reads = [to.making.passed(condition)]
+    given: list[tuple[Given, ...]] = []
+    for body in bodies:
+        given.append(tuple(Given("read", len(reads) + n) for n in range(len(body.captured))))
+        reads += body.captured
+    return _controlled(to, "if", bodies, tuple(given), reads, bodies[0].results)
 
 
-def _loop(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
-    import numpy as np
+def _controlled(
+    to: Lowering,
+    function: Literal["if", "loop"],
+    bodies: Sequence[Body],
+    given: tuple[tuple[Given, ...], ...],
+    reads: Sequence[Passed],
+    results: Sequence[Value],
+    **facts: Any,
+) -> list[Value]:
+    """Return the results, of such types and sizes, of a step that calls bodies."""
+    made = [to.making.fresh(value.dtype, value.shape) for value in results]
+    programs = tuple(body.program for body in bodies)
+    name = f"{to.name}_{function}{next(to.bodies)}"
+    writes = tuple(map(to.making.passed, made))
+    to.making.steps.append(Control(function, name, programs, given, tuple(reads), writes, **facts))
+    return made
 
+
+def _loop(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
     body = node.attributes.get("body")
     if not isinstance(body, Graph):
         raise NotTaken("it has no body")
     trips, condition, *state = (*inputs, None, None)[: max(len(inputs), 2)]
-    if (trips is not None and trips.known is None) or (condition is not None and condition.known is None):
-        raise NeedsConstant(node.inputs[0 if trips is not None and trips.known is None else 1])
-    count = (
-        int(trips.known.reshape(-1)[0]) if trips is not None and trips.known is not None else MOST_TRIPS + 1
-    )
+    unknown = [n for n, v in enumerate((trips, condition)) if v is not None and v.known is None]
+    refusal: Exception | None = NeedsConstant(node.inputs[unknown[0]]) if unknown else None
+    number = trips.known.reshape(-1)[0] if trips is not None and trips.known is not None else 0
+    is_short = not is_open(number) and number <= min(MOST_TRIPS, MOST_NODES // (1 + len(body.nodes)))
+    if not unknown and is_short:
+        mark = to.making.mark()
+        try:
+            return _unrolled(to, body, number if trips is not None else None, condition, state, scope)
+        except NotTaken as reason:
+            to.making.back_to(mark)
+            refusal = reason
+    try:
+        return _repeated(to, body, trips, condition, state, scope)
+    except (NotTaken, Refused) as reason:
+        raise refusal or reason from None
+
+
+def _unrolled(
+    to: Lowering,
+    body: Graph,
+    trips: int | None,
+    condition: Value | None,
+    state: Sequence[Value | None],
+    scope: Scope,
+) -> Sequence[Value]:
+    """Return the results of a loop whose body is lowered once per iteration."""
     goes_on = condition is None or condition.known is None or bool(condition.known.reshape(-1)[0])
     scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(state) :]]
     trip = 0
-    while goes_on and trip < count:
+    while goes_on and (trips is None or trip < trips):
         if trip >= MOST_TRIPS:
             raise NotTaken(f"it runs more than {MOST_TRIPS} times")
-        given = [Value.of(np.asarray(trip, np.int64)), Value.of(np.asarray(True)), *state]
+        given = [_index(trip), Value.of(np.asarray(True)), *state]
         found = to.of_graph(body, given, scope)
         if found[0].known is None:
             raise NotTaken("data decides how often it runs")
@@ -348,7 +504,72 @@ def _loop(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) 
     return [v for v in state if v is not None] + stacked
 
 
-def _scan(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
+def _repeated(
+    to: Lowering,
+    graph: Graph,
+    trips: Value | None,
+    condition: Value | None,
+    state: Sequence[Value | None],
+    scope: Scope,
+) -> Sequence[Value]:
+    """Return the results of a loop whose body is a program that is called once per iteration."""
+    initial = [to.making.plain(value) for value in state if value is not None]
+    if len(initial) < len(state) or any(v is not None and v.count != 1 for v in (trips, condition)):
+        raise NotTaken("it has no such inputs")
+    states = [Value(value.dtype, value.shape) for value in initial]
+    true = Value.of(np.asarray(True))  # where an iteration runs, it is
+    body = to.body_of(graph, [Value("i64", ()), true, *states], scope, "body")
+    going, *results = body.results
+    _check_states(initial, results)
+    reads: list[Passed] = []
+    facts: dict[str, Any] = {"trips": UNENDING}
+    for name, value in (("trips", trips), ("goes", condition)):
+        if value is not None and value.known is None:
+            facts[f"{name}_at"] = len(reads)
+            reads.append(to.making.passed(value))
+    if trips is not None and trips.known is not None:
+        number = whole(trips.known.reshape(-1)[0])
+        facts["trips"] = number if is_open(number) else max(0, number)
+    is_sure = going.known is not None and bool(going.known) and "goes_at" not in facts
+    if is_sure and trips is None:
+        raise NotTaken("it never ends")
+    rows = results[len(initial) :]
+    if rows and not (is_sure and "trips_at" not in facts and facts["trips"] != UNENDING):
+        raise NotTaken("data decides how many rows its results have")
+    if condition is not None and condition.known is not None and not condition.known:
+        facts["trips"] = 0
+    given = [Given("trip"), *(Given("state", n) for n in range(len(initial)))]
+    return _loop_step(to, body, given, reads, initial, rows, facts)
+
+
+def _check_states(initial: Sequence[Value], results: Sequence[Value]) -> None:
+    """Raise NotTaken where an iteration makes something else of a state."""
+    for before, behind in zip(initial, results, strict=False):
+        if (before.dtype, before.shape) != (behind.dtype, behind.shape):
+            one, other = (f"{v.dtype}[{', '.join(map(repr, v.shape))}]" for v in (before, behind))
+            raise NotTaken(f"an iteration makes {other} of {one}")
+
+
+def _loop_step(
+    to: Lowering,
+    body: Body,
+    given: Sequence[Given],
+    reads: list[Passed],
+    initial: Sequence[Value],
+    rows: Sequence[Value],
+    facts: dict[str, Any],
+) -> list[Value]:
+    """Return the states behind a loop, and its rows one behind the other."""
+    starts = tuple(range(len(reads), len(reads) + len(initial)))
+    reads += map(to.making.passed, initial)
+    more = tuple(Given("read", len(reads) + n) for n in range(len(body.captured)))
+    stacked = [Value(row.dtype, (facts["trips"], *row.shape)) for row in rows]
+    facts = {"backward": (False,) * len(rows), **facts, "starts": starts}
+    everything = (*reads, *body.captured)
+    return _controlled(to, "loop", [body], ((*given, *more),), everything, [*initial, *stacked], **facts)
+
+
+def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
     body, attributes = node.attributes.get("body"), node.attributes
     if not isinstance(body, Graph) or scope.opsets.get("", 1) < 9:
         raise NotTaken("it has no body, or is of a version before 9")
@@ -365,8 +586,23 @@ def _scan(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) 
         _numbers(node, f"scan_{n}_directions", k) for n, k in (("input", count), ("output", results))
     )
     trips = scanned[0].shape[in_axes[0]]
-    if trips > MOST_TRIPS:
-        raise NotTaken(f"it runs more than {MOST_TRIPS} times")
+    if is_open(trips) or trips > MOST_TRIPS:
+        moved = [_with_axis(to, x, a, 0, scope) for x, a in zip(scanned, in_axes, strict=True)]
+        if any(one.shape[0] != trips for one in moved):
+            raise NotTaken("its inputs have different numbers of rows")
+        firsts = [
+            Value(x.dtype, shape)
+            for x, shape in [(x, x.shape) for x in state] + [(x, x.shape[1:]) for x in moved]
+        ]
+        made = to.body_of(body, firsts, scope, "body")
+        _check_states(state, made.results)
+        sources = [Given("state", n) for n in range(len(state))]
+        sources += [Given("row", n, bool(b)) for n, b in enumerate(back)]
+        reads = [to.making.passed(x) for x in moved]
+        facts = {"trips": trips, "has_condition": False, "backward": tuple(map(bool, ahead))}
+        found = _loop_step(to, made, sources, reads, state, made.results[len(state) :], facts)
+        stacked = zip(found[len(state) :], out_axes, strict=True)
+        return [*found[: len(state)], *(_with_axis(to, x, 0, a, scope) for x, a in stacked)]
     rows: list[list[Value]] = [[] for _ in range(results)]
     for trip in range(trips):
         at = [
@@ -383,6 +619,13 @@ def _scan(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) 
     return [*state, *stacked]
 
 
+def _with_axis(to: Lowering, value: Value, axis: int, place: int, scope: Scope) -> Value:
+    """Return a value with one of its axes at another place."""
+    order = list(range(value.rank))
+    order.insert(place % value.rank, order.pop(axis % value.rank))
+    return to.making.plain(_applied(to, "Transpose", [value], {"perm": tuple(order)}, scope))
+
+
 def _numbers(node: Node, name: str, count: int) -> list[int]:
     """Return an attribute that is a whole number for each of so many, by default 0."""
     found = node.attributes.get(name)
@@ -390,13 +633,11 @@ def _numbers(node: Node, name: str, count: int) -> list[int]:
 
 
 def _index(number: int) -> Value:
-    import numpy as np
-
     return Value.of(np.asarray(number, np.int64))
 
 
 def _applied(
-    to: Lowers, op: str, values: Sequence[Value], attributes: Mapping[str, int], scope: Scope
+    to: Lowering, op: str, values: Sequence[Value], attributes: Mapping[str, Attribute], scope: Scope
 ) -> Value:
     """Return the result of an operator. Raises: Refused."""
     names = tuple(f"v{n}" for n in range(len(values)))
@@ -407,5 +648,5 @@ def _applied(
     return found
 
 
-Body = Callable[[Lowers, Node, Sequence[Value | None], Scope], Sequence[Value]]
-BODIES: Mapping[str, Body] = {"If": _if, "Loop": _loop, "Scan": _scan}
+OfGraphs = Callable[[Lowering, Node, Sequence[Value | None], Scope], Sequence[Value]]
+BODIES: Mapping[str, OfGraphs] = {"If": _if, "Loop": _loop, "Scan": _scan}

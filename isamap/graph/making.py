@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from isamap.graph.graph import Array
-from isamap.graph.model_program import Move, Passed
+from isamap.graph.model_program import Control, Move, Passed
 from isamap.graph.moves import is_sound
 from isamap.graph.patterns import reshape_strides
 from isamap.graph.pending import Border, Pointwise, Written, dense, laid_out
@@ -139,7 +139,9 @@ class Making:
     only name elements anew are no steps: what reads their results reads the tensor with other strides.
     """
 
-    steps: list[Move | Written | Pointwise] = field(default_factory=list[Move | Written | Pointwise])
+    steps: list[Move | Control | Written | Pointwise] = field(
+        default_factory=list["Move | Control | Written | Pointwise"]
+    )
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     tensors: int = 0
     numbers: int = 0

@@ -25,15 +25,15 @@ from isamap.emit.c import EmittedC
 from isamap.formulate.packable import require_packable
 from isamap.graph.device_assignment import Dealt, deal, places_of
 from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps
-from isamap.graph.emitting import Emitted, emit
+from isamap.graph.emitting import Emitted, emit, room_of
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import Prices, compiled
 from isamap.graph.importing import Imported, import_model
-from isamap.graph.model_program import Call, Passed, Program, reads_of
+from isamap.graph.model_program import Call, Control, Passed, Program, called_by, reads_of
 from isamap.graph.partition import METHODS, Method, Partition
 from isamap.graph.pitches import find_pitches, room_bytes
 from isamap.graph.planning import LINE_BYTES, plan
-from isamap.graph.sizes import Given, index_of, is_open, needs_numbers, value_of
+from isamap.graph.sizes import Given, index_of, is_open, most_of, needs_numbers, value_of
 from isamap.graph.types import make_dense, size_bytes
 from isamap.ir import DTYPES, Index, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
@@ -53,6 +53,8 @@ from isamap.transform import make_guards_explicit, reads, statements
 MAX_DEVICES = 16
 LEAST_AHEAD = 4
 """Kernels for which processes are started: each needs a second or two before its first one."""
+MOST_PRICED = 1 << 32
+"""A loop of more iterations than these has no known number of them, and the price of one."""
 SOURCE = "kernel"
 """The name of a text, as in `isamap.compile`, which has the same results."""
 
@@ -86,7 +88,9 @@ class Library:
     is_cut_short: bool
     dealt: Dealt | None = None
     costs: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The price of each kernel by the cost model. Units: nanoseconds."""
+    """The price of each kernel, and of each step that calls bodies, by the cost model. Units: nanoseconds."""
+    cost_ns: float = 0.0
+    """The sum of the prices of its steps. Units: nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +130,35 @@ def compile_program_of(
     program = with_packed(program, {n: one.emitted for n, one in made.items()}, machine, model=model)
     kernels = {name: replace(one.emitted, packs=()) for name, one in made.items()}
     _check_calls(program, kernels)
-    shared = _dealt(program, made, how) if how.devices > 1 else None
+    bodies: dict[str, Library] = {}
+    costs = {n: one.cost_ns for n, one in made.items()}
+    needed: dict[str, int] = {}
+    for step in (step for step in program.steps if isinstance(step, Control)):
+        for body in step.bodies:
+            bodies[body.name] = compile_program_of(
+                body, replace(how, devices=1), watch, runs=runs, apart=True
+            )
+        own = {body.name: bodies[body.name].emitted for body in step.bodies}
+        needed[step.name] = room_of(step, own)
+        most = max(bodies[body.name].cost_ns for body in step.bodies)
+        trips = most_of(step.trips) if step.function == "loop" else 1
+        costs[step.name] = most * (trips if trips < MOST_PRICED else 1)
+    shared = _dealt(program, costs, how) if how.devices > 1 else None
     program, phases = (shared.program, shared.phases) if shared else (program, ())
-    needed = {name: one.workspace_bytes for name, one in made.items()}
+    needed |= {name: one.workspace_bytes for name, one in made.items()}
     placed = plan(program, needed, find_pitches(program, machine), places_of(phases) if shared else None)
-    emitted = emit(program, kernels, placed, machine, apart=apart, phases=phases, watched=watched)
-    is_cut_short, costs = (
-        any(m.is_cut_short for m in made.values()),
-        {n: one.cost_ns for n, one in made.items()},
-    )
-    return Library(emitted, machine, model, len(made), is_cut_short, shared, costs)
+    emitted = emit(
+        program, kernels, placed, machine, apart=apart, phases=phases, watched=watched,
+        bodies={name: body.emitted for name, body in bodies.items()},
+    )  # fmt: skip
+    is_cut_short = any(one.is_cut_short for one in (*made.values(), *bodies.values()))
+    count = len(made) + sum(body.kernels for body in bodies.values())
+    cost_ns = sum(costs.get(called_by(step), 0.0) for step in program.steps)
+    return Library(emitted, machine, model, count, is_cut_short, shared, costs, cost_ns)
 
 
-def _dealt(program: Program, made: Mapping[str, Made], how: How) -> Dealt:
+def _dealt(program: Program, costs: Mapping[str, float], how: How) -> Dealt:
     """Return the partition of the steps among devices, by the machine's parameters as measured here."""
-    costs = {kernel: one.cost_ns for kernel, one in made.items()}
     return deal(program, costs, measured_machine(how), how.devices, how.limit_s)
 
 

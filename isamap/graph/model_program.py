@@ -2,6 +2,7 @@
 
     Call("relu_3f2a", {"a0": Passed("x", "f32", (2, 3)), "y0": Passed("t0", "f32", (2, 3))})
     Move("gather", …)
+    Control("if", "mlp_if0", (then, else_), …)
 
 A tensor is a piece of memory by name; steps look at it with a type and sizes of their own, so that reshaping
 is no step.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from isamap.graph.graph import Array
 from isamap.graph.sizes import OpenSize
@@ -56,7 +58,50 @@ class Move:
     numbers: tuple[int, ...]
 
 
-Step = Call | Move
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The source of an input of a body: a tensor that the step reads, or what changes from trip to trip.
+
+    A "row" is a part of a tensor, the first one first, or the last one where it `is_backward`.
+    """
+
+    kind: Literal["read", "trip", "state", "row"]
+    number: int = 0
+    is_backward: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A step that calls programs, its bodies, as data decides when the model runs.
+
+    "if" reads a condition first, and calls the first body where it holds, else the second. "loop" calls its
+    body `trips` times, or as often as the tensor at `trips_at` says, as long as the condition at `goes_at` and
+    the first result of a body that `has_condition` hold. The other results are the states, which begin as the
+    tensors at `starts`, and rows of the step's other results, from the last one on where `backward`.
+    """
+
+    function: Literal["if", "loop"]
+    name: str
+    bodies: tuple[Program, ...]
+    given: tuple[tuple[Given, ...], ...]
+    reads: tuple[Passed, ...]
+    writes: tuple[Passed, ...]
+    trips: int = 0
+    trips_at: int | None = None
+    goes_at: int | None = None
+    has_condition: bool = True
+    starts: tuple[int, ...] = ()
+    backward: tuple[bool, ...] = ()
+
+
+Direct = Move | Control
+"""Steps that are no kernels."""
+Step = Call | Move | Control
+
+
+def called_by(step: Step) -> str:
+    """Return the kernel, or the step that calls bodies, whose workspace and cost are those of the step."""
+    return step.kernel if isinstance(step, Call) else step.name if isinstance(step, Control) else ""
 
 
 @dataclass(frozen=True, slots=True)

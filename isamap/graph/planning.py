@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from isamap.graph.model_program import Call, Program, reads_of, writes_of
+from isamap.graph.model_program import Program, called_by, reads_of, writes_of
 from isamap.graph.pitches import room_bytes
 from isamap.graph.sizes import most_of
 from isamap.plan.placement import Buffer, check_placement
@@ -38,7 +38,7 @@ def plan(
 ) -> Plan:
     """Return the places of all tensors between steps, at their greatest sizes.
 
-    `needed` are the workspaces of kernels by name;
+    `needed` are the workspaces of kernels, and of steps that call bodies, by name;
     `pitches` are the distances of rows by tensor, where they are not dense (pitches.py); `places` say from
     when until before when each step runs, where that is not one behind the other.
     """
@@ -54,11 +54,7 @@ def plan(
                 end[passed.tensor] = behind
         sizes |= {p.tensor: most_of(room_bytes(p, pitches)) for p in writes_of(step)}
     buffers = [Buffer(t, begin[t], end[t], sizes[t], LINE_BYTES) for t in begin if sizes[t]]
-    own = {
-        n: needed[step.kernel]
-        for n, step in enumerate(program.steps)
-        if isinstance(step, Call) and needed.get(step.kernel)
-    }
+    own = {n: needed[called_by(step)] for n, step in enumerate(program.steps) if needed.get(called_by(step))}
     buffers += [Buffer(f"#{n}", *runs[n], size, LINE_BYTES) for n, size in own.items()]
     offsets = pack(buffers)
     total = max((offsets[b.name] + b.size_bytes for b in buffers), default=0)
