@@ -91,7 +91,7 @@ def _why_not(
         return f"it requires `{state}`, and no instruction sets it"
     pattern = pattern_of(instruction)
     assert pattern is not None
-    tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement))
+    tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement), machine)
     if tile is None:
         if read_twice(mapping.bindings):
             return "an operand is filled from two subscripts of one array"

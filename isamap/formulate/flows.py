@@ -159,8 +159,11 @@ def _leaves(moves: _Moves, found: Outcome) -> bool:
     if not moves.search.is_addressable(moves.operand.memory):
         return False
     first, written = start_of_sum(moves.tile, found), written_value(moves.tile, found)
-    if first is None or not written or len(_ways_out(moves, found)) < len(written):
+    overwritten = moves.tile.overwrites(moves.operand)
+    if (first is None and not overwritten) or not written or len(_ways_out(moves, found)) < len(written):
         return False
+    if first is None:
+        return True
     return bool(find_zeroing(first[0], moves.tile, moves.search)) or _is_brought(moves, first[0])
 
 
@@ -174,7 +177,9 @@ def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
 def _of_sums(moves: _Moves, found: Outcome) -> Flow:
     """Return the flow of sums that begin and leave as an outcome says."""
     first, own = start_of_sum(moves.tile, found), get_own_sum(moves.tile)
-    begun = _brought(moves, moves.operand) if first is None else _begun(moves, first[0])
+    begun = list[Moved]()
+    if not moves.tile.overwrites(moves.operand):
+        begun = _brought(moves, moves.operand) if first is None else _begun(moves, first[0])
     out = [_taken_out(moves, w) for w in written_value(moves.tile, found) or (own,)]
 
     def latency_ns(moved: Moved) -> float:

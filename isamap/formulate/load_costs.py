@@ -192,13 +192,16 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
     if not home:
         packed = pack_held_ns(acc, tile, search)
         return replace(described, homes=tuple(homes), pack_ns_per_element=packed)
-    moved = [_scratch_ns(acc, tile, home, search, back=back) for back in (False, True)]
+    ways = (True,) if tile.overwrites(acc) else (False, True)
+    moved = [_scratch_ns(acc, tile, home, search, back=back) for back in ways]
     loaded = homes_of(tile, acc, search)[home]
     stored = None
     if not isinstance(loaded, Location):
         cell = in_tiles(acc, search, home)
         stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.request({}))
-    copied = [_scratch_pj(acc, tile, home, search, back=back) for back in (False, True)]
+    copied = [
+        _scratch_pj(acc, tile, home, search, back=back) if back in ways else 0.0 for back in (False, True)
+    ]
     energy = replace(
         described.energy,
         staged=(issued_pj(loaded, search), issued_pj(stored, search)),

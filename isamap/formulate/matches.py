@@ -59,7 +59,7 @@ def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None =
             continue
         pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
         assert pattern is not None, "what is mapped has a pattern"
-        tile = apply_mapping(matches.statement, mapping, pattern, profile)
+        tile = apply_mapping(matches.statement, mapping, pattern, profile, machine)
         if tile is not None and sums_can_be_padded(tile):
             found.append(tile)
     return (*found, *(t for t in matches.apart if named is None or t.mapping.ident in named))

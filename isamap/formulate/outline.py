@@ -25,6 +25,7 @@ from isamap.match import (
     Pattern,
     Tile,
     apply_mapping,
+    leaves_in_scratchpad,
     pattern_of,
     profile_sizes,
     sums_can_be_padded,
@@ -72,7 +73,7 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
         if walk is None:
             continue
         option = bare_option(mapping, sorted(walk[0].items()), walk[2], search.machine, frame.profile)
-        if statement.assign.op is None:
+        if statement.assign.op is None and not leaves_in_scratchpad(pattern, search.machine):
             option = replace(option, interval_ns=0.0, latency_ns=0.0)
         further = partial(_applied, statement, mapping, pattern, frame, len(found))
         found.append(Outline(len(found), option, _joined(mapping), further))
@@ -92,7 +93,7 @@ def _applied(
 ) -> Outline | None:
     if unset_state(pattern.instruction, frame.search.machine):
         return None
-    tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement))
+    tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement), frame.search.machine)
     if tile is None or not sums_can_be_padded(tile) or (frame.kernel.strict and reorders(tile)):
         return None
     return _loadable(tile, mapping.statement, frame, place)

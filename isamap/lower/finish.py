@@ -116,6 +116,8 @@ def copied_in(
 ) -> tuple[Node, ...]:
     """Return the buffer of a staged accumulator filled: from its array, or as a companion says."""
     args = (tile, loops, place, search, names)
+    if tile.overwrites(staged.operand):
+        return ()
     if finish.first is None:
         return copy_tiles(staged, *args)
     begun = replace(staged, operand=finish.first[0])

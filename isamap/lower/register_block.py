@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from isamap.ir import Axis, Index, Read
+from isamap.ir import Axis, Index, Read, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.finish import at_end, in_case, where_first, where_last
 from isamap.lower.load_issues import Emitter
@@ -132,12 +132,20 @@ def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brough
         operands.append((operand.name, brought[key]))
     total = scope.held[key_of(acc, place)]
     operands.append((acc.name, RegisterRef(total.name) if isinstance(total, Value) else total))
-    issue = Issue(tile.mapping.instruction, tuple(operands), (*tile.params, *tile.scalars))
+    short = {tile.run_time_lengths.get(axis): n for axis, n in partial_axes(tile.axes, place).items()}
+    lengths = tuple((p, _at_most(n, short.get(p))) for p, n in tile.params)
+    issue = Issue(tile.mapping.instruction, tuple(operands), (*lengths, *tile.scalars))
     if beginning := nest.finish.beginning:
         first = replace(issue, instruction=beginning)
         emitter.nodes += in_case(where_first(tile, place), lambda: (first,), lambda: (issue,))
     else:
         emitter.nodes.append(issue)
+
+
+def _at_most(length: int, left: Index | None) -> Index | int:
+    """Return how far an issue goes along an axis of which so much is left."""
+    found = Index.of(length) if left is None else index_min(length, left)
+    return found if found.value is None else found.value
 
 
 def _assign(nest: Nest, result: OperandTile, place: Place, emitter: Emitter) -> None:

@@ -56,6 +56,7 @@ def copy_tile(
     `together` as far as one instruction takes them. On `spared` ones the rest stays.
     """
     used = shown_axes(operand, tile)
+    spared = spared.union(tile.run_time_lengths)
     copy = _with_tiles(copy_by_axes(operand, buffer, offset, tile, place.position, back=back), together or {})
     if back is None and operand.subject == operand.fill and buffer in search.homes:
         return cleared_tile(operand, buffer, offset, search, names)

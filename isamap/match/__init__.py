@@ -18,7 +18,7 @@ from isamap.match.moves.epilogue_moves import (
     way_out,
 )
 from isamap.match.moves.joined import address_steps, joined, tiles_along
-from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
+from isamap.match.moves.movement import choices, movements, tile_of
 from isamap.match.moves.scratch_buffers import (
     Clearing,
     Dma,
@@ -77,6 +77,7 @@ from isamap.match.tiles.operand_tiles import (
     in_tiles,
     is_read_of,
     layouts,
+    leaves_in_scratchpad,
     move_search_of,
     profile_sizes,
     sums_can_be_padded,
@@ -165,7 +166,6 @@ __all__ = [
     "homes_of",
     "improving_rewrites",
     "in_register",
-    "in_scratchpad",
     "in_tiles",
     "initial_load",
     "is_lane",
@@ -178,6 +178,7 @@ __all__ = [
     "lay_out_between",
     "layouts",
     "least_copy_ns",
+    "leaves_in_scratchpad",
     "move_search_of",
     "movements",
     "no_clearing",

@@ -21,7 +21,6 @@ from isamap.match import (
     GroupMapping,
     Movement,
     Pattern,
-    in_scratchpad,
     is_simple,
     move_search_of,
     movements,
@@ -302,19 +301,16 @@ class Look:
     def uncarried(self, number: int) -> dict[str, str]:
         """Return, by instruction, why nothing carries its mappings of a statement out; {} where one is, or may be."""
         matched = self._matched
-        own, statement = matched.of_statement(number), matched.statements[number]
-        named = {name: matched.machine.instructions[name].instruction for name in by_instruction(own)}
-        found = {name: in_scratchpad(item, statement, self._search) for name, item in named.items()}
-        open_ = [m for m in own if found[m.instruction] is None]
-        if len(open_) > CLOSELY:
+        own, found = matched.of_statement(number), dict[str, str]()
+        if len(own) > CLOSELY:
             return {}
-        for facts in sorted((self.at(m) for m in open_), key=self._key):
+        for facts in sorted((self.at(m) for m in own), key=self._key):
             moved = self.closely(facts).movements or ()
             missing = next((m for m in moved if m.kind == "none"), None)
             if missing is None:
                 return {}
-            found[facts.mapping.instruction] = found[facts.mapping.instruction] or missing.why
-        return {name: why for name, why in found.items() if why is not None}
+            found.setdefault(facts.mapping.instruction, missing.why)
+        return found
 
     def variants(self, mapping: Found) -> Iterator[Variant]:
         """Return all variants of a mapping, one at a time."""

@@ -13,6 +13,7 @@ from isamap.cli import main
 from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
 from isamap.driver.pipeline import Compilation
 from isamap.driver.request import BEST_FORM, Request
+from isamap.formulate.build import build_problem
 from isamap.lower.program import Buffer
 from isamap.match import Window
 from isamap.plan.check import check_schedule
@@ -110,8 +111,10 @@ def test_windows_are_found_along_axes_and_along_fused_ones() -> None:
     found: dict[str, set[Window]] = {}
     for size in (8, 14):
         made, _ = compiled(depthwise(size, 2 * size, 32, 3, 3, 2), heuristic="greedy")
-        assert made.problem
-        for option in (o for nest in made.problem.nests for o in nest.options):
+        assert made.canonical
+        assert made.machine
+        problem = build_problem(made.canonical, made.machine, {})
+        for option in (o for nest in problem.nests for o in nest.options):
             for operand in (o for o in option.operands if o.name == "a"):
                 found.setdefault(option.mapping.split(" (")[0], set()).update(operand.windows)
     assert {Window("p.q", "r", 16, 2), Window("p.q", "r", 28, 2)} <= found[

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from isamap.ir import Index, Operand
+from isamap.ir import Index, Operand, print_expr
 from isamap.ir.bind import comparison_holds
 from isamap.machine import unset_state
 from isamap.match.moves.scratch_buffers import explain_uncleared
@@ -31,6 +31,10 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
     if (lacking := explain_uncleared(tile, search)) is not None:
         said = lacking.diagnostics[0]
         return f"{said.message}, and {said.notes[0]}"
+    if search.is_addressable(operand.memory) and is_read_of(operand.subject) is None:
+        computed = next((b.subject for b in tile.mapping.bindings if b.name == operand.name), operand.subject)
+        reader = f"`{print_expr(computed)}` to {operand.memory}, where {tile.mapping.instruction} reads it"
+        return f"{machine} has no instruction that writes {reader}"
     if search.is_addressable(operand.memory) and not search.holds_arrays(operand.memory):
         step = search.known.address_steps[operand.memory]
         where = f", where all that is moved begins at multiples of {step} bytes" if step > 1 else ""

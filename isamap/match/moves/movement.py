@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from isamap.ir import Expr, Index, Instruction, Kernel, Operand, Read
+from isamap.ir import Expr, Index, Instruction, Kernel, Read
 from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
@@ -102,9 +102,7 @@ def _choices(
     tile = tile_of(statement, mapping, search.machine)
     if tile is None:
         instruction = search.machine.instructions[mapping.instruction].instruction
-        missing = _not_issued(instruction, statement, mapping)
-        said = in_scratchpad(instruction, statement, search)
-        return tuple((replace(m, why=said or m.why),) for m in missing)
+        return tuple((m,) for m in _not_issued(instruction, statement, mapping))
     if tile.accumulator is None:
         return _assigned(tile, search)
     filled = {b.name: _filled(b.subject) for b in mapping.bindings}
@@ -120,7 +118,7 @@ def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | 
     assign = replace(statement.assign, value=_plain(statement.assign.value), guard=None)
     plain = replace(statement, assign=assign)
     bare = replace(mapping, bindings=tuple(replace(b, subject=_plain(b.subject)) for b in mapping.bindings))
-    return apply_mapping(plain, bare, pattern, profile_sizes(plain))
+    return apply_mapping(plain, bare, pattern, profile_sizes(plain), machine)
 
 
 def _plain(expr: Expr) -> Expr:
@@ -259,11 +257,11 @@ def _assigned(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, ...], ...
     output = tile.pattern.output.name
     found = find_operand_store(search, target, value, result.memory, result.dtype, result.request(fixed))
     if found is None or found.instruction != tile.mapping.instruction:
-        said = in_scratchpad(tile.pattern.instruction, tile.statement, search)
-        if said is None and found is not None:
-            said = f"{found.instruction} writes {target.buffer} sooner"
+        said = f"{found.instruction} writes {target.buffer} sooner" if found is not None else None
         if said is None and not search.is_addressable(tile.pattern.output.memory or ""):
             return _around_register(tile, result, target, search)
+        if said is None and search.is_addressable(result.memory) and not search.holds_arrays(result.memory):
+            said = explain_missing_move(result, tile, search)
         said = said or f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
         missing = Movement(output, "none", (), said)
         return ((replace(missing, operand=result.name),), (missing,))
@@ -302,44 +300,6 @@ def _around_register(
 
 
 # --- where there is none ----------------------------------------------------------------------------------
-
-
-def in_scratchpad(instruction: Instruction, statement: Statement, search: MoveSearch) -> str | None:
-    """Return why an instruction of scratchpads carries out no assignment, where it does not; None of any other."""
-    if statement.assign.op is not None:
-        return None
-    lying = (o for o in instruction.operands if search.is_addressable(o.memory))
-    first = next((o for o in lying if not search.holds_arrays(o.memory)), None)
-    if first is None:
-        return None
-    patterns = (pattern_of(item.instruction) for item in search.machine.instructions.values())
-    sums = [p.output for p in patterns if p is not None and p.statement.assign.op is not None]
-    there = [o for o in sums if o.memory == first.memory]
-    if there and not any(_may_fit(first, o) for o in there):
-        left = " or ".join(dict.fromkeys(_type_text(o) for o in there))
-        return (
-            f"{instruction.name} works on {_type_text(first)} in {first.memory}, where the reductions of "
-            f"{search.machine.name} leave {left}: a fused statement needs tiles of the same shape"
-        )
-    return (
-        f"{instruction.name} works on {_type_text(first)} in {first.memory}, a scratchpad: only reductions "
-        "and their fused epilogues are mapped there"
-    )
-
-
-def _may_fit(one: Operand, other: Operand) -> bool:
-    """Return whether two operands may have the same type and shape for some parameters."""
-    return (
-        one.dtype == other.dtype
-        and len(one.shape) == len(other.shape)
-        and all(
-            a == b or a.value is None or b.value is None for a, b in zip(one.shape, other.shape, strict=True)
-        )
-    )
-
-
-def _type_text(o: Operand) -> str:
-    return f"{o.dtype}[{', '.join(map(str, o.shape))}]"
 
 
 def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:

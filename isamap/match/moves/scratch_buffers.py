@@ -121,8 +121,9 @@ def _laid_over(
     """Return the instruction with its axes on these counters; None where addresses or extents do not fit."""
     extents, over = _pieces(pattern, counters, counts)
     sizes = _params(pattern, extents)
-    if sizes is None:
-        return None
+    counted = set(counters.values())
+    if sizes is None or any(n.symbols & (counted - {counters.get(axis)}) for axis, n in extents.items()):
+        return None  # rows of different lengths are no block
     limits = {name: largest(extent) or 0 for name, extent in extents.items()}
     numbers = {name: largest(value) or 0 for name, value in sizes.items()}
     written = Binding(pattern.target.buffer, pattern.target.index, substitute_expr(copy.target, over))
@@ -268,15 +269,19 @@ def scratchpads(machine: Machine) -> tuple[Memory, ...]:
 def homes_of(
     tile: Tile, operand: OperandTile, search: MoveSearch
 ) -> dict[str, OperandMove | Leaf | Location]:
-    """Return how a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace."""
+    """Return how a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace.
+
+    A result that is overwritten is brought from nowhere: it needs a buffer only.
+    """
     found: dict[str, OperandMove | Leaf | Location] = {}
     for home in ("", *(m.name for m in scratchpads(search.machine))):
         if home and not is_whole(operand, home, search):
             continue
         brought = bring(search, tile, operand, operand.request({}, expr=in_tiles(operand, search, home)))
-        if brought is None or (home and scratch_move(operand, tile, home, search) is None):
+        is_filled = bool(home) and not tile.overwrites(operand)
+        if brought is None or (is_filled and scratch_move(operand, tile, home, search) is None):
             continue
-        if not home or is_cleared(operand, tile, home, search):
+        if not is_filled or is_cleared(operand, tile, home, search):
             found[home] = brought
     return found
 
@@ -298,7 +303,8 @@ def is_cleared(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) 
         )
     ):
         return True
-    extents = [(a.extent.value, a.tile) for a in shown_axes(operand, tile)]
+    shown = [a for a in shown_axes(operand, tile) if a.name not in tile.run_time_lengths]
+    extents = [(a.extent.value, a.tile) for a in shown]
     return fills_all(operand, tile) and all(n is None or n % of == 0 for n, of in extents)
 
 
@@ -306,7 +312,7 @@ def explain_uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
     """Return the error for a mapping whose tiles some instruction has to fill up with zeros, where none does."""
     for operand in (*tile.inputs, *((tile.accumulator,) if tile.accumulator is not None else ())):
         for memory in scratchpads(search.machine):
-            if is_cleared(operand, tile, memory.name, search):
+            if tile.overwrites(operand) or is_cleared(operand, tile, memory.name, search):
                 continue
             cells = in_tiles(operand, search, memory.name)
             if bring(search, tile, operand, operand.request({}, expr=cells)) is not None:
@@ -368,9 +374,8 @@ def through_scratchpad(
 ) -> Movement | None:
     """Return the operand copied into a scratchpad, and read there; of sums also written, and copied out."""
     for home, loaded in homes_of(tile, operand, search).items():
-        moves = [
-            scratch_move(operand, tile, home, search, back=b) for b in ((False, True) if back else (False,))
-        ]
+        ways = (True,) if tile.overwrites(operand) else (False, True) if back else (False,)
+        moves = [scratch_move(operand, tile, home, search, back=b) for b in ways]
         known = [move for move in moves if move is not None]
         if not home or len(known) < len(moves):
             continue

@@ -176,16 +176,8 @@ def _moves(case: Case, around: Surroundings) -> Cause | None:
         if missing is None:
             return None
         subject = next((b.subject for b in mapping.bindings if b.name == missing.operand), None)
-        if case.statement.assign.op is None:
-            first = first or _not_assigned(case, missing, operands[0])
         first = first or _not_loadable(case, missing, subject)
     return first
-
-
-def _not_assigned(case: Case, missing: Movement, operand: Operand) -> Cause:
-    message = missing.why.removeprefix(f"{case.item.name} ")
-    edit = "an instruction that assigns where arrays lie, or in registers, in the machine's description"
-    return Cause("operand-not-supplied", message, case.statement.assign.span, operand.span, edit)
 
 
 def _not_loadable(case: Case, missing: Movement, subject: Expr | None) -> Cause:

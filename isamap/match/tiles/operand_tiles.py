@@ -94,7 +94,8 @@ class OperandTile:
 class Tile:
     """One issue of a mapped instruction: the loop axes around it and its operands.
 
-    `accumulator` is None for a statement that only assigns. Then `result` is the register to be written.
+    `accumulator` is None for a statement that only assigns, unless its instruction leaves the result in a
+    scratchpad, as it would sums. Where it is None, `result` is the register to be written.
     The target is given over its coordinates (`target_elements`) and over positions (`target_positions`),
     and so is the value, which the instruction may convert (`value_elements`, `value_positions`). With
     `held` the accumulator's lanes are partial sums, which are added to `held` at the end.
@@ -118,6 +119,22 @@ class Tile:
     def axis(self, name: str) -> LoopAxis:
         return next(a for a in self.axes if a.name == name)
 
+    def overwrites(self, operand: OperandTile) -> bool:
+        """Return whether the instruction writes all of an operand without reading it: nothing fills it before."""
+        return self.statement.assign.op is None and operand.name == self.pattern.target.buffer
+
+    @property
+    def run_time_lengths(self) -> dict[str, str]:
+        """The parameter that says, by loop axis, how many elements one issue covers of it: no more than are left."""
+        if self.accumulator is None or not self.overwrites(self.accumulator):
+            return {}
+        params = {p.name for p in self.pattern.instruction.params if p.kind == "scalar"}
+        extents = {a.name: str(a.extent) for a in self.pattern.axes}
+        found = {
+            axis.name: {extents[digit] for digit, length in axis.digits if length > 1} for axis in self.axes
+        }
+        return {axis: next(iter(e)) for axis, e in found.items() if len(e) == 1 and e <= params}
+
 
 def bring(
     search: MoveSearch, tile: Tile, operand: OperandTile, request: LoadRequest
@@ -125,14 +142,24 @@ def bring(
     """Return how an operand of an issue is loaded: a chain of instructions, or the place where it lies."""
     if not search.is_addressable(operand.memory):
         return find_operand_load(search, request)
+    if not tile.run_time_lengths.keys().isdisjoint(operand.parts):
+        lengths = tile.run_time_lengths
+        valid = zip(request.valid, operand.parts, strict=True)
+        request = replace(request, valid=tuple(None if part in lengths else left for left, part in valid))
     return find_place(search, tile.pattern.instruction, operand.name, request, dict(tile.params))
 
 
 def apply_mapping(
-    statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
+    statement: Statement,
+    mapping: Mapping,
+    pattern: Pattern,
+    profile: MappingType[str, int],
+    machine: Machine | None = None,
 ) -> Tile | None:
     """Return the tile of a mapping; None when an operand's elements do not determine the iterations behind them, or
     when it is read at two subscripts, so that its elements are filled from two expressions.
+
+    `machine` tells which instructions leave their results in a scratchpad.
     """
     walk = walk_of(Loops.of(statement), mapping, pattern, profile)
     if walk is None:
@@ -152,7 +179,7 @@ def apply_mapping(
         operands.append(tile)
     scalars = tuple((n, b.subject) for n, b in bindings.items() if n in named - encoded.keys())
     chosen = tuple(sorted(params.items()))
-    if statement.assign.op is not None:
+    if statement.assign.op is not None or leaves_in_scratchpad(pattern, machine):
         held, target = _held(statement), pattern.target
         acc = _operand(pattern, target.buffer, held, target.index, params, axes, lengths, positions)
         if acc is None:
@@ -175,6 +202,12 @@ def apply_mapping(
     result = replace(result, scattered=result.scattered | written.scattered)
     ends = (written.elements, written.subject, made.elements, made.subject)
     return Tile(statement, mapping, pattern, chosen, axes, (), None, result, scalars, *ends)
+
+
+def leaves_in_scratchpad(pattern: Pattern, machine: Machine | None) -> bool:
+    """Return whether an instruction leaves its result in a scratchpad, from where other instructions take it."""
+    memory = machine.memories.get(pattern.output.memory or "") if machine is not None else None
+    return memory is not None and memory.kind == "scratchpad"
 
 
 def cuts_sum(axis: LoopAxis) -> bool:

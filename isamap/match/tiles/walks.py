@@ -40,7 +40,16 @@ def choose_params(
         for group in mapping.groups
         if not asked.isdisjoint(group.instruction_axes)
     ]
-    return dict(_chosen(pattern, tuple(filled)))
+    return dict(_chosen(pattern, tuple(filled))) | _lengths_of_one(pattern, mapping.empty)
+
+
+def _lengths_of_one(pattern: Pattern, empty: tuple[str, ...]) -> Params:
+    """Return 1 for lengths at run time of axes that stay empty, where operands have no other elements then."""
+    _, lengths = extents_of(pattern, {})
+    shapes = {str(extent) for operand in pattern.instruction.operands for extent in operand.shape}
+    used = {param for axis, param in lengths.items() if axis not in empty}
+    alone = {lengths[axis] for axis in empty if axis in lengths} & shapes - used
+    return {param: 1 for param in alone if is_allowed(pattern, {param: 1})}
 
 
 @lru_cache(maxsize=4096)
