@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from isamap.graph.model_library import How, Library
     from isamap.graph.model_program import Program
     from isamap.graph.partition import Method
+    from isamap.graph.sizes import OpenSize
 
 FUSION = "greedy"
 FUSIONS = ("none", "greedy", "cpsat")
@@ -122,6 +123,7 @@ def compile_whole(
             f"`{size.name}` is open: a call gives it, from {size.low} to {size.high}"
             for size in program.sizes
         ),
+        *(f"data decides `{size.name}`: a call returns it, {size.high} at most" for size in emitted.returned),
         *([_told(made.dealt)] if made.dealt else []),
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
@@ -171,7 +173,8 @@ def _summary(program: Program, made: Library, how: How, method: Method) -> dict[
     return {
         "model": program.name,
         "machine": made.machine.name,
-        **({"sizes": list(map(asdict, program.sizes))} if program.sizes else {}),
+        **({"sizes": [_open_size(size) for size in program.sizes]} if program.sizes else {}),
+        **({"counts": [_open_size(size) for size in made.emitted.returned]} if made.emitted.returned else {}),
         "inputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.inputs],
         "outputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.outputs],
         "kernels": made.kernels,
@@ -200,6 +203,12 @@ def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is
             said = f"`{name}` is about a model that is imported; a graph file has its sizes and its kernels"
             raise UsageProblem(Diagnostic("usage", said, help="give the .onnx file"))
     return read_folder(Path(model))
+
+
+def _open_size(size: OpenSize) -> dict[str, object]:
+    """Return a size that the caller gives or, from 0 on, one that a call returns."""
+    facts: dict[str, object] = {name: value for name, value in asdict(size).items() if name != "tensor"}
+    return facts | {"low": 0} if size.tensor else facts
 
 
 def _port(name: str, dtype: str, shape: tuple[int, ...]) -> dict[str, object]:

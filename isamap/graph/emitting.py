@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import assert_never
 
@@ -56,6 +57,9 @@ class Emitted:
     sizes: tuple[OpenSize, ...] = ()
     steps: int = 0
     """The number of steps that `NAME_watch` times, 0 where there is no such function."""
+    counts: tuple[OpenSize, ...] = ()
+    returned: tuple[OpenSize, ...] = ()
+    """The sizes that data decides, and those whose places stand in front of the results' in a call."""
 
     @property
     def workspace_bytes(self) -> int:
@@ -107,8 +111,9 @@ def emit(
     files["Makefile"] = _makefile(name, built, kernels, machine, ["-pthread"] if pool else [])
     ports, steps = (program.inputs, program.outputs), len(program.steps) if watched else 0
     return Emitted(
-        name, files, sources, *ports, weights, apart, plan, writer.takes_pool, program.sizes, steps
-    )
+        name, files, sources, *ports, weights, apart, plan, writer.takes_pool, program.sizes, steps,
+        program.counts, tuple(returned_counts(program)),
+    )  # fmt: skip
 
 
 def _add(files: dict[str, str | bytes], more: Mapping[str, str | bytes]) -> None:
@@ -145,9 +150,13 @@ class _Writer:
         )
         own = (*(["weights"] if apart else []), *(["pool"] if self.takes_pool else []))
         members = Names(taken=own)
-        self.sizes = {size.symbol: members.take(size.name) for size in program.sizes}
+        self.members = {size.symbol: members.take(size.name) for size in program.sizes}
+        self.sizes = {symbol: f"inputs->{member}" for symbol, member in self.members.items()}
+        for size in program.counts:
+            self.sizes[size.symbol] = f"(*(const int64_t *)(space + {plan.tensors[size.tensor]}))"
         self.inputs = [members.take(port.name) for port in program.inputs]
         members = Names()
+        self.returned = {size.symbol: members.take(size.name) for size in returned_counts(program)}
         self.outputs = [members.take(port.name) for port in program.outputs]
         self.weights, self.places = weights_of(program)
         for name, body in bodies.items():
@@ -225,12 +234,22 @@ class _Writer:
                 "  isamap_pool *pool; /* the threads that share the work; NULL: the caller's alone */"
             )
         for size in self.program.sizes:
-            member = self.sizes[size.symbol]
+            member = self.members[size.symbol]
             said = f"{size.name}: " if size.name != member else ""
-            more.append(f"  int64_t {member}; /* {clean_comment(said)}{size.low} to {size.high} */")
+            low = 0 if size.tensor else size.low
+            more.append(f"  int64_t {member}; /* {clean_comment(said)}{low} to {size.high} */")
         lines += self._struct("inputs", "const ", self.program.inputs, self.inputs, more)
-        outside = ", 101 where a size does" if self.sizes else ""
-        lines += self._struct("outputs", "", self.program.outputs, self.outputs, [])
+        outside = ", 101 where a size does" if self.members else ""
+        counts = (
+            ["   It returns 102 where a result needs a row, and data leaves none. */"]
+            if self.program.counts
+            else []
+        )
+        sizes = [
+            f"  int64_t *{self.returned[size.symbol]}; /* a call writes this size here: {size.high} at most */"
+            for size in returned_counts(self.program)
+        ]
+        lines += self._struct("outputs", "", self.program.outputs, self.outputs, sizes)
         lines += [
             "/* How many bytes of workspace a call needs; any alignment will do. */",
             f"size_t {name}_workspace_bytes(void);",
@@ -238,7 +257,8 @@ class _Writer:
             "/* 0, or where a call failed: the number that a kernel returned (its header has them), or 100",
             f"   where an index that is data lies outside{outside}. Arrays are dense and row-major; results share",
             "   memory with nothing else. No state is kept: several threads may call it, each with a",
-            "   workspace of its own. */",
+            "   workspace of its own." + (" */" if not counts else ""),
+            *counts,
             f"int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace);",
             "",
             "#ifdef __cplusplus",
@@ -286,8 +306,9 @@ class _Writer:
             f"  const uintptr_t mask = {LINE_BYTES - 1};",
             "  char *space = (char *)(((uintptr_t)workspace + mask) & ~mask);",
             *(
-                f"  if (inputs->{member} < {size.low} || inputs->{member} > {size.high}) return 101;"
-                for size, member in zip(self.program.sizes, self.sizes.values(), strict=True)
+                f"  if (inputs->{member} < {0 if size.tensor else size.low} || inputs->{member} > {size.high}) "
+                "return 101;"
+                for size, member in zip(self.program.sizes, self.members.values(), strict=True)
             ),
             *self._begun(),
         ]
@@ -295,11 +316,14 @@ class _Writer:
         for number, phase in enumerate(self.phases):
             alone = (n for part in phase for n in part)
             lines += self._phase(number, len(phase)) if len(phase) > 1 else self._steps(alone)
-        lines += ["  return status;", "}", ""]
+        ends = [f"  *outputs->{member} = {self.sizes[symbol]};" for symbol, member in self.returned.items()]
+        lines += [*ends, "  return status;", "}", ""]
         helpers = [line for text in helper_texts(self.used) for line in text.splitlines()]
-        return "\n".join([*head, *helpers, *lines, *(self._watch(taken, begun) if self.watched else ())])
+        return "\n".join(
+            [*head, *helpers, *lines, *(self._watch(taken, begun, ends) if self.watched else ())]
+        )
 
-    def _watch(self, taken: str, begun: Sequence[str]) -> list[str]:
+    def _watch(self, taken: str, begun: Sequence[str], ends: Sequence[str]) -> list[str]:
         """Return the function that performs the steps in order, with the time of each. Units: nanoseconds."""
         lines = [
             "#include <time.h>",
@@ -316,7 +340,7 @@ class _Writer:
         for number in range(len(self.program.steps)):
             lines += [*self._steps([number]), f"  ns[{number}] = now() - start;"]
             lines += [f"  if (watch) watch({number});", "  start = now();"]
-        return [*lines, "  return status;", "}", ""]
+        return [*lines, *ends, "  return status;", "}", ""]
 
     def _begun(self) -> list[str]:
         """Return the lines before the steps of a function."""
@@ -421,7 +445,7 @@ class _Writer:
 
     def number(self, index: Index) -> str:
         """Return a number in C that sizes of the call may decide."""
-        return index_text(index, lambda symbol: f"inputs->{self.sizes[symbol]}", self.used).text
+        return index_text(index, lambda symbol: self.sizes[symbol], self.used).text
 
     def _step(self, number: int, step: Step) -> list[str]:
         match step:
@@ -452,14 +476,26 @@ class _Writer:
         room = f"space + {own}" if own is not None else "NULL"
         pool = "inputs->pool" if interface.takes_pool else "NULL"
         return [
+            *self._without_rows(step),
             "  {",
             f"    {interface.name}_args args = {{{', '.join(fields)}}};",
             f"    if ((status = {self.entry(step.kernel)}(&args, {room}, {pool})) != 0) return status;",
             "  }",
         ]
 
+    def _without_rows(self, step: Call) -> list[str]:
+        """Return what stands before a call whose sizes data may make 0: no call, where nothing is to be written."""
+        lines: list[str] = []
+        for size in (size for size in step.sizes.values() if size.tensor):
+            counts = (index_of(prod(passed.shape)) for passed in step.writes.values())
+            zero = {size.symbol: Index.of(0)}
+            is_empty = all(count.substitute(zero).value == 0 for count in counts)
+            value = self.sizes[size.symbol]
+            lines.append(f"  if ({value} > 0)" if is_empty else f"  if ({value} <= 0) return 102;")
+        return sorted(lines, key=lambda line: line.endswith(")"))
+
     def _move(self, step: Move) -> list[str]:
-        reads = ", ".join(self.place(passed) for passed in step.reads)
+        reads = ", ".join(self.place(passed) for passed in step.reads) or "NULL"
         writes = ", ".join(self.place(passed) for passed in step.writes)
         indices = [index_of(number) for number in step.numbers]
         static = "static " if all(index.value is not None for index in indices) else ""
@@ -476,12 +512,17 @@ class _Writer:
         """Return a step that calls bodies: a choice between two, or a loop."""
         own = self.plan.steps.get(number, 0)
         if step.function == "if":
-            results = [f"(void *){self.place(passed)}" for passed in step.writes]
+            results = [
+                f"(void *){self.place(passed)}" for passed in step.writes[: -len(step.counted) or None]
+            ]
             then, other = (self._body(step, n, results, own, "    ") for n in range(2))
             condition = f"*(const unsigned char *){self.place(step.reads[0])}"
             return [f"  if ({condition}) {{", *then, "  } else {", *other, "  }"]
-        states, rows = step.writes[: len(step.starts)], step.writes[len(step.starts) :]
-        lines = ["  {", f"    int64_t trips = {self.number(index_of(step.trips))};"]
+        states, rows = (
+            step.writes[: len(step.starts)],
+            step.writes[len(step.starts) : -len(step.counted) or None],
+        )
+        lines = ["  {", f"    int64_t trip = 0, trips = {self.number(index_of(step.trips))};"]
         if step.trips_at is not None:
             lines.append(f"    trips = *(const int64_t *){self.place(step.reads[step.trips_at])};")
         goes = (
@@ -501,7 +542,7 @@ class _Writer:
         for passed, is_backward in zip(rows, step.backward, strict=True):
             results.append(self._row(passed, is_backward=is_backward))
         lines += [
-            "    for (int64_t trip = 0; goes && trip < trips; trip++) {",
+            "    for (; goes && trip < trips; trip++) {",
             *self._body(step, 0, results, own, "      "),
             *(
                 f"      void *last{n} = now{n}; now{n} = next{n}; next{n} = last{n};"
@@ -514,7 +555,8 @@ class _Writer:
             lines.append(
                 f"    if (now{n} != (void *){there}) memcpy({there}, now{n}, {self._bytes(passed)});"
             )
-        return [*lines, "  }"]
+        ends = [f"    *(int64_t *){self.place(step.writes[n])} = trip;" for n, _ in step.counted]
+        return [*lines, *ends, "  }"]
 
     def _bytes(self, passed: Passed) -> str:
         return f"(size_t){self.number(index_of(size_bytes(passed.dtype, passed.shape)))}"
@@ -529,7 +571,7 @@ class _Writer:
         program, body = step.bodies[which], self.bodies[step.bodies[which].name]
         members = [f"weights + {self.places[program.name]}" if body.weights else "NULL"]
         members += ["inputs->pool"] if body.takes_pool else []
-        members += [f"inputs->{self.sizes[size.symbol]}" for size in body.sizes]
+        members += [self.sizes[size.symbol] for size in body.sizes]
         for given in step.given[which]:
             match given.kind:
                 case "read":
@@ -541,12 +583,27 @@ class _Writer:
                 case "row":
                     row = self._row(step.reads[given.number], is_backward=given.is_backward)
                     members.append(f"(const void *)({row})")
-        made = ", ".join(f"(void *)({result})" for result in results)
+        counts = {size.symbol: f"own_{size.symbol}" for size in body.returned}
+        made = ", ".join([f"&{count}" for count in counts.values()] + [f"(void *)({one})" for one in results])
+        ends: list[str] = []
+        for n, sizes in step.counted if step.function == "if" else ():
+            number = index_text(
+                index_of(sizes[which]), lambda s: counts.get(s) or self.sizes[s], self.used
+            ).text
+            ends.append(f"{indent}*(int64_t *){self.place(step.writes[n])} = {number};")
         return [
+            *(f"{indent}int64_t {count};" for count in counts.values()),
             f"{indent}const {program.name}_inputs given = {{{', '.join(members)}}};",
             f"{indent}const {program.name}_outputs made = {{{made or '0'}}};",
             f"{indent}if ((status = {program.name}_run(&given, &made, space + {own})) != 0) return status;",
+            *ends,
         ]
+
+
+def returned_counts(program: Program) -> list[OpenSize]:
+    """Return the sizes that data decides of which the sizes of results are made."""
+    shown = {s for port in program.outputs for size in port.passed.shape for s in index_of(size).symbols}
+    return [size for size in program.counts if size.symbol in shown]
 
 
 def _lines(passed: Passed) -> int:

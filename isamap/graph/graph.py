@@ -13,6 +13,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from isamap.graph.sizes import may_be
+
 Array = NDArray[Any]
 
 
@@ -37,7 +39,8 @@ class Signature:
         if shape is None or self.sizes is None:
             return ""
         if len(self.sizes) != len(shape) or any(
-            isinstance(said, int) and said != size for said, size in zip(self.sizes, shape, strict=True)
+            isinstance(said, int) and not may_be(size, said)
+            for said, size in zip(self.sizes, shape, strict=True)
         ):
             return f"it is said to have the sizes {list(self.sizes)}, and has {list(shape)}"
         return ""

@@ -63,8 +63,8 @@ def weights_of(program: Program) -> tuple[bytes, dict[str, int]]:
 
 def folder_files(program: Program) -> dict[str, str | bytes]:
     """Return the files of an imported model by name. Raises: UsageProblem where a size is open."""
-    if program.sizes:
-        raise needs_numbers(program.sizes, "a graph file")
+    if sizes := program.sizes + program.counts:
+        raise needs_numbers(sizes, "a graph file")
     if control := next((step.name for step in program.steps if isinstance(step, Control)), None):
         said = f"a graph file has kernels and moves, and `{control}` calls graphs inside as data decides"
         raise UsageProblem(Diagnostic("onnx-node", said, help="`isamap compile` takes the .onnx file"))

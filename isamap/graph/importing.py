@@ -100,7 +100,7 @@ def lower_model(
         opsets = {RUNTIMES: 1, OWN: 1, **opsets}
     names: Names = known_names(graph.constants)
     ports: list[Port] = []
-    making = Making(views=model.has_views)
+    making = Making(views=model.has_views, opened=opened, sizes=opened.sizes)
     for port in model.graph.inputs:
         if port.name in constants:
             names[port.name] = Value.of(_of_type(port, constants[port.name], sizes))
@@ -135,7 +135,7 @@ def lower_model(
         orders = {port.name: order_of(port.strides) for port in model.graph.outputs}
         results, findings = own_results(found, orders, making)
         if not findings:
-            program = program_of(named, ports, results, making, fuse, opened.sizes)
+            program = program_of(named, ports, results, making, fuse)
             findings = list(_unwritten(program)) if opened.sizes else []
             trace = _trace(program, lowering, {n: v for n, v in names.items() if v is not None})
     return Imported(
@@ -301,7 +301,9 @@ def _undecided(opened: Opened, guard: Guard, node: str) -> Diagnostic:
     ranges = " and ".join(f"`{s.name}` from {s.low} to {s.high}" for s in opened.of(guard.index))
     narrow = opened.narrowed(guard)
     help_ = "give its sizes one number each"
-    if narrow is not None:
+    if any(size.tensor for size in opened.of(guard.index)):
+        help_ = "give the inputs that decide it as constants: --constant NAME=FILE.npy"
+    elif narrow is not None:
         text = str(narrow.low) if narrow.low == narrow.high else narrow.text
         help_ = f"give a range in which it is the same: -D {narrow.name}={text}"
     where = f"`{node}`" if node else "the model"

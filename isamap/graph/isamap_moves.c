@@ -222,3 +222,161 @@ int isamap_top(reads_t reads, writes_t writes, const int64_t *numbers) {
     }
   return 0;
 }
+
+/* reads: truths x[sizes]; writes: the places of those that hold, a row for each axis, and how many there are;
+   numbers: the sizes, behind their number */
+int isamap_non_zero(reads_t reads, writes_t writes, const int64_t *numbers) {
+  const unsigned char *holds = reads[0];
+  int64_t rank = numbers[0], total = 1, count = 0, found = 0;
+  for (int64_t d = 0; d < rank; d++) total *= numbers[1 + d];
+  for (int64_t at = 0; at < total; at++) count += holds[at] != 0;
+  for (int64_t at = 0; at < total && found < count; at++) {
+    if (!holds[at]) continue;
+    for (int64_t d = rank - 1, left = at; d >= 0; left /= numbers[1 + d], d--)
+      ((int64_t *)writes[0])[d * count + found] = left % numbers[1 + d];
+    found++;
+  }
+  *(int64_t *)writes[1] = count;
+  return 0;
+}
+
+/* numbers: how many numbers are written, and these */
+int isamap_sizes(reads_t reads, writes_t writes, const int64_t *numbers) {
+  (void)reads;
+  memcpy(writes[0], numbers + 1, (size_t)numbers[0] * 8);
+  return 0;
+}
+
+/* What rows or boxes are sorted by: typed elements, `inner` of them each. */
+typedef struct {
+  const void *elements;
+  int64_t kind, inner;
+} keys_t;
+
+#define COMPARED(TYPE)                                                                                        \
+  for (int64_t n = 0; n < keys->inner; n++) {                                                                 \
+    TYPE x = ((const TYPE *)keys->elements)[a * keys->inner + n], y = ((const TYPE *)keys->elements)[b * keys->inner + n]; \
+    if (x < y || (x == x && y != y)) return -1;                                                               \
+    if (y < x || (y == y && x != x)) return 1;                                                                \
+  }                                                                                                           \
+  return 0;
+
+/* -1, 0 or 1 as a row comes before, is, or comes behind another; NaN is larger than every number. */
+static int compare(const keys_t *keys, int64_t a, int64_t b) {
+  switch (keys->kind) {
+    case 1: COMPARED(float)
+    case 2: COMPARED(double)
+    case 3: COMPARED(int8_t)
+    case 4: COMPARED(int16_t)
+    case 5: COMPARED(int32_t)
+    case 6: COMPARED(int64_t)
+    case 7: COMPARED(uint8_t)
+    case 8: COMPARED(uint16_t)
+    case 9: COMPARED(uint32_t)
+    default: COMPARED(uint64_t)
+  }
+}
+
+static int is_before(const keys_t *keys, int64_t sign, int64_t a, int64_t b) {
+  int found = compare(keys, a, b);
+  return found ? found * sign < 0 : a < b;
+}
+
+/* Sort places by what is there, upwards or, where the sign is -1, downwards; equals stay in order. A heap sort. */
+static void sort(const keys_t *keys, int64_t sign, int64_t *order, int64_t count) {
+  for (int64_t n = 0; n < count; n++) order[n] = n;
+  for (int64_t first = count / 2, end = count; end > 1;) {
+    int64_t moved;
+    if (first > 0) moved = order[--first];
+    else {
+      moved = order[--end];
+      order[end] = order[0];
+    }
+    int64_t at = first;
+    for (int64_t child; (child = 2 * at + 1) < end; at = child) {
+      if (child + 1 < end && is_before(keys, sign, order[child], order[child + 1])) child++;
+      if (!is_before(keys, sign, moved, order[child])) break;
+      order[at] = order[child];
+    }
+    order[at] = moved;
+  }
+}
+
+/* reads: x[rows, inner]; writes: the places of first ones, the number of each by place, how often, how many, and
+   places to sort; numbers: rows, inner, the type, whether they are sorted */
+int isamap_unique(reads_t reads, writes_t writes, const int64_t *numbers) {
+  int64_t rows = numbers[0], found = 0;
+  int64_t *places = writes[0], *inverse = writes[1], *often = writes[2], *order = writes[4];
+  keys_t keys = {reads[0], numbers[2], numbers[1]};
+  sort(&keys, 1, order, rows);
+  for (int64_t n = 0, first = 0; n < rows; n++) {
+    if (n && compare(&keys, order[n - 1], order[n]) != 0) first = n;
+    inverse[order[n]] = order[first];
+    if (!numbers[3]) continue;
+    if (first == n) {
+      places[found] = order[n];
+      often[found++] = 0;
+    }
+    often[found - 1]++;
+  }
+  if (numbers[3])
+    for (int64_t k = 0, n = 0; k < found; k++)
+      for (int64_t left = often[k]; left > 0; left--) inverse[order[n++]] = k;
+  else
+    for (int64_t n = 0; n < rows; n++) {
+      if (inverse[n] == n) {
+        places[found] = n;
+        often[found] = 0;
+        order[n] = found++;
+      }
+      inverse[n] = order[inverse[n]];
+      often[inverse[n]]++;
+    }
+  *(int64_t *)writes[3] = found;
+  return 0;
+}
+
+/* The part of two boxes' union that is in both. */
+static float overlap_of(const float *a, const float *b, int64_t is_centre) {
+  float low[2][2], high[2][2], area[2], both = 1;
+  for (int box = 0; box < 2; box++) {
+    const float *of = box ? b : a;
+    for (int d = 0; d < 2; d++) {
+      float one = is_centre ? of[d] - of[d + 2] / 2 : of[d], other = is_centre ? of[d] + of[d + 2] / 2 : of[d + 2];
+      low[box][d] = one < other ? one : other;
+      high[box][d] = one < other ? other : one;
+    }
+    area[box] = (high[box][0] - low[box][0]) * (high[box][1] - low[box][1]);
+  }
+  for (int d = 0; d < 2; d++) {
+    float from = low[0][d] > low[1][d] ? low[0][d] : low[1][d], to = high[0][d] < high[1][d] ? high[0][d] : high[1][d];
+    both *= to > from ? to - from : 0;
+  }
+  return area[0] > 0 && area[1] > 0 ? both / (area[0] + area[1] - both) : 0;
+}
+
+/* reads: boxes[batches, count, 4], scores[batches, classes, count], most of a class, the greatest overlap, the score
+   to be above; writes: batch, class and box of those that are left, how many, and places to sort;
+   numbers: batches, classes, count, whether boxes are centres and sizes */
+int isamap_suppress(reads_t reads, writes_t writes, const int64_t *numbers) {
+  int64_t count = numbers[2], most = *(const int64_t *)reads[2], found = 0;
+  float greatest = *(const float *)reads[3], least = *(const float *)reads[4];
+  int64_t(*chosen)[3] = writes[0], *order = writes[2];
+  if (most > count) most = count;
+  for (int64_t batch = 0; batch < numbers[0]; batch++)
+    for (int64_t class = 0; class < numbers[1]; class++) {
+      const float *boxes = (const float *)reads[0] + batch * count * 4;
+      keys_t keys = {(const float *)reads[1] + (batch * numbers[1] + class) * count, 1, 1};
+      sort(&keys, -1, order, count);
+      int64_t first = found;
+      for (int64_t n = 0; n < count && found - first < most; n++) {
+        int is_left = ((const float *)keys.elements)[order[n]] > least;
+        for (int64_t k = first; k < found && is_left; k++)
+          is_left = overlap_of(boxes + 4 * order[n], boxes + 4 * chosen[k][2], numbers[3]) <= greatest;
+        if (!is_left) continue;
+        chosen[found][0] = batch, chosen[found][1] = class, chosen[found++][2] = order[n];
+      }
+    }
+  *(int64_t *)writes[1] = found;
+  return 0;
+}

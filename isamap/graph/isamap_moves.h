@@ -13,6 +13,10 @@ int isamap_gather_elements(const void *const *reads, void *const *writes, const 
 int isamap_gather_nd(const void *const *reads, void *const *writes, const int64_t *numbers);
 int isamap_scatter_elements(const void *const *reads, void *const *writes, const int64_t *numbers);
 int isamap_scatter_nd(const void *const *reads, void *const *writes, const int64_t *numbers);
+int isamap_non_zero(const void *const *reads, void *const *writes, const int64_t *numbers);
+int isamap_sizes(const void *const *reads, void *const *writes, const int64_t *numbers);
+int isamap_suppress(const void *const *reads, void *const *writes, const int64_t *numbers);
+int isamap_unique(const void *const *reads, void *const *writes, const int64_t *numbers);
 int isamap_top(const void *const *reads, void *const *writes, const int64_t *numbers);
 
 #endif

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from isamap.graph.importing import Trace
 from isamap.graph.making import Value
 from isamap.graph.model_library import CompiledModel, Library
 from isamap.graph.model_program import Call, Control, Move, Passed, Program, called_by, reads_of, writes_of
+from isamap.graph.sizes import most_of, value_of
 from isamap.graph.types import make_dense, size_bytes
 from isamap.ir import DTYPES, bind
 from isamap.machine import Machine
@@ -59,7 +60,7 @@ def layers_of(program: Program, trace: Trace, library: Library, machine: Machine
     memories, found = Memories.of(machine), list[Layer]()
     for step in program.steps:
         nodes = trace.origins.get(next(iter(writes_of(step))).tensor, ())
-        moved = sum(size_bytes(p.dtype, p.shape) for p in (*reads_of(step), *writes_of(step)))
+        moved = sum(most_of(size_bytes(p.dtype, p.shape)) for p in (*reads_of(step), *writes_of(step)))
         called = called_by(step)
         cost = library.costs[called] if called else memories.moved_ns(moved)
         kernel = step.function if isinstance(step, Move) else called
@@ -121,6 +122,8 @@ def compare_layers(
     model.watch(inputs, copied)
     tensors = {p.passed.tensor: make_dense(inputs[p.name], p.passed.dtype) for p in program.inputs}
     own = {tensor: array for made in written for tensor, array in made.items()}
+    counts = {size.symbol: int(own[size.tensor]) for size in program.counts}
+    trace = replace(trace, values={n: _counted(v, counts) for n, v in trace.values.items()})
     wanted = reference.evaluate(inputs, trace, own) if reference else {}
     tensors |= program.constants
     for step, layer, made in zip(program.steps, layers, written, strict=True):
@@ -128,17 +131,20 @@ def compare_layers(
         problems: list[Diagnostic] = []
         closest = Deviation(0, 0.0, 0.0, -1.0, 0)
         checked = NOTHING
-        if isinstance(step, Call):
-            kernel = bind(parse_kernel(Source("kernel", program.kernels[step.kernel])), {})
-            given = {name: _seen(tensors[passed.tensor], passed) for name, passed in step.reads.items()}
-            found = {name: _seen(made[passed.tensor], passed) for name, passed in step.writes.items()}
+        sizes = {param: counts[size.symbol] for param, size in getattr(step, "sizes", {}).items()}
+        if isinstance(step, Call) and all(sizes.values()):
+            kernel = bind(parse_kernel(Source("kernel", program.kernels[step.kernel])), sizes)
+            given, found = (
+                {name: _seen(of[p.tensor], _counted(p, counts)) for name, p in passed.items()}
+                for of, passed in ((tensors, step.reads), (made, step.writes))
+            )
             judged = Judged(kernel, given, found, {}, "the model's tensors", "native", problems)
             for name, expected in comparisons(judged, {}):
                 judged.hold(name, expected)
                 exact[step.writes[name].tensor] = expected
             closest, checked = Deviation(0, judged.error, judged.bound, judged.worst, 0), judged.checked
         compared = 0
-        for passed in writes_of(step):
+        for passed in (_counted(one, counts) for one in writes_of(step)):
             if (value := wanted.get(passed.tensor)) is None:
                 continue
             expected = value.expected(passed, trace.borders.get(passed.tensor), exact.get(passed.tensor))
@@ -153,6 +159,14 @@ def compare_layers(
         checked = "all elements, with ONNX" if compared and checked == NOTHING else checked
         tensors |= made
         yield Compared(layer, closest.error, closest.bound, checked, compared, tuple(problems))
+
+
+Shaped = TypeVar("Shaped", Passed, Value)
+
+
+def _counted(one: Shaped, counts: Mapping[str, int]) -> Shaped:
+    """Return a tensor in the sizes that data has decided."""
+    return replace(one, shape=tuple(value_of(size, counts) for size in one.shape))
 
 
 def _seen(array: Array, passed: Passed) -> Array:

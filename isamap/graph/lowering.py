@@ -23,13 +23,14 @@ from isamap.graph.graph import Array, Attribute, Function, Graph, Model, Node, S
 from isamap.graph.making import Making, OutOfOrder, Value, whole
 from isamap.graph.model_program import Call, Control, Given, Move, Passed, Port, Program
 from isamap.graph.model_program import reads_of as reads_of_step
+from isamap.graph.model_program import writes_of as writes_of_step
 from isamap.graph.node_scope import Names, Scope
 from isamap.graph.onnx_files import NEWEST_OPSET
 from isamap.graph.onnx_functions import check_node, function_of, with_attributes
 from isamap.graph.operators import OPERATORS
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.fixed import fold_sizes
-from isamap.graph.sizes import NeedsSize, Opened, OpenSize, is_open
+from isamap.graph.sizes import NeedsSize, Opened, index_of, is_open, most_of
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import size_bytes
 from isamap.source import Diagnostic, IsamapError
@@ -263,7 +264,8 @@ class Lowering:
 
         Raises: Refused.
         """
-        making = Making(views=self.making.views)
+        visible = (*self.making.sizes, *self.making.counts)
+        making = Making(views=self.making.views, opened=self.opened, sizes=visible)
         open_ = [value for value in given if value.known is None]
         inputs = [Value(value.dtype, value.shape, f"i{n}") for n, value in enumerate(open_)]
         captured: list[Passed] = []
@@ -288,7 +290,7 @@ class Lowering:
         if findings:
             raise NotTaken(findings[0].message)
         name = f"{self.name}_{kind}{next(self.bodies)}"
-        program = program_of(name, ports, outputs, making, self.fuse, self.opened.sizes)
+        program = program_of(name, ports, outputs, making, self.fuse)
         return Body(_with_own_kernels(program), results, captured)
 
 
@@ -331,19 +333,18 @@ def own_results(
 
 
 def program_of(
-    name: str,
-    inputs: Sequence[Port],
-    outputs: Sequence[Port],
-    making: Making,
-    fuse: Fuse,
-    sizes: tuple[OpenSize, ...],
+    name: str, inputs: Sequence[Port], outputs: Sequence[Port], making: Making, fuse: Fuse
 ) -> Program:
-    """Return the program of the steps that results need."""
-    results = {port.passed.tensor for port in outputs}
+    """Return the program of the steps that results, and sizes that data decides, need."""
+    results = {port.passed.tensor for port in outputs} | {size.tensor for size in making.counts}
     steps, kernels = fuse(_needed(making.steps, set(results)), results)
     read = {passed.tensor for step in steps for passed in reads_of_step(step)}
+    written = {passed.tensor for step in steps for passed in writes_of_step(step)}
     constants = {name: array for name, array in making.constants.items() if name in read}
-    return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps), sizes)
+    counts = tuple(size for size in making.counts if size.tensor in written)
+    return Program(
+        name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps), making.sizes, counts
+    )
 
 
 def _needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
@@ -418,17 +419,45 @@ def _if(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) 
     bodies = [
         to.body_of(graph, (), scope, kind) for graph, kind in zip(graphs, ("then", "else"), strict=True)
     ]
-    results = zip(*(body.results for body in bodies), strict=True)
-    for port, (one, other) in zip(graphs[0].outputs, results, strict=True):
-        if (one.dtype, one.shape) != (other.dtype, other.shape):
-            either = " or ".join(f"{v.dtype}[{', '.join(map(repr, v.shape))}]" for v in (one, other))
-            raise NotTaken(f"data decides whether its result `{port.name}` is {either}")
+    results: list[Value] = []
+    counted: list[tuple[Value, tuple[int, ...]]] = []
+    for port, values in zip(
+        graphs[0].outputs, zip(*(body.results for body in bodies), strict=True), strict=True
+    ):
+        one, other = values
+        if (one.dtype, one.rank) != (other.dtype, other.rank):
+            said = " or ".join(f"{v.dtype}[{', '.join(map(repr, v.shape))}]" for v in values)
+            raise NotTaken(f"data decides whether its result `{port.name}` is {said}")
+        results.append(
+            Value(
+                one.dtype,
+                tuple(
+                    _either(to, sizes, bodies, counted) for sizes in zip(one.shape, other.shape, strict=True)
+                ),
+            )
+        )
     reads = [to.making.passed(condition)]
     given: list[tuple[Given, ...]] = []
     for body in bodies:
         given.append(tuple(Given("read", len(reads) + n) for n in range(len(body.captured))))
         reads += body.captured
-    return _controlled(to, "if", bodies, tuple(given), reads, bodies[0].results)
+    return _controlled(to, "if", bodies, tuple(given), reads, results, counted)
+
+
+def _either(
+    to: Lowering,
+    sizes: tuple[int, int],
+    bodies: Sequence[Body],
+    counted: list[tuple[Value, tuple[int, ...]]],
+) -> int:
+    """Return a size of one of two bodies: a new one, where it is not the same, or data inside decides it."""
+    inner = {size.symbol for body in bodies for size in body.program.counts}
+    one, other = map(index_of, sizes)
+    if one == other and not inner.intersection(one.symbols):
+        return sizes[0]
+    size, count = to.making.counted(max(map(most_of, sizes)))
+    counted.append((count, sizes))
+    return size
 
 
 def _controlled(
@@ -438,13 +467,18 @@ def _controlled(
     given: tuple[tuple[Given, ...], ...],
     reads: Sequence[Passed],
     results: Sequence[Value],
+    counted: Sequence[tuple[Value, tuple[int, ...]]] = (),
     **facts: Any,
 ) -> list[Value]:
     """Return the results, of such types and sizes, of a step that calls bodies."""
+    inner = {size.symbol for body in bodies for size in body.program.counts}
+    if any(inner.intersection(index_of(size).symbols) for value in results for size in value.shape):
+        raise NotTaken("data inside of it decides the size of a result")
     made = [to.making.fresh(value.dtype, value.shape) for value in results]
     programs = tuple(body.program for body in bodies)
     name = f"{to.name}_{function}{next(to.bodies)}"
-    writes = tuple(map(to.making.passed, made))
+    writes = tuple(map(to.making.passed, (*made, *(count for count, _ in counted))))
+    facts["counted"] = tuple((len(made) + n, sizes) for n, (_, sizes) in enumerate(counted))
     to.making.steps.append(Control(function, name, programs, given, tuple(reads), writes, **facts))
     return made
 
@@ -534,12 +568,17 @@ def _repeated(
     if is_sure and trips is None:
         raise NotTaken("it never ends")
     rows = results[len(initial) :]
-    if rows and not (is_sure and "trips_at" not in facts and facts["trips"] != UNENDING):
-        raise NotTaken("data decides how many rows its results have")
+    if rows and ("trips_at" in facts or trips is None):
+        raise NotTaken("data decides how many rows its results have, and nothing how many at most")
     if condition is not None and condition.known is not None and not condition.known:
         facts["trips"] = 0
     given = [Given("trip"), *(Given("state", n) for n in range(len(initial)))]
-    return _loop_step(to, body, given, reads, initial, rows, facts)
+    counted: list[tuple[Value, tuple[int, ...]]] = []
+    count = facts["trips"]
+    if rows and not is_sure:
+        count, number = to.making.counted(count)
+        counted.append((number, ()))
+    return _loop_step(to, body, given, reads, initial, rows, facts, count, counted)
 
 
 def _check_states(initial: Sequence[Value], results: Sequence[Value]) -> None:
@@ -558,15 +597,17 @@ def _loop_step(
     initial: Sequence[Value],
     rows: Sequence[Value],
     facts: dict[str, Any],
+    count: int,
+    counted: Sequence[tuple[Value, tuple[int, ...]]] = (),
 ) -> list[Value]:
-    """Return the states behind a loop, and its rows one behind the other."""
+    """Return the states behind a loop, and its rows one behind the other, so many of them."""
     starts = tuple(range(len(reads), len(reads) + len(initial)))
     reads += map(to.making.passed, initial)
     more = tuple(Given("read", len(reads) + n) for n in range(len(body.captured)))
-    stacked = [Value(row.dtype, (facts["trips"], *row.shape)) for row in rows]
+    results = [*initial, *(Value(row.dtype, (count, *row.shape)) for row in rows)]
     facts = {"backward": (False,) * len(rows), **facts, "starts": starts}
     everything = (*reads, *body.captured)
-    return _controlled(to, "loop", [body], ((*given, *more),), everything, [*initial, *stacked], **facts)
+    return _controlled(to, "loop", [body], ((*given, *more),), everything, results, counted, **facts)
 
 
 def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
@@ -600,7 +641,7 @@ def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope
         sources += [Given("row", n, bool(b)) for n, b in enumerate(back)]
         reads = [to.making.passed(x) for x in moved]
         facts = {"trips": trips, "has_condition": False, "backward": tuple(map(bool, ahead))}
-        found = _loop_step(to, made, sources, reads, state, made.results[len(state) :], facts)
+        found = _loop_step(to, made, sources, reads, state, made.results[len(state) :], facts, trips)
         stacked = zip(found[len(state) :], out_axes, strict=True)
         return [*found[: len(state)], *(_with_axis(to, x, 0, a, scope) for x, a in stacked)]
     rows: list[list[Value]] = [[] for _ in range(results)]

@@ -17,7 +17,7 @@ from isamap.graph.model_program import Control, Move, Passed
 from isamap.graph.moves import is_sound
 from isamap.graph.patterns import reshape_strides
 from isamap.graph.pending import Border, Pointwise, Written, dense, laid_out
-from isamap.graph.sizes import Size
+from isamap.graph.sizes import Opened, OpenSize, Size
 from isamap.graph.terms import NotTaken, Term
 from isamap.graph.types import make_dense, type_of
 
@@ -149,6 +149,11 @@ class Making:
         default_factory=dict["tuple[Shape, Shape, Passed]", "tuple[Value, int]"]
     )
     views: bool = False
+    opened: Opened = field(default_factory=lambda: Opened(()))
+    sizes: tuple[OpenSize, ...] = ()
+    """The sizes that a call of the program gives."""
+    counts: list[OpenSize] = field(default_factory=list[OpenSize])
+    """The sizes that steps of the program find."""
 
     def mark(self) -> int:
         """Return where the program stands, to come back to."""
@@ -192,6 +197,11 @@ class Making:
         self.tensors += 1
         return Value(dtype, shape, f"t{self.tensors - 1}")
 
+    def counted(self, most: int) -> tuple[int, Value]:
+        """Return a size that data decides, and the value of it, which a step is about to write."""
+        self.counts.append(self.opened.of_data(most))
+        return self.opened.size(self.counts[-1].name), Value("i64", (), self.counts[-1].tensor)
+
     def passed(self, value: Value) -> Passed:
         """Return a value as a step reads it; what is known becomes a constant of the program."""
         if not value.dtype:
@@ -202,6 +212,12 @@ class Making:
         if flat.tensor:
             return Passed(flat.tensor, flat.dtype, flat.shape)
         assert flat.known is not None, "a value is in memory, or known"
+        if (
+            flat.known.dtype == object and flat.dtype == "i64"
+        ):  # sizes that each call gives, or that data decides
+            sizes = self.fresh("i64", flat.shape)
+            self.move("sizes", (), (sizes,), flat.count, *(whole(n) for n in flat.known.reshape(-1)))
+            return self.passed(sizes)
         array = make_dense(flat.known, flat.dtype)
         name = f"c{hashlib.sha256(array.tobytes() + array.dtype.str.encode()).hexdigest()[:12]}"
         self.constants.setdefault(name, array.reshape(-1))

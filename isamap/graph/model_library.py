@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,8 @@ def compile_program_of(
     watched: bool = False,
 ) -> Library:
     """Return the C of a program. With `runs`, of a machine that this processor is not, a plain-C model."""
-    if program.sizes and how.devices > 1:
-        raise needs_numbers(program.sizes, "distributing kernels among devices")
+    if (program.sizes or program.counts) and how.devices > 1:
+        raise needs_numbers(program.sizes + program.counts, "distributing kernels among devices")
     if program.sizes and watched:
         raise needs_numbers(program.sizes, "running a model layer by layer")
     machine, model = _machine(how, runs=runs)
@@ -299,19 +300,19 @@ class CompiledModel:
         unknown = [name for name in inputs if name not in self.inputs]
         if unknown:
             raise _wrong(f"there is no input `{unknown[0]}`", f"inputs: {', '.join(self.inputs)}")
-        _given, made, places = self._prepared(inputs)  # it lives as long as the call
+        _given, _made, places, sized = self._prepared(inputs)  # it lives as long as the call
         self.call_at(*places)
-        return {port.name: array for port, array in zip(self.emitted.outputs, made, strict=True)}
+        return {port.name: array for port, array in zip(self.emitted.outputs, sized(), strict=True)}
 
     def bound(self, inputs: Mapping[str, Any]) -> Callable[[], int]:
         """Return a call without arguments, prepared for these inputs: its status. Its results go nowhere.
 
         Raises: as a call.
         """
-        given, made, places = self._prepared(inputs)
+        given, made, places, sized = self._prepared(inputs)
         room, run = self._room(), self._run
         room.point(*places)
-        kept = (given, made, room)  # they live as long as the call
+        kept = (given, made, sized, room)  # they live as long as the call
         return lambda kept=kept: int(run(*room.places))
 
     def watch(
@@ -322,15 +323,20 @@ class CompiledModel:
         `each` is called behind a step with a function that copies a tensor, and with the step's number.
         Raises: as a call.
         """
-        _given, made, places = self._prepared(inputs)  # it lives as long as the call
+        _given, made, places, _sized = self._prepared(inputs)  # it lives as long as the call
         results = {p.passed.tensor: array for p, array in zip(self.emitted.outputs, made, strict=True)}
         room, plan = self._rooms.pop() if self._rooms else self._room(), self.emitted.plan
         room.point(*places)
         start = -(-room.places[2] // LINE_BYTES) * LINE_BYTES
 
-        def copied(passed: Passed) -> Array:
+        def copied(seen: Passed) -> Array:
+            counts = {
+                size.symbol: ctypes.c_int64.from_address(start + plan.tensors[size.tensor]).value
+                for size in self.emitted.counts
+            }
+            passed = replace(seen, shape=tuple(value_of(size, counts) for size in seen.shape))
             if passed.tensor in results:
-                return results[passed.tensor].reshape(passed.shape).copy()
+                return results[passed.tensor].reshape(-1)[: prod(passed.shape)].reshape(passed.shape).copy()
             size, dtype = room_bytes(passed, plan.pitches), DTYPES[passed.dtype].numpy()
             rows = np.frombuffer(ctypes.string_at(start + plan.tensors[passed.tensor], size), np.uint8)
             if passed.tensor in plan.pitches:
@@ -348,16 +354,33 @@ class CompiledModel:
 
     def _prepared(
         self, inputs: Mapping[str, Any]
-    ) -> tuple[list[Array], list[Array], tuple[list[int], list[int]]]:
-        """Return the arrays that are read and written, and the numbers of a call. Raises: as a call."""
+    ) -> tuple[list[Array], list[Array], tuple[list[int], list[int]], Callable[[], list[Array]]]:
+        """Return the arrays that are read and written, the numbers of a call, and what gives its results.
+
+        Raises: as a call.
+        """
         sizes: dict[str, int] = {}
         given = [self._given(port.name, inputs, sizes) for port in self.emitted.inputs]
+        returned = self.emitted.returned
+        most = sizes | {size.symbol: size.high for size in returned}
         made = [
-            np.empty([value_of(size, sizes) for size in p.passed.shape], DTYPES[p.passed.dtype].numpy())
+            np.empty([value_of(size, most) for size in p.passed.shape], DTYPES[p.passed.dtype].numpy())
             for p in self.emitted.outputs
         ]
         numbers = [sizes[size.symbol] for size in self.emitted.sizes]
-        return given, made, ([*numbers, *(a.ctypes.data for a in given)], [a.ctypes.data for a in made])
+        counts = (ctypes.c_int64 * len(returned))()
+        places = [ctypes.addressof(counts) + 8 * n for n in range(len(returned))]
+
+        def sized() -> list[Array]:
+            own = sizes | {size.symbol: number for size, number in zip(returned, counts, strict=True)}
+            shapes = [[value_of(size, own) for size in p.passed.shape] for p in self.emitted.outputs]
+            return [
+                a.reshape(-1)[: prod(s)].reshape(s) if returned else a
+                for a, s in zip(made, shapes, strict=True)
+            ]
+
+        results = [*places, *(a.ctypes.data for a in made)]
+        return given, made, ([*numbers, *(a.ctypes.data for a in given)], results), sized
 
     def _room(self) -> Room:
         first: list[int | None] = [self._weights.start] if self._weights is not None else []
@@ -366,7 +389,7 @@ class CompiledModel:
         return Room.of(
             first,
             inputs=len(self.emitted.sizes) + len(self.emitted.inputs),
-            outputs=len(self.emitted.outputs),
+            outputs=len(self.emitted.returned) + len(self.emitted.outputs),
             workspace_bytes=self.emitted.workspace_bytes,
         )
 
@@ -392,6 +415,7 @@ class CompiledModel:
             help_ = {
                 100: "an index among its inputs is out of range",
                 101: "an open size lies outside of its range",
+                102: "a result needs at least one row, and data leaves none",
             }.get(status)
             raise UsageProblem(Diagnostic("program-refused", said, help=help_))
 

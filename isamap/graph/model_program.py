@@ -78,6 +78,9 @@ class Control:
     body `trips` times, or as often as the tensor at `trips_at` says, as long as the condition at `goes_at` and
     the first result of a body that `has_condition` hold. The other results are the states, which begin as the
     tensors at `starts`, and rows of the step's other results, from the last one on where `backward`.
+
+    `counted` are writes by number that are sizes of other results: the size that the body had that was called,
+    by body, or of a loop the number of iterations.
     """
 
     function: Literal["if", "loop"]
@@ -92,6 +95,7 @@ class Control:
     has_condition: bool = True
     starts: tuple[int, ...] = ()
     backward: tuple[bool, ...] = ()
+    counted: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
 Direct = Move | Control
@@ -116,7 +120,7 @@ class Port:
 class Program:
     """Steps over tensors. What is neither an input, a result nor a constant lies in the workspace.
 
-    `sizes` are those that each call gives.
+    `sizes` are those that each call gives, `counts` those that its own steps find.
     """
 
     name: str
@@ -126,6 +130,7 @@ class Program:
     kernels: Mapping[str, str]
     steps: tuple[Step, ...]
     sizes: tuple[OpenSize, ...] = ()
+    counts: tuple[OpenSize, ...] = ()
 
 
 def reads_of(step: Step) -> Iterator[Passed]:

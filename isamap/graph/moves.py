@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from isamap.graph.model_program import Move, Passed
+from isamap.graph.sizes import most_of
 from isamap.graph.types import size_bytes
 
 Numbers = Sequence[int]
@@ -101,6 +102,30 @@ def _scatter_nd(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
     return fits and given == list(reads) and given[:1] == list(writes)
 
 
+def _non_zero(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
+    rank, *sizes = n
+    fits = len(sizes) == rank and list(reads) == [_product(sizes)]
+    return fits and most_of(writes[0]) >= 8 * rank * most_of(_product(sizes)) and writes[1:] == [8]
+
+
+def _sizes(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
+    return n[0] == len(n) - 1 and not reads and list(writes) == [8 * n[0]]
+
+
+def _suppress(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
+    batches, classes, count, _ = n
+    given = [batches * count * 16, batches * classes * count * 4, 8, 4, 4]
+    return given == list(reads) and writes[1:] == [8, 8 * count]
+
+
+def _unique(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
+    rows, inner, kind, _ = n
+    fits = list(reads) == [rows * inner * _TYPE_BYTES.get(kind, 0)]
+    return (
+        fits and most_of(writes[0]) >= 8 * rows and writes[2] == writes[0] and writes[1::2] == [8 * rows, 8]
+    )
+
+
 def _top(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
     outer, length, inner, k, _, kind, size = n
     lines = outer * inner
@@ -114,7 +139,11 @@ _RULES: Mapping[str, Callable[[Numbers, Numbers, Numbers], bool]] = {
     "gather_elements": _gather_elements,
     "gather_nd": _gather_nd,
     "join": _join,
+    "non_zero": _non_zero,
     "scatter_elements": _scatter_elements,
     "scatter_nd": _scatter_nd,
+    "sizes": _sizes,
+    "suppress": _suppress,
     "top": _top,
+    "unique": _unique,
 }

@@ -53,6 +53,7 @@ def plan(
                 begin.setdefault(passed.tensor, first)
                 end[passed.tensor] = behind
         sizes |= {p.tensor: most_of(room_bytes(p, pitches)) for p in writes_of(step)}
+    end |= {size.tensor: max(behind for _, behind in runs) for size in program.counts}
     buffers = [Buffer(t, begin[t], end[t], sizes[t], LINE_BYTES) for t in begin if sizes[t]]
     own = {n: needed[called_by(step)] for n, step in enumerate(program.steps) if needed.get(called_by(step))}
     buffers += [Buffer(f"#{n}", *runs[n], size, LINE_BYTES) for n, size in own.items()]

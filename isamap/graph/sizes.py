@@ -30,13 +30,18 @@ MOST_POINTS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class OpenSize:
-    """A size that the caller gives: the model's name, the name in kernels, its ends, and profile values."""
+    """A size that the caller gives: the model's name, the name in kernels, its ends, and profile values.
+
+    One that data decides while the model runs is in a `tensor` of one i64. It may be 0 as well: kernels, which
+    have no loops of 0 iterations, are not called then.
+    """
 
     name: str
     symbol: str
     low: int
     high: int
     profiles: tuple[int, ...] = ()
+    tensor: str = ""
 
     @property
     def text(self) -> str:
@@ -67,9 +72,13 @@ def opened_sizes(sizes: Mapping[str, Given]) -> tuple[OpenSize, ...]:
 
 def needs_numbers(sizes: Sequence[OpenSize], what: str) -> UsageProblem:
     """Return the refusal of what is done for known sizes only."""
-    said = f"{what} takes known sizes, and `{sizes[0].name}` is open from {sizes[0].low} to {sizes[0].high}"
+    first = sizes[0]
+    if first.tensor:
+        said = f"{what} takes known sizes, and data decides a size of this model, {first.high} at most"
+        return UsageProblem(Diagnostic("model-range", said, help="leave that out for this model"))
+    said = f"{what} takes known sizes, and `{first.name}` is open from {first.low} to {first.high}"
     return UsageProblem(
-        Diagnostic("model-range", said, help=f"give it a number: -D {sizes[0].name}={sizes[0].high}")
+        Diagnostic("model-range", said, help=f"give it a number: -D {first.name}={first.high}")
     )
 
 
@@ -109,6 +118,13 @@ class Opened:
         """Return an open size by its name. Operators, and the type checker, take it for a number."""
         (found,) = (size for size in self.sizes if size.name == name)
         return _size(Index.of(found.symbol), self)
+
+    def of_data(self, most: int) -> OpenSize:
+        """Return a new size that data decides, whose tensor a step has to write."""
+        number = len(self.sizes)
+        found = OpenSize(f"count{number}", f"N{number}", 1, max(2, most_of(most)), tensor=f"n{number}")
+        self.sizes = (*self.sizes, found)
+        return found
 
     def extent(self, index: Index) -> tuple[int, int, bool]:
         """Return the least and the greatest value of an expression, and whether it may be 0."""
@@ -311,6 +327,14 @@ def value_of(size: int, given: Mapping[str, int]) -> int:
     """Return a size for the numbers that a call gives, by their names in kernels."""
     found: object = size
     return found.index.evaluate(given) if isinstance(found, Size) else size
+
+
+def may_be(size: int, number: int) -> bool:
+    """Return whether a size is a number, or one that data decides and that is not less."""
+    found: object = size
+    if isinstance(found, Size) and any(one.tensor for one in found.opened.of(found.index)):
+        return 0 <= number <= most_of(size)
+    return size == number
 
 
 def as_known(sizes: Sequence[int], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -245,13 +245,14 @@ def test_the_commands_take_a_model_with_a_choice(
     assert all(layer["predicted_ns"] > 0 for layer in json.loads(capsys.readouterr().out)["layers"])
 
 
-def test_what_data_would_change_in_size_is_refused_with_the_reason() -> None:
+def test_what_data_would_change_in_type_or_without_end_is_refused_with_the_reason() -> None:
     then, other = (
-        inside([("Concat", ["x"] * count, ["r"], {"axis": 0})], [], [("r", F32, None)]) for count in (1, 2)
+        inside([("Reshape", ["x", "sizes"], ["r"], {})], [], [("r", F32, None)], sizes=np.asarray(sizes))
+        for sizes in ([2, 2], [4])
     )
     nodes: Described = [("If", ["c"], ["y"], {"then_branch": then, "else_branch": other})]
-    model = make(nodes, {"x": drawn(2), "c": np.asarray(True)}, ["y"])
-    with pytest.raises(UsageProblem, match=r"data decides whether its result `r` is f32\[2\] or f32\[4\]"):
+    model = make(nodes, {"x": drawn(4), "c": np.asarray(True)}, ["y"])
+    with pytest.raises(UsageProblem, match=r"data decides whether its result `r` is f32\[2, 2\] or f32\[4\]"):
         imported(model).whole()
     growing: Described = [("Identity", ["c"], ["c2"], {}), ("Concat", ["s", "s"], ["s2"], {"axis": 0})]
     graph = inside(

@@ -37,7 +37,7 @@ def test_the_page_leads_from_a_file_to_a_program(
         pytest.skip("there is no gcc, or no make")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    making, calling, ranged = blocks("python")
+    making, calling, ranged, counted = blocks("python")
     exec(compile(making, "make_mlp.py", "exec"), names)  # noqa: S102 - the page's own text
     for part in (blocks("console")[0] + blocks("console")[2]).removeprefix("$ ").split("\n$ "):
         command, _, said = part.partition("\n")
@@ -60,3 +60,7 @@ def test_the_page_leads_from_a_file_to_a_program(
     exec(compile(calling, "calling.py", "exec"), names)  # noqa: S102 - the page's own text
     assert getattr(names["y"], "shape", None) == (4, 10)
     exec(compile(ranged, "ranged.py", "exec"), names)  # noqa: S102 - the page's own text
+    exec(compile(counted, "counted.py", "exec"), names)  # noqa: S102 - the page's own text
+    command, _, said = blocks("console")[3].removeprefix("$ ").partition("\n")
+    assert main(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out.strip() == said.strip()

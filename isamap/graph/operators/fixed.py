@@ -13,7 +13,6 @@ from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of, whole
 from isamap.graph.operators.data_movement import cut, expanded, transpose_axes
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.indexing import gather_slices
 from isamap.graph.sizes import is_open, is_zero
 from isamap.graph.terms import NotTaken, Term, cast
 from isamap.graph.types import TYPES, type_of
@@ -34,18 +33,6 @@ def _eye_like(o: Applied) -> Value:
     o.making.reserve(x.count)
     dtype = TYPES.get(o.integer("dtype", 0), "") or x.dtype
     return known_value(np.eye(*x.shape, k=o.integer("k", 0)), dtype)
-
-
-def _compress(o: Applied) -> Value:
-    x, chosen = o[0], o.known(1)
-    assert chosen is not None
-    axis = o.attribute("axis")
-    if axis is None:
-        x, at = x.shaped((x.count,)), 0
-    else:
-        at = o.axis(o.integer("axis", 0), x.rank)
-    places = np.flatnonzero(chosen[: x.shape[at]])
-    return gather_slices(o, x, at, known_value(places, "i64"))
 
 
 def _depth_to_space(o: Applied) -> Value:
@@ -207,13 +194,11 @@ def _range(o: Applied) -> Value:
 FIXED: Mapping[str, Lowered] = {
     "ConstantOfShape": _constant_of_shape,
     "Range": _range,
-    "NonZero": _known_only,
     "HannWindow": _known_only,
     "HammingWindow": _known_only,
     "BlackmanWindow": _known_only,
     "MelWeightMatrix": _known_only,
     "EyeLike": _eye_like,
-    "Compress": _compress,
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
     "Det": _determinant,

@@ -9,7 +9,7 @@ import numpy as np
 
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of
-from isamap.graph.operators.data_movement import joined
+from isamap.graph.operators.data_movement import joined, transpose_axes
 from isamap.graph.operators.elementwise import Lowered, converted
 from isamap.graph.terms import NotTaken, cast
 from isamap.graph.types import size_bytes
@@ -36,6 +36,85 @@ def gather_slices(o: Applied, x: Value, axis: int, indices: Value) -> Value:
 def _gather(o: Applied) -> Value:
     x = o[0]
     return gather_slices(o, x, o.axis(o.integer("axis", 0), x.rank), o[1])
+
+
+def _non_zero(o: Applied) -> Value:
+    """Lower NonZero: the places of elements, a row for each axis. Data decides how many there are."""
+    x = o[0]
+    if not x.rank:
+        raise NotTaken("of a single number it has no kernel here")
+    mask = x if x.dtype == "bool" else o.map("({0} != 0)", x, dtype="bool", result="bool")
+    size, count = o.making.counted(mask.count)
+    y = o.making.fresh("i64", (mask.rank, size))
+    o.making.move("non_zero", (mask,), (y, count), mask.rank, *mask.shape)
+    return y
+
+
+def _compress(o: Applied) -> Value:
+    """Lower Compress: slices along an axis, or elements, where a condition holds."""
+    x, axis = o[0], o.attribute("axis")
+    x, at = (x.shaped((x.count,)), 0) if axis is None else (x, o.axis(o.integer("axis", 0), x.rank))
+    if (known := o[1].known) is not None:
+        return gather_slices(o, x, at, known_value(np.flatnonzero(known[: x.shape[at]]), "i64"))
+    if o[1].rank != 1 or not o[1].count <= x.shape[at]:
+        raise NotTaken(f"{o[1].count} truths for {x.shape[at]} rows")
+    return gather_slices(o, x, at, _places(o, o[1]))
+
+
+def _places(o: Applied, mask: Value) -> Value:
+    """Return the places where a row of truths holds."""
+    size, count = o.making.counted(mask.count)
+    places = o.making.fresh("i64", (size,))
+    o.making.move("non_zero", (mask.shaped((mask.count,)),), (places, count), 1, mask.count)
+    return places
+
+
+def _suppress(o: Applied) -> Value:
+    """Lower NonMaxSuppression: boxes by their scores, but for those that overlap with a better one."""
+    boxes, scores, most, *limits = o[0], o[1], o.optional(2), o.optional(3), o.optional(4)
+    batches, classes, count = scores.shape
+    if boxes.shape != (batches, count, 4) or boxes.dtype != "f32" or scores.dtype != "f32":
+        raise NotTaken(
+            f"boxes {boxes.dtype}{list(boxes.shape)} and scores {scores.dtype}{list(scores.shape)}"
+        )
+    known = o.known(2) if most is None or most.known is not None else None
+    each = (
+        count
+        if most is not None and known is None
+        else min(count, max(0, int(known.reshape(-1)[0])))
+        if known is not None
+        else 0
+    )
+    size, number = o.making.counted(batches * classes * each)
+    y, order = o.making.fresh("i64", (size, 3)), o.making.fresh("i64", (count,))
+    limit = known_value([each], "i64") if known is not None or most is None else most
+    overlap, least = (
+        v if v is not None else known_value([n], "f32") for v, n in zip(limits, (0.0, -np.inf), strict=True)
+    )
+    numbers = batches, classes, count, o.integer("center_point_box", 0)
+    o.making.move("suppress", (boxes, scores, limit, overlap, least), (y, number, order), *numbers)
+    return y
+
+
+def _unique(o: Applied) -> tuple[Value, ...]:
+    """Lower Unique: each element or slice once, the place of its first one, its number by place, and how often."""
+    x, axis = o[0], o.attribute("axis")
+    at = 0 if axis is None else o.axis(o.integer("axis", 0), x.rank)
+    order = (at, *(n for n in range(x.rank) if n != at))
+    rows = x.shaped((x.count,)) if axis is None else o.making.plain(transpose_axes(o, x, order))
+    compared = (
+        rows if rows.dtype in _NUMBERS else o.map("{0}", rows, dtype="u8" if rows.dtype == "bool" else "f32")
+    )
+    total = rows.shape[0]
+    size, count = o.making.counted(total)
+    places, often = (o.making.fresh("i64", (size,)) for _ in range(2))
+    inverse, scratch = (o.making.fresh("i64", (total,)) for _ in range(2))
+    numbers = total, prod(rows.shape[1:]), _NUMBERS[compared.dtype], o.integer("sorted", 1)
+    o.making.move("unique", (compared,), (places, inverse, often, count, scratch), *numbers)
+    found = gather_slices(o, rows, 0, places)
+    back = tuple(order.index(n) for n in range(x.rank))
+    y = found if axis is None else transpose_axes(o, found, back)
+    return y, places, inverse, often
 
 
 def _lead(o: Applied, x: Value, indices: Value) -> tuple[int, ...]:
@@ -183,6 +262,10 @@ def _rows(shape: Sequence[int], time: int) -> tuple[Value, Value]:
 
 
 INDEXING: Mapping[str, Lowered] = {
+    "Compress": _compress,
+    "NonMaxSuppression": _suppress,
+    "NonZero": _non_zero,
+    "Unique": _unique,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
