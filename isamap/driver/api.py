@@ -46,6 +46,8 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     packed: Sequence[str] = (),
     cold: bool = False,
     transform: bool | SupportsIndex = False,
+    objective: str = "time",
+    within: str = "",
 ) -> CompiledKernel:
     """Return the kernel, compiled for a machine, and for so many threads.
 
@@ -58,14 +60,15 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     (docs/command-tune.md); `tuned` takes the one that was kept before. `packed` names inputs that calls take
     packed: `CompiledKernel.pack`. `cold` says that each call's operands are in no cache yet, which excludes
     `tune` and `tuned`. With `transform` the kernel is rewritten where that is faster; a number takes the form
-    of that number (docs/transformations.md).
+    of that number (docs/transformations.md). `objective` is "time", "energy" or "edp", and `within` a bound such as
+    "time=1.1" (docs/energy.md).
     Raises: IsamapError of every kind; what is given is looked at before any work begins.
     """
     is_isolated = given_flag("isolate", isolate)
     request = _request(
         kernel, machine, sizes, schedule=schedule, heuristic=heuristic, profile=profile, threads=threads,
         limit_s=limit_s, fix=fix, tune=tune, search=search, tuned=tuned, packed=packed, cold=cold,
-        transform=transform,
+        transform=transform, objective=objective, within=within,
     )  # fmt: skip
     return CompiledKernel(prepare(request), is_isolated)
 

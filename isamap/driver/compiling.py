@@ -197,10 +197,12 @@ def _mapped(schedule: Schedule) -> list[dict[str, Any]]:
 
 def _priced(schedule: Schedule) -> dict[str, Any]:
     """Return the known costs of a schedule."""
+    from isamap.plan.schedule import cost_unit
+
     return {
         "cost": schedule.cost_ns,
         "lower_bound": schedule.lower_bound_ns,
-        "unit": "ns",
+        "unit": cost_unit(schedule.model),
         "gap": schedule.gap,
         "model": schedule.model,
         "status": schedule.status,

@@ -81,7 +81,13 @@ def extent_of(request: Request) -> Extent:
     """
     decided = of_nests(request.fixed) or request.schedule is not None
     model = load_cost_model(request.cost_model)
-    if decided or request.measures or request.best > 1 or not isinstance(model, FlooredModel):
+    if (
+        decided
+        or request.within
+        or request.measures
+        or request.best > 1
+        or not isinstance(model, FlooredModel)
+    ):
         return "whole"
     return "first" if request.heuristic == "greedy" else "narrow"
 

@@ -6,6 +6,7 @@ parse → transform → match → formulate → schedule → check → lower →
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import ceil
 
 from isamap.driver.block_choice import form_in_blocks
 from isamap.driver.blocking import of_nests
@@ -20,7 +21,7 @@ from isamap.driver.explaining import form_warnings, scalar_warnings
 from isamap.driver.formulation import Extent, Questions, choose_form, choose_registers, extent_of
 from isamap.driver.inputs import with_profile
 from isamap.driver.printers import Artifact, emit_artifact
-from isamap.driver.request import Request
+from isamap.driver.request import Request, read_bound
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.stages import Clock, Watch
 from isamap.driver.workspace_packing import ALL_PASSES, judged
@@ -31,12 +32,16 @@ from isamap.lower.passes import State
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, at_one_length, load_machine, with_addressed_registers
 from isamap.plan.check import check_schedule, warn_unused_capacity
+from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import Schedule
+from isamap.plan.protocols import CostModel
+from isamap.plan.schedule import COST_UNITS, PROVEN, Schedule
 from isamap.plan.text import parse_schedule
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
-from isamap.source import Diagnostic, UsageProblem
+from isamap.scheduler.effects.energy import DEAR, WithinModel, for_other_model
+from isamap.scheduler.nests.pricing import price, started
+from isamap.source import Diagnostic, UsageProblem, add_up
 from isamap.source.process import full_collection_put_off
 from isamap.source.records import dataclass, field, replace
 from isamap.syntax import parse_kernel
@@ -193,6 +198,38 @@ def _chosen(
     return schedule, {"from": "model" if request.schedule is None else "file"}
 
 
+def _solved(request: Request, problem: Problem, fixed: Mapping[str, int]) -> Schedule:
+    """Return the schedule that the heuristic finds for the objective, within a bound if one is given.
+
+    A bound is a factor on the least of another cost, of each statement by itself: so it holds of the kernel,
+    and nothing is proven of a kernel of several statements.
+    """
+
+    def asked(question: Problem, model: CostModel) -> Schedule:
+        return solve(question, model=model, fixed=fixed, heuristic=request.heuristic, limit_s=request.limit_s)
+
+    model = load_cost_model(request.cost_model)
+    if request.cost_model == "edp" and len(problem.nests) > 1:
+        said = f"{problem.kernel} has {len(problem.nests)} statements, and a product is minimised of one"
+        help_ = "take `--objective energy --within time=1.1`, or the statements as kernels"
+        raise UsageProblem(Diagnostic("objective-unavailable", said, help=help_))
+    question = for_other_model(problem) if request.cost_model in COST_UNITS else problem
+    if not request.within:
+        return asked(question, model)
+    name, factor = read_bound(request.within)
+    bounded = load_cost_model(name)
+    least = asked(for_other_model(problem) if name in COST_UNITS else problem, bounded)
+    spent = [cost or 0.0 for cost in price(least, problem, bounded)]
+    costs = [cost or 0.0 for cost in price(least, question, model)]
+    limits = [(n.statement, ceil(factor * cost)) for n, cost in zip(problem.nests, spent, strict=True)]
+    dear = DEAR * max(costs) / max(1.0, min(s for s in spent if s > 0))
+    within = WithinModel(model, bounded, tuple(limits), dear, f"{model.name} within {request.within}")
+    made = asked(started(question, least), within)
+    if (made.cost_ns or 0.0) > sum(costs) * (1 + PROVEN):
+        made = replace(made, nests=least.nests, cost_ns=add_up(costs), found_by=least.found_by)
+    return made if len(problem.nests) == 1 else replace(made, lower_bound_ns=0.0, status="FEASIBLE")
+
+
 @full_collection_put_off()
 def find_schedule(request: Request, problem: Problem, clock: Clock | None = None) -> Schedule:
     """Return the schedule that is replayed, recalled or found, checked. Raises: UsageProblem, Infeasible."""
@@ -202,14 +239,7 @@ def find_schedule(request: Request, problem: Problem, clock: Clock | None = None
         known = recall_schedule(key, question) if key is not None else None
         if known is not None:
             return known
-        made = solve(
-            question,
-            heuristic=request.heuristic,
-            model=request.cost_model,
-            limit_s=request.limit_s,
-            fixed=fixed,
-        )
-        made = replace(made, question=question_of(request))
+        made = replace(_solved(request, question, fixed), question=question_of(request))
         if request.profile:
             made = replace(made, profile=request.profile.digest[:12])
         if key is not None:

@@ -18,10 +18,10 @@ from isamap.machine import Machine
 from isamap.match import statement_text
 from isamap.plan.access_counts import CONVENTIONS
 from isamap.plan.problem import NestOption, Problem
-from isamap.plan.schedule import Schedule
+from isamap.plan.schedule import Schedule, cost_unit
 from isamap.plan.text import fixed_words, print_schedule
 from isamap.report.access_tables import energy_figures
-from isamap.report.columns import Row, percent_text
+from isamap.report.columns import Row, energy_text, percent_text
 from isamap.report.explained import Explained
 from isamap.report.mappings import time_text
 from isamap.report.page.code_links import code_lines, listing_lines
@@ -160,7 +160,11 @@ def _with_links(shown: Explained, made: Made, found: Recorded) -> tuple[Roofline
 
 def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded | None) -> str:
     """Return the bottleneck, and by how much it limits the speed."""
-    took = f" takes {time_text(schedule.cost_ns)} by the model" if schedule.cost_ns is not None else ""
+    took = (
+        f" takes {_cost_text(schedule, schedule.cost_ns)} by the model"
+        if schedule.cost_ns is not None
+        else ""
+    )
     if found is not None:
         whole = found.simulation.total_ns
         unit, busy = max(found.simulation.busy_ns, key=lambda pair: pair[1])
@@ -168,6 +172,12 @@ def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded
     said = f"{kernel}{took}{':' if took else ' is'} {shown.sentence}"
     most = _largest(shown)
     return f"{said}. {roofline_sentence(most)}." if most is not None else f"{said}."
+
+
+def _cost_text(schedule: Schedule, cost: float) -> str:
+    """Return a cost of the schedule's model with its unit."""
+    unit = cost_unit(schedule.model)
+    return time_text(cost) if unit == "ns" else energy_text(cost) if unit == "pJ" else f"{cost:.4g} {unit}"
 
 
 def _largest(shown: Explained) -> Roofline | None:
@@ -179,9 +189,11 @@ def _figures(made: Made, shown: Explained, found: Recorded | None) -> Sequence[t
     schedule = made.schedule
     figures: list[tuple[str, str]] = []
     if schedule.cost_ns is not None:
-        figures.append(("time by the model", time_text(schedule.cost_ns)))
+        named = "time" if cost_unit(schedule.model) == "ns" else schedule.model
+        figures.append((f"{named} by the model", _cost_text(schedule, schedule.cost_ns)))
     if schedule.lower_bound_ns is not None:
-        figures.append(("proven: no schedule takes less than", time_text(schedule.lower_bound_ns)))
+        least = _cost_text(schedule, schedule.lower_bound_ns)
+        figures.append(("proven: no schedule takes less than", least))
     if schedule.gap is not None:
         figures.append(("gap", percent_text(schedule.gap)))
     if found is not None:

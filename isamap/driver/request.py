@@ -19,6 +19,7 @@ from isamap.driver.options import (
     declared,
     given_items,
     given_word,
+    one_of,
     option,
     plugin,
     seconds_in,
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
 BEST_FORM = "best"
 DEFAULT_COST_MODEL = "analytic"
+TIME = "time"
+OBJECTIVES = (TIME, "energy", "edp")
+BOUNDED = {TIME: DEFAULT_COST_MODEL, "energy": "energy"}
+"""What `--within` bounds, each with the cost model that prices it."""
+MOST_FACTOR = 1000.0
 MOST_FORMS = 999
 MAX_THREADS = 256
 # More schedules than this take longer to rank than they are worth.
@@ -44,6 +50,7 @@ MOST_TUNED = 100
 MIN_LIMIT_S, MAX_LIMIT_S = 0.1, 3600
 Size = int | str
 """A number, the range `1..8192@512`, or one with several profile values: `1..8192@1,35,512`."""
+FACTOR = re.compile(r"[0-9]{1,4}([.][0-9]{1,6})?")
 NUMBER = re.compile(r"[+-]?[0-9]{1,24}")
 _RANGE = re.compile(r"[0-9]{1,24}\.\.[0-9]{1,24}(@[0-9]{1,24}(,[0-9]{1,24}){0,15})?")
 
@@ -92,6 +99,25 @@ def given_form(name: str, value: object) -> str | None:
     if number is None or not 1 <= number <= MOST_FORMS:
         raise wrong_value(name, f"True, False, or a whole number from 1 to {MOST_FORMS}", value)
     return str(number)
+
+
+def read_within(word: str, flag: str) -> str:
+    """Return a bound as it is kept: `time=1.1`, or "" for none. Raises: UsageProblem."""
+    name, _, factor = word.partition("=")
+    if word and (
+        name not in BOUNDED or not FACTOR.fullmatch(factor) or not 1 <= float(factor) <= MOST_FACTOR
+    ):
+        said = (
+            f"{flag} takes {' or '.join(BOUNDED)} and a factor from 1 to {MOST_FACTOR:g}, not `{word[:40]}`"
+        )
+        raise UsageProblem(Diagnostic("option-value", said, help="write `time=1.1`"))
+    return f"{name}={float(factor):g}" if word else ""
+
+
+def read_bound(within: str) -> tuple[str, float]:
+    """Return the cost model that a bound is about, and its factor."""
+    name, _, factor = within.partition("=")
+    return BOUNDED[name], float(factor)
 
 
 def read_form(word: str, _flag: str) -> str:
@@ -191,6 +217,26 @@ class Choices:
         default=DEFAULT_COST_MODEL,
         echo="always",
         commands=f"{_EMITTING} schedule schedule.diff accesses",
+    )
+    objective: str = option(
+        "--objective",
+        "NAME",
+        "What schedules are chosen for: time, energy, or edp, their product.",
+        one_of(*OBJECTIVES),
+        default=TIME,
+        python="objective",
+        echo="given",
+        commands=f"{_EMITTING} schedule accesses",
+    )
+    within: str = option(
+        "--within",
+        "NAME=FACTOR",
+        "Take at most so many times the least time, or energy: time=1.1, energy=1.05.",
+        Kind(read_within, lambda name, value: read_within(given_word(name, value, "`time=1.1`"), name)),
+        default="",
+        python="within",
+        echo="given",
+        commands=f"{_EMITTING} schedule accesses",
     )
     limit_s: float = option(
         "--limit",
@@ -378,7 +424,18 @@ def make_request(
     """
     check_choosers(choices, dash)
     chosen = {f.name: getattr(choices, f.name) for f in fields(Choices)}
+    chosen["cost_model"] = _model_of(choices, dash)
     return Request(kernel, machine, sizes, profile=find_profile(choices.profile_name, machine), **chosen)
+
+
+def _model_of(choices: Choices, dash: str) -> str:
+    """Return the cost model of an objective. Raises: UsageProblem where another one is chosen, too."""
+    if choices.objective == TIME and not choices.within:
+        return choices.cost_model
+    if choices.cost_model != DEFAULT_COST_MODEL:
+        said = f"`{dash}cost-model {choices.cost_model}` and `{dash}objective` both say what is cheap"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+    return DEFAULT_COST_MODEL if choices.objective == TIME else choices.objective
 
 
 def check_choosers(choices: Choices, dash: str) -> None:

@@ -25,7 +25,11 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "greedy": "isamap.scheduler.search.greedy:Greedy",
         "annealing": "isamap.scheduler.search.annealing:Annealing",
     },
-    "cost model": {"analytic": "isamap.scheduler.effects.analytic:AnalyticModel"},
+    "cost model": {
+        "analytic": "isamap.scheduler.effects.analytic:AnalyticModel",
+        "energy": "isamap.scheduler.effects.energy:EnergyModel",
+        "edp": "isamap.scheduler.effects.energy:EdpModel",
+    },
     "evaluator": {
         "simulated": "isamap.simulate.events:Simulated",
         "measured": "isamap.tune.measured:Measured",

@@ -102,6 +102,15 @@ class NestSchedule:
         return next((i for i, loop in enumerate(self.loops) if loop.is_unrolled), len(self.loops))
 
 
+COST_UNITS = {"energy": "pJ", "edp": "pJ·ns"}
+"""The units of the costs of models that do not price time."""
+
+
+def cost_unit(model: str) -> str:
+    """Return the unit of a model's costs: that of the objective with which its name begins, else ns."""
+    return COST_UNITS.get(model.partition(" ")[0], "ns")
+
+
 PROVEN = 1e-6
 """The largest gap that counts as none. The solver's prices are whole numbers of a small unit of time."""
 
@@ -110,8 +119,9 @@ PROVEN = 1e-6
 class Schedule:
     """All nests of a kernel, and their known cost.
 
-    Units: `cost_ns` and `lower_bound_ns` in nanoseconds of the model named `model`; both None for a
-    schedule written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE) or HEURISTIC or MANUAL.
+    Units: `cost_ns` and `lower_bound_ns` in nanoseconds of the model named `model`, or in its `cost_unit`;
+    both None for a schedule written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE), HEURISTIC
+    or MANUAL.
     `findings`, which the text does not have, are events of the search. `profile` is the beginning of the
     digest of the measured parameters that the model used; empty for those of the description. `fixed` are
     decisions that a person made: the bound and the status are about schedules with them. `question` is the

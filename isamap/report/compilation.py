@@ -27,7 +27,7 @@ from isamap.match import statement_text
 from isamap.plan.check import live_registers
 from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, Problem
-from isamap.plan.schedule import NestSchedule, Schedule, engines_words
+from isamap.plan.schedule import NestSchedule, Schedule, cost_unit, engines_words
 from isamap.plan.steady import Solved, Steady
 from isamap.plan.text import fixed_words
 from isamap.source.records import dataclass
@@ -263,7 +263,8 @@ def cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
     gap = f", at most {gap_text(schedule)} % above the optimum" if schedule.gap is not None else ""
     gap += " of these" if gap and schedule.fixed else ""
     among = f" among those with {fixed_words(schedule)}" if schedule.fixed else ""
-    yield f"schedule: {schedule.status}{among}, {schedule.cost_ns:.0f} ns by the model {schedule.model}{gap}"
+    cost = f"{schedule.cost_ns:.0f} {cost_unit(schedule.model)}"
+    yield f"schedule: {schedule.status}{among}, {cost} by the model {schedule.model}{gap}"
     if engines := engines_words(schedule):
         yield engines
     if schedule.profile:

@@ -20,7 +20,7 @@ from difflib import unified_diff
 from itertools import combinations
 from math import inf, sqrt
 
-from isamap.plan.schedule import NestSchedule, Schedule
+from isamap.plan.schedule import NestSchedule, Schedule, cost_unit
 from isamap.plan.text import print_nest
 from isamap.plan.trial import Evaluation
 from isamap.source.records import dataclass
@@ -37,8 +37,9 @@ class Attempt:
 
 def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, ...]]:
     """Return the comparison as a table's rows, the header first."""
+    unit = cost_unit(attempts[0].schedule.model) if attempts else "ns"
     rows: list[tuple[str, ...]] = [
-        ("heuristic", "cost_ns", "bound_ns", "gap", "status", "found by", "proved by", "seconds")
+        ("heuristic", f"cost_{unit}", f"bound_{unit}", "gap", "status", "found by", "proved by", "seconds")
     ]
     for attempt in attempts:
         found = attempt.schedule
@@ -64,8 +65,9 @@ def attempt_json(attempt: Attempt) -> dict[str, object]:
     return {
         "heuristic": attempt.heuristic,
         "model": found.model,
-        "cost_ns": found.cost_ns,
-        "lower_bound_ns": found.lower_bound_ns,
+        "cost_ns": found.cost_ns if cost_unit(found.model) == "ns" else None,
+        "lower_bound_ns": found.lower_bound_ns if cost_unit(found.model) == "ns" else None,
+        **({} if cost_unit(found.model) == "ns" else _other_cost(found)),
         "gap": found.gap,
         "status": found.status,
         "found_by": found.found_by or None,
@@ -74,6 +76,11 @@ def attempt_json(attempt: Attempt) -> dict[str, object]:
         "reproducible": found.reproducible,
         "seconds": round(attempt.seconds, 3),
     }
+
+
+def _other_cost(found: Schedule) -> dict[str, object]:
+    """Return the cost and the bound of a model that does not price time, with their unit."""
+    return {"cost": found.cost_ns, "lower_bound": found.lower_bound_ns, "unit": cost_unit(found.model)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     once = (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.pack_ns_per_element
     afar_ns = copying_afar(tiling, operand, problem)
     once += afar_ns
-    again = _again(tiling, operand)
+    again = copied_again(tiling, operand)
     at_once = _at_once(tiling, operand, problem)
     moved_ns = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     # Parts on threads that use the same elements fill a whole copy together.
@@ -126,7 +126,7 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the time of an operand's copies per block that are made when needed; an accumulator's go both ways."""
     once = (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.pack_ns_per_element
     once += copying_afar(tiling, operand, problem)
-    again = _again(tiling, operand)
+    again = copied_again(tiling, operand)
     shared = times(copying_shared(tiling, operand, problem), *again)
     parts = tiling.blocks.get(operand.dense_axis, Const(1))
     begun = times(_begun(tiling, operand, problem, parts), *again)
@@ -220,7 +220,7 @@ def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
     crosses iterations.
     """
     operands = tiling.space.option.operands
-    again = {o.name: _again(tiling, o) for o in operands}
+    again = {o.name: copied_again(tiling, o) for o in operands}
 
     def one(operand: TileOperand, unit: str) -> Cost:
         if operand.flow is not None:
@@ -232,12 +232,12 @@ def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
 
 def waits(tiling: Tiling, computing: Cost) -> Cost:
     """Return the time of computing and of waiting for operands that are loaded during it."""
-    again = {o.name: _again(tiling, o) for o in tiling.space.option.operands}
+    again = {o.name: copied_again(tiling, o) for o in tiling.space.option.operands}
     return waiting(tiling, computing, again)
 
 
-def _again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Factors of how often the whole of an operand is copied, block by block."""
+def copied_again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
+    """Return factors of how often the whole of an operand is copied, block by block."""
     if not operand.is_accumulator:
         return [*_repeats(tiling, operand), *filled_again(tiling.space, operand)]
     # In a scratchpad sums come and go with each register block, where their tensor can hold them; else they

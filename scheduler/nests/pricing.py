@@ -168,6 +168,21 @@ def readings(
         yield assignment, normal_form(build_nest(space, assignment), option)
 
 
+def started(problem: Problem, schedule: Schedule) -> Problem:
+    """Return the problem with a schedule's decisions as the only starts."""
+    chosen = {nest.statement: nest for nest in schedule.nests}
+    nests: list[NestProblem] = []
+    for nest in problem.nests:
+        read = read_nest(problem, nest, chosen[nest.statement]) if nest.statement in chosen else None
+        starts: tuple[Start, ...] = ()
+        if read is not None:
+            option, values = read
+            named = [(o.mapping, o.choose) for o in nest.options].index((option.mapping, option.choose))
+            starts = (Start(named, option.parts, tuple(values.items())),)
+        nests.append(replace(nest, starts=starts))
+    return replace(problem, nests=tuple(nests))
+
+
 def start_from(problem: Problem, schedule: Schedule, model: CostModel) -> Problem:
     """Return the problem with a schedule's decisions as starts of the options where they cost less.
 

@@ -7,7 +7,7 @@ a term that is a factor times any expression, rounded down, so that the solver's
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import floor, prod
+from math import floor, prod, sqrt
 from typing import TYPE_CHECKING, assert_never
 
 from isamap.plan.cost import (
@@ -130,6 +130,8 @@ class Translator:
         others = tuple(part for part in rest if part is not broken)
         if not others:
             return self._scaled(broken, factor, paid=paid)
+        if any(isinstance(part, Add | Max) and not is_whole(part) for part in others):
+            return self._of_two(broken, self._keep(times(*others)), factor, paid=paid)
         if isinstance(broken, OverBlocks):
             return self._often(broken, others, factor)
         if _is_number(broken) and all(map(is_whole, others)):
@@ -138,6 +140,17 @@ class Translator:
             most = floor(self.cap_ns * self.scale) + 1 if paid else None
             return multiplied(self.model, self._exact(self._keep(times(*others))), once, most)
         return self._scaled(self._spread(broken, others), factor, paid=paid)
+
+    def _of_two(self, one: Cost, other: Cost, factor: float, *, paid: bool) -> Term:
+        """Return the product of two sums, each as one number; the least of both has as many steps."""
+        first, second = (max(1, self._scaled(part, 1.0, paid=False).low) for part in (one, other))
+        steps = sqrt(factor * second / first), sqrt(factor * first / second)
+        terms = [
+            variable(self.model, self._scaled(part, step, paid=False))
+            for part, step in zip((one, other), steps, strict=True)
+        ]
+        most = floor(self.cap_ns * self.scale) + 1 if paid else None
+        return multiplied(self.model, *terms, most)
 
     def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> Term:
         """Return the product of a sum over register blocks and others: whole ones, or such sums."""
@@ -256,7 +269,10 @@ class Translator:
         """Return a literal that has to hold when the load exceeds the limit."""
         key = id(load), limit
         if key not in self.excesses:
-            term = self._exact(load)
+            term = (
+                self._exact(load) if is_whole(load) else self._scaled(load, FINE / max(1, limit), paid=False)
+            )
+            limit = limit if is_whole(load) else limit * FINE // max(1, limit)
             literal = self.model.new_bool_var("")
             if term.low > limit:
                 self.model.add(literal == 1)

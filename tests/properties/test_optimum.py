@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 from random import Random
 
 import pytest
@@ -14,9 +15,12 @@ from properties.exhaustive import every_block, every_decision, program, value
 from properties.random_problems import RandomModel, random_option, random_problem
 
 from isamap.plan.check import check_schedule
-from isamap.plan.problem import NestProblem, Problem
-from isamap.plan.protocols import CostModel
+from isamap.plan.problem import Energies, MoveEnergy, NestOption, NestProblem, Problem
+from isamap.plan.protocols import CostModel, FlooredModel
 from isamap.scheduler import AnalyticModel, CpSat, schedule
+from isamap.scheduler.effects.energy import EdpModel, EnergyModel, WithinModel
+
+TIME = AnalyticModel()
 
 ASKED = examples(60)
 """How many problems are tried; a person may ask for more."""
@@ -59,6 +63,62 @@ def test_the_optimum_is_what_trying_everything_finds(number: int) -> None:
     assert found.lower_bound_ns <= expected * (1 + 1e-9) + 1e-12
     assert found.lower_bound_ns >= expected * (1 - 1e-3) - 1e-12
     assert found.findings == ()
+
+
+def with_energies(problem: Problem, random: Random) -> Problem:
+    """Return the same on a machine that states what accesses, links, issues and moves cost."""
+
+    def pj(most: float) -> float:
+        return round(random.uniform(0, most), 3)
+
+    memories = ("far", *(name for name, _ in problem.registers), *(name for name, _ in problem.scratchpads))
+    energies = Energies(
+        "far",
+        tuple((name, pj(20), pj(20)) for name in memories),
+        tuple(("far", name, pj(5)) for name in memories[1:]),
+        pj(2) * random.randrange(2),
+    )
+
+    def priced(option: NestOption) -> NestOption:
+        moves = (
+            replace(o, energy=MoveEnergy((pj(9), pj(9)), (pj(9), pj(9)), (pj(2), pj(2))))
+            for o in option.operands
+        )
+        return replace(option, operands=tuple(moves), issue_pj=pj(50))
+
+    nests = tuple(replace(n, options=tuple(map(priced, n.options))) for n in problem.nests)
+    return replace(problem, nests=nests, energies=energies)
+
+
+def bounded(problem: Problem, factor: float) -> CostModel:
+    """Return energy within so many times the least time of each statement."""
+    times = {
+        n.statement: min(cheapest(problem, n, number, TIME) for number in range(len(n.options)))
+        for n in problem.nests
+    }
+    limits = tuple((statement, ceil(factor * ns)) for statement, ns in times.items())
+    return WithinModel(EnergyModel(), TIME, limits, 1000.0, "energy within time")
+
+
+@pytest.mark.parametrize("objective", ["energy", "edp", "within"])
+@pytest.mark.parametrize("number", range(ceil(ASKED / 6)))
+def test_the_optimum_of_each_objective_is_what_trying_everything_finds(number: int, objective: str) -> None:
+    random = Random(number)
+    question = with_energies(random_problem(random), random)
+    model = {"energy": EnergyModel(), "edp": EdpModel(), "within": bounded(question, 1.2)}[objective]
+    expected = least(question, model)
+    found = schedule(question, model=model, heuristic=CpSat(splits=number % 4 < 2), limit_s=60)
+    assert found.status == "OPTIMAL"
+    assert check_schedule(found, question) == ()
+    assert found.cost_ns == pytest.approx(expected, rel=STEP, abs=1e-12)
+    assert found.lower_bound_ns is not None
+    assert expected * (1 - 1e-3) <= found.lower_bound_ns <= expected * (1 + 1e-9)
+    if isinstance(model, FlooredModel):
+        floors = sum(min(model.least_ns(question, o) for o in nest.options) for nest in question.nests)
+        assert floors <= expected * (1 + 1e-9)
+    quick = schedule(question, model=model, heuristic="greedy")
+    assert quick.cost_ns is not None
+    assert quick.cost_ns >= expected * (1 - STEP)
 
 
 def larger(problem: Problem, random: Random) -> tuple[str, Problem]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, prod
 from pathlib import Path
 
 import pytest
 
+import isamap
 from isamap.driver.explaining import schedule_accesses
+from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel
-from isamap.driver.request import Request
+from isamap.driver.request import Choices, Request, make_request
 from isamap.plan.access_counts import CONVENTIONS, StatementAccesses, count_accesses
 from isamap.plan.loop_nest import Counted, Keep, LoopNest, NestLoop
+from isamap.plan.protocols import CostModel
+from isamap.plan.text import parse_schedule, print_schedule
+from isamap.scheduler.effects.energy import TIME, EnergyModel
+from isamap.scheduler.nests.pricing import price
 from isamap.source import Source
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "energy"
@@ -129,3 +136,71 @@ def test_the_energy_counted_from_zigzags_mapping_is_zigzags(layer: str) -> None:
             moved = [words, ceil(row.fills / PORT_BYTES) * PORT_BYTES // 256 * 256]
         total += size * (moved[0] * READ[row.level] + moved[1] * WRITE[row.level])
     assert round(total, 3) == pytest.approx(published, abs=0.51)
+
+
+def solved(kernel: Source, sizes: dict[str, int], objective: str, within: str = "") -> Compilation:
+    choices = Choices(objective=objective, within=within, limit_s=30)
+    return compile_kernel(make_request(kernel, str(EXAMPLES / "tpu-like.yaml"), sizes, choices), "schedule")
+
+
+def price_of(made: Compilation, model: CostModel) -> float:
+    assert made.schedule is not None
+    assert made.problem is not None
+    (cost,) = price(made.schedule, made.problem, model)
+    assert cost is not None
+    return cost
+
+
+SIZES = {"N": 1, "H": 10, "W": 10, "C": 64, "K": 64, "R": 3, "S": 3, "stride": 1}
+CONV = read_kernel(str(EXAMPLES / "conv_s8.ir")), SIZES
+GEMM = read_kernel("gemm_s8s8"), {"M": 64, "N": 96, "K": 128}
+
+
+@pytest.mark.parametrize("objective", ["time", "energy", "edp"])
+@pytest.mark.parametrize("case", [CONV, GEMM], ids=["conv", "gemm"])
+def test_the_model_prices_the_energy_that_is_counted(
+    case: tuple[Source, dict[str, int]], objective: str
+) -> None:
+    made = solved(*case, objective)
+    (found,) = counted(made, "isamap")
+    assert found.energy is not None
+    assert price_of(made, EnergyModel()) == pytest.approx(found.energy.total_pj, rel=1e-9)
+
+
+def test_each_objective_is_proven_and_a_bound_on_the_other_holds() -> None:
+    time, energy = solved(*CONV, "time"), solved(*CONV, "energy")
+    least_ns, least_pj = price_of(time, TIME), price_of(energy, EnergyModel())
+    assert price_of(energy, TIME) > 1.05 * least_ns
+    assert price_of(time, EnergyModel()) > least_pj
+    bounded = solved(*CONV, "energy", "time=1.05")
+    assert price_of(bounded, TIME) <= 1.05 * least_ns
+    assert least_pj <= price_of(bounded, EnergyModel()) <= price_of(time, EnergyModel())
+    for made in (time, energy, bounded):
+        assert made.schedule is not None
+        assert made.schedule.status == "OPTIMAL"
+
+
+def test_greedy_obeys_an_objective_and_its_bound() -> None:
+    kernel, sizes = CONV
+    asked = Choices(objective="energy", within="time=1.1", heuristic="greedy")
+    made = compile_kernel(make_request(kernel, str(EXAMPLES / "tpu-like.yaml"), sizes, asked), "schedule")
+    quick = replace(asked, objective="time", within="")
+    fast = compile_kernel(make_request(kernel, str(EXAMPLES / "tpu-like.yaml"), sizes, quick), "schedule")
+    assert price_of(made, TIME) <= 1.1 * price_of(fast, TIME)
+    assert price_of(made, EnergyModel()) <= price_of(fast, EnergyModel())
+
+
+def test_a_schedule_chosen_for_energy_is_read_back_with_its_unit() -> None:
+    made = solved(*GEMM, "energy")
+    assert made.schedule is not None
+    text = print_schedule(made.schedule)
+    assert f"cost {made.schedule.cost_ns!r} pJ" in text
+    assert parse_schedule(Source("s", text)) == made.schedule
+
+
+def test_python_takes_an_objective_and_a_bound() -> None:
+    kernel, sizes = GEMM
+    found = isamap.compile(
+        kernel.text, str(EXAMPLES / "tpu-like.yaml"), sizes, objective="energy", within="time=1.2"
+    )
+    assert found is not None

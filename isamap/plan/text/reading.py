@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from isamap.plan.loops import LOOP_KINDS, LoopStep, UnrolledLoop
-from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage, forget_cost
+from isamap.plan.schedule import COST_UNITS, NestSchedule, Prefetch, Schedule, Spread, Stage, forget_cost
 from isamap.plan.steady import Pipeline
 from isamap.plan.text.cursor import Reader
 from isamap.plan.text.stage_lines import parse_stage, time_alternately
@@ -276,7 +276,7 @@ def _read_time(reader: Reader, value: Span) -> float:
         time_ns = float(number)
     except ValueError:
         time_ns = -1.0
-    if unit.strip() != "ns" or not 0 <= time_ns < float("inf"):
+    if unit.strip() not in ("ns", *COST_UNITS.values()) or not 0 <= time_ns < float("inf"):
         raise reader.problem(f"`{value.text}` is not a time", value, "write it as `12.5 ns`")
     return time_ns
 

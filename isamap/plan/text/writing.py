@@ -24,7 +24,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule, Schedule, Stage, forget_cost, spread_of
+from isamap.plan.schedule import NestSchedule, Schedule, Stage, cost_unit, forget_cost, spread_of
 from isamap.plan.text.stage_lines import print_stage
 
 FORMAT = "isamap schedule 1"
@@ -68,9 +68,9 @@ def _header(schedule: Schedule) -> list[str]:
     if schedule.profile:
         lines.append(f"profile {schedule.profile}")
     if schedule.cost_ns is not None:
-        lines.append(f"cost {schedule.cost_ns!r} ns")
+        lines.append(f"cost {schedule.cost_ns!r} {cost_unit(schedule.model)}")
     if schedule.lower_bound_ns is not None:
-        lines.append(f"bound {schedule.lower_bound_ns!r} ns")
+        lines.append(f"bound {schedule.lower_bound_ns!r} {cost_unit(schedule.model)}")
     lines.append(f"status {schedule.status}")
     if schedule.found_by:
         lines.append(f"found by {schedule.found_by}")

@@ -1,0 +1,214 @@
+"""Cost models of energy: the accesses of a schedule as an expression over its decisions. Units: picojoules.
+
+    issues        number of issues * energy of one
+    home, a       elements that are brought * energy to read them
+    sram, a       fills to write, tiles to read
+    leakage       time by the analytic model * leakage
+
+The counts are those of `isamap accesses` by the convention `isamap`, for tensors without short tiles. What
+fused statements spare or add is not in the price: a fused statement costs nothing, and its sum's first read counts.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
+from isamap.plan.problem import Energies, NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.plan.protocols import CostModel
+from isamap.scheduler.deciding.space import Space, issues_along
+from isamap.scheduler.deciding.tiling import Tiling, tile
+from isamap.scheduler.deciding.window_buffers import reaches_of
+from isamap.scheduler.effects.analytic import ROUNDED, AnalyticModel
+from isamap.scheduler.effects.copying import copied_again
+from isamap.source import Diagnostic, UsageProblem, add_up
+from isamap.source.records import dataclass, replace
+
+TIME = AnalyticModel()
+# How much more what exceeds a bound costs than the schedule that the bound is from.
+DEAR = 4.0
+
+
+def required_energies(problem: Problem) -> Energies:
+    """Return the energies that the machine states. Raises: UsageProblem if it states none."""
+    if problem.energies is None:
+        said = f"{problem.machine} states no energies"
+        help_ = "state `energy` of its memories and `energy_pj` of instructions, or leave out `--objective`"
+        raise UsageProblem(Diagnostic("objective-unavailable", said, help=help_))
+    if problem.threads > 1:
+        said = f"energy is counted of one thread, and {problem.threads} threads perform {problem.kernel}"
+        raise UsageProblem(Diagnostic("objective-unavailable", said, help="leave out `--threads`"))
+    return problem.energies
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyModel:
+    """The energy of a statement's schedule."""
+
+    name: str = "energy"
+
+    def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
+        """Return the picojoules of a statement under one option."""
+        energies = required_energies(problem)
+        tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
+        parts = [_operand_pj(tiling, o, energies, problem) for o in option.operands if o.tensor_bytes]
+        if energies.leakage_pj_per_ns:
+            parts.append(times(energies.leakage_pj_per_ns, TIME.expression(problem, nest, option)))
+        return total([Const(_issues(option) * option.issue_pj), *parts])
+
+    def least_ns(self, problem: Problem, option: NestOption) -> float:
+        """Return a lower bound of `expression`: issues with their registers, and each result in its tensor once."""
+        energies = required_energies(problem)
+        accessed = add_up(
+            min(_issued_pj(option, o, energies.access_pj(o.memory), padded=p) for p in (False, True))
+            for o in option.operands
+            if o.tensor_bytes and _is_file(o, problem)
+        )
+        home = energies.access_pj(energies.home)
+        written = add_up(
+            _elements([a for a in option.axes if a.name in o.axes])
+            * o.tensor_bytes
+            * sum(_ways(option, o, home))
+            for o in option.operands
+            if o.is_accumulator
+        )
+        return (_issues(option) * option.issue_pj + accessed + written) * ROUNDED
+
+
+@dataclass(frozen=True, slots=True)
+class EdpModel:
+    """The product of energy and time of a statement's schedule. Units: picojoules times nanoseconds."""
+
+    name: str = "edp"
+
+    def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
+        """Return the product of both expressions."""
+        energy = EnergyModel().expression(problem, nest, option)
+        return times(energy, TIME.expression(problem, nest, option))
+
+    def least_ns(self, problem: Problem, option: NestOption) -> float:
+        """Return the product of both lower bounds."""
+        return EnergyModel().least_ns(problem, option) * TIME.least_ns(problem, option)
+
+
+@dataclass(frozen=True, slots=True)
+class WithinModel:
+    """A cost model under a bound on another one: what exceeds a statement's limit costs more than all within it.
+
+    `limits` are by statement. `price` is what a unit of the bounded model costs beyond a limit.
+    """
+
+    objective: CostModel
+    bounded: CostModel
+    limits: tuple[tuple[int, int], ...]
+    price: float
+    name: str
+
+    def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
+        """Return the objective within the limit, and more than that beyond."""
+        cost = self.objective.expression(problem, nest, option)
+        load = self.bounded.expression(problem, nest, option)
+        limit = dict(self.limits)[nest.statement]
+        return Threshold(load, limit, cost, total([cost, times(self.price, load)]))
+
+
+def for_other_model(problem: Problem) -> Problem:
+    """Return the problem for a model that does not price time: a fused statement costs nothing there."""
+
+    def free(option: NestOption) -> NestOption:
+        return replace(option, fusions=tuple(replace(fusion, extra_ns=0.0) for fusion in option.fusions))
+
+    nests = (replace(n, options=tuple(map(free, n.options))) for n in problem.nests)
+    return replace(problem, nests=tuple(nests))
+
+
+# --- accesses of one operand ------------------------------------------------------------------------------
+
+Each = tuple[float, float]
+"""The energy of a byte, or of a tile: what is read or brought in, and what is written or taken out."""
+
+
+def _issues(option: NestOption) -> int:
+    return prod(issues_along(axis) for axis in option.axes)
+
+
+def _is_file(operand: TileOperand, problem: Problem) -> bool:
+    """Return whether an operand lies in a register of its own while issues use it."""
+    files = {name for name, _ in problem.registers}
+    return operand.memory in files and operand.memory not in operand.homes and operand.registers > 0
+
+
+def _issued_pj(option: NestOption, operand: TileOperand, each: Each, *, padded: bool) -> float:
+    """Return the energy of all issues' reads of an operand, and of their writes to a result."""
+    own = [axis for axis in option.axes if axis.name in operand.axes]
+    others = prod(issues_along(axis) for axis in option.axes if axis not in own)
+    elements = prod(issues_along(a) for a in own) * operand.tile_elements if padded else _elements(own)
+    return elements * others * operand.staged_bytes * sum(_ways(option, operand, each))
+
+
+def _elements(axes: list[TileAxis]) -> int:
+    return prod(axis.extent for axis in axes)
+
+
+def _held_elements(option: NestOption, operand: TileOperand) -> int:
+    """Return the elements of an operand that buffers hold together: of a window each plane once, taps and all."""
+    extents = {a.name: a.extent for a in option.axes if a.name in operand.axes}
+    count = 1
+    for window in operand.windows:
+        reaches = reaches_of(window, option)
+        count *= extents.pop(window.along) * len(reaches) + sum(reaches)
+        extents.pop(window.tap)
+    return count * prod(extents.values())
+
+
+def _ways(option: NestOption, operand: TileOperand, each: Each) -> Each:
+    """Return the energies that count of an operand: inputs are read, results written, and sums both."""
+    reads = not operand.is_accumulator or option.is_sum
+    return each[0] if reads else 0.0, each[1] if operand.is_accumulator else 0.0
+
+
+def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, problem: Problem) -> Cost:
+    """Return the energy of an operand's accesses, moves and transfers, after where it is read from."""
+    space, option = tiling.space, tiling.space.option
+    is_file = _is_file(operand, problem)
+    own = [axis for axis in option.axes if axis.name in operand.axes]
+    tiles = prod(issues_along(axis) for axis in own)
+    if operand.is_accumulator:
+        around = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
+    else:
+        around = [tiling.steps[axis.name] for axis in space.axes if axis.name not in operand.axes]
+
+    def carried_pj(outer: str, inner: str, outer_bytes: int, moves: Each) -> float:
+        """Return the energy of an element that goes between two memories, each way that counts."""
+        link = energies.link_pj(outer, inner)
+        out, into = energies.access_pj(outer), energies.access_pj(inner)
+        ways = (
+            outer_bytes * (out[0] + link) + operand.staged_bytes * into[1] + moves[0],
+            outer_bytes * (out[1] + link) + operand.staged_bytes * into[0] + moves[1],
+        )
+        return sum(_ways(option, operand, ways))
+
+    def used_pj(home: str, home_bytes: int, moves: Each, *, padded: bool) -> Cost:
+        """Return the energy of bringing tiles from a memory to all issues."""
+        if not is_file:
+            memory = operand.memory if operand.memory in operand.homes else home
+            return Const(_issued_pj(option, operand, energies.access_pj(memory), padded=padded))
+        each = moves[0] / operand.tile_elements, moves[1] / operand.tile_elements
+        count = tiles * operand.tile_elements if padded else _elements(own)
+        loads = times(count * carried_pj(home, operand.memory, home_bytes, each), *around)
+        file = energies.access_pj(operand.memory)
+        return total([loads, Const(_issued_pj(option, operand, file, padded=padded))])
+
+    values, costs = space.stage_values(operand), dict[int, Cost]()
+    for value in values:
+        if value == 0:
+            costs[value] = used_pj("", operand.tensor_bytes, operand.energy.direct, padded=False)
+            continue
+        carried = carried_pj("", operand.homes[0], operand.tensor_bytes, operand.energy.copied)
+        filled = _held_elements(option, operand) * carried
+        again = copied_again(tiling, operand) if value == 1 else []
+        used = used_pj(operand.homes[0], operand.staged_bytes, operand.energy.staged, padded=True)
+        costs[value] = total([times(filled, *again), used])
+    if len(costs) == 1:
+        return next(iter(costs.values()))
+    return Cases(space.stage(operand), tuple(costs.items()))
