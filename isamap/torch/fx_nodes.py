@@ -15,6 +15,7 @@ TYPES = {
     "torch.float32": "f32",
     "torch.float64": "f64",
     "torch.bfloat16": "bf16",
+    "torch.float16": "f16",
     "torch.int64": "i64",
     "torch.int32": "i32",
     "torch.int16": "i16",

@@ -17,7 +17,9 @@ from isamap.graph.operators.aten import POINTWISE, count_of, options_of
 from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
-from isamap.torch.fx_nodes import RESHAPES, TYPES, first_of, is_result, is_view, layout_of, name_of, promoted
+from isamap.torch.calls import Call
+from isamap.torch.fx_nodes import RESHAPES, TYPES, first_of, is_result, is_view, lying, name_of, promoted
+from isamap.torch.operation_rows import ROWS, for_each_axis
 
 FLOATS = frozenset(("bf16", "f32", "f64"))
 
@@ -38,6 +40,7 @@ class Translation:
     inputs: dict[Any, str] = field(default_factory=dict[Any, str])
     sources: dict[Node, Any] = field(default_factory=dict[Node, Any])
     unseen: dict[Any, str] = field(default_factory=dict[Any, str])
+    results: dict[Any, tuple[str, ...]] = field(default_factory=dict[Any, "tuple[str, ...]"])
 
     def name(self, node: Any) -> str:
         """Return the name of a node's value: a view is translated where it is asked for."""
@@ -112,6 +115,34 @@ class Translation:
             self.names[node] = name
         return name
 
+    def inlined(self, module: Any, given: Sequence[Any], outer: Any) -> Any:
+        """Return the names of the results of a graph in the place of a node. Raises: NotTaken."""
+        map_arg: Any = import_module("torch").fx.node.map_arg
+        inputs, known = iter(given), dict[Any, Any]()
+        inner = Translation(known, (), self.nodes, self.constants)
+        for node in module.graph.nodes:
+            node.name = f"{outer.name}/{len(self.nodes)}/{node.name}"
+            match node.op:
+                case "placeholder":
+                    source = next(inputs)
+                    inner.names[node] = self.name(source)
+                    if source in self.known:
+                        known[node] = self.known[source]
+                case "get_attr":
+                    known[node] = getattr(module, node.target)
+                case "call_function" if known.keys() >= set(node.all_input_nodes):
+                    args, kwargs = map_arg((node.args, dict(node.kwargs)), known.__getitem__)
+                    known[node] = node.target(*args, **kwargs)
+                case "call_function":
+                    translate(inner, node)
+                case _:
+                    results: Any = node.args[0]
+                    self.sources |= dict.fromkeys(inner.sources, outer)
+                    if type(results) in (tuple, list):
+                        return tuple("" if r is None else inner.name(r) for r in results)
+                    return inner.name(results)
+        raise NotTaken("a decomposition without a result")
+
     def parts(self, node: Any, count: int) -> tuple[str, ...]:
         """Return names for the first results of a node of several, "" for those that nothing reads."""
         read = {user.args[1] for user in node.users if is_result(user)}
@@ -127,28 +158,47 @@ def translate(to: Translation, node: Any) -> None:
             PARTS[name_of(base)](to, node)
             return
         to.name(base)
+        if base in to.results:
+            to.names[node] = to.results[base][number]
+            return
         part = f"{base.name}.{number}"
         made = [n for n in to.nodes if part in n.outputs]
         if not made and number:
             raise NotTaken("a result that no operator has")
         to.names[node] = part if made else to.names[base]
         return
-    row, mark = OPERATIONS.get(name), len(to.nodes)
-    if row is not None:
+    ways = [
+        OPERATIONS.get(name),
+        _pointwise if name in POINTWISE else None,
+        _called if name in ROWS else None,
+    ]
+    is_truth = first_of(node).dtype is import_module("torch").bool
+    if is_truth or any(is_result(user) and user.args[1] for user in node.users):
+        ways.reverse()  # rows give all results of an operation, and compute with truths
+    reason, mark = NotTaken("it has no kernel here"), len(to.nodes)
+    for way in filter(None, ways):
         try:
-            row(to, node)
-            return
-        except NotTaken:
-            if name not in POINTWISE:
-                raise
+            way(to, node)
+        except NotTaken as found:
+            reason = found
             del to.nodes[mark:]
-    if name not in POINTWISE:
-        raise NotTaken("it has no kernel here")
-    _pointwise(to, node, name)
+        else:
+            return
+    raise reason
 
 
-def _pointwise(to: Translation, node: Any, name: str) -> None:
+def _called(to: Translation, node: Any) -> None:
+    """Add the operators of a row, and note what its results are called."""
+    found = ROWS[name_of(node)](Call(to, node))
+    to.results[node] = (found,) if isinstance(found, str) else found
+    if any(is_result(user) and not to.results[node][user.args[1]] for user in node.users):
+        raise NotTaken("a result that no operator has")
+    to.names[node] = to.results[node][0]
+
+
+def _pointwise(to: Translation, node: Any) -> None:
     """Add an operation on single elements, as torch defines it."""
+    name = name_of(node)
     terms = list(node.args[: count_of(name)])
     if not any(hasattr(term, "meta") for term in terms):
         raise NotTaken("a number where a tensor is expected")
@@ -194,11 +244,6 @@ def _each(op: str) -> Translated:
         to.put(node, op, *(to.term(value, node) for value in node.args))
 
     return put
-
-
-def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:
-    """Return a stride, a padding or a dilation for each of so many axes: torch takes one for all."""
-    return list(numbers) * count if len(numbers) == 1 else list(numbers)
 
 
 def _convolution(to: Translation, node: Any) -> None:

@@ -31,12 +31,13 @@ from isamap.graph.terms import NotTaken
 from isamap.machine.processor import this_cpu
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
-from isamap.torch.fx_nodes import is_result, is_view, layout_of, name_of
+from isamap.torch.fx_nodes import is_result, is_view, lying, name_of
+from isamap.torch.operation_rows import ROWS
 from isamap.torch.operators import OPERATIONS, PARTS, Translation, translate
 from isamap.tune.alternation import time_alternately
 from isamap.tune.implementation_choices import OURS, Choice, Choices
 
-OPSETS = {"": 20, "aten": 1}
+OPSETS = {"": 20, "aten": 1, "isamap": 1}
 Values = list[Any]
 Step = Callable[[Values], None]
 
@@ -138,7 +139,7 @@ def make_program(graph: Any, options: Options, known: Mapping[Any, Any] | None =
 def refusal(node: Any) -> str:
     """Return why no kernel performs a node; "" where one may."""
     name = name_of(node)
-    if name not in OPERATIONS and name not in PARTS and name not in POINTWISE:
+    if not any(name in table for table in (OPERATIONS, PARTS, POINTWISE, ROWS)):
         return "it has no kernel here"
     is_several = isinstance(node.meta["val"], tuple | list)
     results = [user for user in node.users if is_result(user)] if is_several else [node]

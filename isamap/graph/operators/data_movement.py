@@ -165,7 +165,7 @@ def _tile(o: Applied) -> Value:
         x.shaped([n for size in x.shape for n in (1, size)]),
         [n for times, size in zip(repeats, x.shape, strict=True) for n in (times, size)],
     )
-    return wide.shaped([times * size for times, size in zip(repeats, x.shape, strict=True)])
+    return o.making.plain(wide).shaped([times * size for times, size in zip(repeats, x.shape, strict=True)])
 
 
 def _trilu(o: Applied) -> Value:

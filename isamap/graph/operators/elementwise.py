@@ -172,9 +172,10 @@ def _mod(o: Applied) -> Value:
     a, b = _of_one_type(o)
     if not o.integer("fmod", 0):
         if DTYPES[a.dtype].is_float:
-            same = "{0} == 0 | ({0} < 0) == ({1} < 0)"
+            same = "{0} == 0 | {0} != {0} | ({0} < 0) == ({1} < 0)"
             rest = "fma(-round({0} / {1}, down), {1}, {0})"
-            return o.map(f"select({_BY_INFINITY}, select({same}, {{0}}, {{1}}), {rest})", a, b, inside="f64")
+            exact = f"select(({rest}) != 0 & (({rest}) < 0) != ({{1}} < 0), {rest} + {{1}}, {rest})"
+            return o.map(f"select({_BY_INFINITY}, select({same}, {{0}}, {{1}}), {exact})", a, b, inside="f64")
         if DTYPES[a.dtype].kind == "uint":
             return o.map("({0} % {1})", a, b)
         return o.map(
@@ -196,10 +197,12 @@ def _pow(o: Applied) -> Value:
         return o.map(simple[float(literal)], x)
     size = "exp({1} * log(abs({0})))"
     is_odd = "(round({1} / 2, down) * 2 != {1})"
-    of_negative = f"select(round({{1}}, down) != {{1}}, inf - inf, select({is_odd}, -{size}, {size}))"
+    is_whole, of_root = "round({1}, down) == {1}", f"select({{0}} == -inf, {size}, inf - inf)"
+    of_negative = f"select({is_whole}, select({is_odd}, -{size}, {size}), {of_root})"
     of_zero = f"select((round({{1}}, down) == {{1}}) & {is_odd}, select({{1}} < 0, 1 / {{0}}, {{0}}), {size})"
     of_others = f"select({{0}} == 0, {of_zero}, {size})"
-    power = f"select({{1}} == 0, 1, select({{0}} < 0, {of_negative}, {of_others}))"
+    is_one = "{1} == 0 | {0} == 1 | abs({0}) == 1 & abs({1}) == inf"
+    power = f"select({is_one}, 1, select({{0}} < 0, {of_negative}, {of_others}))"
     if not DTYPES[x.dtype].is_float:
         power = f"round({power} * 1.000000000001, zero)"  # whole powers are whole, whatever log rounds
     return o.map(power, x, y, inside="f64")
@@ -310,3 +313,12 @@ ELEMENTWISE: Mapping[str, Lowered] = {
     "Cast": _cast,
     "CastLike": lambda o: converted(o, o[0], o[1].dtype, saturate=bool(o.integer("saturate", 1))),
 }
+
+
+OWN: Mapping[str, Lowered] = {
+    "Log1p": floats("log1p({0})"),
+    "Expm1": floats("expm1({0})"),
+    "Atan2": floats("atan2({0}, {1})"),
+    "Trunc": floats("round({0}, zero)"),
+}
+"""Operators that ONNX does not have."""

@@ -1,0 +1,166 @@
+"""Calls of torch's operations, with arguments by name, and the operators of the graph that say what they do.
+
+c("Add", c.x, c.number(1))      the name of the sum of the first argument and 1
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from isamap.graph.terms import NotTaken, wide
+from isamap.graph.types import NUMBERS
+from isamap.ir import DTYPES
+from isamap.torch.fx_nodes import TYPES, first_of, is_result
+
+OWN = "isamap"
+"""The domain of operators that ONNX does not have."""
+
+
+def type_of(value: Any) -> str:
+    """Return the type of a tensor's elements. Raises: NotTaken for one that no kernel computes with."""
+    torch: Any = import_module("torch")
+    value = value.meta.get("val") if hasattr(value, "meta") else value
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.device.type != "cpu":
+        raise NotTaken("an argument that is no dense tensor of this processor")
+    if str(value.dtype) not in TYPES:
+        raise NotTaken(f"the type {value.dtype}")
+    return TYPES[str(value.dtype)]
+
+
+class Call:
+    """A call in translation: its arguments by name, and the operators that give its results.
+
+    `dtype` and `shape` are those of the first result. A row that computes in another type sets `dtype` to it.
+    """
+
+    def __init__(self, to: Any, node: Any) -> None:
+        self.to, self.node = to, node
+        arguments = node.target._schema.arguments
+        given = {**dict(zip((a.name for a in arguments), node.args, strict=False)), **node.kwargs}
+        self.given = {a.name: given.get(a.name, a.default_value) for a in arguments}
+        self.terms = [given[a.name] for a in arguments if a.name in given]
+        self.dtype, self.shape = type_of(first_of(node)), tuple(first_of(node).shape)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return an argument, or its default."""
+        return self.given[name]
+
+    def __call__(self, op: str, *inputs: str, results: int = 1, domain: str = "", **attributes: Any) -> Any:
+        """Add an operator; return the name of its result, or the names of its results."""
+        names = tuple(f"{self.node.name}:{len(self.to.nodes)}.{n}" for n in range(results))
+        self.to.put(self.node, op, *inputs, of=self.node.name, results=names, domain=domain, **attributes)
+        return names if results > 1 else names[0]
+
+    # --- arguments ---
+
+    @property
+    def x(self) -> str:
+        """The first argument, in the type of the call."""
+        return self.term(self.terms[0])
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the first argument."""
+        return tuple(self.terms[0].meta["val"].shape)
+
+    def term(self, value: Any, dtype: str = "") -> str:
+        """Return a tensor or a number in a type, by default that of the call. Raises: NotTaken."""
+        dtype = dtype or self.dtype
+        if not hasattr(value, "meta"):
+            return self.number(value, dtype)
+        return self.cast(self.to.name(value), type_of(value), dtype)
+
+    def number(self, value: Any, dtype: str = "") -> str:
+        """Return a number in a type: a float rounded, a whole number exactly. Raises: NotTaken."""
+        known = DTYPES[dtype or self.dtype]
+        if not isinstance(value, bool | int | float):
+            raise NotTaken(f"the argument {value}, which is no number")
+        if known.is_integer and not (math.isfinite(value) and known.low <= int(value) <= known.high):
+            raise NotTaken(f"the number {value} in {known.name}")
+        with np.errstate(over="ignore"):
+            return self.to.constant(np.asarray(value).astype(known.numpy()))
+
+    def rounded(self, value: Any, dtype: str) -> str:
+        """Return a number rounded to the type of the call, in another."""
+        return self.cast(self.number(value), self.dtype, dtype)
+
+    def numbers(self, values: Any, dtype: str = "i64") -> str:
+        """Return an array of numbers."""
+        return self.to.constant(np.asarray(values).astype(DTYPES[dtype].numpy()))
+
+    def cast(self, name: str, before: str, dtype: str) -> str:
+        """Return a value in another type."""
+        return name if before == dtype else self("Cast", name, to=NUMBERS[dtype])
+
+    def axis(self, name: str = "dim", rank: int | None = None) -> int:
+        """Return an axis counted from the front."""
+        return int(self[name]) % max(len(self.sizes) if rank is None else rank, 1)
+
+    def axes(self, name: str = "dim") -> list[int]:
+        """Return axes counted from the front, in order: all of them where none is named."""
+        value, rank = self[name], len(self.sizes)
+        if value is None or value == []:
+            return list(range(rank))
+        return (
+            sorted(axis % max(rank, 1) for axis in ([value] if isinstance(value, int) else value))
+            if rank
+            else []
+        )
+
+    def wants(self, number: int) -> bool:
+        """Return whether one of several results is read."""
+        return any(is_result(user) and user.args[1] == number for user in self.node.users)
+
+    # --- operators ---
+
+    def inlined(self, module: Any, given: Sequence[Any]) -> Any:
+        """Return the names of the results of a graph whose inputs are these nodes. Raises: NotTaken."""
+        return self.to.inlined(module, given, self.node)
+
+    def shaped(self, name: str, *sizes: int) -> str:
+        """Return the same elements under other sizes."""
+        return self("Reshape", name, self.to.integers(*sizes), allowzero=1)
+
+    def expanded(self, name: str, *sizes: int) -> str:
+        """Return a value repeated to larger sizes."""
+        return self("Expand", name, self.to.integers(*sizes))
+
+    def part(self, name: str, axis: int, first: int, end: int, step: int = 1) -> str:
+        """Return a part of a value along an axis."""
+        return self("Slice", name, *(self.to.integers(n) for n in (first, end, axis, step)))
+
+    def where(self, chosen: str, one: str, other: str) -> str:
+        return self("Where", chosen, one, other)
+
+    def scaled(self, name: str, factor: Any) -> str:
+        """Return a value times a number."""
+        return name if factor == 1 else self("Mul", name, self.number(factor))
+
+    def reduced(self, op: str, name: str, axes: Sequence[int], *, keeps: bool = False) -> str:
+        """Return a value reduced over axes; over none, the operator of each element."""
+        return self(op, name, self.to.integers(*axes), keepdims=int(keeps), noop_with_empty_axes=1)
+
+
+Row = Callable[[Call], "str | tuple[str, ...]"]
+"""Adds the operators of a call; returns the names of its results, "" for one that none gives. Raises: NotTaken."""
+
+
+def in_wide(row: Callable[[Call], str], dtype: str = "") -> Row:
+    """Return a row that computes in f32 where the result is a narrower float, or in the given type."""
+
+    def widened(c: Call) -> str:
+        result = c.dtype
+        c.dtype = dtype or wide(result)
+        return c.cast(row(c), c.dtype, result)
+
+    return widened
+
+
+def named(*rows: tuple[Row, str]) -> dict[str, Row]:
+    """Return rows by the names of operations, whose overload is "default" where none is said."""
+    return {name if "." in name else f"{name}.default": row for row, names in rows for name in names.split()}

@@ -1,0 +1,600 @@
+"""Rows for operations of torch: each takes a call, and returns the name of its result, or of its results.
+
+hardsigmoid(x)      HardSigmoid(x, alpha=1/6, beta=0.5)
+
+An operation whose decomposition by torch is as good as a row is translated as the calls that it consists of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from isamap.graph.terms import NotTaken, wide
+from isamap.ir import DTYPES, OPS
+from isamap.torch.calls import OWN, Call, Row, in_wide, named, type_of
+from isamap.torch.element_places import PLACES, PLACES_OF_SEVERAL
+from isamap.torch.fx_nodes import TYPES, first_of, name_of
+
+
+def decomposed(c: Call) -> str | tuple[str, ...]:
+    """Return the results of the calls that torch's decomposition consists of. Raises: NotTaken."""
+    torch: Any = import_module("torch")
+    fx: Any = import_module("torch.fx.experimental.proxy_tensor")
+    expanded = import_module("torch._decomp").decomposition_table[c.node.target]
+    nodes, values = c.node.all_input_nodes, [node.meta["val"] for node in c.node.all_input_nodes]
+
+    def call(*tensors: Any) -> Any:
+        given = dict(zip(nodes, tensors, strict=True))
+        args, kwargs = torch.fx.node.map_arg((c.node.args, dict(c.node.kwargs)), given.__getitem__)
+        results: Any = expanded(
+            *(list(a) if type(a).__name__ == "immutable_list" else a for a in args), **kwargs
+        )
+        if results is NotImplemented:
+            raise NotTaken("torch's decomposition does not take these arguments")
+        return (*results,) if isinstance(results, tuple) else results  # a named tuple would be a call
+
+    mode: Any = first_of(c.node).fake_mode
+    with mode, torch.no_grad():
+        module = fx.make_fx(call)(*values)
+    return c.inlined(module, nodes)
+
+
+# --- operations on single elements ---
+
+
+def _inside(c: Call, values: Iterable[Any]) -> str:
+    """Return the type in which torch combines terms: wider than a narrow float for numbers that it does not have."""
+
+    def fits(value: Any) -> bool:
+        if hasattr(value, "meta"):
+            return value.meta["val"].dim() > 0 or type_of(value) == c.dtype
+        with np.errstate(over="ignore"):
+            return float(np.asarray(value).astype(DTYPES[c.dtype].numpy())) == float(value)
+
+    return c.dtype if wide(c.dtype) == c.dtype or all(map(fits, values)) else wide(c.dtype)
+
+
+def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
+    """Return a row for an operator on single elements of one type."""
+
+    def row(c: Call) -> str:
+        values = [value for name, value in c.given.items() if name in ("self", "other", "exponent")]
+        if c.dtype == "bool":
+            if not of_truths:
+                raise NotTaken("truths")
+            return c(of_truths, *map(c.term, values))
+        alpha = c.given.get("alpha", 1)
+        dtype = _inside(c, values) if alpha == 1 else wide(c.dtype)
+        terms = [c.term(value, dtype) for value in values]
+        if alpha != 1:
+            terms[1] = c("Mul", terms[1], c.rounded(alpha, dtype))
+        return c.cast(c(op, *terms, domain=domain), dtype, c.dtype)
+
+    return row
+
+
+def _reversed(c: Call) -> str:
+    dtype, (one, other) = wide(c.dtype), c.terms[:2]
+    factor, found = c.rounded(c["alpha"], dtype), c.cast(c.term(other), c.dtype, dtype)
+    return c.cast(c("Sub", found, c("Mul", c.term(one, dtype), factor)), dtype, c.dtype)
+
+
+def _compared(op: str, *, negated: bool = False) -> Row:
+    def row(c: Call) -> str:
+        torch: Any = import_module("torch")
+        values = [value.meta["val"] if hasattr(value, "meta") else value for value in c.terms]
+        dtype = TYPES[str(torch.result_type(*values))]
+        dtype = "u8" if dtype == "bool" and op != "Equal" else dtype
+        found = c(op, *(c.term(value, dtype) for value in c.terms))
+        return c("Not", found) if negated else found
+
+    return row
+
+
+def _logical(op: str) -> Row:
+    return lambda c: c(op, *(c.term(value, "bool") for value in c.terms))
+
+
+def _bits(op: str, of_truths: str) -> Row:
+    return lambda c: c(of_truths if c.dtype == "bool" else op, *map(c.term, c.terms))
+
+
+def _shifted(direction: str) -> Row:
+    """Return a row for a shift by any number: by as many bits as there are or more, all of them are shifted out."""
+
+    def row(c: Call) -> str:
+        known = DTYPES[c.dtype]
+        value, by = map(c.term, c.terms)
+        most, none = c.number(known.bits - 1), c.number(0)
+        beyond = c("Or", c("Greater", by, most), c("Less", by, none))
+        last = c("BitShift", value, most, direction="RIGHT") if direction == "RIGHT" else none
+        return c.where(beyond, last, c("BitShift", value, c("Clip", by, none, most), direction=direction))
+
+    return row
+
+
+def _clip(low: Any, high: Any) -> Row:
+    """Return a row for a value between bounds, numbers or tensors, with defaults."""
+
+    def row(c: Call) -> str:
+        bounds = [c.given.get(new, c.given.get(old)) for new, old in (("min", "min_val"), ("max", "max_val"))]
+        bounds = [low if bounds[0] is None else bounds[0], high if bounds[1] is None else bounds[1]]
+        if not any(hasattr(bound, "meta") for bound in bounds):
+            return c("Clip", c.x, *("" if bound is None else c.number(bound) for bound in bounds))
+        found = c.x
+        for op, bound in zip(("Max", "Min"), bounds, strict=True):
+            found = found if bound is None else c(op, found, c.term(bound))
+        return found
+
+    return row
+
+
+def _remainder(c: Call) -> str:
+    a, b = (c.term(value) for value in c.terms)
+    return c("Mod", a, b, fmod=int(name_of(c.node).startswith("fmod")))
+
+
+def _divided(c: Call) -> str:
+    """Return a quotient, rounded as is said: down as Python does it, which is less than the rounded quotient."""
+    mode = c.given.get("rounding_mode", "floor")
+    a, b = (c.term(value) for value in c.terms[:2])
+    quotient = c("Div", a, b)
+    if mode is None or (mode == "trunc" and DTYPES[c.dtype].is_integer):
+        return quotient
+    if mode == "trunc":  # torch rounds a narrow quotient before
+        narrow = type_of(first_of(c.node))
+        return c("Trunc", c.cast(c.cast(quotient, c.dtype, narrow), narrow, c.dtype), domain=OWN)
+    if DTYPES[c.dtype].is_integer:
+        return c("Div", c("Sub", a, c("Mod", a, b)), b)
+    zero, rest = c.number(0), c("Mod", a, b, fmod=1)
+    other = c("And", c("Not", c("Equal", rest, zero)), c("Xor", c("Less", rest, zero), c("Less", b, zero)))
+    whole = c("Round", c("Div", c("Sub", a, rest), b))
+    return c.where(c("Equal", b, zero), quotient, c.where(other, c("Sub", whole, c.number(1)), whole))
+
+
+def _rounded(c: Call) -> str:
+    factor = c.number(10.0 ** abs(c.given.get("decimals", 0)))
+    ops = ("Mul", "Div") if c.given.get("decimals", 0) >= 0 else ("Div", "Mul")
+    return c(ops[1], c("Round", c(ops[0], c.x, factor)), factor)
+
+
+def _of_floats(row: Row) -> Row:
+    """Return a row that leaves whole numbers as they are."""
+    return lambda c: row(c) if DTYPES[c.dtype].is_float else c.x
+
+
+def _chosen(c: Call) -> str:
+    condition, one, other = c.terms
+    return c.where(c.term(condition, "bool"), c.term(one), c.term(other))
+
+
+def _masked(c: Call) -> str:
+    return c.where(c.term(c["mask"], "bool"), c.term(c["value"]), c.x)
+
+
+def _softplus(c: Call) -> str:
+    scaled = c.scaled(c.x, c["beta"])
+    found = c("Softplus", scaled)
+    if c["beta"] != 1:
+        found = c("Div", found, c.number(c["beta"]))
+    return c.where(c("Greater", scaled, c.number(c["threshold"])), c.x, found)
+
+
+def _elu(c: Call) -> str:
+    power = c("Expm1", c.scaled(c.x, c["input_scale"]), domain=OWN)
+    below = c.scaled(power, float(c["alpha"]) * float(c["scale"]))
+    return c.where(c("Greater", c.x, c.number(0)), c.scaled(c.x, c["scale"]), below)
+
+
+def _in_base(base: float) -> Row:
+    return in_wide(lambda c: c("Mul", c("Log", c.x), c.number(1 / math.log(base))), "f64")
+
+
+def _sign(c: Call) -> str:
+    """Return the sign, which torch says is 0 for NaN."""
+    return (
+        c.where(c("IsNaN", c.x), c.number(0), c("Sign", c.x)) if DTYPES[c.dtype].is_float else c("Sign", c.x)
+    )
+
+
+def _fitting(op: str) -> Row:
+    """Return a row for the larger or smaller of two, of which NaN is neither."""
+
+    def row(c: Call) -> str:
+        a, b = map(c.term, c.terms)
+        if not DTYPES[c.dtype].is_float:
+            return c(op, a, b)
+        return c.where(c("IsNaN", a), b, c.where(c("IsNaN", b), a, c(op, a, b)))
+
+    return row
+
+
+def _test(op: str, **attributes: Any) -> Row:
+    """Return a row for a test of floats, of which whole numbers pass none."""
+
+    def row(c: Call) -> str:
+        dtype = type_of(c.terms[0])
+        return c(op, c.term(c.terms[0], dtype if DTYPES[dtype].is_float else "f32"), **attributes)
+
+    return row
+
+
+def _filled(c: Call) -> str:
+    """Return one number in all elements."""
+    value = c.given.get("fill_value", c.given.get("value", 1 if "ones" in name_of(c.node) else 0))
+    return c.expanded(c.term(value), *c.shape)
+
+
+def _bucket(c: Call) -> str:
+    """Return how many bounds lie below each number."""
+    rank, dtype = len(c.sizes), type_of(c["self"])
+    bounds = c.term(c["boundaries"], dtype)
+    x = c.shaped(c.term(c["self"], dtype), *c.sizes, 1)
+    below = c("Not", c("Less", x, bounds)) if c["right"] else c("Not", c("LessOrEqual", x, bounds))
+    return c.reduced("ReduceSum", c.cast(below, "bool", c.dtype), [rank])
+
+
+# --- reductions ---
+
+
+def _reduced(op: str) -> Callable[[Call], str]:
+    def row(c: Call) -> str:
+        axes, rank = c.axes() if "dim" in c.given else list(range(len(c.sizes))), len(c.sizes)
+        keeps = bool(c.given.get("keepdim", False))
+        if op == "ReduceMean" and keeps and rank > 2 and axes == list(range(2, rank)):
+            return c("GlobalAveragePool", c.x)
+        return c.reduced(op, c.x, axes, keeps=keeps)
+
+    return row
+
+
+def _arg(op: str) -> Row:
+    """Return a row for the place of an extreme, of all elements where no axis is named."""
+
+    def row(c: Call) -> str:
+        return _place(c, op, None if c["dim"] is None else c.axis())
+
+    return row
+
+
+def _place(c: Call, op: str, axis: int | None) -> str:
+    dtype = type_of(c.terms[0])
+    x = c.term(c.terms[0], "u8" if dtype == "bool" else dtype)
+    if axis is None or not c.sizes:
+        x, axis = c.shaped(x, prod(c.sizes)), 0
+    return c.shaped(c(op, x, axis=axis), *c.shape)
+
+
+def _extreme(word: str) -> Row:
+    """Return a row for extremes along an axis, and their places."""
+
+    def row(c: Call) -> tuple[str, ...]:
+        values = c.reduced(f"Reduce{word}", c.x, [c.axis()] if c.sizes else [], keeps=bool(c["keepdim"]))
+        return values, _place(c, f"Arg{word}", c.axis()) if c.wants(1) else ""
+
+    return row
+
+
+def _spread(*, is_root: bool, has_mean: bool) -> Row:
+    """Return a row for variances or deviations, and means."""
+
+    def row(c: Call) -> str | tuple[str, ...]:
+        result, c.dtype = c.dtype, wide(c.dtype)
+        axes, keeps = c.axes(), bool(c["keepdim"])
+        correction = 1 if c["correction"] is None else c["correction"]
+        mean = c.reduced("ReduceMean", c.x, axes, keeps=True)
+        apart = c("Sub", c.x, mean)
+        count = prod(c.sizes[axis] for axis in axes)
+        divisor = c.number(max(float(count - correction), 0.0))
+        found = c("Div", c.reduced("ReduceSum", c("Mul", apart, apart), axes, keeps=keeps), divisor)
+        found = c.cast(c("Sqrt", found) if is_root else found, c.dtype, result)
+        return (found, c.cast(c.shaped(mean, *c.shape), c.dtype, result)) if has_mean else found
+
+    return row
+
+
+def _norm(c: Call) -> str:
+    """Return the norm of a vector, of any order."""
+    return _normed(c, c.x, float(c["ord"]), c.axes(), keeps=bool(c["keepdim"]))
+
+
+def _normed(c: Call, x: str, order: float, axes: Sequence[int], *, keeps: bool = False) -> str:
+    simple = {1.0: "ReduceL1", 2.0: "ReduceL2", math.inf: "ReduceMax", -math.inf: "ReduceMin"}
+    if order in simple:
+        return c.reduced(simple[order], c("Abs", x) if math.isinf(order) else x, axes, keeps=keeps)
+    if order == 0:
+        there = c("Not", c("Equal", x, c.number(0)))
+        return c.reduced("ReduceSum", c.cast(there, "bool", c.dtype), axes, keeps=keeps)
+    total = c.reduced("ReduceSum", c("Pow", c("Abs", x), c.number(order)), axes, keeps=keeps)
+    return c("Pow", total, c.number(1 / order))
+
+
+def _distances(c: Call) -> str:
+    one, other = (c("Unsqueeze", c.term(c[name]), c.to.integers(at)) for name, at in (("x1", -2), ("x2", -3)))
+    return _normed(c, c("Sub", one, other), float(c["p"]), [len(c.shape)])
+
+
+def _softmax(op: str) -> Row:
+    return lambda c: c(op, c.x, axis=c.axis()) if c.sizes else c.shaped(c(op, c.shaped(c.x, 1), axis=0))
+
+
+def _cumulated(op: str) -> Row:
+    return lambda c: c(op, c.x, c.to.integers(c.axis())) if c.sizes else c.x
+
+
+# --- products and norms ---
+
+
+def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:
+    """Return a stride, a padding or a dilation for each of so many axes: torch takes one for all."""
+    return list(numbers) * count if len(numbers) == 1 else list(numbers)
+
+
+def _convolution(c: Call) -> str:
+    count = len(c.shape) - 2
+    names = ("stride", "padding", "dilation", "output_padding")
+    stride, padding, dilation, more = (tuple(for_each_axis(c[name], count)) for name in names)
+    terms = [c.term(c[name]) for name in ("input", "weight", "bias") if c[name] is not None]
+    attributes: dict[str, Any] = {
+        "strides": stride, "pads": (*padding, *padding), "dilations": dilation, "group": c["groups"],
+    }  # fmt: skip
+    if c["transposed"]:
+        return c("ConvTranspose", *terms, **attributes, output_padding=more)
+    return c("Conv", *terms, **attributes)
+
+
+def _dot(c: Call) -> str:
+    row, column = (
+        c.shaped(c.term(value), *sizes) for value, sizes in zip(c.terms, ((1, -1), (-1, 1)), strict=True)
+    )
+    return c.shaped(c("MatMul", row, column))
+
+
+def _onto(c: Call) -> str:
+    """Return beta times a summand plus alpha times a product."""
+    summand, one, other = c.terms[:3]
+    alpha, beta = c["alpha"], c["beta"]
+    if name_of(c.node) == "addmm.default" and alpha == beta == 1:
+        return c("Gemm", c.term(one), c.term(other), c.term(summand))
+    found = c.scaled(c("MatMul", c.term(one), c.term(other)), alpha)
+    return found if beta == 0 else c("Add", found, c.scaled(c.term(summand), beta))
+
+
+def _attention(c: Call) -> tuple[str, ...]:
+    """Return scaled products of queries and keys, their softmax, and its product with values.
+
+    Heads of queries that share a key are rows of one product.
+    """
+    query, key, value = (tuple(c[name].meta["val"].shape) for name in ("query", "key", "value"))
+    if c["dropout_p"]:
+        raise NotTaken("dropout")
+    if c.wants(1):
+        raise NotTaken("the logarithms of attention's sums")
+    batch, (rows, width), columns = query[:-2], query[-2:], key[-2]
+    scale = 1 / math.sqrt(width) if c["scale"] is None else c["scale"]
+    rank, shared = len(query), (*key[:-2], prod(query[:-1]) // max(prod(key[:-2]), 1))
+    queries = c("Mul", c.term(c["query"]), c.number(scale))
+    order = (*range(rank - 2), rank - 1, rank - 2)
+    keys = c("Transpose", c.term(c["key"]), perm=order)
+    scores = c.shaped(c("MatMul", c.shaped(queries, *shared, width), keys), *batch, rows, columns)
+    mask = c.given.get("attn_mask", c.given.get("attn_bias"))
+    if c["is_causal"]:
+        scores = c.where(c.numbers(np.tri(rows, columns), "bool"), scores, c.number(-math.inf))
+    if mask is not None and type_of(mask) == "bool":
+        scores = c.where(c.term(mask, "bool"), scores, c.number(-math.inf))
+    elif mask is not None:
+        scores = c("Add", scores, c.term(mask))
+    powers = c.shaped(c("Softmax", scores, axis=-1), *shared, columns)
+    return c.shaped(c("MatMul", powers, c.term(c["value"])), *batch, rows, value[-1]), ""
+
+
+def _layer_norm(c: Call) -> tuple[str, ...]:
+    result, sizes = c.dtype, c["normalized_shape"]
+    given = [c[name] for name in ("input", "weight", "bias") if c[name] is not None]
+    c.dtype = result if all(type_of(value) == result for value in given) else wide(result)
+    gain, shift = c["weight"], c["bias"]
+    scale = c.term(gain) if gain is not None else c.numbers(np.ones(tuple(sizes)), c.dtype)
+    terms = [c.x, scale, *([c.term(shift)] if shift is not None else [])]
+    found = c("LayerNormalization", *terms, axis=-len(sizes), epsilon=float(c["eps"]))
+    return c.cast(found, c.dtype, result), "", ""
+
+
+def _group_norm(c: Call) -> tuple[str, ...]:
+    result, c.dtype = c.dtype, wide(c.dtype)
+    batch, channels, groups = c.sizes[0], c.sizes[1], c["group"]
+    rows = c.shaped(c.x, batch, groups, -1)
+    ones = c.numbers(np.ones(prod(c.sizes[1:]) // groups), c.dtype)
+    found = c.shaped(c("LayerNormalization", rows, ones, axis=-1, epsilon=float(c["eps"])), *c.sizes)
+    for op, name in (("Mul", "weight"), ("Add", "bias")):
+        if c[name] is not None:
+            found = c(op, found, c.shaped(c.term(c[name]), channels, *(1 for _ in c.sizes[2:])))
+    return c.cast(found, c.dtype, result), "", ""
+
+
+# --- windows ---
+
+
+def _windows(c: Call, first: int) -> tuple[str, dict[str, Any], int]:
+    """Return an image with a batch, the attributes of its windows, and the number of its axes."""
+    rank = int(name_of(c.node).partition("pool")[2][0])
+    window, stride, padding = (
+        for_each_axis(c[name] or c["kernel_size"], rank) for name in ("kernel_size", "stride", "padding")
+    )
+    if c["padding"] in (0, [], [0]):
+        padding = [0] * rank
+    attributes: dict[str, Any] = {
+        "kernel_shape": tuple(window), "strides": tuple(stride), "pads": (*padding, *padding),
+        "ceil_mode": int(c["ceil_mode"]),
+    }  # fmt: skip
+    image = c.shaped(c.x, 1, *c.sizes) if len(c.sizes) == rank + 1 else c.x
+    return image, attributes, rank
+
+
+def _max_pool(c: Call) -> tuple[str, ...]:
+    image, attributes, rank = _windows(c, 2)
+    dilations = tuple(for_each_axis(c["dilation"], rank))
+    if not c.wants(1):
+        return c.shaped(c("MaxPool", image, **attributes, dilations=dilations), *c.shape), ""
+    found, places = c("MaxPool", image, results=2, **attributes, dilations=dilations)
+    plane = c.number(prod(c.sizes[-rank:]), "i64")
+    return c.shaped(found, *c.shape), c.shaped(c("Mod", places, plane), *c.shape)
+
+
+def _average_pool(c: Call) -> str:
+    image, attributes, _ = _windows(c, 2)
+    divisor = c["divisor_override"]
+    if divisor and c["ceil_mode"]:
+        raise NotTaken("a divisor for windows that end outside")
+    counts = int(bool(divisor) or c["count_include_pad"])
+    found = c.shaped(c("AveragePool", image, **attributes, count_include_pad=counts), *c.shape)
+    return c.scaled(found, prod(attributes["kernel_shape"]) / divisor) if divisor else found
+
+
+def _adaptive_pool(c: Call) -> str | tuple[str, ...]:
+    rank = len(c["output_size"])
+    if any(size % wanted for size, wanted in zip(c.sizes[-rank:], c["output_size"], strict=True)):
+        return decomposed(c)
+    window = tuple(size // wanted for size, wanted in zip(c.sizes[-rank:], c["output_size"], strict=True))
+    image = c.shaped(c.x, *((1,) if len(c.sizes) == rank + 1 else ()), *c.sizes)
+    return c.shaped(c("AveragePool", image, kernel_shape=window, strides=window), *c.shape)
+
+
+# --- the table ---
+
+
+_ELEMENTS: Mapping[str, Row] = {
+    **{
+        f"{name}.{form}": _each(onnx, {"Max": "Or", "Add": "Or", "Min": "And", "Mul": "And"}.get(onnx, ""))
+        for op in OPS.values() if op.domain in ("number", "float") and op.result == "same"
+        for name, onnx in zip(op.aten, op.onnx, strict=False) if name and onnx
+        for form in (("Tensor", "Scalar", "default") if op.arity > 1 else ("default",))
+    },
+    **{f"{name}.default": _each(op) for name, op in (
+        ("relu", "Relu"), ("reciprocal", "Reciprocal"), ("hardswish", "HardSwish"), ("silu", "Swish"),
+        ("mish", "Mish"), ("asinh", "Asinh"), ("acosh", "Acosh"), ("atanh", "Atanh"),
+    )},
+    **{f"{name.lower()}.default": _each(name, domain=OWN) for name in ("Log1p", "Expm1", "Atan2")},
+    **{f"{name.lower()}.default": _of_floats(_each(name)) for name in ("Ceil", "Floor", "Round")},
+    **{f"logical_{op.lower()}.default": _logical(op) for op in ("And", "Or", "Xor", "Not")},
+    **{
+        f"bitwise_{op.lower()}.{form}": _bits(f"Bitwise{op}", op)
+        for op in ("And", "Or", "Xor", "Not") for form in ("Tensor", "Scalar", "default")
+    },
+    **{f"{name}.{form}": _compared(op) for form in ("Tensor", "Scalar") for name, op in (
+        ("lt", "Less"), ("le", "LessOrEqual"), ("gt", "Greater"), ("ge", "GreaterOrEqual"), ("eq", "Equal"),
+    )},
+    **named(
+        (_compared("Equal", negated=True), "ne.Tensor ne.Scalar"),
+        (_of_floats(_each("Trunc", domain=OWN)), "trunc"),
+        (_of_floats(in_wide(_rounded)), "round.decimals"),
+        (_reversed, "rsub.Tensor rsub.Scalar"),
+        (_each("Pow"), "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar"),
+        (in_wide(lambda c: c("Reciprocal", c("Sqrt", c.x))), "rsqrt"),
+        (in_wide(lambda c: c("Exp", c.scaled(c.x, math.log(2))), "f64"), "exp2"),
+        (_in_base(2), "log2"),
+        (_in_base(10), "log10"),
+        (in_wide(lambda c: c("HardSigmoid", c.x, alpha=1 / 6, beta=0.5)), "hardsigmoid"),
+        (in_wide(lambda c: c("LeakyRelu", c.x, alpha=float(c["negative_slope"]))), "leaky_relu"),
+        (lambda c: c("PRelu", c.x, c.term(c["weight"])), "_prelu_kernel"),
+        (in_wide(_softplus), "softplus"),
+        (in_wide(_elu), "elu"),
+        (lambda c: c("Gelu", c.x, approximate=c["approximate"]), "gelu"),
+        (_clip(None, None), "clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor"),
+        (_clip(-1, 1), "hardtanh"),
+        (in_wide(_divided), "div.Tensor_mode div.Scalar_mode floor_divide floor_divide.Scalar"),
+        (_remainder, "remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar"),
+        (_shifted("LEFT"), "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar"),
+        (_shifted("LEFT"), "__lshift__.Scalar __lshift__.Tensor"),
+        (_shifted("RIGHT"), "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar"),
+        (_shifted("RIGHT"), "__rshift__.Scalar __rshift__.Tensor"),
+        (_sign, "sign sgn"),
+        (_test("IsNaN"), "isnan"),
+        (_test("IsInf"), "isinf"),
+        (_test("IsInf", detect_negative=0), "isposinf"),
+        (_test("IsInf", detect_positive=0), "isneginf"),
+        (_fitting("Max"), "fmax"),
+        (_fitting("Min"), "fmin"),
+        (_chosen, "where.self"),
+        (_masked, "masked_fill.Scalar masked_fill.Tensor"),
+        (lambda c: c.x, "_to_copy clone alias detach lift_fresh_copy convert_element_type"),
+        (_filled, "full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty"),
+        (_filled, "fill.Scalar fill.Tensor"),
+        (lambda c: c.expanded(c.term(c["src"]), *c.shape), "copy"),
+        (_bucket, "bucketize.Tensor"),
+        (decomposed, "addcmul addcdiv lerp.Scalar lerp.Tensor celu selu frac glu hardshrink softshrink logit"),
+        (decomposed, "threshold nan_to_num heaviside sinc logaddexp mse_loss smooth_l1_loss huber_loss"),
+        (decomposed, "binary_cross_entropy binary_cross_entropy_with_logits"),
+        (decomposed, "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self"),
+    ),
+}  # fmt: skip
+
+_SUMS: Mapping[str, Row] = named(
+    (_reduced("ReduceMean"), "mean mean.dim"),
+    (_reduced("ReduceSum"), "sum sum.dim_IntList"),
+    (_reduced("ReduceMax"), "amax max"),
+    (_reduced("ReduceMin"), "amin min"),
+    (_reduced("ReduceProd"), "prod prod.dim_int"),
+    (_reduced("ReduceLogSumExp"), "logsumexp"),
+    (in_wide(_reduced("ReduceMax"), "bool"), "any any.dim any.dims"),
+    (in_wide(_reduced("ReduceMin"), "bool"), "all all.dim all.dims"),
+    (_arg("ArgMax"), "argmax"),
+    (_arg("ArgMin"), "argmin"),
+    (_spread(is_root=False, has_mean=False), "var.correction"),
+    (_spread(is_root=True, has_mean=False), "std.correction"),
+    (in_wide(_norm), "linalg_vector_norm"),
+    (_distances, "_cdist_forward"),
+    (_softmax("Softmax"), "_softmax"),
+    (_softmax("LogSoftmax"), "_log_softmax"),
+    (decomposed, "_safe_softmax"),
+    (_cumulated("CumSum"), "cumsum"),
+    (_cumulated("CumProd"), "cumprod"),
+    (lambda c: c("MatMul", *map(c.term, c.terms)), "mm bmm mv"),
+    (_dot, "dot"),
+    (_onto, "addmm baddbmm addmv"),
+    (lambda c: c("MatMulInteger", c.term(c["self"], "i8"), c.term(c["mat2"], "i8")), "_int_mm"),
+    (_convolution, "convolution"),
+    (_average_pool, "avg_pool2d avg_pool3d"),
+    (_adaptive_pool, "_adaptive_avg_pool2d _adaptive_avg_pool3d"),
+)
+
+_PLACES: Mapping[str, Row] = {
+    **PLACES,
+    **named(
+        (
+            decomposed,
+            "pixel_shuffle pixel_unshuffle im2col diag_embed roll slice_scatter select_scatter",
+        ),
+        (decomposed, "_unsafe_masked_index index_add index_copy index_fill.int_Scalar index_fill.int_Tensor"),
+    ),
+}
+
+_SEVERAL: Mapping[str, Row] = {
+    **PLACES_OF_SEVERAL,
+    **named(
+        (_layer_norm, "native_layer_norm"),
+        (_group_norm, "native_group_norm"),
+        (_max_pool, "max_pool2d_with_indices max_pool3d_with_indices"),
+        (_extreme("Max"), "max.dim"),
+        (_extreme("Min"), "min.dim"),
+        (_spread(is_root=False, has_mean=True), "var_mean.correction"),
+        (_spread(is_root=True, has_mean=True), "std_mean.correction"),
+        (_attention, "_scaled_dot_product_flash_attention_for_cpu"),
+        (decomposed, "nll_loss_forward nll_loss2d_forward adaptive_max_pool2d log_sigmoid_forward"),
+    ),
+}
+
+TABLE: Mapping[str, Mapping[str, Row]] = {
+    "operations on single elements": _ELEMENTS,
+    "sums, products and windows": _SUMS,
+    "places of elements": _PLACES,
+    "operations of several results": _SEVERAL,
+}
+"""The rows by what they are about."""
+
+ROWS: Mapping[str, Row] = {name: row for rows in TABLE.values() for name, row in rows.items()}
