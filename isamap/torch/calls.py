@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.graph.terms import NotTaken, wide
+from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
 from isamap.torch.fx_nodes import TYPES, first_of, is_result
@@ -155,7 +155,7 @@ def in_wide(row: Callable[[Call], str], dtype: str = "") -> Row:
 
     def widened(c: Call) -> str:
         result = c.dtype
-        c.dtype = dtype or wide(result)
+        c.dtype = dtype or wide_type(result)
         return c.cast(row(c), c.dtype, result)
 
     return widened

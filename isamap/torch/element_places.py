@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.graph.terms import NotTaken, wide
+from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
 from isamap.torch.calls import Call, Row, in_wide, named, type_of
@@ -220,7 +220,7 @@ def _sorted(c: Call) -> tuple[str, ...]:
     """Return the first elements in order, and their places: all of them, or so many."""
     if not c.sizes:
         return c.x, c.numbers(0)
-    dtype = {"bool": "u8"}.get(c.dtype, wide(c.dtype))
+    dtype = "u8" if c.dtype == "bool" else wide_type(c.dtype)
     largest = bool(c.given.get("largest", c.given.get("descending")))
     count, axis = c.to.integers(c.given.get("k", c.sizes[c.axis()])), c.axis()
     values, places = c("TopK", c.term(c["self"], dtype), count, results=2, axis=axis, largest=int(largest))
@@ -229,7 +229,7 @@ def _sorted(c: Call) -> tuple[str, ...]:
 
 def _bags(c: Call) -> tuple[str, ...]:
     """Return sums, means or maxima of the rows of each bag: a row's bag is the number of bags begun before."""
-    result, c.dtype = c.dtype, wide(c.dtype)
+    result, c.dtype = c.dtype, wide_type(c.dtype)
     (count, *_), (bags, width) = c["indices"].meta["val"].shape, c.shape
     indices, offsets = c.term(c["indices"], "i64"), c.term(c["offsets"], "i64")
     if c["include_last_offset"]:

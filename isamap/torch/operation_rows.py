@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.graph.terms import NotTaken, wide
+from isamap.graph.terms import NotTaken, wide_type
 from isamap.ir import DTYPES, OPS
 from isamap.torch.calls import OWN, Call, Row, in_wide, named, type_of
 from isamap.torch.element_places import PLACES, PLACES_OF_SEVERAL
@@ -57,7 +57,7 @@ def _inside(c: Call, values: Iterable[Any]) -> str:
         with np.errstate(over="ignore"):
             return float(np.asarray(value).astype(DTYPES[c.dtype].numpy())) == float(value)
 
-    return c.dtype if wide(c.dtype) == c.dtype or all(map(fits, values)) else wide(c.dtype)
+    return c.dtype if wide_type(c.dtype) == c.dtype or all(map(fits, values)) else wide_type(c.dtype)
 
 
 def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
@@ -70,7 +70,7 @@ def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
                 raise NotTaken("truths")
             return c(of_truths, *map(c.term, values))
         alpha = c.given.get("alpha", 1)
-        dtype = _inside(c, values) if alpha == 1 else wide(c.dtype)
+        dtype = _inside(c, values) if alpha == 1 else wide_type(c.dtype)
         terms = [c.term(value, dtype) for value in values]
         if alpha != 1:
             terms[1] = c("Mul", terms[1], c.rounded(alpha, dtype))
@@ -80,7 +80,7 @@ def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
 
 
 def _reversed(c: Call) -> str:
-    dtype, (one, other) = wide(c.dtype), c.terms[:2]
+    dtype, (one, other) = wide_type(c.dtype), c.terms[:2]
     factor, found = c.rounded(c["alpha"], dtype), c.cast(c.term(other), c.dtype, dtype)
     return c.cast(c("Sub", found, c("Mul", c.term(one, dtype), factor)), dtype, c.dtype)
 
@@ -285,7 +285,7 @@ def _spread(*, is_root: bool, has_mean: bool) -> Row:
     """Return a row for variances or deviations, and means."""
 
     def row(c: Call) -> str | tuple[str, ...]:
-        result, c.dtype = c.dtype, wide(c.dtype)
+        result, c.dtype = c.dtype, wide_type(c.dtype)
         axes, keeps = c.axes(), bool(c["keepdim"])
         correction = 1 if c["correction"] is None else c["correction"]
         mean = c.reduced("ReduceMean", c.x, axes, keeps=True)
@@ -397,7 +397,7 @@ def _attention(c: Call) -> tuple[str, ...]:
 def _layer_norm(c: Call) -> tuple[str, ...]:
     result, sizes = c.dtype, c["normalized_shape"]
     given = [c[name] for name in ("input", "weight", "bias") if c[name] is not None]
-    c.dtype = result if all(type_of(value) == result for value in given) else wide(result)
+    c.dtype = result if all(type_of(value) == result for value in given) else wide_type(result)
     gain, shift = c["weight"], c["bias"]
     scale = c.term(gain) if gain is not None else c.numbers(np.ones(tuple(sizes)), c.dtype)
     terms = [c.x, scale, *([c.term(shift)] if shift is not None else [])]
@@ -406,7 +406,7 @@ def _layer_norm(c: Call) -> tuple[str, ...]:
 
 
 def _group_norm(c: Call) -> tuple[str, ...]:
-    result, c.dtype = c.dtype, wide(c.dtype)
+    result, c.dtype = c.dtype, wide_type(c.dtype)
     batch, channels, groups = c.sizes[0], c.sizes[1], c["group"]
     rows = c.shaped(c.x, batch, groups, -1)
     ones = c.numbers(np.ones(prod(c.sizes[1:]) // groups), c.dtype)

@@ -18,7 +18,7 @@ from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
 from isamap.torch.calls import Call
-from isamap.torch.fx_nodes import RESHAPES, TYPES, first_of, is_result, is_view, lying, name_of, promoted
+from isamap.torch.fx_nodes import RESHAPES, TYPES, first_of, is_result, is_view, layout_of, name_of, promoted
 from isamap.torch.operation_rows import ROWS, for_each_axis
 
 FLOATS = frozenset(("bf16", "f32", "f64"))

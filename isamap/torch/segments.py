@@ -31,7 +31,7 @@ from isamap.graph.terms import NotTaken
 from isamap.machine.processor import this_cpu
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
-from isamap.torch.fx_nodes import is_result, is_view, lying, name_of
+from isamap.torch.fx_nodes import is_result, is_view, layout_of, name_of
 from isamap.torch.operation_rows import ROWS
 from isamap.torch.operators import OPERATIONS, PARTS, Translation, translate
 from isamap.tune.alternation import time_alternately
