@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
@@ -114,3 +116,12 @@ def promoted(terms: list[Any]) -> str:
     if len(values) == 1:
         return TYPES[str(values[0].dtype)]
     return TYPES[str(reduce(torch.result_type, values[:2]))]
+
+
+@contextmanager
+def outside_tracing() -> Generator[None]:
+    """Perform operations of torch as a call does: while torch traces, tensors have no content."""
+    names = "torch", "torch.utils._python_dispatch", "torch._dispatch.python"
+    torch, modes, dispatcher = (import_module(name) for name in names)
+    with modes._disable_current_modes(), dispatcher.no_python_dispatcher(), torch.no_grad():
+        yield

@@ -18,7 +18,17 @@ from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
 from isamap.torch.calls import Call
-from isamap.torch.fx_nodes import RESHAPES, TYPES, first_of, is_result, is_view, layout_of, name_of, promoted
+from isamap.torch.fx_nodes import (
+    RESHAPES,
+    TYPES,
+    first_of,
+    is_result,
+    is_view,
+    layout_of,
+    name_of,
+    outside_tracing,
+    promoted,
+)
 from isamap.torch.operation_rows import ROWS, for_each_axis
 
 FLOATS = frozenset(("bf16", "f32", "f64"))
@@ -129,10 +139,11 @@ class Translation:
                     if source in self.known:
                         known[node] = self.known[source]
                 case "get_attr":
-                    known[node] = getattr(module, node.target)
+                    known[node] = _content(getattr(module, node.target))
                 case "call_function" if known.keys() >= set(node.all_input_nodes):
                     args, kwargs = map_arg((node.args, dict(node.kwargs)), known.__getitem__)
-                    known[node] = node.target(*args, **kwargs)
+                    with outside_tracing():
+                        known[node] = node.target(*args, **kwargs)
                 case "call_function":
                     translate(inner, node)
                 case _:
@@ -222,10 +233,19 @@ Translated = Callable[[Translation, Any], None]
 """Adds to a model what a node says. Raises: NotTaken."""
 
 
+def _content(tensor: Any) -> Any:
+    """Return a constant of a traced graph: what a tensor of the trace stands for. Raises: NotTaken."""
+    found = getattr(tensor, "constant", tensor)
+    if found is None:
+        raise NotTaken("a constant whose content is not known")
+    return found
+
+
 def array_of(tensor: Any) -> Array:
     """Return a tensor as an array, dense."""
     torch: Any = import_module("torch")
-    dense = tensor.detach().contiguous()
+    with outside_tracing():
+        dense = tensor.detach().contiguous()
     if dense.dtype is torch.bfloat16:
         return dense.view(torch.int16).numpy().view(DTYPES["bf16"].numpy())
     return dense.numpy()
@@ -365,7 +385,8 @@ _KINDS: Mapping[str, _Kind] = {
 def _layer(to: Translation, node: Any) -> None:
     kind = _KINDS[name_of(node)]
     x, *states, w, u, b, d, is_backwards = node.args
-    layout_of(x)
+    if layout_of(x).dtype == "f16":  # torch rounds each of its steps otherwise
+        raise NotTaken("the type torch.float16")
     gates, units, _ = w.meta["val"].shape
     given = [to.name(x)]
     for n, weight in enumerate((w, u)):

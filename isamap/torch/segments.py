@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -31,7 +30,7 @@ from isamap.graph.terms import NotTaken
 from isamap.machine.processor import this_cpu
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
-from isamap.torch.fx_nodes import is_result, is_view, layout_of, name_of
+from isamap.torch.fx_nodes import is_result, is_view, layout_of, name_of, outside_tracing
 from isamap.torch.operation_rows import ROWS
 from isamap.torch.operators import OPERATIONS, PARTS, Translation, translate
 from isamap.tune.alternation import time_alternately
@@ -541,7 +540,7 @@ def _measured(alone: Alone, segment: Segment, known: Mapping[Any, Any], options:
     """Return what measuring finds of a segment, which is kept."""
     torch: Any = import_module("torch")
     one_thread = options.threads == torch.get_num_threads() == 1
-    with _as_in_calls():
+    with outside_tracing():
         place = {node: n for n, node in enumerate(segment.nodes[0].graph.nodes)}
         values: Values = [None] * len(place)
         generator = torch.Generator().manual_seed(0)
@@ -564,15 +563,6 @@ def _measured(alone: Alone, segment: Segment, known: Mapping[Any, Any], options:
 def _perform(steps: Sequence[Step], values: Values) -> None:
     for step in steps:
         step(values)
-
-
-@contextmanager
-def _as_in_calls() -> Generator[None]:
-    """While torch compiles, its tensors hold nothing, and each operation takes some 5 µs more, in Python."""
-    names = "torch", "torch.utils._python_dispatch", "torch._dispatch.python"
-    torch, modes, dispatcher = (import_module(name) for name in names)
-    with modes._disable_current_modes(), dispatcher.no_python_dispatcher(), torch.no_grad():
-        yield
 
 
 def _filled(node: Any, generator: Any) -> Any:
