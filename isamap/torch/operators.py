@@ -246,9 +246,9 @@ def array_of(tensor: Any) -> Array:
     torch: Any = import_module("torch")
     with outside_tracing():
         dense = tensor.detach().contiguous()
-    if dense.dtype is torch.bfloat16:
-        return dense.view(torch.int16).numpy().view(DTYPES["bf16"].numpy())
-    return dense.numpy()
+        if dense.dtype is torch.bfloat16:
+            return dense.view(torch.int16).numpy().view(DTYPES["bf16"].numpy())
+        return dense.numpy()
 
 
 # --- operations on single elements, products and sums ---
