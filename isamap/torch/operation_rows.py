@@ -79,12 +79,6 @@ def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
     return row
 
 
-def _reversed(c: Call) -> str:
-    dtype, (one, other) = wide_type(c.dtype), c.terms[:2]
-    factor, found = c.rounded(c["alpha"], dtype), c.cast(c.term(other), c.dtype, dtype)
-    return c.cast(c("Sub", found, c("Mul", c.term(one, dtype), factor)), dtype, c.dtype)
-
-
 def _compared(op: str, *, negated: bool = False) -> Row:
     def row(c: Call) -> str:
         torch: Any = import_module("torch")
@@ -119,20 +113,15 @@ def _shifted(direction: str) -> Row:
     return row
 
 
-def _clip(low: Any, high: Any) -> Row:
-    """Return a row for a value between bounds, numbers or tensors, with defaults."""
-
-    def row(c: Call) -> str:
-        bounds = [c.given.get(new, c.given.get(old)) for new, old in (("min", "min_val"), ("max", "max_val"))]
-        bounds = [low if bounds[0] is None else bounds[0], high if bounds[1] is None else bounds[1]]
-        if not any(hasattr(bound, "meta") for bound in bounds):
-            return c("Clip", c.x, *("" if bound is None else c.number(bound) for bound in bounds))
-        found = c.x
-        for op, bound in zip(("Max", "Min"), bounds, strict=True):
-            found = found if bound is None else c(op, found, c.term(bound))
-        return found
-
-    return row
+def _clip(c: Call) -> str:
+    """Return a value between bounds, numbers or tensors."""
+    bounds = [c.given.get(name) for name in ("min", "max")]
+    if not any(hasattr(bound, "meta") for bound in bounds):
+        return c("Clip", c.x, *("" if bound is None else c.number(bound) for bound in bounds))
+    found = c.x
+    for op, bound in zip(("Max", "Min"), bounds, strict=True):
+        found = found if bound is None else c(op, found, c.term(bound))
+    return found
 
 
 def _remainder(c: Call) -> str:
@@ -176,14 +165,6 @@ def _chosen(c: Call) -> str:
 
 def _masked(c: Call) -> str:
     return c.where(c.term(c["mask"], "bool"), c.term(c["value"]), c.x)
-
-
-def _softplus(c: Call) -> str:
-    scaled = c.scaled(c.x, c["beta"])
-    found = c("Softplus", scaled)
-    if c["beta"] != 1:
-        found = c("Div", found, c.number(c["beta"]))
-    return c.where(c("Greater", scaled, c.number(c["threshold"])), c.x, found)
 
 
 def _elu(c: Call) -> str:
@@ -321,7 +302,12 @@ def _distances(c: Call) -> str:
 
 
 def _softmax(op: str) -> Row:
-    return lambda c: c(op, c.x, axis=c.axis()) if c.sizes else c.shaped(c(op, c.shaped(c.x, 1), axis=0))
+    def row(c: Call) -> str:
+        x = c.x if c.sizes else c.shaped(c.x, 1)
+        found = c(op, x, axis=c.axis(), rounds_once=1)
+        return found if c.sizes else c.shaped(found)
+
+    return row
 
 
 def _cumulated(op: str) -> Row:
@@ -401,8 +387,15 @@ def _layer_norm(c: Call) -> tuple[str, ...]:
     gain, shift = c["weight"], c["bias"]
     scale = c.term(gain) if gain is not None else c.numbers(np.ones(tuple(sizes)), c.dtype)
     terms = [c.x, scale, *([c.term(shift)] if shift is not None else [])]
-    found = c("LayerNormalization", *terms, axis=-len(sizes), epsilon=float(c["eps"]))
-    return c.cast(found, c.dtype, result), "", ""
+    count = 3 if c.wants(1) or c.wants(2) else 1
+    names = c("LayerNormalization", *terms, results=count, axis=-len(sizes), epsilon=float(c["eps"]))
+    if count == 1:
+        return c.cast(names, c.dtype, result), "", ""
+    found, *rest = names
+    types = [TYPES[str(value.dtype)] for value in c.node.meta["val"][1:]]
+    return c.cast(found, c.dtype, result), *(
+        c.cast(name, wide_type(c.dtype), dtype) for name, dtype in zip(rest, types, strict=True)
+    )
 
 
 def _group_norm(c: Call) -> tuple[str, ...]:
@@ -420,7 +413,7 @@ def _group_norm(c: Call) -> tuple[str, ...]:
 # --- windows ---
 
 
-def _windows(c: Call, first: int) -> tuple[str, dict[str, Any], int]:
+def _windows(c: Call) -> tuple[str, dict[str, Any], int]:
     """Return an image with a batch, the attributes of its windows, and the number of its axes."""
     rank = int(name_of(c.node).partition("pool")[2][0])
     window, stride, padding = (
@@ -437,17 +430,18 @@ def _windows(c: Call, first: int) -> tuple[str, dict[str, Any], int]:
 
 
 def _max_pool(c: Call) -> tuple[str, ...]:
-    image, attributes, rank = _windows(c, 2)
+    image, attributes, rank = _windows(c)
     dilations = tuple(for_each_axis(c["dilation"], rank))
     if not c.wants(1):
-        return c.shaped(c("MaxPool", image, **attributes, dilations=dilations), *c.shape), ""
+        found = c("MaxPool", image, **attributes, dilations=dilations)
+        return c.shaped(found, *c.shape) if image != c.x else found, ""
     found, places = c("MaxPool", image, results=2, **attributes, dilations=dilations)
     plane = c.number(prod(c.sizes[-rank:]), "i64")
     return c.shaped(found, *c.shape), c.shaped(c("Mod", places, plane), *c.shape)
 
 
 def _average_pool(c: Call) -> str:
-    image, attributes, _ = _windows(c, 2)
+    image, attributes, _ = _windows(c)
     divisor = c["divisor_override"]
     if divisor and c["ceil_mode"]:
         raise NotTaken("a divisor for windows that end outside")
@@ -471,12 +465,11 @@ def _adaptive_pool(c: Call) -> str | tuple[str, ...]:
 _ELEMENTS: Mapping[str, Row] = {
     **{
         f"{name}.{form}": _each(onnx, {"Max": "Or", "Add": "Or", "Min": "And", "Mul": "And"}.get(onnx, ""))
-        for op in OPS.values() if op.domain in ("number", "float") and op.result == "same"
+        for op in OPS.values() if op.domain == "number" and op.result == "same"
         for name, onnx in zip(op.aten, op.onnx, strict=False) if name and onnx
         for form in (("Tensor", "Scalar", "default") if op.arity > 1 else ("default",))
     },
     **{f"{name}.default": _each(op) for name, op in (
-        ("relu", "Relu"), ("reciprocal", "Reciprocal"), ("hardswish", "HardSwish"), ("silu", "Swish"),
         ("mish", "Mish"), ("asinh", "Asinh"), ("acosh", "Acosh"), ("atanh", "Atanh"),
     )},
     **{f"{name.lower()}.default": _each(name, domain=OWN) for name in ("Log1p", "Expm1", "Atan2")},
@@ -493,20 +486,13 @@ _ELEMENTS: Mapping[str, Row] = {
         (_compared("Equal", negated=True), "ne.Tensor ne.Scalar"),
         (_of_floats(_each("Trunc", domain=OWN)), "trunc"),
         (_of_floats(in_wide(_rounded)), "round.decimals"),
-        (_reversed, "rsub.Tensor rsub.Scalar"),
         (_each("Pow"), "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar"),
-        (in_wide(lambda c: c("Reciprocal", c("Sqrt", c.x))), "rsqrt"),
         (in_wide(lambda c: c("Exp", c.scaled(c.x, math.log(2))), "f64"), "exp2"),
         (_in_base(2), "log2"),
         (_in_base(10), "log10"),
-        (in_wide(lambda c: c("HardSigmoid", c.x, alpha=1 / 6, beta=0.5)), "hardsigmoid"),
-        (in_wide(lambda c: c("LeakyRelu", c.x, alpha=float(c["negative_slope"]))), "leaky_relu"),
         (lambda c: c("PRelu", c.x, c.term(c["weight"])), "_prelu_kernel"),
-        (in_wide(_softplus), "softplus"),
         (in_wide(_elu), "elu"),
-        (lambda c: c("Gelu", c.x, approximate=c["approximate"]), "gelu"),
-        (_clip(None, None), "clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor"),
-        (_clip(-1, 1), "hardtanh"),
+        (_clip, "clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor"),
         (in_wide(_divided), "div.Tensor_mode div.Scalar_mode floor_divide floor_divide.Scalar"),
         (_remainder, "remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar"),
         (_shifted("LEFT"), "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar"),

@@ -14,13 +14,12 @@ import numpy as np
 
 from isamap.graph.graph import Array, Node
 from isamap.graph.operators.aten import POINTWISE, count_of, options_of
-from isamap.graph.terms import NotTaken, wide_type
+from isamap.graph.terms import NotTaken
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
 from isamap.torch.calls import Call
 from isamap.torch.fx_nodes import (
     RESHAPES,
-    TYPES,
     first_of,
     is_result,
     is_view,
@@ -266,37 +265,6 @@ def _each(op: str) -> Translated:
     return put
 
 
-def _convolution(to: Translation, node: Any) -> None:
-    x, w, bias, stride, padding, dilation, is_transposed, _, groups = node.args
-    count = w.meta["val"].ndim - 2
-    stride, padding, dilation = (for_each_axis(n, count) for n in (stride, padding, dilation))
-    if is_transposed:
-        raise NotTaken("a transposed convolution")
-    terms = [to.term(t, node) for t in (x, w, bias) if t is not None]
-    to.put(
-        node, "Conv", *terms, strides=tuple(stride), pads=(*padding, *padding), dilations=tuple(dilation),
-        group=groups,
-    )  # fmt: skip
-
-
-def _arguments(node: Any, *defaults: Any) -> list[Any]:
-    """Return the arguments of a node, with the defaults of the last ones where these are left out."""
-    return [*node.args, *defaults[len(node.args) :]]
-
-
-def _max_pool(to: Translation, node: Any) -> None:
-    x, window, stride, padding, dilation, ceil = _arguments(node, None, None, (), (0, 0), (1, 1), False)
-    if ceil:
-        raise NotTaken("windows that begin inside and end outside")
-    window, stride, padding, dilation = (
-        for_each_axis(n, 2) for n in (window, stride or window, padding, dilation)
-    )
-    to.put(
-        node, "MaxPool", to.name(x), kernel_shape=tuple(window), strides=tuple(stride),
-        pads=(*padding, *padding), dilations=tuple(dilation),
-    )  # fmt: skip
-
-
 def _convolution_backward(to: Translation, node: Any) -> None:
     grad, x, w, _, stride, padding, dilation, is_transposed, _, groups, wanted = node.args
     count = w.meta["val"].ndim - 2
@@ -308,56 +276,6 @@ def _convolution_backward(to: Translation, node: Any) -> None:
         node, name_of(node), *terms, domain="aten", results=to.parts(node, 3), strides=stride, pads=padding,
         dilations=dilation, group=groups, wanted=tuple(map(int, wanted)),
     )  # fmt: skip
-
-
-def _product(to: Translation, node: Any) -> None:
-    to.put(node, "MatMul", *(to.term(t, node) for t in node.args))
-
-
-def _addmm(to: Translation, node: Any) -> None:
-    if node.kwargs:
-        raise NotTaken("addmm with factors")
-    bias, x, w = (to.term(t, node) for t in node.args)
-    to.put(node, "Gemm", x, w, bias)
-
-
-def _reduced(op: str) -> Translated:
-    def put(to: Translation, node: Any) -> None:
-        x, axes = node.args[0], node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-        rank, dtype = len(x.meta["val"].shape), layout_of(node).dtype
-        axes = range(rank) if axes is None or axes == [] else [axes] if isinstance(axes, int) else axes
-        keeps = bool(node.args[2]) if len(node.args) > 2 else bool(node.kwargs.get("keepdim", False))
-        gone = sorted(axis % max(rank, 1) for axis in axes)
-        is_pool = op == "ReduceMean" and keeps and rank > 2 and gone == list(range(2, rank))
-        if is_pool and layout_of(x).dtype == dtype:
-            to.put(node, "GlobalAveragePool", to.name(x))
-            return
-        to.put(node, op, to.name(x), to.integers(*gone), keepdims=int(keeps), result=dtype)
-
-    return put
-
-
-def _softmax(op: str) -> Translated:
-    def put(to: Translation, node: Any) -> None:
-        to.put(node, op, to.term(node.args[0], node), axis=int(node.args[1]), rounds_once=1)
-
-    return put
-
-
-def _layer_norm(to: Translation, node: Any) -> None:
-    x, sizes, gain, shift, eps = node.args
-    dtype = TYPES[str(first_of(node).dtype)]
-    if any(t is not None and layout_of(t).dtype != dtype for t in (x, gain, shift)):
-        raise NotTaken("terms of several types")
-    scale = to.constant(np.ones(tuple(sizes), DTYPES[dtype].numpy())) if gain is None else to.name(gain)
-    terms = [to.name(x), scale, *([to.name(shift)] if shift is not None else [])]
-    names = to.parts(node, 3)
-    inner = (names[0], *(f"{name}.wide" if name else "" for name in names[1:]))
-    results = names if dtype == wide_type(dtype) else inner
-    to.put(node, "LayerNormalization", *terms, results=results, axis=-len(sizes), epsilon=float(eps))
-    for name, given in zip(names, results, strict=True):
-        if name != given:
-            to.put(node, "Cast", given, of=name, to=NUMBERS[dtype])
 
 
 # Recurrent layers in one direction, with gates and biases as torch has them.
@@ -444,24 +362,6 @@ def _expand(to: Translation, node: Any) -> None:
     to.put(node, "Expand", to.name(node.args[0]), to.integers(*node.meta["val"].shape))
 
 
-def _concat(to: Translation, node: Any) -> None:
-    parts, axis = node.args[0], node.args[1] if len(node.args) > 1 else 0
-    to.put(node, "Concat", *(to.term(part, node) for part in parts), axis=axis)
-
-
-def _stack(to: Translation, node: Any) -> None:
-    parts, axis = node.args[0], node.args[1] if len(node.args) > 1 else 0
-    axis %= node.meta["val"].dim()
-    sizes = to.integers(*(1 if n == axis else size for n, size in enumerate(node.meta["val"].shape)))
-    if len(parts) == 1:
-        to.put(node, "Reshape", to.term(parts[0], node), sizes)
-        return
-    names = [f"{node.name}.part.{n}" for n in range(len(parts))]
-    for name, part in zip(names, parts, strict=True):
-        to.put(node, "Reshape", to.term(part, node), sizes, of=name)
-    to.put(node, "Concat", *names, axis=axis)
-
-
 def _cut(
     to: Translation, node: Any, axis: int, first: int, end: int, step: int = 1, *, whole: bool = True
 ) -> None:
@@ -471,13 +371,6 @@ def _cut(
     part = to.put(node, "Slice", to.name(x), *sizes, of="" if whole else f"{node.name}.part")
     if not whole:
         to.put(node, "Reshape", part, to.integers(*node.meta["val"].shape))
-
-
-def _slice(to: Translation, node: Any) -> None:
-    x, axis, first, end, step = _arguments(node, None, 0, None, None, 1)
-    size = x.meta["val"].shape[axis]
-    first, end, _ = slice(first, end).indices(size)
-    _cut(to, node, axis % x.meta["val"].dim(), first, max(first, end), step)
 
 
 def _select(to: Translation, node: Any) -> None:
@@ -509,27 +402,12 @@ PARTS: Mapping[str, Translated] = {
 
 OPERATIONS: Mapping[str, Translated] = {
     **{f"{op.lower()}.Tensor": _each(op) for op in ("Add", "Sub", "Mul", "Div")},
-    "convolution.default": _convolution,
     "convolution_backward.default": _convolution_backward,
     **dict.fromkeys(_KINDS, _layer),
-    "max_pool2d_with_indices.default": _max_pool,
-    "mm.default": _product,
-    "bmm.default": _product,
-    "addmm.default": _addmm,
-    **dict.fromkeys(("mean.dim", "mean.default"), _reduced("ReduceMean")),
-    **dict.fromkeys(("sum.dim_IntList", "sum.default"), _reduced("ReduceSum")),
-    "amax.default": _reduced("ReduceMax"),
-    "amin.default": _reduced("ReduceMin"),
-    "_softmax.default": _softmax("Softmax"),
-    "_log_softmax.default": _softmax("LogSoftmax"),
-    "native_layer_norm.default": _layer_norm,
     "permute.default": _permute,
     "transpose.int": _permute,
     "t.default": _permute,
     "expand.default": _expand,
-    "cat.default": _concat,
-    "stack.default": _stack,
-    "slice.Tensor": _slice,
     "select.int": _select,
     "clone.default": _same,
     **dict.fromkeys(RESHAPES - {"alias.default", "detach.default"}, _reshape),

@@ -14,6 +14,7 @@ functional: Any = torch.nn.functional
 attention: Any = functional.scaled_dot_product_attention
 
 import isamap.torch as backend  # noqa: E402 - after the skip
+from isamap.graph.operators.aten import POINTWISE  # noqa: E402 - after the skip
 from isamap.torch.operation_rows import TABLE  # noqa: E402 - after the skip
 from isamap.torch.operators import OPERATIONS, PARTS  # noqa: E402 - after the skip
 
@@ -358,7 +359,8 @@ def test_windows_over_images_are_those_of_torch() -> None:
 def table() -> str:
     """Return the table of operations as the page has it."""
     rows = ["| | operations of `aten` |", "|---|---|"]
-    for about, names in TABLE.items():
+    for about, given in TABLE.items():
+        names = {*given, *(POINTWISE if about == next(iter(TABLE)) else ())}
         short = sorted({name.partition(".")[0] for name in names})
         rows.append(f"| {about} | {', '.join(f'`{name}`' for name in short)} |")
     others = sorted({name.partition(".")[0] for name in {*OPERATIONS, *PARTS}})

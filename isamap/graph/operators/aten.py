@@ -74,7 +74,7 @@ def _sum(sign: str) -> Made:
 
 
 def _rsub(given: Sequence[str], option: Option, dtype: str) -> str:
-    return _sum("-")(given[::-1], option, dtype) if option("alpha") == 1 else _no("a factor")
+    return _sum("-")(given[::-1], option, dtype)
 
 
 def _gelu(given: Sequence[str], option: Option, dtype: str) -> str:
