@@ -139,10 +139,10 @@ def _divided(c: Call) -> str:
     if mode == "trunc":  # torch rounds a narrow quotient before
         narrow = type_of(first_of(c.node))
         return c("Trunc", c.cast(c.cast(quotient, c.dtype, narrow), narrow, c.dtype), domain=OWN)
-    if DTYPES[c.dtype].is_integer:
-        return c("Div", c("Sub", a, c("Mod", a, b)), b)
     zero, rest = c.number(0), c("Mod", a, b, fmod=1)
     other = c("And", c("Not", c("Equal", rest, zero)), c("Xor", c("Less", rest, zero), c("Less", b, zero)))
+    if DTYPES[c.dtype].is_integer:
+        return c("Sub", quotient, c.where(other, c.number(1), zero))
     whole = c("Round", c("Div", c("Sub", a, rest), b))
     return c.where(c("Equal", b, zero), quotient, c.where(other, c("Sub", whole, c.number(1)), whole))
 
@@ -377,7 +377,11 @@ def _attention(c: Call) -> tuple[str, ...]:
     elif mask is not None:
         scores = c("Add", scores, c.term(mask))
     powers = c.shaped(c("Softmax", scores, axis=-1), *shared, columns)
-    return c.shaped(c("MatMul", powers, c.term(c["value"])), *batch, rows, value[-1]), ""
+    found = c.shaped(c("MatMul", powers, c.term(c["value"])), *batch, rows, value[-1])
+    if mask is not None:  # a query whose keys are all masked gives zeros
+        largest = c.reduced("ReduceMax", scores, [rank - 1], keeps=True)
+        found = c.where(c("Equal", largest, c.number(-math.inf)), c.number(0), found)
+    return found, ""
 
 
 def _layer_norm(c: Call) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -247,6 +248,7 @@ OF_ROWS: OfFour = {
     "causal attention": lambda q, k, v, m: attention(q, k, v, is_causal=True, scale=0.3),
     "attention with truths": lambda q, k, v, m: attention(q, k, v, attn_mask=m > -1),
     "attention with a mask": lambda q, k, v, m: attention(q, k, v, attn_mask=m),
+    "attention to nothing": lambda q, k, v, m: attention(q, k, v, attn_mask=torch.full_like(m, -math.inf)),
     "shared heads": lambda q, k, v, m: attention(q, k[:, :2], v[:, :2], enable_gqa=True),
     "softmax": lambda q, k, v, m: (q.softmax(1), q.log_softmax(-1)),
     "products": lambda q, k, v, m: (torch.einsum("bhid,bhjd->bhij", q, k), m @ m[0], torch.dot(m[0], m[1])),
