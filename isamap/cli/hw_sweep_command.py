@@ -11,6 +11,8 @@ memory, on which a smaller one's schedules are valid, is never slower.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -24,14 +26,15 @@ from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.kernel_sizes import HEURISTIC, JOBS, read_cases, refuse_standard_input
 from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.driver.inputs import machine_of
-from isamap.driver.options import WORDS, option, seconds_in
+from isamap.driver.options import WORDS, option, read_choice, seconds_in
 from isamap.driver.predicted import Asked, Case, Predicted, predict_all
+from isamap.driver.request import OBJECTIVES, TIME, WITHIN
 from isamap.driver.side_by_side import all_jobs
 from isamap.hw_specs import shipped_machines
 from isamap.machine import load_machine, machine_digest
 from isamap.machine.chain import File, read_chain
 from isamap.machine.parameter_changes import edited
-from isamap.report.sweeps import Line, Sweep, sweep_text
+from isamap.report.sweeps import Line, Sweep, fronts, sweep_csv, sweep_text
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.numbers import BYTES_PER_UNIT
@@ -136,7 +139,8 @@ class Row:
         """Return the row that a line of JSON is."""
         names, busy = tuple(kept["instructions"]), kept["utilisation"]
         known = names, busy, kept["refused"] or "", kept["status"], kept["gap"], kept["schedule"]
-        return Row(kept["key"], kept["set"], kept["kernel"], Predicted(kept["ns"], *known))
+        stated = kept.get("energy_pj"), kept.get("area_mm2")
+        return Row(kept["key"], kept["set"], kept["kernel"], Predicted(kept["ns"], *known, *stated))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +161,17 @@ class SweepOptions(CommandOptions):
     output: str | None = one_word("-o", "FOLDER", "Keep rows here as they come.")
     resume: bool = flag("--resume", "Go on with the rows that -o has.")
     svg: str | None = one_word("--svg", "FILE", "Draw times over the first --set.")
-    overwrite: bool = flag("--overwrite", "Replace the plot that is there.")
+    objectives: tuple[str, ...] = option(
+        "--objective", "NAME", "Choose schedules for time, energy or edp; repeatable, each is a row of its own.",
+        WORDS, default=(),
+    )  # fmt: skip
+    within: str = option(
+        "--within", "NAME=FACTOR", "Take at most so many times the least time, or energy, of each point.",
+        WITHIN, default="",
+    )  # fmt: skip
+    front: str | None = one_word("--front", "FILE", "Draw the front of time and energy, or area.")
+    csv: str | None = one_word("--csv", "FILE", "Write all points as a table, with those on a front.")
+    overwrite: bool = flag("--overwrite", "Replace the plots and the table that are there.")
     heuristic: str = replace(HEURISTIC, default="cpsat").field()
     limit_s: float = option(
         "--limit",
@@ -179,36 +193,73 @@ def sweep_command(asked: SweepOptions) -> Answer:
         missing = "--set" if not settings else "--kernel"
         help_ = "`--set memories.spad.bytes=64KiB..1MiB --kernel 'gemm_u8s8 M=512 N=512 K=512'`"
         raise UsageProblem(Diagnostic("missing-argument", f"a sweep needs {missing}", help=help_))
-    if svg is not None and not asked.overwrite:
-        check_new(Path(svg))
+    for file in (svg, asked.front, asked.csv):
+        if file is not None and not asked.overwrite:
+            check_new(Path(file))
+    objectives = [read_choice(word, "--objective", OBJECTIVES) for word in asked.objectives or (TIME,)]
     axes, cases = [read_setting(text) for text in settings], read_cases(kernels)
-    points, near = _points(axes, len(cases)), _neighbours(axes, len(cases))
+    subjects = [(case, objective) for case in cases for objective in dict.fromkeys(objectives)]
+    points, near = _points(axes, len(subjects)), _neighbours(axes, len(subjects))
     folder = Path(output) if output is not None else None
     known = open_rows(folder, asked.resume, Row.of)
     where = _where(asked.jobs, asked.scheduler)
     with TemporaryDirectory() as work, Progress() as progress:
         chain = _chain(machine_of(asked.name))
         machines = [_write(Path(work) / str(n), chain, point) for n, point in enumerate(points)]
-        requests = [Asked(case, m, asked.heuristic, asked.limit_s) for m in machines for case in cases]
-        given = [point for point in points for _ in cases]
+        requests = [
+            Asked(case, m, asked.heuristic, asked.limit_s, objective=objective, within=asked.within)
+            for m in machines
+            for case, objective in subjects
+        ]
+        given = [point for point in points for _ in subjects]
         rows = _compare_neighbours(requests, given, near, Work(where, folder, known, progress))
     sweep = Sweep(
         tuple(axis.path for axis in axes),
         tuple(tuple(point.values()) for point in points),
         axes[0].numbers,
-        tuple(Line(case.name, tuple(rows[n :: len(cases)])) for n, case in enumerate(cases)),
+        tuple(
+            Line(
+                case.name if objectives == [TIME] else f"{case.name}, {objective}",
+                tuple(rows[n :: len(subjects)]),
+                case.name,
+                objective,
+            )
+            for n, (case, objective) in enumerate(subjects)
+        ),
     )
+    files = _written(asked, sweep)
     if svg is not None:
         from isamap.report.sweep_plot import sweep_svg
 
         write_text(Path(svg), sweep_svg(Path(asked.name).stem, sweep), overwrite=asked.overwrite)
-    payload = {
+    payload: dict[str, object] = {
         "machine": asked.name,
         "heuristic": asked.heuristic,
         "svg": svg,
-        "rows": _json(points, cases, rows),
+        "rows": _json(points, subjects, rows),
     }
-    return Answer(payload, sweep_text(sweep) + (f"\n\nwrote {svg}" if svg is not None else ""))
+    kept = {(at, number) for front in fronts(sweep).values() for number, at in front}
+    if kept:
+        places = [(at, number) for at in range(len(points)) for number in range(len(subjects))]
+        payload["front"] = [n for n, place in enumerate(places) if place in kept]
+    wrote = [f"wrote {file}" for file in (*([svg] if svg is not None else []), *files)]
+    return Answer(payload, "\n".join([sweep_text(sweep), *([""] if wrote else []), *wrote]))
+
+
+def _written(asked: SweepOptions, sweep: Sweep) -> list[str]:
+    """Write the plot of the front and the table, where they are asked for, and return their paths."""
+    texts: list[tuple[str, str]] = []
+    if asked.front is not None:
+        from isamap.report.sweep_plot import front_svg
+
+        texts.append((asked.front, front_svg(Path(asked.name).stem, sweep)))
+    if asked.csv is not None:
+        table = io.StringIO()
+        csv.writer(table, lineterminator="\n").writerows(sweep_csv(sweep))
+        texts.append((asked.csv, table.getvalue()))
+    for path, text in texts:
+        write_text(Path(path), text, overwrite=asked.overwrite)
+    return [path for path, _ in texts]
 
 
 def _where(jobs: int, scheduler: str | None) -> int | str:
@@ -272,6 +323,8 @@ def _compare_neighbours(
     """Return the prediction of each case at each point, in which no neighbour's schedule costs less."""
     rows = [_row(asked, point) for asked, point in zip(requests, points, strict=True)]
     found = work.predict("predict", requests, rows)
+    if any(one.within for one in requests):  # a neighbour's schedule may exceed the bound here
+        return found
     offered: list[set[str]] = [set() for _ in requests]
     while True:
         asked: dict[int, Asked] = {}
@@ -321,16 +374,18 @@ def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> s
 
 def _row(asked: Asked, point: Mapping[str, str]) -> Row:
     parts = [machine_digest(asked.machine)[:16], asked.case.name, asked.heuristic, f"{asked.limit_s:g}"]
+    parts += [asked.objective, asked.within] if asked.objective != TIME or asked.within else []
     parts += [digest(*asked.known)[:16]] if asked.known else []
     return Row(" ".join(parts), point, asked.case.name, Predicted(None))
 
 
 def _json(
-    points: Sequence[Mapping[str, str]], cases: Sequence[Case], rows: Sequence[Predicted]
+    points: Sequence[Mapping[str, str]], subjects: Sequence[tuple[Case, str]], rows: Sequence[Predicted]
 ) -> list[dict[str, object]]:
-    named = [(point, case) for point in points for case in cases]
+    named = [(point, *subject) for point in points for subject in subjects]
     return [
         {"set": dict(point), "kernel": case.kernel.name.removesuffix(".ir"), "sizes": dict(case.sizes)}
+        | ({"objective": objective} if objective != TIME else {})
         | row.as_json()
-        for (point, case), row in zip(named, rows, strict=True)
+        for (point, case, objective), row in zip(named, rows, strict=True)
     ]

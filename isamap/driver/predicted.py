@@ -20,15 +20,17 @@ from isamap.driver.cached_schedules import question_of
 from isamap.driver.formulation import extent_of
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel, find_schedule
-from isamap.driver.request import Request, Size
+from isamap.driver.request import DEFAULT_COST_MODEL, TIME, Request, Size
 from isamap.driver.side_by_side import done_side_by_side
 from isamap.formulate.estimate import estimate, number_extents
 from isamap.formulate.matches import chosen_tile
 from isamap.kernels import list_kernels
+from isamap.machine.model import area_mm2
 from isamap.match import pattern_of
+from isamap.plan.access_counts import CONVENTIONS
 from isamap.plan.check import check_schedule
 from isamap.plan.plugins import load_cost_model
-from isamap.plan.schedule import PROVEN, NestSchedule, Schedule
+from isamap.plan.schedule import PROVEN, NestSchedule, Schedule, cost_unit
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price, start_from
 from isamap.source import Diagnostic, IsamapError, MissingTool, Source, UsageProblem, add_up
@@ -135,7 +137,8 @@ class Predicted:
 
     `instructions` perform the statements that compute, and `utilisation` is the share of busy lanes of the
     one with most iterations. `status` is the solver's result for `schedule`, a text. `gap` is the largest
-    fraction of `ns` by which it may exceed the optimum. Units: nanoseconds.
+    fraction of `ns`, or of the objective's cost, by which it may exceed the optimum. `energy_pj` and
+    `area_mm2` are None if the machine states none. Units: nanoseconds, picojoules, square millimetres.
     """
 
     ns: float | None
@@ -145,6 +148,8 @@ class Predicted:
     status: str = ""
     gap: float | None = None
     schedule: str = ""
+    energy_pj: float | None = None
+    area_mm2: float | None = None
 
     def as_json(self) -> dict[str, object]:
         """Return the prediction as JSON."""
@@ -155,7 +160,14 @@ class Predicted:
             "gap": self.gap,
             "instructions": list(self.instructions),
         }
-        return {**found, "utilisation": shown, "refused": self.refused or None, "schedule": self.schedule}
+        stated = {name: getattr(self, name) for name in ("energy_pj", "area_mm2")}
+        return {
+            **found,
+            **{name: value for name, value in stated.items() if value is not None},
+            "utilisation": shown,
+            "refused": self.refused or None,
+            "schedule": self.schedule,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +182,8 @@ class Asked:
     heuristic: str = "greedy"
     limit_s: float = 10.0
     known: tuple[str, ...] = ()
+    objective: str = "time"
+    within: str = ""
 
 
 def shipped_cases() -> tuple[Case, ...]:
@@ -191,6 +205,9 @@ def predict(asked: Asked) -> Predicted:
         dict(asked.case.sizes),
         heuristic=asked.heuristic,
         limit_s=asked.limit_s,
+        cost_model=DEFAULT_COST_MODEL if asked.objective == TIME else asked.objective,
+        objective=asked.objective,
+        within=asked.within,
     )
     try:
         made = _improve(request, asked.known) if asked.known else compile_kernel(request, "schedule")
@@ -202,7 +219,32 @@ def predict(asked: Asked) -> Predicted:
     names = tuple(dict.fromkeys(use.instruction for use in used))
     utilisation = busiest.utilisation if busiest else None
     found = made.schedule
-    return Predicted(found.cost_ns, names, utilisation, "", found.status, found.gap, print_schedule(found))
+    known = names, utilisation, "", found.status, found.gap, print_schedule(found)
+    return Predicted(_time_ns(made), *known, *_energy_and_area(made))
+
+
+def _time_ns(made: Compilation) -> float | None:
+    """Return the time of a schedule, whatever objective it was chosen for; None where the model cannot say."""
+    assert made.schedule is not None, "the stages before have run"
+    assert made.problem is not None, "the stages before have run"
+    if cost_unit(made.schedule.model) == "ns" and " " not in made.schedule.model:
+        return made.schedule.cost_ns
+    parts = price(made.schedule, made.problem, load_cost_model(DEFAULT_COST_MODEL))
+    known = [part for part in parts if part is not None]
+    return add_up(known) if len(known) == len(parts) else None
+
+
+def _energy_and_area(made: Compilation) -> tuple[float | None, float | None]:
+    """Return the energy of a schedule and the area of its machine, where they are stated."""
+    from isamap.driver.explaining import schedule_accesses
+
+    assert made.machine is not None, "the stages before have run"
+    area = area_mm2(made.machine)
+    if made.problem is None or made.schedule is None or made.canonical is None or not made.problem.energies:
+        return None, area
+    known = made.canonical, made.schedule, made.problem, made.machine
+    counted = schedule_accesses(*known, CONVENTIONS["isamap"])
+    return add_up(s.energy.total_pj for s in counted if s.energy is not None), area
 
 
 def _improve(request: Request, known: Sequence[str]) -> Compilation:

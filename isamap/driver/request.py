@@ -175,6 +175,7 @@ _SCHEDULE = Kind(
 )
 _FIXES = Kind(read_fixes, given_fixes, many=True, said=lambda fixed: dict(sorted(fixed.items())))
 _PROFILE = Kind(lambda word, _: word, lambda n, value: given_word(n, value, 'a path, "default" or "none"'))
+WITHIN = Kind(read_within, lambda name, value: read_within(given_word(name, value, "`time=1.1`"), name))
 _EMITTING = "compile run verify"
 
 
@@ -232,7 +233,7 @@ class Choices:
         "--within",
         "NAME=FACTOR",
         "Take at most so many times the least time, or energy: time=1.1, energy=1.05.",
-        Kind(read_within, lambda name, value: read_within(given_word(name, value, "`time=1.1`"), name)),
+        WITHIN,
         default="",
         python="within",
         echo="given",

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from math import ceil, floor, log10
 
+from isamap.report.columns import energy_text
 from isamap.report.mappings import time_text
 from isamap.report.svg_style import COLOURS, STYLE
-from isamap.report.sweeps import Sweep
+from isamap.report.sweeps import Place, Sweep, fronts
 from isamap.source.records import dataclass
 
 RIGHT, HEIGHT, LEFT, TOP, BOTTOM, ROW = 620, 460, 84, 74, 58, 18  # up to the key
@@ -135,3 +136,76 @@ def _line(line: _Series, frame: _Frame, number: int) -> Iterator[str]:
     said = line.name if points else f"{line.name}: never"
     yield f'<path class="line" style="{style}" d="M{x} {y - 4}H{x + 22}"/>'
     yield f'<text x="{x + 30}" y="{y}">{escape(said)}</text>'
+
+
+# --- fronts -----------------------------------------------------------------------------------------------
+
+
+def front_svg(title: str, sweep: Sweep) -> str:
+    """Return a plot of energy over time, or of area where no energy is stated, with the front of each kernel."""
+    points = {(n, at): p for n, line in enumerate(sweep.lines) for at, p in enumerate(line.points) if p.ns}
+    has_energy = any(p.energy_pj for p in points.values())
+    costs = {place: (p.energy_pj if has_energy else p.area_mm2) or 0.0 for place, p in points.items()}
+    found = {place: (points[place].ns or 0.0, cost) for place, cost in costs.items() if cost > 0}
+    what, width, bottom = ("energy" if has_energy else "area"), RIGHT + 300, HEIGHT - BOTTOM
+    size = f'width="{width}" height="{HEIGHT}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" {size} role="img">',
+        f"<title>{escape(title)}: {what} over time</title>",
+        f"<style>{STYLE}{PLOT}</style>",
+        f'<rect class="page" {size}/>',
+        f'<text class="title" x="24" y="30">{escape(title)}</text>',
+        f'<text class="soft" x="24" y="48">{what} over predicted time; lines join the points of a front</text>',
+        f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{RIGHT}"/>',
+        _centred((LEFT + RIGHT) / 2, bottom + 40, "predicted time", "what"),
+    ]
+    across = _Scale.of([ns for ns, _ in found.values()], LEFT + 20, RIGHT - 20)
+    down = _Scale.of([cost for _, cost in found.values()], bottom - 20, TOP + 20)
+    ends = ((across.least, across.most), (down.least, down.most)) if found else ((), ())
+    parts += [_centred(across.at(ns), bottom + 18, time_text(ns), "soft") for ns in dict.fromkeys(ends[0])]
+    for cost in dict.fromkeys(ends[1]):
+        said = energy_text(cost) if has_energy else f"{cost:.3g} mm²"
+        y = down.at(cost) + 4
+        parts.append(f'<text class="soft" x="{LEFT - 8}" y="{y:.1f}" text-anchor="end">{said}</text>')
+    kept = fronts(sweep)
+    for number, kernel in enumerate(dict.fromkeys(line.kernel for line in sweep.lines)):
+        colour = f"var(--c{number % COLOURS})"
+        drawn = {
+            p: (across.at(found[p][0]), down.at(found[p][1])) for p in found if _kernel(sweep, p) == kernel
+        }
+        front = [p for p in kept.get(kernel, ()) if p in drawn]
+        if front:
+            path = "L".join(f"{x:.1f} {y:.1f}" for x, y in (drawn[p] for p in front))
+            parts.append(f'<path class="line" style="stroke: {colour}" d="M{path}"/>')
+        for place, (x, y) in drawn.items():
+            line, point = sweep.lines[place[0]], points[place]
+            tip = f"{', '.join(sweep.values[place[1]])}, {line.objective}: {point.status}"
+            style = f"fill: {colour if place in front else 'none'}; stroke: {colour}"
+            parts.append(
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" style="{style}"><title>{escape(tip)}</title></circle>'
+            )
+        y = TOP + ROW * number
+        parts.append(f'<text x="{RIGHT + 16}" y="{y}" style="fill: {colour}">{escape(kernel)}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _kernel(sweep: Sweep, place: Place) -> str:
+    return sweep.lines[place[0]].kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """A logarithmic axis from `least` to `most`, drawn from `first` to `last`."""
+
+    least: float
+    most: float
+    first: int
+    last: int
+
+    @staticmethod
+    def of(values: Sequence[float], first: int, last: int) -> _Scale:
+        return _Scale(min(values, default=1.0), max(values, default=1.0), first, last)
+
+    def at(self, value: float) -> float:
+        span = log10(self.most / self.least) or 1.0
+        return self.first + (self.last - self.first) * log10(value / self.least) / span

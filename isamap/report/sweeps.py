@@ -9,10 +9,11 @@ gemm_u8s8 M=512 N=512 K=512: 239 µs at memories.spad.bytes = 128KiB, within 1 %
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from isamap.plan.schedule import PROVEN
-from isamap.report.columns import align, percent_text
+from isamap.report.columns import align, energy_text, percent_text
 from isamap.report.mappings import time_text
 from isamap.source.records import dataclass
 
@@ -32,14 +33,20 @@ class Point(Protocol):
     def status(self) -> str: ...
     @property
     def gap(self) -> float | None: ...
+    @property
+    def energy_pj(self) -> float | None: ...
+    @property
+    def area_mm2(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A kernel at sizes, with what is predicted at each point."""
+    """A kernel at sizes under an objective, with what is predicted at each point."""
 
     name: str
     points: tuple[Point, ...]
+    kernel: str = ""
+    objective: str = "time"
 
     @property
     def least(self) -> int | None:
@@ -62,14 +69,74 @@ class Sweep:
     lines: tuple[Line, ...]
 
 
+Place = tuple[int, int]
+"""The numbers of a line and of a point on it."""
+
+
+def fronts(sweep: Sweep) -> dict[str, list[Place]]:
+    """Return, per kernel, the points that no other one equals or beats in time, energy and area at once.
+
+    Points of all objectives compete. Without energies and areas there is no front.
+    """
+    found: dict[str, list[Place]] = {}
+    for kernel in dict.fromkeys(line.kernel for line in sweep.lines):
+        costs: dict[Place, tuple[float, ...]] = {}
+        for number, line in enumerate(sweep.lines):
+            for at, point in enumerate(line.points if line.kernel == kernel else ()):
+                stated = (point.ns, point.energy_pj, point.area_mm2)
+                if point.ns is not None and any(stated[1:]):
+                    costs[number, at] = tuple(value or 0.0 for value in stated)
+        # In order, no later point beats an earlier one; of equal ones the first stands for all.
+        front: list[Place] = []
+        for place in sorted(costs, key=lambda p: (costs[p], p)):
+            own = costs[place]
+            if not any(all(a <= b for a, b in zip(costs[p], own, strict=True)) for p in front):
+                front.append(place)
+        if front:
+            found[kernel] = front
+    return found
+
+
+def front_rows(sweep: Sweep, front: Sequence[Place]) -> list[list[str]]:
+    """Return the points of a front as rows, the header first: with what is proven of each."""
+    rows = [[*sweep.paths, "objective", "time", "energy", "area", "status", "gap"]]
+    for number, at in front:
+        line, point = sweep.lines[number], sweep.lines[number].points[at]
+        time, status, gap = _words(point)
+        energy = "" if point.energy_pj is None else energy_text(point.energy_pj)
+        area = "" if point.area_mm2 is None else f"{point.area_mm2:.4g} mm²"
+        rows.append([*sweep.values[at], line.objective, time, energy, area, status, gap])
+    return rows
+
+
+def sweep_csv(sweep: Sweep) -> list[list[str]]:
+    """Return all points as rows of a table, the header first; numbers with all their digits."""
+    kept = {place for front in fronts(sweep).values() for place in front}
+    head = ["kernel", "objective", "ns", "energy_pj", "area_mm2", "status", "gap", "refused", "front"]
+    rows = [[*sweep.paths, *head]]
+    for number, line in enumerate(sweep.lines):
+        for at, p in enumerate(line.points):
+            costs = ["" if n is None else repr(n) for n in (p.ns, p.energy_pj, p.area_mm2)]
+            proven = [p.status, "" if p.gap is None else repr(p.gap), p.refused]
+            is_kept = "yes" if (number, at) in kept else "no"
+            rows.append([*sweep.values[at], line.kernel, line.objective, *costs, *proven, is_kept])
+    return rows
+
+
 def sweep_text(sweep: Sweep) -> str:
-    """Return the table, and for each kernel where it is fastest."""
+    """Return the table, for each kernel where it is fastest, and its front where energies or areas are stated."""
     rows = [[*sweep.paths, *(word for line in sweep.lines for word in (line.name, "status", "gap"))]]
     for number, values in enumerate(sweep.values):
         rows.append([*values, *(word for line in sweep.lines for word in _words(line.points[number]))])
     first = len(sweep.paths)
     shown = align(rows, right=[n for n in range(first, len(rows[0])) if (n - first) % 3 != 1])
-    return "\n".join([shown, "", *(_least(sweep, line) for line in sweep.lines)])
+    parts = [shown, "", *(_least(sweep, line) for line in sweep.lines)]
+    for kernel, front in fronts(sweep).items():
+        table, (count, noun) = front_rows(sweep, front), (len(front), "points" if len(front) > 1 else "point")
+        parts += ["", f"{kernel}: {count} {noun} on the front of time, energy and area", align(table)]
+        if len({sweep.lines[number].points[at].status for number, at in front}) > 1:
+            parts.append("not all of these are proven: a gap says by how much a point may still be better")
+    return "\n".join(parts)
 
 
 def _words(point: Point) -> tuple[str, str, str]:

@@ -85,6 +85,56 @@ def test_a_cluster_predicts_what_this_computer_does(
     assert there == json.loads(capsys.readouterr().out)
 
 
+LOSE = """
+import json, os, signal, sys, threading, time
+import distributed
+from pathlib import Path
+from isamap.cli import main
+
+def lose(local, rows):
+    while not rows.exists() or len(rows.read_text().splitlines()) < 4:
+        time.sleep(0.05)
+    worker = next(iter(local.workers.values()))
+    os.kill(worker.process.process.pid, signal.SIGKILL)
+    lost.append(len(rows.read_text().splitlines()))
+
+if __name__ == "__main__":
+    lost = []
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as local:
+        rows = Path(sys.argv[sys.argv.index("-o") + 1]) / "rows.jsonl"
+        thread = threading.Thread(target=lose, args=(local, rows), daemon=True)
+        thread.start()
+        code = main([*sys.argv[1:], "--scheduler", local.scheduler_address])
+        thread.join(10)
+    sys.stderr.write(json.dumps({"code": code, "lost": lost}))
+"""
+
+
+@needs_dask
+def test_a_sweep_loses_no_point_with_a_worker(edge: str, tmp_path: Path) -> None:
+    """A worker is killed after some points; the others are predicted all the same, by what is left.
+
+    docs/command-hw.md has the command for ten thousand points, to which this script adds the loss.
+    """
+    script = tmp_path / "lose.py"
+    script.write_text(LOSE)
+    words = ["--kernel", "gemm_u8s8 M=64 N=32 K=64", "--set", "units.execute.count=1..60+1", "--json"]
+    words += ["--heuristic", "greedy", "-o", str(tmp_path / "rows")]
+    done = subprocess.run(
+        [sys.executable, str(script), "hw", "sweep", edge, *words],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    told = json.loads(done.stderr[done.stderr.rindex('{"code"') :])
+    (lost,) = told["lost"]
+    assert told["code"] == 0, done.stderr
+    assert 4 <= lost < 60, "the worker was lost in the middle"
+    rows = json.loads(done.stdout)["rows"]
+    assert len(rows) == 60
+    assert all(row["ns"] is not None for row in rows)
+
+
 @needs_dask
 def test_what_a_cluster_does_not_do_is_told() -> None:
     script = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -23,8 +24,8 @@ from isamap.machine.parameter_changes import edited
 from isamap.machine.templates import begin
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.text import parse_schedule
-from isamap.report.sweep_plot import sweep_svg
-from isamap.report.sweeps import Line, Sweep, sweep_text
+from isamap.report.sweep_plot import front_svg, sweep_svg
+from isamap.report.sweeps import Line, Sweep, fronts, sweep_csv, sweep_text
 from isamap.scheduler import schedule as solve
 from isamap.scheduler.nests.pricing import start_from
 from isamap.source import Source, UsageProblem
@@ -227,3 +228,67 @@ def test_the_command_draws(edge: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert f"wrote {file}" in capsys.readouterr().out
     assert "<title>edge: predicted time over clock_ghz</title>" in file.read_text()
     assert main(words) == 2
+
+
+ENERGY = Path(__file__).parents[2] / "docs" / "examples" / "energy" / "tpu-like.yaml"
+
+
+def test_no_point_off_a_front_is_as_good_as_all_on_it() -> None:
+    costs = [(5, 1, 1), (4, 2, 1), (4, 2, 1), (6, 3, 1), (3, 9, 1), (9, 9, 0.5), (None, None, 1)]
+    points = tuple(Predicted(ns, energy_pj=pj, area_mm2=area) for ns, pj, area in costs)
+    line = Line("k", points, "k", "time")
+    sweep = Sweep(("a.b",), tuple((str(n),) for n in range(len(costs))), tuple(range(len(costs))), (line,))
+    assert fronts(sweep) == {"k": [(0, 4), (0, 1), (0, 0), (0, 5)]}
+    said = sweep_text(sweep)
+    assert "k: 4 points on the front of time, energy and area" in said
+    table = sweep_csv(sweep)
+    assert [row[-1] for row in table] == ["front", "yes", "yes", "no", "no", "yes", "yes", "no"]
+    ElementTree.fromstring(front_svg("<t>", sweep))
+
+
+def test_a_sweep_without_energies_and_areas_has_no_front() -> None:
+    line = Line("k", (Predicted(3.0), Predicted(2.0)), "k")
+    assert fronts(Sweep(("a.b",), (("1",), ("2",)), (1.0, 2.0), (line,))) == {}
+
+
+def test_a_sweep_takes_several_objectives_and_writes_their_front(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = ENERGY.read_text(encoding="utf-8")
+    stated = "access_bytes: 256, source: zz}, source: zz}"
+    sized = "access_bytes: 256, source: zz}, area_mm2_per_kib: 0.01, source: zz}"
+    assert text.count(stated) == 1
+    (tmp_path / "tpu-like.yaml").write_text(text.replace(stated, sized))
+    words = ["hw", "sweep", str(tmp_path / "tpu-like.yaml"), "--kernel", "gemm_s8s8 M=128 N=128 K=128"]
+    words += [
+        "--set",
+        "memories.sram.bytes=8KiB,32KiB",
+        "--objective",
+        "time",
+        "--objective",
+        "energy",
+        "--jobs",
+        "1",
+    ]
+    words += [
+        "--heuristic",
+        "greedy",
+        "--csv",
+        str(tmp_path / "f.csv"),
+        "--front",
+        str(tmp_path / "f.svg"),
+        "--json",
+    ]
+    assert main(words) == 0
+    said = json.loads(capsys.readouterr().out)
+    rows = said["rows"]
+    assert [row.get("objective", "time") for row in rows] == ["time", "energy"] * 2
+    assert [row["area_mm2"] for row in rows] == [0.08, 0.08, 0.32, 0.32]
+    for time, energy in zip(rows[::2], rows[1::2], strict=True):
+        assert time["ns"] <= energy["ns"]
+        assert energy["energy_pj"] <= time["energy_pj"]
+    assert said["front"]
+    with (tmp_path / "f.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [n for n, at in enumerate((0, 2, 1, 3)) if table[at]["front"] == "yes"] == said["front"]
+    assert {row["status"] for row in table} == {"HEURISTIC"}
