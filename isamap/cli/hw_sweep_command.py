@@ -93,7 +93,7 @@ def _words(part: str) -> list[str]:
     value = low
     while value <= high and len(numbers) <= MOST_VALUES:
         numbers.append(value)
-        value = value + step if step is not None else 2 * value
+        value = round(low + len(numbers) * step, 9) if step is not None else 2 * value
     is_size = bool(found["low_unit"] or found["high_unit"])
     return [number_text(number, is_size) for number in numbers]
 

@@ -181,7 +181,8 @@ def schedule_accesses(
     }
     questions = {nest.statement: nest for nest in problem.nests}
     energies = problem.energies
-    files = frozenset(name for name, _ in problem.registers) if energies is not None else frozenset[str]()
+    is_emitted = energies is not None and convention.refill == "entry"
+    files = frozenset(name for name, _ in problem.registers) if is_emitted else frozenset[str]()
     leaks = energies is not None and energies.leakage_pj_per_ns > 0
     times = (
         price(schedule, problem, load_cost_model(DEFAULT_COST_MODEL))

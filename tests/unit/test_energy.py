@@ -204,3 +204,52 @@ def test_python_takes_an_objective_and_a_bound() -> None:
         kernel.text, str(EXAMPLES / "tpu-like.yaml"), sizes, objective="energy", within="time=1.2"
     )
     assert found is not None
+
+
+ACCESSES = EXAMPLES.parent / "accesses"
+FIGURES = "energy: {{read_pj: {}, write_pj: {}, access_bytes: {}, leakage_pj_per_ns: {}, source: abstract}}"
+BUFFER, MAIN = (
+    FIGURES.format(0.42564, 0.42564, 4, 0.000861),
+    FIGURES.format(43.353054, 30.878292, 32, 0.007972),
+)
+
+
+def timeloop(tmp_path: Path, machine: str, schedule: str) -> StatementAccesses:
+    """Return the counts of an exercise whose machine states the energies of its reference outputs."""
+    text = (ACCESSES / f"{machine}.yaml").read_text(encoding="utf-8")
+    for memory, energy in (("buffer", BUFFER), ("main", MAIN)):
+        text = text.replace(f"  {memory}: {{source", f"  {memory}: {{{energy}, source")
+    mac = "cost: {unit: mac, interval_cycles: 1, latency_cycles: 1}"
+    assert text.count(mac) == 1
+    (tmp_path / f"{machine}.yaml").write_text(text.replace(mac, f"{mac[:-1]}, energy_pj: 0.845}}"))
+    kernel, given = ACCESSES / "conv1d_valid.ir", ACCESSES / f"{schedule}.schedule"
+    request = Request(
+        Source(kernel.name, kernel.read_text(encoding="utf-8")),
+        str(tmp_path / f"{machine}.yaml"),
+        {"P": 16, "R": 3},
+        schedule=Source(given.name, given.read_text(encoding="utf-8")),
+    )
+    (found,) = counted(compile_kernel(request, "schedule"), "timeloop")
+    return found
+
+
+def test_one_level_has_the_energy_that_timeloop_publishes(tmp_path: Path) -> None:
+    found = timeloop(tmp_path, "mac-1level", "conv1d-1level")
+    assert found.energy is not None
+    leakage_pj = 48 * 0.000861
+    total = found.energy.memories_pj + found.energy.issues_pj + leakage_pj
+    assert round(1000 * total / 48, 2) == 2406.54
+
+
+def test_two_levels_have_it_but_for_parts_of_accesses(tmp_path: Path) -> None:
+    found = timeloop(tmp_path, "mac-2level", "conv1d-2level-ws")
+    assert found.energy is not None
+    by_level: dict[str, float] = {}
+    for a in found.accesses:
+        by_level[a.level] = by_level.get(a.level, 0.0) + (a.energy_pj or 0.0)
+    # 3 weights are one access of 8 words, not 3 / 8 of one, and 18 inputs are three.
+    whole = (1 - 3 / 8 + 3 - 18 / 8) * 43.353054
+    drained = 2 * 16 * 0.42564  # results enter and leave the buffer once more than Timeloop charges
+    main, buffer = by_level["main"] + whole + 48 * 0.007972, by_level["buffer"] - drained + 48 * 0.000861
+    assert [round(1000 * pj / 48, 2) for pj in (buffer, main)] == [1747.76, 4907.32]
+    assert round(1000 * (main + buffer + found.energy.issues_pj) / 48, 2) == 7500.08

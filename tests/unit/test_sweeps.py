@@ -49,6 +49,7 @@ def edge(tmp_path: Path) -> str:
         ("a.b=0.5..2+0.5", "0.5 1 1.5 2"),
         ("a.b=3KiB..12KiB+3KiB,1MiB", "3KiB 6KiB 9KiB 12KiB 1MiB"),
         ("a.b=512..2KiB", "512 1KiB 2KiB"),
+        ("a.b=0.1..0.8+0.1", "0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8"),
     ],
 )
 def test_values_double_step_or_are_listed(text: str, words: str) -> None:
