@@ -15,6 +15,7 @@ from ownership import Walk, number
 
 from isamap.ir import Index
 from isamap.lower.program import (
+    Barrier,
     Begin,
     Block,
     Configure,
@@ -67,7 +68,7 @@ def symbols_of_counts(nodes: tuple[Node, ...]) -> frozenset[str] | None:
                 pass
             case Issue():
                 found |= {symbol for _, v in node.params if isinstance(v, Index) for symbol in v.symbols}
-            case Fill() | Configure() | Declare() | Hint():
+            case Fill() | Configure() | Declare() | Hint() | Barrier():
                 pass
         inside = symbols_of_counts(body)
         if inside is None:

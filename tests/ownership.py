@@ -13,6 +13,7 @@ from math import prod
 
 from isamap.ir import Index
 from isamap.lower.program import (
+    Barrier,
     Begin,
     Block,
     Configure,
@@ -82,7 +83,7 @@ class Walk:
                     yield from self.share(node, at)
                 case Configure(instruction):
                     self.configure(instruction)
-                case Declare() | Hint():
+                case Declare() | Hint() | Barrier():
                     pass
 
     def configure(self, instruction: str) -> None:

@@ -10,9 +10,10 @@ from isamap.driver.compiling import describe, manifest
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.driver.stages import Watch
-from isamap.emit.c import EmittedC, emit_c
+from isamap.emit.c import EmittedC
 from isamap.emit.c_names import spell
 from isamap.emit.dispatch import Variant, check_askable, dispatch_files, preferred, variant_name
+from isamap.emit.lanes import emit_code
 from isamap.machine import at_one_length, load_machine
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import replace
@@ -52,7 +53,7 @@ def _renamed(made: Compilation) -> Compilation:
     assert isinstance(made.emitted, EmittedC)
     name = variant_name(made.program.name, made.machine.name)
     program = replace(made.program, name=name)
-    return replace(made, program=program, emitted=emit_c(program, made.machine, model=made.emitted.model))
+    return replace(made, program=program, emitted=emit_code(program, made.machine, model=made.emitted.model))
 
 
 def _joined(requests: Sequence[Request], variants: Sequence[Variant], outcomes: Sequence[Outcome]) -> Outcome:

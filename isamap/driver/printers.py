@@ -29,9 +29,9 @@ class Artifact(Protocol):
 
 
 def _print_c(program: LoweredProgram, machine: Machine, model: bool) -> Artifact:
-    from isamap.emit.c import emit_c
+    from isamap.emit.lanes import emit_code
 
-    return emit_c(program, machine, model=model)
+    return emit_code(program, machine, model=model)
 
 
 def _print_commands(program: LoweredProgram, machine: Machine, _model: bool) -> Artifact:

@@ -35,6 +35,7 @@ PASS_NAMES = (
     "chains",
     "registers",
     "configure",
+    "barriers",
     "workspace",
 )
 

@@ -57,7 +57,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     """
     if not model:
         _require_emissions(program, machine)
-    names, name = _names(program)
+    names, name = take_names(program)
     interface = build_interface(program, name, () if model else machine.target.lengths)
     lengths = program.lengths
     issuer = Issuer(machine, model, names, asked={lengths.constant: lengths.name} if lengths else {})
@@ -71,7 +71,7 @@ def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
     encoding."""
     form = issue_form(machine)
     own = for_commands(program, machine)
-    names, name = _names(own)
+    names, name = take_names(own)
     scratch = {b.name: b for b in program.buffers if b.memory}
     issuer = CommandIssuer(machine, False, names, scratch=scratch)
     issuer.begin()
@@ -84,7 +84,7 @@ def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
     return replace(emitted, source=emitted.source.replace(include, f"{include}\n{form.define}\n", 1))
 
 
-def _names(program: LoweredProgram) -> tuple[Names, str]:
+def take_names(program: LoweredProgram) -> tuple[Names, str]:
     """Return the identifiers of a file, and that of its function."""
     names = Names(taken=HELPER_NAMES)
     name = names.take(program.name)
@@ -101,7 +101,7 @@ def _emitted(
     writer = BodyWriter(program, interface, issuer)
     function, body = writer.function()
     entry = entry_text(program, interface, names, issuer.used, function)
-    title = _title(program, model)
+    title = emitted_title(program, model)
     parts = [[f"/* {title}", *head], _includes(machine, issuer, name)]
     parts += [
         text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS), machine.target.parts)
@@ -138,7 +138,8 @@ def _require_emissions(program: LoweredProgram, machine: Machine) -> None:
                 assert_never(emit)
 
 
-def _title(program: LoweredProgram, model: bool) -> str:
+def emitted_title(program: LoweredProgram, model: bool) -> str:
+    """Return the kernel, the machine and the sizes of a program, for the first comment of its files."""
     sizes = ", ".join(f"{n} = {v}" for n, v in program.sizes)
     ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
     with_sizes = "; ".join(t for t in (sizes, ranges) if t)

@@ -21,6 +21,7 @@ from isamap.emit.c_parts import (
 from isamap.emit.c_text import SHIFT, Text, cast, index_text, infix
 from isamap.ir import DType, Index, Operand, product
 from isamap.lower.program import (
+    Barrier,
     Begin,
     Block,
     Condition,
@@ -135,6 +136,8 @@ class BodyWriter:
                 self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
+            case Barrier(level):
+                raise AssertionError(f"a processor has no {level} whose lanes wait for each other")
             case Begin():
                 self.works[node.work], lines = begin(node, self.names, self.issuer.used)
                 for line in lines:

@@ -37,6 +37,9 @@ STATUSES: tuple[tuple[str, str], ...] = (
     ("WRONG_LAYOUT", "a packed tensor was not packed by this program's own packing, or for other sizes"),
     ("WRONG_LENGTH", "this processor's vectors are not as long as the program was made for"),
     ("BAD_INDEX", "an input of indices holds a value that is out of its range, or below the one before it"),
+    ("DEVICE_FAILED", "there is no device for the program, or the device did not perform it"),
+    ("RACE", "two lanes used one element, one of them wrote it, and no barrier stood between"),
+    ("DIVERGED", "some lanes of a block reached a barrier that others did not reach"),
 )
 """The status codes in numeric order, with their meanings."""
 
@@ -58,7 +61,7 @@ class Interface:
 
     `sizes` are the numbers for which the program was compiled, `symbols` (name, low, high) those that the
     caller passes. `takes_pool` says that it has parts for several threads. `lengths` are the hardware
-    lengths that it reads before it touches any data.
+    lengths that it reads before it touches any data. `has_lanes` says that blocks of lanes perform it.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Interface:
     fields: tuple[Field, ...]
     takes_pool: bool = False
     lengths: tuple[Length, ...] = ()
+    has_lanes: bool = False
 
 
 def build_interface(program: LoweredProgram, name: str, lengths: tuple[Length, ...] = ()) -> Interface:
@@ -105,6 +109,7 @@ def header_text(interface: Interface, title: str, memory: str = OWN_MEMORY) -> s
         "WRONG_LAYOUT": not takes_packed(interface.tensors),
         "WRONG_LENGTH": not interface.lengths,
         "BAD_INDEX": not any(t.domain for t in interface.tensors),
+        **dict.fromkeys(("DEVICE_FAILED", "RACE", "DIVERGED"), not interface.has_lanes),
     }
     lines += [
         f"  {name}_{status} = {number}, /* {meaning} */"

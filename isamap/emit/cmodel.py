@@ -74,7 +74,7 @@ def build_model(instruction: Instruction, registers: frozenset[str], file_names:
     name = file_names.take(instruction.name)
     names = file_names.inside()
     operands = passing(instruction, registers)
-    writer = _Writer(instruction, operands, names)
+    writer = ModelWriter(instruction, operands, names)
     lines = writer.function(name)
     return Model(name, operands, instruction.params, "\n".join(lines) + "\n", frozenset(writer.used))
 
@@ -94,7 +94,7 @@ def passing(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelO
     return tuple(found)
 
 
-class _Writer:
+class ModelWriter:
     """Writes one function, line by line."""
 
     def __init__(self, instruction: Instruction, operands: tuple[ModelOperand, ...], names: Names) -> None:
@@ -227,7 +227,7 @@ class _Writer:
         if stmt.op is None:
             value = Cast(value, dtype) if value.dtype != dtype else value
             text = value_text(value, self.scope) if summed else stored_text(value, self.scope)
-            return f"{place} = {text};"
+            return self.stored(target, place, text)
         if dtype.is_float and not is_narrow(dtype) and (sign := OPS[stmt.op].spelling) is not None:
             return f"{place} {sign}= {value_text(value, self.scope)};"
         old = Scalar("old.", dtype)
@@ -235,6 +235,10 @@ class _Writer:
         updated = Call(stmt.op, (old, value), dtype)
         text = value_text(updated, scope) if summed else stored_text(updated, scope)
         return f"{place} = {text};"
+
+    def stored(self, _target: Read, place: Text, value: Text) -> str:
+        """Return the statement that writes an element."""
+        return f"{place} = {value};"
 
     def old_name(self, place: Text, dtype: DType, summed: bool) -> Namer:
         """Return names where `old.` is the element that is being updated."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from isamap.ir import Index
 from isamap.lower.program import (
+    Barrier,
     Begin,
     Block,
     Buffer,
@@ -150,5 +151,5 @@ def _declared(nodes: Nodes) -> Iterator[str]:
                 yield nth
             case Parallel(counters):
                 yield from (name for name, _ in counters)
-            case Issue() | Configure() | Fill() | Hint() | If() | Block():
+            case Issue() | Configure() | Fill() | Hint() | Barrier() | If() | Block():
                 pass

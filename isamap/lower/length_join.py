@@ -46,6 +46,7 @@ from isamap.lower.length_check import check_join
 from isamap.lower.passes import names_of
 from isamap.lower.program import (
     Argument,
+    Barrier,
     Begin,
     Block,
     Buffer,
@@ -201,6 +202,8 @@ class _Join:
                 return Hint(*named, place)
             case Configure():
                 return _same(_all(Configure, nodes))
+            case Barrier():
+                return _same(_all(Barrier, nodes))
             case Begin():
                 return self._begin(_all(Begin, nodes), which)
             case Share():

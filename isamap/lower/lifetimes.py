@@ -36,7 +36,7 @@ from isamap.lower.program import (
     Share,
 )
 from isamap.lower.walk import children
-from isamap.machine import Machine
+from isamap.machine import Machine, private_memories
 from isamap.plan.placement import Buffer as Placed
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements
@@ -62,6 +62,7 @@ class _Body:
     children: tuple[_Body, ...]
     uses: dict[str, _Use]
     is_loop: bool = False
+    is_parallel: bool = False
 
 
 def lifetimes(program: LoweredProgram, machine: Machine) -> dict[str, Life]:
@@ -70,7 +71,8 @@ def lifetimes(program: LoweredProgram, machine: Machine) -> dict[str, Life]:
     names = {b.name for b in program.buffers}
     clock = _Clock()
     root = _number(program.body, machine, names, clock, is_loop=False)
-    return {name: _life(root, name, name in arrays) for name in sorted(root.uses)}
+    own = {b.name for b in program.buffers if b.memory in private_memories(machine)}
+    return {name: _life(root, name, name in arrays, name in own) for name in sorted(root.uses)}
 
 
 def _written_anew(kernel: Kernel) -> set[str]:
@@ -108,8 +110,11 @@ def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
     )
 
 
-def _life(body: _Body, name: str, carried: bool) -> Life:
-    """Within this body or, where one child holds all uses and starts anew in each iteration, within that."""
+def _life(body: _Body, name: str, carried: bool, own: bool) -> Life:
+    """Within this body or, where one child holds all uses and starts anew in each iteration, within that.
+
+    One part may still need a buffer that another has done with, unless each has a memory of its `own`.
+    """
     using = [child for child in body.children if name in child.uses]
     if not using:
         return body.start, body.end
@@ -118,7 +123,9 @@ def _life(body: _Body, name: str, carried: bool) -> Life:
     (child,) = using
     if child.is_loop and not _starts_anew(child, name):
         return child.start, child.end
-    return _life(child, name, carried) if child.children else (child.start, child.end)
+    if not child.children or (child.is_parallel and not own):
+        return child.start, child.end
+    return _life(child, name, carried, own)
 
 
 def _starts_anew(loop: _Body, name: str) -> bool:
@@ -153,8 +160,7 @@ def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Bod
         uses = {n: _Use(time, w) for n, w in _touched(node, machine) if n in names}
         return _Body(time, time + 1, (), uses)
     body = _number(children(node), machine, names, clock, is_loop=isinstance(node, For | Share | Parallel))
-    # One part may still need a buffer that another has done with: all live as long as the whole.
-    return replace(body, children=()) if isinstance(node, Parallel) else body
+    return replace(body, is_parallel=isinstance(node, Parallel))
 
 
 def _touched(node: Issue | Fill, machine: Machine) -> Iterator[tuple[str, bool]]:

@@ -25,7 +25,7 @@ from isamap.lower.place import Place, is_multiple
 from isamap.lower.program import Block, Condition, Fill, For, If, Names, Parallel
 from isamap.lower.staging import Staged, stage_at
 from isamap.lower.walk import rename_in, shifted
-from isamap.machine import Machine, line_bytes
+from isamap.machine import Machine, line_bytes, private_memories
 from isamap.match import MoveSearch, Tile
 from isamap.match.moves.transfers import BLOCK, COUNTER, joining
 from isamap.plan.loops import LoopStep
@@ -126,6 +126,8 @@ def _regions(body: Nodes, counters: Counters, names: Names, claimed: int, machin
     moves: dict[str, Index] = {}
     for number in range(claimed, len(names.buffers)):
         buffer = names.buffers[number]
+        if buffer.memory in private_memories(machine):
+            continue
         stride = copy_stride(buffer.elements, buffer.dtype.size_bytes, machine)
         moves[buffer.name] = part * stride
         names.buffers[number] = replace(buffer, elements=stride * count, why=f"{buffer.why}, per part")

@@ -1,6 +1,6 @@
 """The passes of lowering in their order: steps of nests until `expand`, nodes of a program from there on.
 
-    states(trees, setting, PASSES)   ->   ("loops", trees), …, ("configure", program)
+    states(trees, setting, PASSES)   ->   ("loops", trees), …, ("barriers", program)
 
 What each pass leaves is verified (`isamap.lower.verifier`): a fault is found behind the pass that made it.
 
@@ -14,6 +14,7 @@ from typing import assert_never
 
 from isamap.ir import Kernel, Range, product
 from isamap.lower import shape
+from isamap.lower.barriers import check_barriers, with_barriers
 from isamap.lower.chain_interleaving import side_by_side
 from isamap.lower.expand import expand_nest
 from isamap.lower.hoist import with_copies_in_front
@@ -203,6 +204,16 @@ def configure(program: LoweredProgram, setting: Setting) -> LoweredProgram:
     return replace(program, body=body, packs=packs)
 
 
+def barriers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+    """Return the program with barriers where the lanes of a machine with levels need them."""
+    if not setting.machine.levels:
+        return program
+    packs = tuple(barriers(pack, setting) for pack in program.packs)
+    found = replace(program, body=with_barriers(program, setting.machine), packs=packs)
+    _judge("barriers", check_barriers(found, setting.machine))
+    return found
+
+
 SHAPE: tuple[TreePass, ...] = (
     TreePass("loops", shape.loops),
     TreePass("hold", shape.hold),
@@ -219,4 +230,5 @@ PASSES: tuple[Pass, ...] = (
     ProgramPass("chains", chains),
     ProgramPass("registers", registers),
     ProgramPass("configure", configure),
+    ProgramPass("barriers", barriers),
 )

@@ -173,6 +173,13 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
+class Barrier:
+    """All lanes of one instance of a level wait here for each other, and see what the others have written."""
+
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
 class Declare:
     """Values that live in the rest of the enclosing block."""
 
@@ -252,7 +259,7 @@ class Share:
     body: tuple[Node, ...]
 
 
-Node = Issue | Configure | Fill | Hint | Declare | For | Parallel | If | Block | Begin | Share
+Node = Issue | Configure | Fill | Hint | Barrier | Declare | For | Parallel | If | Block | Begin | Share
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,11 @@ def copy_tile(
         nodes = cleared_tile(operand, buffer, offset, search, names, first)
         return transposed_by(together or {}, nodes, names)
 
+    def counted(partly: bool) -> dict[str, Index]:
+        return _counts(lefts, partly) | {f"+{axis}": count for axis, count in (together or {}).items()}
+
     def run(partly: bool) -> tuple[Node, ...]:
-        counts = _counts(lefts, partly) | {f"+{axis}": count for axis, count in (together or {}).items()}
+        counts = counted(partly)
         if not partly and back is None and not together and fills_all(operand, tile):
             packed = _pack(operand, buffer, offset, copy, counts, place, search, names)
             if packed is not None:
@@ -89,7 +92,7 @@ def copy_tile(
     def fills_rest(partly: bool) -> bool:
         if buffer not in search.homes:
             return False
-        counts = _counts(lefts, partly)
+        counts = counted(partly)
         beyond = [
             c for c, n in counts.items() if n.value is not None and n.value <= 0
         ]  # nothing is copied there

@@ -22,6 +22,7 @@ from isamap.ir import Call, Cast, Env, Expr, Index, Instruction, Operand, Read, 
 from isamap.ir.evaluate import box_points, evaluate_index
 from isamap.ir.index import ONE
 from isamap.lower.program import (
+    Barrier,
     Begin,
     Block,
     Buffer,
@@ -197,7 +198,7 @@ class _Walk:
                     self.nodes(body, points)
                 case Share():
                     self.nodes(spelled_out(node), points)
-                case Configure() | Hint() | Declare() | Begin():
+                case Configure() | Hint() | Barrier() | Declare() | Begin():
                     pass  # a hint may name any place
                 case _:
                     assert_never(node)

@@ -16,6 +16,7 @@ from typing import assert_never
 from isamap.ir import Const, Expr, Index, Instruction
 from isamap.lower.program import (
     Argument,
+    Barrier,
     Begin,
     Block,
     Buffer,
@@ -118,6 +119,9 @@ def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
                 yield from _written("what zeros are written to", buffer, here)
             case Hint(instruction, operand, place):
                 yield from _hint(instruction, operand, place, here)
+            case Barrier(level):
+                if level not in {one.name for one in here.machine.levels}:
+                    yield f"a barrier is of {level}, which is no level of {here.machine.name}"
             case Declare(declared):
                 yield from (said for value in declared for said in _declared(value, here))
                 values |= {value.name: value for value in declared}

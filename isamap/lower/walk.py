@@ -14,6 +14,7 @@ from isamap.ir import Const, Expr, Index, Read, substitute_expr
 from isamap.ir.walk import map_reads, reads
 from isamap.lower.program import (
     Argument,
+    Barrier,
     Begin,
     Block,
     Configure,
@@ -39,7 +40,7 @@ def children(node: Node) -> Nodes:
     match node:
         case For() | Parallel() | If() | Block() | Share():
             return node.body
-        case Issue() | Configure() | Fill() | Hint() | Declare() | Begin():
+        case Issue() | Configure() | Fill() | Hint() | Barrier() | Declare() | Begin():
             return ()
         case _:
             assert_never(node)
@@ -174,7 +175,7 @@ def _rewritten(
                 return replace(node, pieces=index(pieces), trips=index(trips))
             case Share(_, now, trips):
                 return replace(node, now=index(now), trips=index(trips))
-            case Block() | Configure() | Declare():
+            case Block() | Configure() | Barrier() | Declare():
                 return node
             case _:
                 assert_never(node)

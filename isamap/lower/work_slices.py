@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from isamap.ir import Index, product
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.program import (
+    Barrier,
     Begin,
     Block,
     Condition,
@@ -117,7 +118,7 @@ def by_one_thread(nodes: Iterable[Node]) -> Iterator[Issue | Configure | Fill | 
                 yield from by_one_thread(body)
             case Share():
                 yield from by_one_thread(spelled_out(node))
-            case Begin() | Hint():
+            case Begin() | Hint() | Barrier():
                 pass
             case _:
                 yield node

@@ -27,16 +27,19 @@ if TYPE_CHECKING:
     from isamap.machine.links import carried_ns, shared_link
     from isamap.machine.model import (
         Cost,
+        Level,
         LineHint,
         Link,
         Machine,
         MachineInstruction,
         Memory,
         State,
+        bound_level,
         caches_from_nearest,
         held_between,
         line_bytes,
         line_hints,
+        private_memories,
         unset_state,
     )
     from isamap.machine.parts import ANSWERS, PARTS
@@ -55,8 +58,8 @@ _HOMES = {
         "EmitArg", "EmitArithmetic", "EmitCall", "EmitNothing", "EmitSemantics", "EmitSteps", "EmitValue",
     ),
     "model": (
-        "Cost", "LineHint", "Link", "Machine", "MachineInstruction", "Memory", "State", "caches_from_nearest",
-        "held_between", "line_bytes", "line_hints", "unset_state",
+        "Cost", "Level", "LineHint", "Link", "Machine", "MachineInstruction", "Memory", "State", "bound_level",
+        "caches_from_nearest", "held_between", "line_bytes", "line_hints", "private_memories", "unset_state",
     ),
 }  # fmt: skip
 
@@ -71,6 +74,7 @@ __all__ = [
     "EmitSemantics",
     "EmitSteps",
     "EmitValue",
+    "Level",
     "LineHint",
     "Link",
     "Machine",
@@ -78,6 +82,7 @@ __all__ = [
     "Memory",
     "State",
     "at_one_length",
+    "bound_level",
     "caches_from_nearest",
     "carried_ns",
     "check_machine",
@@ -94,6 +99,7 @@ __all__ = [
     "machine_digest",
     "missing_features",
     "passed_when_run",
+    "private_memories",
     "shared_link",
     "split_word",
     "unset_state",

@@ -103,7 +103,8 @@ class Family:
     matches those `types` whose length the processor determines. `bytes_asked` is the function that returns
     the bytes of a vector register; `registers` is the number of registers of a sizeless type, by pattern.
     `emulators` are programs that run code for these processors. `attributes` are function attributes that
-    targets may use, and `issues` are the ways to give words to an accelerator.
+    targets may use, and `issues` are the ways to give words to an accelerator. `devices` are features of
+    other devices than the processor: the library of their drivers, and its function that counts these.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
@@ -122,6 +123,7 @@ class Family:
     emulators: Mapping[str, Runs] = field(default_factory=dict[str, Runs])
     attributes: tuple[str, ...] = ()
     issues: Mapping[str, IssueForm] = field(default_factory=dict[str, IssueForm])
+    devices: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     @staticmethod
     def of(content: Any) -> Family:
@@ -155,6 +157,7 @@ class Family:
             },
             tuple(content.get("attributes", ())),
             {name: IssueForm.of(form) for name, form in content.get("issues", {}).items()},
+            {n: (d["library"], d["counted_by"]) for n, d in content.get("devices", {}).items()},
         )
 
 
@@ -187,6 +190,11 @@ def headers() -> dict[str, Header]:
 def features() -> tuple[str, ...]:
     """Return features that detection knows."""
     return tuple(feature for family in families() for feature in family.features)
+
+
+def devices() -> dict[str, tuple[str, str]]:
+    """Return the library of each device's drivers, and the function that counts them."""
+    return {name: device for family in families() for name, device in family.devices.items()}
 
 
 def attributes() -> tuple[str, ...]:

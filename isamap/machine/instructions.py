@@ -269,8 +269,10 @@ def _emission(written: _Written, instruction: Instruction | None, world: World) 
 
 def _check_c_types(written: _Written, instruction: Instruction, world: World) -> None:
     """Refuse registers without C types where something is compiled. Raises: SpecProblem."""
-    # A model holds every register in an array of elements.
-    compiled = world.target.run != "model" and not isinstance(written.template, EmitNothing)
+    # A model holds every register in an array of elements, and so does a lane.
+    compiled = (
+        world.target.run != "model" and not world.levels and not isinstance(written.template, EmitNothing)
+    )
     if written.spec.emit is not None and compiled:
         check_c_types(instruction, world.memories, written.spec.emit.span)
 

@@ -70,6 +70,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
         loops=world.loops,
         model=world.model,
         program=world.program,
+        levels=world.levels,
         sources=world.sources,
         digest=digest,
         hints=hints,

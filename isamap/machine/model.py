@@ -164,6 +164,20 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """An execution level: `count` of them, or as many as a program has, run inside one of the level around it.
+
+    `at_once` of them run at the same time. Each has `memories` of its own.
+    """
+
+    name: str
+    count: int | None = None
+    at_once: int = 1
+    memories: tuple[str, ...] = ()
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The unit that is occupied for `interval_ns`, and the time until the result can be used.
 
@@ -234,8 +248,9 @@ class Machine:
     them. `starts_cold` says that no cache contains a kernel's tensors at its start; a compilation sets it,
     not a text. `word` is the name by which it was requested. `figures` says whose measured parameters
     replace the stated ones. `served` are a constant and its values if one program is for several. `program`
-    is the format of its encoded programs, if it has one. Units: `thread_start_ns` is the time to start
-    waiting threads and to wait for their end.
+    is the format of its encoded programs, if it has one. `levels` are its execution levels, the outermost
+    first; () for a processor, whose threads run C. Units: `thread_start_ns` is the time to start waiting
+    threads and to wait for their end.
     """
 
     name: str
@@ -261,6 +276,7 @@ class Machine:
     figures: str = ""
     served: tuple[str, tuple[int, ...]] | None = None
     program: ProgramFormat | None = None
+    levels: tuple[Level, ...] = ()
 
     @property
     def called(self) -> str:
@@ -278,6 +294,17 @@ def area_mm2(machine: Machine) -> float | None:
         if m.area_mm2_per_kib is not None
     ]
     return add_up([*units, *fixed, *sized]) if units or fixed or sized else None
+
+
+def bound_level(machine: Machine) -> Level | None:
+    """Return the level whose instances perform the iterations of parallel loops; None where threads do."""
+    return machine.levels[-2] if machine.levels else None
+
+
+def private_memories(machine: Machine) -> tuple[str, ...]:
+    """Return the memories of which each part of a parallel loop has its own: those of the level that performs it."""
+    level = bound_level(machine)
+    return () if level is None else level.memories
 
 
 def caches_from_nearest(machine: Machine) -> tuple[str, ...]:

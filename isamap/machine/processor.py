@@ -88,6 +88,13 @@ _PERMITTED_BY: dict[str, str] = {"amx_tile_data": "amx_tile"}
 # 158 is arch_prctl on x86-64 and 0x1023 ARCH_REQ_XCOMP_PERM (Linux, Documentation/arch/x86/xstate.rst).
 _ASK = "import ctypes, sys; sys.exit(ctypes.CDLL(None).syscall(158, 0x1023, {component}) != 0)"
 _ASK_SECONDS = 10
+# Drivers bring whole compilers, which stay in the process that loads them.
+_COUNT = """
+import ctypes, sys
+count = ctypes.c_uint32(0)
+refused = ctypes.CDLL("{library}")["{counted_by}"](0, None, ctypes.byref(count))
+sys.exit(refused != 0 or count.value == 0)
+"""
 
 
 @lru_cache(maxsize=1)
@@ -101,7 +108,8 @@ def detect_features() -> frozenset[str]:
 def missing_features(machine: Machine) -> tuple[str, ...]:
     """Return the features and permissions that a machine needs and this computer lacks, in the machine's order."""
     here = detect_features()
-    return tuple(f for f in (*machine.target.features, *machine.target.permissions) if f not in here)
+    needed = (*machine.target.features, *machine.target.permissions)
+    return tuple(f for f in needed if f not in here and not has_device(f))
 
 
 @lru_cache(maxsize=1)
@@ -148,13 +156,21 @@ def is_granted(permission: str) -> bool:
     """Return whether the operating system grants a permission to a process that asks."""
     if platform.machine() != "x86_64" or sys.platform != "linux":
         return False
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        _ASK.format(component=allowed.permission_numbers()[permission]),
-    ]
+    return _succeeds(_ASK.format(component=allowed.permission_numbers()[permission]))
+
+
+@lru_cache(maxsize=16)
+def has_device(feature: str) -> bool:
+    """Return whether a feature is that of a device, and this computer has a driver for one."""
+    if feature not in (known := allowed.devices()):
+        return False
+    library, counted_by = known[feature]
+    return _succeeds(_COUNT.format(library=library, counted_by=counted_by))
+
+
+def _succeeds(program: str) -> bool:
+    """Return whether a program of Python ends well in a process of its own."""
+    command = [sys.executable, "-I", "-S", "-c", program]
     try:
         return run_process(command, _ASK_SECONDS).returncode == 0
     except (OSError, subprocess.TimeoutExpired):

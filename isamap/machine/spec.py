@@ -88,6 +88,16 @@ class UnitSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class LevelSpec:
+    """An execution level as written."""
+
+    name: Scalar
+    count: int | None
+    at_once: int
+    memories: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StateSpec:
     """The memory image of a state: its size and where its fields are, all in bytes."""
 
@@ -156,6 +166,7 @@ class Spec:
     memories: tuple[MemorySpec, ...]
     links: tuple[LinkSpec, ...]
     units: tuple[UnitSpec, ...]
+    levels: tuple[LevelSpec, ...]
     tlb: Stated[Tlb] | None
     loops: Stated[LoopTimes] | None
     model: Stated[ModelFigures] | None
@@ -172,6 +183,7 @@ UNIT = Keys(
     {"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "area_mm2": NUMBER, "source": TEXT},
     ("count",),
 )
+LEVEL = Keys({"count": COUNT, "at_once": COUNT, "memories": ListOf(TEXT)})
 FIELD = Keys({"offset_bytes": Leaf("bytes")}, ("offset_bytes",))
 STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
 _TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
@@ -203,6 +215,7 @@ MACHINE = Keys(
         "memories": NamedBy(MEMORY),
         "links": ListOf(LINK),
         "units": NamedBy(UNIT),
+        "levels": NamedBy(LEVEL),
         "tlb": TLB,
         "loops": LOOPS,
         "model": MODEL_KEYS,
@@ -242,6 +255,7 @@ def read_spec(root: Mapping, findings: Findings) -> Spec:
         named("memories", _read_memory),
         listed("links", read_link),
         named("units", _read_unit),
+        named("levels", _read_level),
         read_tlb(keys.get("tlb"), findings),
         read_loop_times(keys.get("loops"), findings),
         read_model(keys.get("model"), findings),
@@ -320,6 +334,16 @@ def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
     area = read_number(keys.get("area_mm2"), "`area_mm2`", findings)
     _require_source(source, name, [keys["area_mm2"]] if "area_mm2" in keys else [], findings)
     return None if count is None else UnitSpec(name.text, count, source, peak, queued, name.span, area or 0.0)
+
+
+def _read_level(name: Scalar, node: Node, findings: Findings) -> LevelSpec:
+    keys = read_mapping(node, f"level `{name.text}`", LEVEL, findings)
+    count, at_once = (
+        read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True) for key in ("count", "at_once")
+    )
+    items = read_items(keys.get("memories"), "`memories`", findings)
+    memories = tuple(text for item in items if (text := read_text(item, "a memory", findings)) is not None)
+    return LevelSpec(name, None if count is None else int(count), int(at_once or 1), memories)
 
 
 def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | None:

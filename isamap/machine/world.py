@@ -27,9 +27,9 @@ from isamap.machine.encodings import (
 )
 from isamap.machine.families import Row
 from isamap.machine.link_fields import LinkSpec
-from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
+from isamap.machine.model import Level, Link, MachineInstruction, Memory, State, Target, Unit
 from isamap.machine.parts import resolve_parts
-from isamap.machine.spec import CostSpec, MemorySpec, Spec, StateSpec
+from isamap.machine.spec import CostSpec, LevelSpec, MemorySpec, Spec, StateSpec
 from isamap.machine.target_fields import Attributes, TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Scalar
@@ -212,6 +212,7 @@ class World:
     loops: LoopTimes = NO_LOOPS
     model: ModelFigures = MODEL
     program: ProgramFormat | None = None
+    levels: tuple[Level, ...] = ()
     summary: str = ""
     chain: tuple[str, ...] = ()
 
@@ -271,8 +272,51 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         memories=_memories(world, spec.memories, findings),
         states=_states(world, spec.states, findings),
     )
+    if spec.levels:
+        world = replace(world, levels=_levels(spec.levels, world.memories, findings))
     _check_banks(world, findings)
     return replace(world, links=_links(world, spec.links, findings))
+
+
+def _levels(
+    specs: tuple[LevelSpec, ...], memories: Mapping[str, Memory], findings: Findings
+) -> tuple[Level, ...]:
+    """Return the execution levels: one device, instances that parallel loops fill, and the lanes of each."""
+    owners: dict[str, str] = {}
+    for spec in specs:
+        for memory in spec.memories:
+            if memory.text not in memories:
+                findings.unknown("unknown-memory", "memory", memory.text, memory.span, memories)
+            elif (owner := owners.setdefault(memory.text, spec.name.text)) != spec.name.text:
+                findings.report(
+                    "bad-levels", f"`{memory.text}` is a memory of `{owner}` and of `{spec.name.text}`",
+                    memory.span, "each memory is one for each instance of one level",
+                    advice="leave it to one of them",
+                )  # fmt: skip
+    if len(specs) != len(_LEVELS):
+        findings.report(
+            "bad-levels", f"there are {len(specs)} levels; isamap knows machines of {len(_LEVELS)}",
+            specs[0].name.span, *_LEVELS,
+            advice="write them as `levels: {grid: {}, block: {at_once: 64}, lane: {count: 256}}`",
+        )  # fmt: skip
+    for at, spec in enumerate(specs):
+        if (spec.count is not None) != (at == len(_LEVELS) - 1) and len(specs) == len(_LEVELS):
+            findings.report(
+                "bad-levels",
+                f"`{spec.name.text}` " + ("states a `count`" if spec.count else "states no `count`"),
+                spec.name.span, _LEVELS[at],
+                advice="state the `count` of the innermost level, and of no other",
+            )  # fmt: skip
+    return tuple(
+        Level(s.name.text, s.count, s.at_once, tuple(m.text for m in s.memories), s.name.span) for s in specs
+    )
+
+
+_LEVELS = (
+    "the first level is the whole device",
+    "instances of the second level perform the iterations of parallel loops, however many there are",
+    "a fixed number of instances of the third level performs each instruction together",
+)
 
 
 def _check_banks(world: World, findings: Findings) -> None:

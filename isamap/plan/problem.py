@@ -334,6 +334,7 @@ class Problem:
     caches into which an instruction prefetches. `scratchpads` are those with their bytes; addresses in them
     are multiples of `address_steps`. `blocks` are axes that statements share in blocks, with the iterations
     of each: the problem is about the kernel in these blocks. `energies` are None if the machine states none.
+    `private` are memories of which each part of a parallel loop has its own.
     """
 
     kernel: str
@@ -356,6 +357,7 @@ class Problem:
     model: ModelFigures = MODEL
     blocks: tuple[tuple[str, int], ...] = ()
     energies: Energies | None = None
+    private: tuple[str, ...] = ()
 
     def room(self, option: NestOption) -> dict[str, int]:
         """Bytes of each scratchpad for an option's buffers: the end is kept free for what passes through it.

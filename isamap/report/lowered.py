@@ -23,6 +23,7 @@ from isamap.ir import Const, Index, print_expr
 from isamap.lower.passes import State
 from isamap.lower.program import (
     Argument,
+    Barrier,
     Begin,
     Block,
     Configure,
@@ -77,6 +78,8 @@ def _line(node: Node) -> str:
             return f"zero {buffer} + {offset}, {elements} elements"
         case Hint(instruction, operand, place):
             return f"{instruction} {operand} = {_operand(place)}"
+        case Barrier(level):
+            return f"barrier of {level}"
         case Declare(values):
             shown = (v.name if v.register is None else f"{v.name} in {v.memory}{v.register}" for v in values)
             return f"registers {', '.join(shown)}"

@@ -97,7 +97,8 @@ def check_machine(
 
     Raises: MissingTool without a compiler; CompilerRefused when the file as a whole is not accepted.
     """
-    model = model or machine.target.run == "model"
+    # An instruction of many lanes is no call that this processor could perform by itself.
+    model = model or machine.target.run == "model" or bool(machine.levels)
     machine = _as_model(machine) if model else at_one_length(machine)
     selected = [e for n, e in machine.instructions.items() if names is None or n in names]
     skipped = {e.name: reason for e in selected if (reason := why_not(machine, e, model)) is not None}

@@ -416,8 +416,12 @@ def packing_figures(
 def check_runs_here(machine: Machine) -> None:
     """Raise MissingTool where this processor cannot run a machine's instructions."""
     missing = missing_features(machine)
-    if missing or machine.target.run != "native":
-        why = f"this processor lacks {', '.join(missing)}" if missing else "it is not run natively"
+    if missing or machine.target.run != "native" or machine.levels:
+        why = (
+            f"this processor lacks {', '.join(missing)}"
+            if missing
+            else "this processor does not run it itself"
+        )
         raise MissingTool(
             Diagnostic(
                 "calibrate-elsewhere",

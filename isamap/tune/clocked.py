@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.emit.c import emit_c
 from isamap.emit.c_build import pool_files
+from isamap.emit.lanes import emit_code
 from isamap.emit.timing_source import FIRST, sampler
 from isamap.formulate.build import build_problem
 from isamap.ir import Kernel, bind
@@ -67,7 +67,7 @@ class Clocked:
     def compiled(self, chosen: Schedule) -> Compiled:
         """Return the library of a schedule. Raises: CompilerRefused, MissingTool."""
         return compile_library(
-            emit_c(lower(self.kernel, self.machine, chosen, {}), self.machine), self.machine
+            emit_code(lower(self.kernel, self.machine, chosen, {}), self.machine), self.machine
         )
 
     def calls_ns(

@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from isamap.emit.c import emit_c
+from isamap.emit.lanes import emit_code
 from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine, missing_features
@@ -138,7 +138,7 @@ class Contender:
 def make_contender(trial: Trial) -> Contender:
     """Return the compiled schedule of a trial with random data. Raises: MissingTool without a compiler."""
     program = lower(trial.kernel, trial.machine, trial.schedule, dict(trial.sizes))
-    emitted = emit_c(program, trial.machine)
+    emitted = emit_code(program, trial.machine)
     compiled = compile_library(emitted, trial.machine)
     profile = trial.profile
     symbols = {name: profile[name] for name, _, _ in compiled.interface.symbols}

@@ -10,7 +10,7 @@ round; and what threads take to start. So every model prices threads, and its bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 from math import prod
 
@@ -49,7 +49,9 @@ def part_options(
     if not cut:
         yield option
     seen: set[Parts] = set()
-    for more in _ways(problem.threads, [a for a in _dealable(option) if a.name not in pinned], cut):
+    for more in _ways(
+        problem.threads, [a for a in _dealable(option, problem.private) if a.name not in pinned], cut
+    ):
         found = part_of(option, {**cut, **more})
         agrees = found is not None and all((name, parts) in found.parts for name, parts in cut.items())
         if found is not None and agrees and found.parts not in seen:
@@ -76,12 +78,12 @@ def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
     return replace(option, axes=cut, fusions=fusions, parts=made)
 
 
-def _dealable(option: NestOption) -> list[TileAxis]:
+def _dealable(option: NestOption, private: Collection[str]) -> list[TileAxis]:
     """Return the axes that may be distributed to threads: those with the most issues.
 
-    None where operands are staged in a scratchpad, of which it is not known how cores share it.
+    None where operands are staged in a scratchpad of which no part has its own.
     """
-    if any(operand.homes[0] for operand in option.operands):
+    if any(operand.homes[0] and operand.homes[0] not in private for operand in option.operands):
         return []
     found = [a for a in option.axes if issues_along(a) > 1 and (not a.is_reduction or option.can_split_sums)]
     return sorted(found, key=issues_along, reverse=True)[:MAX_DEALT_AXES]
@@ -165,5 +167,7 @@ def _overheads(problem: Problem, nest: NestProblem, option: NestOption) -> Itera
         elif not operand.is_accumulator and operand.staged_ns is not None and not operand.packed:
             values = (1, 2) if operand.direct_ns is None else (0, 1, 2)
             # What is staged as a whole is filled before, by all threads together.
-            branches = tuple((value, Const(start if value == 2 else 0)) for value in values)
+            # A memory of each part is filled by that part.
+            shared_start = 0 if operand.homes[0] else start
+            branches = tuple((value, Const(shared_start if value == 2 else 0)) for value in values)
             yield Cases(stage_of(nest.statement, operand.name), branches)

@@ -69,10 +69,12 @@ def _stages(
 ) -> tuple[Stage, ...]:
     """Return the nest; `outside` is the number of loops that distribute parts to threads."""
     parts, blocks = outside
+    # What lies in a scratchpad is dealt only where each part has its own, which it fills.
+    outermost = {operand.name: parts if operand.homes[0] else 0 for operand in space.option.operands}
     stages = [
         Stage(
             operand.name,
-            0 if choice == 2 else parts + _depth(space, operand, blocks, hold - parts),
+            outermost[operand.name] if choice == 2 else parts + _depth(space, operand, blocks, hold - parts),
             memory=operand.homes[0],
             packed=operand.packed,
         )

@@ -8,6 +8,7 @@ import pytest
 from plan_problems import gemm, gemm_option, problem
 
 from isamap.plan.check import check_schedule
+from isamap.plan.check.threads import check_parallel
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import NestSchedule, Schedule, Stage
@@ -66,6 +67,23 @@ def test_spoilt_parallel_loops_are_found(words: str, stages: tuple[Stage, ...], 
     findings = check_schedule(answer(GEMM, words, stages), GEMM)
     assert "schedule-parallel" in [finding.code for finding in findings]
     assert said in "\n".join(finding.render() for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("private", "depth", "said"),
+    [
+        ((), 1, "lies in `near`, and threads cannot share that memory"),
+        (("near",), 0, "is outside of parallel loops, and each part has its own `near`"),
+        (("near",), 1, ""),
+    ],
+    ids=["shared", "outside", "inside"],
+)
+def test_a_memory_of_each_part_is_filled_by_that_part(
+    private: tuple[str, ...], depth: int, said: str
+) -> None:
+    nest = answer(GEMM, f"pm:512 {INNER}", (Stage("b", depth, memory="near"),)).nests[0]
+    found = [finding.message for finding in check_parallel(nest, GEMM.nests[0].options[0], private)]
+    assert [said in message for message in found] == ([True] if said else [])
 
 
 def test_a_sum_that_has_an_order_is_not_taken_in_parts() -> None:

@@ -18,7 +18,7 @@ from isamap.ir import Axis, Const, DType, Expr, Index, Operand, Read, index_min,
 from isamap.ir.atoms import FloorDiv, MinMax, Mod
 from isamap.ir.index import ZERO, index_max
 from isamap.ir.walk import map_reads
-from isamap.machine import Machine, Memory
+from isamap.machine import Machine, Memory, private_memories
 from isamap.match.moves.chains import Movement, moved_by, steps_of
 from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
 from isamap.match.operand_loads.load_request import Leaf, MoveSearch, OperandMove
@@ -272,9 +272,12 @@ def homes_of(
     """Return how a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace.
 
     A result that is overwritten is brought from nowhere: it needs a buffer only.
+    A memory of each part of a parallel loop is nearer than the workspace, and comes first.
     """
     found: dict[str, OperandMove | Leaf | Location] = {}
-    for home in ("", *(m.name for m in scratchpads(search.machine))):
+    private = private_memories(search.machine)
+    others = (m.name for m in scratchpads(search.machine) if m.name not in private)
+    for home in (*private, "", *others):
         if home and not is_whole(operand, home, search):
             continue
         brought = bring(search, tile, operand, operand.request({}, expr=in_tiles(operand, search, home)))

@@ -135,7 +135,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
             continue
         tiling = (*_check_tiling(nest, option), *_check_order(nest, option))
         yield from tiling
-        yield from check_parallel(nest, option)
+        yield from check_parallel(nest, option, problem.private)
         yield from _check_stages(nest, option)
         yield from check_packed(nest, option)
         yield from check_overlap(nest, option)

@@ -9,7 +9,7 @@ copy of the accumulator, which is staged right inside the parallel loops, and th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import prod
 
 from isamap.plan.loops import LoopStep
@@ -21,8 +21,10 @@ from isamap.source import Diagnostic
 MAX_PARTS = 4096
 
 
-def check_parallel(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """Yield the errors in the parallel loops of a nest."""
+def check_parallel(
+    nest: NestSchedule, option: NestOption, private: Collection[str] = ()
+) -> Iterator[Diagnostic]:
+    """Yield the errors in the parallel loops of a nest; each part has `private` memories of its own."""
     dealt = [loop for loop in nest.loops if loop.is_dealt]
     if not dealt:
         return
@@ -38,7 +40,7 @@ def check_parallel(nest: NestSchedule, option: NestOption) -> Iterator[Diagnosti
         )
     if nest.hold < len(dealt):
         yield _wrong(f"{where}: `hold` is outside of {_shown(dealt[-1])}", "put `hold;` inside of it")
-    yield from _check_stages(nest, len(dealt))
+    yield from _check_stages(nest, len(dealt), private)
     yield from _check_sums(nest, option, dealt)
     extents = {axis.name: axis.extent for axis in option.axes}
     parts = prod(-(-extents[loop.axis] // max(1, loop.step)) for loop in dealt)
@@ -49,15 +51,21 @@ def check_parallel(nest: NestSchedule, option: NestOption) -> Iterator[Diagnosti
         )
 
 
-def _check_stages(nest: NestSchedule, dealt: int) -> Iterator[Diagnostic]:
+def _check_stages(nest: NestSchedule, dealt: int, private: Collection[str]) -> Iterator[Diagnostic]:
     for stage in nest.stages:
-        if stage.memory:
+        if stage.memory in private and stage.depth < dealt:
+            yield _wrong(
+                f"nest {nest.statement}: `stage {stage.operand}` is outside of parallel loops, and each part "
+                f"has its own `{stage.memory}`",
+                "put it inside of them",
+            )
+        elif stage.memory and stage.memory not in private:
             yield _wrong(
                 f"nest {nest.statement}: `stage {stage.operand}` lies in `{stage.memory}`, "
                 "and threads cannot share that memory",
                 "leave out the parallel loops, or the memory",
             )
-        if 0 < stage.depth < dealt:
+        elif 0 < stage.depth < dealt:
             yield _wrong(
                 f"nest {nest.statement}: `stage {stage.operand};` is between two parallel loops",
                 "put it outside of them to share the buffer, or inside to give each part its own",

@@ -1,0 +1,377 @@
+"""Print a program for a machine whose instructions are performed by many lanes: its kernels, and a host.
+
+    instruction fma() { inout c: f32[16, 16] @ reg placed [i, j] at lane: 16*i + j; …  c[i, j] += … }
+
+    static inline void fma(int64_t lane, const float *a, const float *b, float *c) {
+      const int64_t i = lane / 16;
+      const int64_t j = lane % 16;
+      c[0] += a[0] * b[0];
+    }
+
+Each parallel loop is a kernel of the device, whose blocks are its iterations; what stands between two parallel
+loops is a kernel of one block. The text of kernels is C and OpenCL C at once: as a *model* it is a part of the
+emitted file, else a string that the device's own compiler reads (`lanes_model.c`, `lanes_opencl.c`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+
+from isamap.emit.c import EmittedC, emit_c, emitted_title, take_names
+from isamap.emit.c_body import BodyWriter
+from isamap.emit.c_functions import helper_texts
+from isamap.emit.c_interface import (
+    STATUSES,
+    Interface,
+    build_interface,
+    clean_comment,
+    entry_text,
+    header_text,
+)
+from isamap.emit.c_issue import Here, Issuer
+from isamap.emit.c_names import storage_type
+from isamap.emit.c_parts import Function
+from isamap.emit.c_text import SUM, Text, call, identifiers, index_text
+from isamap.emit.lane_functions import build_lane_function, refuse
+from isamap.ir import Index, product
+from isamap.lower.program import (
+    Barrier,
+    Begin,
+    Block,
+    Buffer,
+    Condition,
+    Configure,
+    Fill,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    Node,
+    Parallel,
+    RegisterRef,
+    Share,
+    Tensor,
+    Value,
+)
+from isamap.lower.walk import has_parallel, walk
+from isamap.machine import Machine, private_memories
+from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import replace
+from isamap.version import __version__
+
+
+def emit_code(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
+    """Return a program in C: for a processor's threads, or for the lanes of a machine that has levels.
+
+    Raises: UsageProblem when an instruction of the program has no emission.
+    """
+    return (emit_lanes if machine.levels else emit_c)(program, machine, model=model)
+
+
+_HEADERS = frozenset(("string.h", "math.h"))
+
+
+def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
+    """Return the host of a program in C with the kernels that it launches; as a model they run on the host.
+
+    Raises: UsageProblem for what a lane cannot perform by itself.
+    """
+    private = tuple(b for b in program.buffers if b.memory in private_memories(machine))
+    checks = program.checks if model else (*program.checks, *_rows_in_order(program))
+    host = replace(program, buffers=tuple(b for b in program.buffers if b not in private), checks=checks)
+    names, name = take_names(program)
+    interface = replace(build_interface(host, name), takes_pool=False, has_lanes=True)
+    issuer = LaneIssuer(machine, model, names)
+    writer = LaneWriter(host, interface, issuer, private)
+    body, lines = writer.host()
+    used = set(issuer.used)
+    entry = entry_text(host, interface, names, used, body)
+    device = writer.device()
+    if model:
+        device += [line for text in writer.wrappers for line in ("", *text)]
+    else:
+        device = _quoted(f"{name}_device", device)
+    known = helper_texts(writer.on_device - _HEADERS) if model else ()
+    helpers = (text for text in helper_texts(used - _HEADERS) if text not in known)
+    title = emitted_title(program, model)
+    how = "-O2" if model else " ".join(machine.target.flags)
+    headers = ("stdlib.h", "ucontext.h") if model else ("dlfcn.h",)
+    runtime = Path(__file__).with_name("lanes_model.c" if model else "lanes_opencl.c")
+    numbers = {status: number for number, (status, _) in enumerate(STATUSES)}
+    statuses = ", ".join(f"ISAMAP_{s} = {numbers[s]}" for s in ("DEVICE_FAILED", "RACE", "DIVERGED"))
+    parts = [
+        [f"/* {title}", f"   Emitted by isamap {__version__}. Compile with {how} -fno-strict-aliasing. */"],
+        [f'#include "{name}.h"', "", *(f"#include <{h}>" for h in (*headers, "string.h"))],
+        [f"enum {{ {statuses} }};"],
+        runtime.read_text(encoding="utf-8").rstrip().splitlines(),
+        device,
+        *(text.splitlines() for text in helpers),
+        lines,
+        entry,
+    ]
+    source = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    packs = tuple(emit_lanes(pack, machine, model=model) for pack in program.packs)
+    return EmittedC(
+        name, source, header_text(interface, title), interface, model, program.kernel.strict, packs
+    )
+
+
+def _rows_in_order(program: LoweredProgram) -> list[Condition]:
+    """Return the conditions under which a tensor's first element is its lowest: a device takes it from there."""
+    free = [s for t in program.tensors for s in t.strides[:-1] if s.value is None]
+    return [(Index.of(0), "<=", stride) for stride in dict.fromkeys(free)]
+
+
+def _quoted(name: str, lines: Sequence[str]) -> list[str]:
+    """Return a text as a string of C."""
+    escaped = (line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return [f"static const char {name}[] =", *(f'    "{line}\\n"' for line in escaped), "    ;"]
+
+
+class HostFunction(Function):
+    """A function whose result is a status that its caller returns where it is not 0."""
+
+    def text(self, body: Sequence[str]) -> list[str]:
+        """Return the function."""
+        listed = ",\n    ".join(declared for declared, _ in self.parameters)
+        return [f"static int {self.name}(\n    {listed}) {{", *body, "}"]
+
+    def call(self, arguments: Sequence[str]) -> list[str]:
+        """Return the statements that call it."""
+        return [f"const int ended = {self.name}({', '.join(arguments)});", "if (ended != 0) return ended;"]
+
+
+class LaneIssuer(Issuer):
+    """Renders issues as calls of the functions of one lane."""
+
+    @property
+    def has_versions(self) -> bool:
+        """Kernels take strides as they are."""
+        return False
+
+    def statements(self, issue: Issue, here: Here) -> list[str]:
+        """Return the call of one issue."""
+        item = self.machine.instructions[issue.instruction]
+        if item.name not in self.models:
+            self.models[item.name] = build_lane_function(item, self.machine, self.names)
+            self.used |= self.models[item.name].used
+        model, operands, params = self.models[item.name], dict(issue.operands), dict(issue.params)
+        args = [Text(here.names.of("lane"))]
+        for m in model.operands:
+            ref = operands[m.operand.name]
+            if isinstance(ref, RegisterRef):
+                args.append(Text(here.names.of(ref.value)))
+            elif here.elements[ref.buffer] == m.operand.dtype:
+                args += [self._pointer(ref, m.operand, here), *self._strides(m, ref, here)]
+            else:
+                raise refuse(
+                    item,
+                    f"it takes `{ref.buffer}`, of {here.elements[ref.buffer]}, for {m.operand.dtype}",
+                    "describe an instruction for these elements",
+                )
+        args += [self._param(params[p.name], here) for p in model.params]
+        return [f"{call(model.name, *args)};"]
+
+
+class LaneWriter(BodyWriter):
+    """Writes the statements of the host, and a function for each kernel that they launch.
+
+    `private` are buffers of which each block has its own.
+    """
+
+    def __init__(
+        self, program: LoweredProgram, interface: Interface, issuer: LaneIssuer, private: Sequence[Buffer]
+    ) -> None:
+        super().__init__(program, interface, issuer)
+        self.lanes = issuer.machine.levels[-1].count or 1
+        self.private: dict[str, Buffer] = {}
+        for buffer in private:
+            self.private[self.names.take(buffer.name)] = buffer
+        self.elements |= {b.name: b.dtype for b in private}
+        self.handle = self.names.take("device")
+        self.memories = {
+            name: self.names.take(f"{name}_memory") for declared, name in self.parameters if "*" in declared
+        }
+        self.kernels: list[list[str]] = []
+        self.wrappers: list[list[str]] = []
+        self.on_device: set[str] = set()
+        self.is_kernel = False
+
+    def host(self) -> tuple[Function, list[str]]:
+        """Return the function of the host, and its text."""
+        device, text = self.handle, f"{self.interface.name}_device"
+        self.lines = [f"  isamap_device {device};"]
+        self.add(1, f"isamap_open(&{device}, {'NULL' if self.issuer.model else text});")
+        for array in (*self.program.tensors, *self.program.buffers):
+            name = self.names.of(array.name)
+            took = "share" if isinstance(array, Tensor) else "reserve"
+            self.add(
+                1,
+                f"const isamap_memory {self.memories[name]} = "
+                f"isamap_{took}(&{device}, {name}, (size_t)({self.index(_bytes(array))}));",
+            )
+        self.block(self.program.body, 1)
+        self.add(1, f"return isamap_close(&{device});")
+        made = HostFunction(f"{self.interface.name}_body", tuple(self.parameters))
+        return made, made.text(self.lines)
+
+    def device(self) -> list[str]:
+        """Return the functions of lanes and the kernels."""
+        helpers = helper_texts(self.on_device - _HEADERS)
+        texts = [text.rstrip().splitlines() for text in helpers]
+        texts += [m.text.rstrip().splitlines() for m in self.issuer.models.values()]
+        return "\n\n".join("\n".join(text) for text in (*texts, *self.kernels)).splitlines()
+
+    def block(self, body: tuple[Node, ...], depth: int) -> None:
+        """Write statements: on the host, those between two parallel loops are a kernel of one block."""
+        if self.is_kernel:
+            super().block(body, depth)
+            return
+        names, self.names = self.names, self.names.inside()
+        pending: list[Node] = []
+        for node in body:
+            if has_parallel((node,)):
+                self.one_block(pending, depth)
+                self.node(node, depth)
+            else:
+                pending.append(node)
+        self.one_block(pending, depth)
+        self.names = names
+
+    def one_block(self, nodes: list[Node], depth: int) -> None:
+        if nodes:
+            self.launch((), tuple(nodes), depth, "")
+            nodes.clear()
+
+    def node(self, node: Node, depth: int) -> None:
+        match node:
+            case Barrier():
+                self.add(depth, "BARRIER;")
+            case Hint():
+                pass
+            case If(conditions, body) if any(isinstance(inner, Barrier) for inner in walk(body)):
+                self.add(depth, f"if ({' && '.join(map(self.condition, conditions))}) {{")
+                self.block(body, depth + 1)
+                # Behind the last barrier of a branch, pocl 3.1 takes the first lane's conditions for those of all.
+                self.add(depth + 1, "BARRIER;")
+                self.add(depth, "}")
+            case Block(note, body):
+                self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
+                self.block(body, depth + 1)
+                self.add(depth, "}")
+            case Configure() | Begin() | Share():
+                raise UsageProblem(
+                    Diagnostic(
+                        "lanes-unsupported",
+                        f"the lanes of a block cannot perform `{_word(node)}`",
+                        help="take a schedule without it: `isamap schedule` prints one to edit",
+                    )
+                )
+            case _:
+                super().node(node, depth)
+
+    def parallel(self, node: Parallel, depth: int) -> None:
+        """Write the launch of a kernel with a block for each iteration."""
+        self.launch(node.counters, node.body, depth, node.note)
+
+    def launch(
+        self, counters: tuple[tuple[str, Index], ...], nodes: tuple[Node, ...], depth: int, note: str
+    ) -> None:
+        name = self.issuer.names.take(f"{self.interface.name}_kernel{len(self.kernels)}")
+        given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
+        kept = self.lines, self.values, self.names, self.counters
+        self.lines, self.values, self.names, self.is_kernel = [], {}, self.names.inside(), True
+        before, self.issuer.used = self.issuer.used, set[str]()
+        self.add(1, f"const int64_t {self.names.take('lane')} = LANE;")
+        if counters:
+            self.add(1, "const int64_t part = BLOCK;")
+            self.part_counters(Parallel(counters, nodes))
+        super().block(nodes, 1)
+        self.on_device |= self.issuer.used
+        self.refuse_calls(self.issuer.used)
+        self.issuer.used = before
+        words = identifiers(self.lines)
+        taken = [(declared, own) for declared, own in given if own in words]
+        arrays = [
+            f"  OWN_OF_BLOCK {storage_type(b.dtype)} {own}[{self.index(b.elements)}];"
+            for own, b in self.private.items()
+            if own in words
+        ]
+        listed = ",\n    ".join(_kernel_parameter(declared) for declared, _ in taken)
+        self.kernels.append([f"__kernel void {name}(\n    {listed}) {{", *arrays, *self.lines, "}"])
+        self.wrappers.append(_wrapper(name, taken))
+        self.lines, self.values, self.names, self.counters = kept
+        self.is_kernel = False
+        values = [self.memories.get(own, own) for _, own in taken]
+        shown = ", ".join(f"{{&{value}, sizeof {value}}}" for value in values)
+        blocks = self.index(product([trips for _, trips in counters]))
+        self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
+        self.add(depth + 1, f"const isamap_value given[] = {{{shown}}};")
+        self.add(
+            depth + 1,
+            f"isamap_launch(&{self.handle}, LAUNCH({name}), {blocks}, {self.lanes}, given, {len(values)});",
+        )
+        self.add(depth, "}")
+
+    def refuse_calls(self, used: set[str]) -> None:
+        """Refuse functions of C's library, which a device does not have. Raises: UsageProblem."""
+        called = used & _HEADERS or {u for u in used - _HEADERS if "memcpy" in "".join(helper_texts((u,)))}
+        if called and not self.issuer.model:
+            raise UsageProblem(
+                Diagnostic(
+                    "lanes-unsupported",
+                    f"the lanes of a block cannot call {', '.join(sorted(called))}, which is C",
+                    help="run it as a model: `isamap verify --model`",
+                )
+            )
+
+    def issue(self, issue: Issue, depth: int) -> None:
+        here = Here(self.names, self.values, self.elements)
+        note = f" /* {clean_comment(issue.note)} */" if issue.note else ""
+        for line in self.issuer.statements(issue, here):
+            self.add(depth, line + note)
+
+    def fill(self, node: Fill, depth: int) -> None:
+        at = self.names.inside().take("at")
+        offset = index_text(node.offset, self.names.of, self.issuer.used).inside(SUM)
+        shared = int(any(b.name == node.buffer for b in self.private.values()))
+        place = f"{self.names.of(node.buffer)}[{offset} + {at}]"
+        lane, count = self.names.of("lane"), self.index(node.elements)
+        self.add(depth, f"for (int64_t {at} = {lane}; {at} < {count}; {at} += {self.lanes}) {{")
+        self.add(depth + 1, f"STORE({shared}, {place}, 0);")
+        self.add(depth, "}")
+
+    def declare(self, values: tuple[Value, ...], depth: int) -> None:
+        self.values = {**self.values, **{v.name: v for v in values}}
+        for value in values:
+            count = -(-prod(value.shape) // self.lanes) if value.shape else 1
+            self.add(depth, f"{storage_type(value.dtype)} {self.names.take(value.name)}[{count}];")
+
+
+def _word(node: Node) -> str:
+    return type(node).__name__.lower()
+
+
+def _bytes(array: Tensor | Buffer) -> Index:
+    """Return the bytes from the first element of an array to its last."""
+    size = array.dtype.size_bytes
+    if isinstance(array, Buffer):
+        return array.elements * size
+    if array.header is not None:
+        return array.shape[0] * size - array.header.size_bytes
+    steps = ((extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True))
+    return (sum(steps, start=Index.of(0)) + 1) * size
+
+
+def _kernel_parameter(declared: str) -> str:
+    """Return the parameter of a kernel for one of the host: lanes write what others read, with barriers between."""
+    return f"__global {declared.replace('restrict ', '')}" if "*" in declared else declared
+
+
+def _wrapper(name: str, taken: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the function through which a model calls a kernel for one lane."""
+    types = [declared[: -len(own)].replace("restrict ", "").strip() for declared, own in taken]
+    args = ", ".join(f"*({kind} const *)given[{at}].at" for at, kind in enumerate(types))
+    return [f"static void {name}_lane(const isamap_value *given) {{", f"  {name}({args});", "}"]

@@ -1,0 +1,181 @@
+/* A device as a model on this processor: blocks in random order, and in each block its lanes in random order
+   from one barrier to the next. Every access of memory is compared with those of other lanes: two of one place,
+   of which one writes, are a race unless a barrier of their block stands between them. */
+
+typedef struct { const void *at; size_t bytes; } isamap_value;
+typedef void *isamap_memory;
+typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read; } isamap_access;
+
+enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16 };
+
+typedef struct {
+  int status, race, diverged;
+  int64_t lane, block, epoch;
+  uint64_t random;
+  isamap_access *accesses;
+  size_t room, used;
+  ucontext_t host, *lanes;
+  int64_t *waits_at, *order;
+  void (*kernel)(const isamap_value *given);
+  const isamap_value *given;
+} isamap_device;
+
+static _Thread_local isamap_device *isamap_here;
+
+#define __kernel static
+#define __global
+#define __local
+#define OWN_OF_BLOCK static _Thread_local
+#define LANE (isamap_here->lane)
+#define BLOCK (isamap_here->block)
+#define BARRIER isamap_wait(__LINE__)
+#define LOAD(is_shared, place) (isamap_touch(&(place), is_shared, 0), (place))
+#define STORE(is_shared, place, value) (isamap_touch(&(place), is_shared, 1), (void)((place) = (value)))
+#define LAUNCH(name) name##_lane
+
+static uint64_t isamap_random(isamap_device *d, uint64_t below) {
+  d->random ^= d->random << 13;
+  d->random ^= d->random >> 7;
+  d->random ^= d->random << 17;
+  return d->random % below;
+}
+
+static int64_t isamap_shuffle(isamap_device *d, int64_t *order, int64_t count) {
+  for (int64_t i = 0; i < count; i++) order[i] = i;
+  for (int64_t i = count - 1; i > 0; i--) {
+    const int64_t other = (int64_t)isamap_random(d, (uint64_t)i + 1), kept = order[i];
+    order[i] = order[other];
+    order[other] = kept;
+  }
+  return count;
+}
+
+static isamap_access *isamap_slot(isamap_access *all, size_t room, uintptr_t place) {
+  size_t at = (size_t)((place >> 1) * UINT64_C(0x9e3779b97f4a7c15)) & (room - 1);
+  while (all[at].place != 0 && all[at].place != place) at = (at + 1) & (room - 1);
+  return &all[at];
+}
+
+static isamap_access *isamap_access_of(isamap_device *d, uintptr_t place) {
+  isamap_access *found = isamap_slot(d->accesses, d->room, place);
+  if (found->place != 0) return found;
+  if (2 * ++d->used > d->room) {
+    isamap_access *more = calloc(2 * d->room, sizeof *more);
+    if (more == NULL) abort();
+    for (size_t at = 0; at < d->room; at++) {
+      if (d->accesses[at].place != 0) *isamap_slot(more, 2 * d->room, d->accesses[at].place) = d->accesses[at];
+    }
+    free(d->accesses);
+    d->accesses = more;
+    d->room *= 2;
+    found = isamap_slot(d->accesses, d->room, place);
+  }
+  *found = (isamap_access){place, ISAMAP_NONE, 0, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE};
+  return found;
+}
+
+static int64_t isamap_joined(int64_t known, int64_t one) {
+  return known == ISAMAP_NONE || known == one ? one : ISAMAP_MANY;
+}
+
+static int isamap_is_other(int64_t known, int64_t one) { return known != ISAMAP_NONE && known != one; }
+
+static void isamap_touch(const volatile void *place, int is_shared, int writes) {
+  isamap_device *d = isamap_here;
+  isamap_access *a = isamap_access_of(d, (uintptr_t)place);
+  if (!is_shared) { /* blocks have no order in one launch */
+    d->race |= isamap_is_other(a->wrote, d->block) || (writes && isamap_is_other(a->read, d->block));
+    if (writes) a->wrote = isamap_joined(a->wrote, d->block);
+    else a->read = isamap_joined(a->read, d->block);
+  }
+  if (a->block != d->block || a->epoch != d->epoch) {
+    a->block = d->block;
+    a->epoch = d->epoch;
+    a->writer = a->reader = ISAMAP_NONE;
+  }
+  d->race |= isamap_is_other(a->writer, d->lane) || (writes && isamap_is_other(a->reader, d->lane));
+  if (writes) a->writer = isamap_joined(a->writer, d->lane);
+  else a->reader = isamap_joined(a->reader, d->lane);
+}
+
+static void isamap_wait(int64_t line) {
+  isamap_device *d = isamap_here;
+  d->waits_at[d->lane] = line;
+  swapcontext(&d->lanes[d->lane], &d->host);
+}
+
+static void isamap_begin_lane(void) {
+  isamap_device *d = isamap_here;
+  d->kernel(d->given);
+  isamap_here->waits_at[isamap_here->lane] = 0;
+}
+
+static void isamap_run_block(isamap_device *d, int64_t lanes, char *stacks) {
+  for (int64_t lane = 0; lane < lanes; lane++) {
+    getcontext(&d->lanes[lane]);
+    d->lanes[lane].uc_stack.ss_sp = stacks + lane * ISAMAP_STACK;
+    d->lanes[lane].uc_stack.ss_size = ISAMAP_STACK;
+    d->lanes[lane].uc_link = &d->host;
+    makecontext(&d->lanes[lane], isamap_begin_lane, 0);
+  }
+  for (int running = 1; running && !d->diverged; d->epoch++) {
+    const int64_t count = isamap_shuffle(d, d->order, lanes);
+    for (int64_t at = 0; at < count; at++) {
+      d->lane = d->order[at];
+      swapcontext(&d->host, &d->lanes[d->lane]);
+    }
+    for (int64_t lane = 1; lane < lanes; lane++) d->diverged |= d->waits_at[lane] != d->waits_at[0];
+    running = d->waits_at[0] != 0;
+  }
+}
+
+static void isamap_open(isamap_device *d, const char *text) {
+  (void)text;
+  *d = (isamap_device){.random = UINT64_C(0x2545f4914f6cdd1d)};
+}
+
+static isamap_memory isamap_share(isamap_device *d, const void *at, size_t bytes) {
+  (void)d;
+  (void)bytes;
+  return (isamap_memory)(uintptr_t)at;
+}
+
+static isamap_memory isamap_reserve(isamap_device *d, void *at, size_t bytes) {
+  return isamap_share(d, at, bytes);
+}
+
+static void isamap_launch(
+    isamap_device *d, void (*kernel)(const isamap_value *), int64_t blocks, int64_t lanes,
+    const isamap_value *given, int count) {
+  (void)count;
+  if (d->status != 0 || blocks <= 0) return;
+  isamap_device *outer = isamap_here;
+  isamap_here = d;
+  d->kernel = kernel;
+  d->given = given;
+  d->used = 0;
+  d->room = 1 << 12;
+  d->accesses = calloc(d->room, sizeof *d->accesses);
+  d->lanes = calloc((size_t)lanes, sizeof *d->lanes);
+  d->waits_at = calloc((size_t)lanes, sizeof *d->waits_at);
+  d->order = calloc((size_t)lanes, sizeof *d->order);
+  char *stacks = malloc((size_t)lanes * ISAMAP_STACK);
+  int64_t *order = calloc((size_t)blocks, sizeof *order);
+  if (!d->accesses || !d->lanes || !d->waits_at || !d->order || !stacks || !order) abort();
+  const int64_t all = isamap_shuffle(d, order, blocks);
+  for (int64_t at = 0; at < all && !d->diverged; at++) {
+    d->block = order[at];
+    isamap_run_block(d, lanes, stacks);
+  }
+  if (d->diverged) d->status = ISAMAP_DIVERGED;
+  else if (d->race) d->status = ISAMAP_RACE;
+  free(order);
+  free(stacks);
+  free(d->order);
+  free(d->waits_at);
+  free(d->lanes);
+  free(d->accesses);
+  isamap_here = outer;
+}
+
+static int isamap_close(isamap_device *d) { return d->status; }
