@@ -50,14 +50,13 @@ MOST_NUMBER = 1 << 40
 def weights_of(program: Program) -> tuple[bytes, dict[str, int]]:
     """Return all constants behind each other, and where each begins. Units: bytes."""
     places: dict[str, int] = {}
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     size = 0
     for name, array in program.constants.items():
         places[name] = size
-        content = array.tobytes()
-        content += bytes(-len(content) % LINE_BYTES)
-        parts.append(content)
-        size += len(content)
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data  # no copy: weights may be large
+        parts += [content, bytes(-len(content) % LINE_BYTES)]
+        size += len(content) + len(parts[-1])
     return b"".join(parts), places
 
 

@@ -32,12 +32,16 @@ from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.fixed import fold_sizes
 from isamap.graph.sizes import NeedsSize, Opened, index_of, is_open, most_of
 from isamap.graph.terms import NotTaken
-from isamap.graph.types import size_bytes
+from isamap.graph.types import CODED, size_bytes
 from isamap.source import Diagnostic, IsamapError
 
 MOST_STEPS = 20_000
 MOST_NODES = 12_000
 """Nodes and graphs inside of nodes, as often as they run, beyond the nodes of the graph itself."""
+TAKE_CODED = frozenset(
+    ("Cast", "CastLike", "DequantizeLinear", "Identity", "QuantizeLinear", "Reshape", "Squeeze", "Unsqueeze")
+)
+"""The operators on numbers of types that the language does not have."""
 MOST_CALLS = 12
 """Functions that are written by functions."""
 
@@ -174,6 +178,8 @@ class Lowering:
                     return [known], "known"
         if any(v is not None and not v.dtype for v in inputs):
             raise NotTaken("no kernel computes with the type of an input")
+        if node.op not in TAKE_CODED and any(v is not None and v.dtype in CODED for v in inputs):
+            raise NotTaken("no kernel computes with the type of an input, which is only cast")
         lowered = OPERATORS.get(node.domain, {}).get(node.op)
         if lowered is not None:
             mark = self.making.mark()

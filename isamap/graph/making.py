@@ -19,7 +19,7 @@ from isamap.graph.patterns import reshape_strides
 from isamap.graph.pending import Border, Pointwise, Written, dense, laid_out
 from isamap.graph.sizes import Opened, OpenSize, Size
 from isamap.graph.terms import NotTaken, Term
-from isamap.graph.types import make_dense, type_of
+from isamap.graph.types import make_dense, stored_type, type_of
 
 Shape = tuple[int, ...]
 MOST_ELEMENTS = 1 << 31
@@ -210,7 +210,7 @@ class Making:
             return laid_out(self.look(value))[1]
         flat = value.flat
         if flat.tensor:
-            return Passed(flat.tensor, flat.dtype, flat.shape)
+            return Passed(flat.tensor, stored_type(flat.dtype), flat.shape)
         assert flat.known is not None, "a value is in memory, or known"
         if (
             flat.known.dtype == object and flat.dtype == "i64"
@@ -221,12 +221,18 @@ class Making:
         array = make_dense(flat.known, flat.dtype)
         name = f"c{hashlib.sha256(array.tobytes() + array.dtype.str.encode()).hexdigest()[:12]}"
         self.constants.setdefault(name, array.reshape(-1))
-        return Passed(name, flat.dtype, flat.shape)
+        return Passed(name, stored_type(flat.dtype), flat.shape)
 
     def look(self, value: Value) -> Passed:
         """Return a value in memory by its axes as its sizes name them."""
         is_plain = not value.is_part and not value.order
-        return Passed(value.tensor, value.dtype, value.shape, None if is_plain else value.walk, value.offset)
+        return Passed(
+            value.tensor,
+            stored_type(value.dtype),
+            value.shape,
+            None if is_plain else value.walk,
+            value.offset,
+        )
 
     def move(self, function: str, reads: Sequence[Value], writes: Sequence[Value], *numbers: int) -> None:
         """Append a step that moves elements from or to positions that data determines."""

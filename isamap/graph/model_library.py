@@ -35,7 +35,7 @@ from isamap.graph.partition import METHODS, Method, Partition
 from isamap.graph.pitches import find_pitches, room_bytes
 from isamap.graph.planning import LINE_BYTES, plan
 from isamap.graph.sizes import Given, index_of, is_open, most_of, needs_numbers, value_of
-from isamap.graph.types import make_dense, size_bytes
+from isamap.graph.types import make_dense, size_bytes, stored
 from isamap.ir import DTYPES, Index, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
@@ -424,7 +424,7 @@ class CompiledModel:
         if name not in inputs:
             raise _wrong(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
         dtype, shape = self.inputs[name]
-        array = np.asarray(inputs[name])
+        array = stored(np.asarray(inputs[name]))
         element = DTYPES[dtype].numpy()
         is_of_type = array.dtype == element or array.dtype.name in (f"int{dtype[1:]}", f"uint{dtype[1:]}")
         if array.ndim != len(shape) or not is_of_type or not self._fits(array.shape, shape, sizes):

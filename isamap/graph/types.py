@@ -25,9 +25,15 @@ TYPES = {
     13: "u64",
     16: "bf16",
     17: "f8e4m3",
+    18: "f8e4m3fnuz",
     19: "f8e5m2",
+    20: "f8e5m2fnuz",
     21: "u4",
     22: "i4",
+    23: "f4e2m1",
+    24: "f8e8m0",
+    25: "u2",
+    26: "i2",
 }
 """By the numbers of `TensorProto.DataType`; all others are of no kernel."""
 NUMBERS = {name: number for number, name in TYPES.items()}
@@ -37,16 +43,19 @@ SAID = {
     8: "string",
     14: "complex64",
     15: "complex128",
-    18: "float8e4m3fnuz",
-    20: "float8e5m2fnuz",
-    23: "float4e2m1",
-    24: "float8e8m0",
-    25: "uint2",
-    26: "int2",
 }
 """The names of the other types."""
 
-_SPELLED = {"int4": "i4", "uint4": "u4"}
+CODED = {
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f4e2m1": "float4_e2m1fn",
+    "f8e8m0": "float8_e8m0fnu",
+    "u2": "uint2",
+    "i2": "int2",
+}
+"""Types that the language does not have, with numpy's names: kernels read and write their bytes."""
+_SPELLED = {"int4": "i4", "uint4": "u4"} | {name: dtype for dtype, name in CODED.items()}
 
 
 def type_of(array: Array) -> str:
@@ -61,6 +70,19 @@ def _type_of(dtype: np.dtype[Any]) -> str:
         if name not in ("tf32", "i4", "u4") and known.numpy() == dtype:
             return name
     return ""
+
+
+def stored_type(dtype: str) -> str:
+    """Return the type in which kernels take elements of a type."""
+    return ("i8" if dtype == "i2" else "u8") if dtype in CODED else dtype
+
+
+def stored(array: Array) -> Array:
+    """Return an array in the type in which kernels take its elements."""
+    dtype = _SPELLED.get(array.dtype.name, "")
+    if dtype in ("i2", "u2"):
+        return array.astype(DTYPES[stored_type(dtype)].numpy())
+    return array.view(np.uint8) if dtype in CODED else array
 
 
 def in_type(array: Array, dtype: str) -> Array:
@@ -97,12 +119,12 @@ def _fits(array: Array, made: Array, expected: DType) -> NDArray[np.bool_]:
 
 def make_dense(array: Array, dtype: str) -> Array:
     """Return the array as kernels take it: row-major, numbers of fewer than 8 bits in a byte each."""
-    return np.ascontiguousarray(array, dtype=DTYPES[dtype].numpy()).reshape(array.shape)
+    return np.ascontiguousarray(stored(array), dtype=DTYPES[stored_type(dtype)].numpy()).reshape(array.shape)
 
 
 def size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
     """Return how many bytes an array takes."""
-    total = DTYPES[dtype].size_bytes
+    total = DTYPES[stored_type(dtype)].size_bytes
     for size in shape:
         total *= size
     return total

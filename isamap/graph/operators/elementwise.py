@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from isamap.graph.applied import Applied, element, known_value
+from isamap.graph.graph import Array
 from isamap.graph.making import Value, axes_of, broadcast_shape, nest
 from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide_type
-from isamap.graph.types import TYPES
+from isamap.graph.types import CODED, TYPES, stored, stored_type
 from isamap.ir import DTYPES, OPS, Op
 
 Lowered = Callable[[Applied], "Value | tuple[Value | None, ...]"]
@@ -118,12 +119,65 @@ def of_bytes(o: Applied, x: Value, through: Callable[[Value], Value]) -> Value:
 # --- those that need more than a text ---------------------------------------------------------------------
 
 
+def decoded(o: Applied, value: Value) -> Value:
+    """Return numbers of a type that the language does not have in one that it has."""
+    if value.dtype in ("i2", "u2"):
+        known = stored(value.known) if value.known is not None else None
+        return replace(value, dtype=stored_type(value.dtype), known=known)
+    return looked_up(o, replace(value, dtype="u8"), known_value(_numbers(value.dtype, 256), "f32"))
+
+
+def _numbers(dtype: str, count: int) -> Array:
+    """Return the numbers of the first bytes of a type, those of 4 bits again and again."""
+    codes = np.arange(count, dtype=np.uint8) & (15 if dtype == "f4e2m1" else 255)
+    return codes.view(np.dtype(CODED[dtype])).astype(np.float32)
+
+
+def encoded(o: Applied, value: Value, dtype: str, *, saturate: bool) -> Value:
+    """Return numbers in a type that the language does not have, as bytes.
+
+    The byte of a float counts the numbers of the type that it is beyond the middle behind: of a middle itself
+    the even neighbour is taken. Bits that whole numbers have too many are dropped.
+    """
+    if dtype in ("i2", "u2"):
+        low = 2 if dtype == "i2" else 0
+        text = f"((wrap_i32({{0}}) % 4 + {4 + low}) % 4 - {low})"
+        return replace(
+            o.map(text, value, dtype=stored_type(dtype), inside=value.dtype, result="i32"), dtype=dtype
+        )
+    sign, nan = {"f4e2m1": (8, 8), "f8e8m0": (255, 255)}.get(dtype, (128, 128))
+    numbers = _numbers(dtype, sign).astype(np.float64)
+    if not saturate:
+        numbers = np.append(numbers, 2 * numbers[-1] - numbers[-2])
+    middles = (numbers[:-1] if dtype == "f8e8m0" else (numbers[1:] + numbers[:-1]) / 2).astype(np.float32)
+    is_even = np.arange(len(middles)) % 2 == 0 if dtype != "f8e8m0" else True
+    text, x = o.text(), value if value.dtype == "f32" else converted(o, value, "f32")
+    at, loops = axes_of(x.shape)
+    limits = text.read(known_value(np.where(is_even, middles, np.nextafter(middles, np.float32(0))), "f32"))
+    count, each = text.temp("i32", x.shape).at(at), text.read(x).at(at)
+    y = text.write("u8", x.shape)
+    text.loop(loops, f"{count} = 0;")
+    beyond = f"abs({each}) > {limits.at(['k'])}"
+    text.loop({**loops, "k": len(middles)}, f"{count} += select({beyond}, i32(1), i32(0));")
+    is_below = f"{each} < 0 & {count} > 0"
+    if dtype == "f4e2m1":  # which has a zero below 0
+        is_below = f"{each} < 0 | f32(1.0) / {each} < 0"
+    code = f"{count} + select({is_below}, i32({sign}), i32(0))" if dtype != "f8e8m0" else count
+    is_none = f"{each} != {each}" + ("" if saturate else f" | {count} >= {len(middles)}")
+    text.loop(loops, f"{y.at(at)} = wrap_u8(select({is_none}, i32({nan}), {code}));")
+    return replace(text.done(), dtype=dtype)
+
+
 def converted(o: Applied, value: Value, dtype: str, *, saturate: bool = True) -> Value:
     """Return a value cast to another type, as ONNX says. Raises: NotTaken."""
     if value.dtype == dtype:
         return value
     if not dtype or not value.dtype:
         raise NotTaken("no kernel computes with one of the types")
+    if value.dtype in CODED:
+        return converted(o, decoded(o, value), dtype, saturate=saturate)
+    if dtype in CODED:
+        return encoded(o, value, dtype, saturate=saturate)
     if dtype.startswith("f8") and DTYPES[value.dtype].is_float:
         if not saturate:  # what is larger than the largest number is NaN, or infinite where there is that
             return o.map("{0}", value, dtype=dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
@@ -13,11 +14,11 @@ from isamap.graph.graph import Array
 from isamap.graph.making import Text, Value, axes_of
 from isamap.graph.operators.convolutions import convolved
 from isamap.graph.operators.data_movement import transpose_axes
-from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.operators.elementwise import Lowered, decoded, encoded
 from isamap.graph.operators.pooling import counts_of, pooled, tap
 from isamap.graph.operators.products import multiplied
 from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
-from isamap.graph.types import TYPES
+from isamap.graph.types import CODED, TYPES, stored_type
 from isamap.ir import DTYPES
 
 
@@ -49,8 +50,10 @@ def _of(text: Text, value: Value, at: list[str], axis: int, block: int) -> Term:
 def _quantize(o: Applied) -> Value:
     x, scale, zero = o[0], o[1], o.optional(2)
     dtype = zero.dtype if zero is not None else TYPES.get(o.integer("output_dtype", 2), "")
-    if not dtype or DTYPES[dtype].kind == "bool":
+    if not dtype or dtype == "bool":
         raise NotTaken("to that type it has no kernel here")
+    if dtype in CODED:
+        return _quantize_coded(o, x, scale, zero, dtype)
     axis, block = _scaled(o, x, scale)
     text = o.text()
     y = text.write(dtype, x.shape)
@@ -75,8 +78,24 @@ def _quantize(o: Applied) -> Value:
     return text.done()
 
 
+def _quantize_coded(o: Applied, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
+    """Return numbers quantised to a type that the language does not have: by f32, or by bytes with fewer values."""
+    if dtype.startswith("f"):
+        quotient = _quantize(replace(o, inputs=(x, scale, known_value([0], "f32"))))
+        return encoded(
+            o, o.map("({0} + f32(0.0))", quotient), dtype, saturate=True
+        )  # the zero point makes 0 of -0
+    low, high = (-2, 1) if dtype == "i2" else (0, 3)
+    point = decoded(o, zero) if zero is not None else known_value(np.asarray(0), stored_type(dtype))
+    found = _quantize(replace(o, inputs=(x, scale, point)))
+    return replace(o.map(f"min(max({{0}}, {low}), {high})", found), dtype=dtype)
+
+
 def _dequantize(o: Applied) -> Value:
     x, scale, zero = o[0], o[1], o.optional(2)
+    if x.dtype in CODED:
+        point = decoded(o, zero) if zero is not None and x.dtype in ("i2", "u2") else None
+        return _dequantize(replace(o, inputs=(decoded(o, x), scale, point)))
     dtype = TYPES.get(o.integer("output_dtype", 0), "") or scale.dtype
     axis, block = _scaled(o, x, scale)
     text = o.text()
