@@ -88,11 +88,12 @@ def is_right(attempt: Attempt, found: dict[str, Array]) -> bool:
 
 
 def native_machines() -> tuple[str, ...]:
-    """Machines whose programs run here: those of this processor, and those that are models of none."""
+    """Machines whose programs this processor runs itself: its own, and those that are models of none."""
     from isamap.machine import list_machines
 
     machines = {name: load_machine(name) for name in list_machines()}
-    return tuple(n for n, m in machines.items() if m.target.run == "model" or not missing_features(m))
+    own = {name: machine for name, machine in machines.items() if not machine.levels}
+    return tuple(n for n, m in own.items() if m.target.run == "model" or not missing_features(m))
 
 
 def attempts(seed: int, machine: Machine) -> Iterator[Attempt]:
