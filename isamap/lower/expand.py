@@ -12,7 +12,7 @@ from typing import Literal, assert_never
 
 from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Kernel, Read, index_min, substitute_expr
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.finish import Finish, before_tiles, copied_in, copy_back, finish_of
+from isamap.lower.finish import Finish, before_tiles, copied_in, copy_back, finish_of, in_case, where_last
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints
 from isamap.lower.packed_operands import pack_apart
@@ -25,6 +25,7 @@ from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, St
 from isamap.lower.tile_results import symbols_of
 from isamap.match import LoopAxis, MoveSearch, OperandTile, Tile, bring, find_operand_store, in_register
 from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import Stage
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, identity_of, reads, statements, symbols
 
@@ -293,7 +294,8 @@ def _expanded(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
         case Hold(unrolled):
 
             def block(here: Scope) -> Nodes:
-                return skipped(nest, inner, here, register_block(nest, unrolled, here, inside))
+                nodes = skipped(nest, inner, here, register_block(nest, unrolled, here, inside))
+                return (*nodes, *_finished_tiles(nest, here))
 
             return _by_tiles(nest, unrolled, scope, block)
         case Issues(unrolled):
@@ -421,7 +423,43 @@ def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:
         nodes = (Block(f"stage {name}", dealt(into, parts, nest.names), is_copy=True),)
     within, at_once = for_other_iterations(nest, step, scope.with_staged(staged, name))
     nodes = (*nodes, *at_once, *inside(within))
-    if is_result and shared is None:
+    if is_result and shared is None and not _leaves_by_blocks(nest, stage):
         back = copy_back(nest.finish, staged, tile, nest.loops, place, *known)
         nodes = (*nodes, Block(f"write {name} back", dealt(back, parts, nest.names), is_copy=True))
     return nodes
+
+
+def _leaves_by_blocks(nest: Nest, stage: Stage) -> bool:
+    """Return whether each register block of sums leaves a scratchpad when its last part is summed.
+
+    Of sums whose parts come and go there, all but the last block then leave while others are computed.
+    """
+    schedule, between = nest.schedule, nest.loops[stage.depth : nest.schedule.hold]
+    is_cut = any(nest.tile.axis(loop.axis).is_reduction and loop.counts for loop in between)
+    return bool(stage.memory) and is_cut and stage.depth >= schedule.parallel and not schedule.spread
+
+
+def _finished_tiles(nest: Nest, scope: Scope) -> Nodes:
+    """Return the tiles of a register block written back from a scratchpad, where the last part of them is summed."""
+    acc, place = nest.tile.accumulator, scope.place
+    stage = next((s for s in nest.schedule.stages if acc is not None and s.operand == acc.name), None)
+    if acc is None or stage is None or not _leaves_by_blocks(nest, stage):
+        return ()
+    whole = scope.around[stage.depth]
+    left = [
+        whole.position[a.name] + whole.left[a.name] - place.position[a.name] - place.left[a.name]
+        for a in nest.tile.axes
+        if a.is_reduction
+    ]
+    rest = sum(left, start=ZERO)
+    finish, known = nest.finish, (nest.tile, nest.loops, place, nest.search, nest.names)
+    if rest == where_last(nest.tile, place) and not finish.ends_held:
+        finish = replace(finish, partial=finish.whole)  # no part of these sums is left for another iteration
+    whole_buffer = scope.staged[acc.name]
+    start = sum(
+        (place.trips[n] * step for n, step in whole_buffer.loops if n in place.trips), whole_buffer.start
+    )
+    inside = tuple((n, step) for n, step in whole_buffer.loops if n not in place.trips)
+    back = copy_back(finish, replace(whole_buffer, start=start, loops=inside), *known)
+    block = Block(f"write {acc.name} back", back, is_copy=True)
+    return in_case(rest, lambda: (block,) if back else (), tuple)

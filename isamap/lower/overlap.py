@@ -34,7 +34,7 @@ from isamap.lower.steps import Copies, LoopNode
 from isamap.machine import LineHint, line_hints
 from isamap.match import MoveSearch, OperandTile, Tile
 from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import Prefetch, loops_inside
+from isamap.plan.schedule import Prefetch, Stage, loops_inside
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import replace
 from isamap.transform import reads
@@ -57,11 +57,10 @@ def prologue(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
         operand, known = _operand(nest.tile, stage.operand), (nest.search, nest.names)
         made = stage_at(operand, stage.depth, nest.tile, nest.loops, *known, copies=copies.slots, stage=stage)
         scope = replace(scope, shared={**scope.shared, stage.operand: made})
+        begun = sum((scope.place.trips[n] for n in _going_on(nest, stage)), start=ZERO)
         for iteration in range(stage.ahead):
-            nodes += _labelled(
-                f"stage {stage.operand} for iteration {iteration}",
-                _fill(nest, copies, scope, Index.of(iteration))(),
-            )
+            filled = _when(begun, ONE, _fill(nest, copies, scope, Index.of(iteration))())
+            nodes += _labelled(f"stage {stage.operand} for iteration {iteration}", filled)
     return scope, tuple(nodes)
 
 
@@ -92,6 +91,11 @@ def for_other_iterations(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope,
     if stage.ahead:
         iteration = scope.place.trips[stage.depth - 1] + stage.ahead
         works.append((f"stage {stage.operand} for a later iteration", _fill(nest, step, scope, iteration)))
+        works += [
+            (f"stage {stage.operand} for a later iteration of {nest.loops[outer].axis}", make)
+            for outer in _going_on(nest, stage)
+            for make in [_fill_first(nest, step, scope, outer)]
+        ]
     if step.spread:
         works.append((f"write {stage.operand} of the iteration before back", _late(nest, step, scope)))
     hosts = _trips(step.hosts, scope.place)
@@ -202,6 +206,45 @@ def _fill(nest: Nest, step: Copies, scope: Scope, iteration: Index) -> Make:
     def make() -> Nodes:
         known = nest.tile, nest.loops, here, nest.search, nest.names
         return _when(iteration * loop.step, left, copy_tiles(_slot(nest, step, scope, iteration), *known))
+
+    return make
+
+
+def _going_on(nest: Nest, stage: Stage) -> tuple[int, ...]:
+    """Return the loops, by number, over whose iterations the filling of a scratchpad goes on without a pause.
+
+    The last iteration of the loop around the buffer fills it for the first one of an outer loop's next iteration.
+    That takes as many iterations each time, so that buffers alternate; else each time begins with an empty buffer.
+    """
+    number, extents = stage.depth - 1, {axis.name: axis.extent.value for axis in nest.tile.axes}
+    if not stage.memory or stage.ahead != 1 or nest.schedule.parallel or nest.schedule.spread:
+        return ()
+    # What is peeled has buffers of its own.
+    for loop in nest.loops[:number]:
+        extent = extents[loop.axis]
+        if extent is None or extent % loop.step:
+            return ()
+    return tuple(n for n, loop in enumerate(nest.loops[:number]) if loop.counts)
+
+
+def _fill_first(nest: Nest, step: Copies, scope: Scope, outer: int) -> Make:
+    """Fill a buffer for its loop's first iteration in the next iteration of an outer loop, where that is next."""
+    number, trips = step.stage.depth - 1, scope.place.trips
+    after = trips[number] + step.stage.ahead  # counted on from those of this iteration
+    here = _at_iteration(nest, scope, outer, trips[outer] + 1)
+    for inner in range(outer + 1, number + 1):
+        inside = replace(scope, around={**scope.around, inner: here})
+        here = _at_iteration(nest, inside, inner, ZERO)
+    counts = {
+        n: scope.around[n].left[nest.loops[n].axis].ceildiv(nest.loops[n].step) for n in range(number + 1)
+    }
+
+    def make() -> Nodes:
+        known = nest.tile, nest.loops, here, nest.search, nest.names
+        found = _when(trips[outer] + 1, counts[outer], copy_tiles(_slot(nest, step, scope, after), *known))
+        for inner in range(outer + 1, number + 1):  # all of them are in their last iteration
+            found = _when(counts[inner] - 1, trips[inner] + 1, found)
+        return found
 
     return make
 

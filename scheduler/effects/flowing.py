@@ -24,7 +24,7 @@ from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.deciding.window_buffers import reaches_of
 from isamap.scheduler.effects.overlapping import accumulator_loads
-from isamap.scheduler.effects.parted_sums import between_parts, in_parts, longest_ns, unit_ns
+from isamap.scheduler.effects.parted_sums import between_parts, in_parts, longest_ns, parts_of, unit_ns
 from isamap.scheduler.effects.register_loads import loads
 
 # --- last results ---------------------------------------------------------------------------------------
@@ -146,7 +146,12 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
     for first, second in combinations([o for o, _ in flows if not o.is_accumulator], 2):
         refilled = _refilled(tiling, first, second, computing, again)
         found.append(total([refilled, *sums, *left]))
-    found += [in_parts(tiling, f, computing) for o, f in flows if o.is_accumulator]
+    inputs = [o for o, _ in flows if not o.is_accumulator]
+    filling = {u: total([_within_parts(tiling, o, u, again[o.name]) for o in inputs]) for u in units(operands)}
+    for operand, flow in flows:
+        if operand.is_accumulator and flow.between:
+            begun = Threshold(parts_of(tiling), 1, Const(0), Const(longest_ns(flow.begun)))
+            found.append(total([*before, begun, in_parts(tiling, flow, computing, filling)]))
     for operand, flow in flows:
         if operand.is_accumulator:
             others = [o for o, _ in flows if not o.is_accumulator and o.mover and o.mover == operand.mover]
@@ -165,6 +170,17 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
             alone, takes = Const(0), False  # what it takes out last is on its way behind that
         found.append(total([*busy, *late, alone, *(() if brings else before), *(() if takes else behind)]))
     return largest(found)
+
+
+def _within_parts(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
+    """Return how long an input keeps a unit busy while parts of sums are computed.
+
+    A block that serves a whole part comes before it, of two copies while the part before is computed.
+    """
+    axes = [axis for axis in tiling.space.axes if axis.name in operand.axes and not axis.is_reduction]
+    blocks = times(*(tiling.blocks[axis.name] for axis in axes))
+    busy = busy_ns(tiling, operand, unit, again)
+    return Threshold(blocks, 1, _by_copies(tiling, operand, busy, Const(0)), busy)
 
 
 def _through_banks(tiling: Tiling, memory: str) -> Iterator[Cost]:
@@ -397,6 +413,10 @@ def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence
     # What the unit that computes moves itself, it does one behind the other.
     own = Const(unit_ns(flow.begun, option.unit) + unit_ns(flow.finished, option.unit))
     waits = largest([total([Const(late_ns * tiles), times(first, blocks)]), own])
+    if flow.between:  # parts of sums come before the first part, and leave block by block in the last one
+        alone = times(*(tiling.iterations[axis.name] for axis in space.register_axes))
+        begun = total([own, Const(longest_ns(flow.begun))])
+        waits = Threshold(parts_of(tiling), 1, waits, Threshold(alone, 1, waits, begun))
     if operand not in pipelined_operands(space):
         return waits
     return Cases(name_of(space, operand), ((0, waits), (1, own)))
