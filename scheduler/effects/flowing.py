@@ -147,7 +147,9 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         refilled = _refilled(tiling, first, second, computing, again)
         found.append(total([refilled, *sums, *left]))
     inputs = [o for o, _ in flows if not o.is_accumulator]
-    filling = {u: total([_within_parts(tiling, o, u, again[o.name]) for o in inputs]) for u in units(operands)}
+    filling = {
+        u: total([_within_parts(tiling, o, u, again[o.name]) for o in inputs]) for u in units(operands)
+    }
     for operand, flow in flows:
         if operand.is_accumulator and flow.between:
             begun = Threshold(parts_of(tiling), 1, Const(0), Const(longest_ns(flow.begun)))
