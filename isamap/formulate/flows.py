@@ -32,6 +32,7 @@ from isamap.match import (
     Window,
     Written,
     clearing_ns,
+    computed_inputs,
     find_clearing,
     find_operand_store,
     find_zeroing,
@@ -90,7 +91,9 @@ def with_flows(
         operands.append(replace(operand, flow=flow, mover=mover))
     banked = _banked(option, tile, search.machine)
     registers = tuple(sorted(between.items()))
-    return replace(option, operands=tuple(operands), between=registers, banked=banked)
+    ways = computed_inputs(tile, search).values()
+    passes = tuple((b.memory, b.size_bytes) for way in ways for b in way.buffers)
+    return replace(option, operands=tuple(operands), between=registers, banked=banked, passes=passes)
 
 
 def _banked(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str, str, float], ...]:
@@ -253,7 +256,9 @@ def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
     if operand.subject != operand.fill:
         cleared *= _left_over(moves, operand)
         move = _move_of(moves, operand).move
-        found.append((move.instruction, move.cost_ns * moves.elements))
+        found += [
+            (name, ns * moves.elements) for name, ns in ((move.instruction, move.cost_ns), *move.computing)
+        ]
     if cleared > 0 and clearing is not None:
         found.append((clearing.instruction, clearing_ns(clearing, moves.search) * cleared))
     return found

@@ -92,7 +92,7 @@ def _scratch_ns(
     """Time to move one element into its scratchpad, or back."""
     moved = tiles_move(operand, tile, home, search, back=back)
     assert moved is not None, "homes are those that something moves to"
-    return moved.move.cost_ns
+    return moved.move.cost_ns + add_up(ns for _, ns in moved.move.computing)
 
 
 def _scratch_pj(

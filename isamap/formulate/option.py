@@ -313,7 +313,7 @@ def option_of(
         interval_ns=bare.interval_ns if tile.accumulator else 0.0,
         latency_ns=bare.latency_ns if tile.accumulator else 0.0,
         issue_pj=bare.issue_pj if tile.accumulator else 0.0,
-        is_sum=tile.accumulator is not None,
+        is_sum=tile.statement.assign.op is not None,
         can_split_sums=prices_copies and can_split_sums(tile, search, is_strict=kernel.strict),
     )
     return option if tile.accumulator is not None else with_carried(option, tile, search, kernel, profile)

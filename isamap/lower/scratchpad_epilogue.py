@@ -8,22 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, prod
 
-from isamap.ir import Index, index_min
+from isamap.ir import DType, Index, index_min, substitute_expr, substitute_read
 from isamap.ir.index import ZERO
+from isamap.ir.walk import map_reads
 from isamap.lower.copies import clear, copy_loops
 from isamap.lower.load_issues import Emitter
 from isamap.lower.place import Place, partial_axes, start_of
 from isamap.lower.program import Buffer, Names, Node, Value
 from isamap.match import (
+    OFFSET,
     Between,
     Copy,
+    InBetween,
     LoopAxis,
     MoveSearch,
     OperandTile,
     Tile,
     WayOut,
     Written,
+    computed_inputs,
     copy_by_axes,
+    find_clearing,
     find_delivered,
     held_way_out,
     in_tiles,
@@ -33,6 +38,7 @@ from isamap.match import (
     through,
 )
 from isamap.source.records import replace
+from isamap.transform import reads
 
 WHY = "tiles on their way out"
 # Of so many copies neighbours along two axes may have the same one.
@@ -57,7 +63,7 @@ def passing(
     way = found(operand, written, tile, home, search) if home is not None else None
     if way is None or not way.buffers:
         return copy, ()
-    own = [_buffer(way, number, operand.name, search, names) for number in range(len(way.buffers))]
+    own = [_buffer(way, number, operand.name, tile, search, names) for number in range(len(way.buffers))]
     used, short = shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
     tiles = [place.position[a.name].floordiv(a.tile) for a in _many_tiled(operand, tile)[:2]]
     starts = [_start(between, tiles, place) for between in way.buffers]
@@ -84,6 +90,68 @@ def passing(
     return passage.out, (*nodes, *emitter.nodes)
 
 
+def computed_in(
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    tile: Tile,
+    place: Place,
+    search: MoveSearch,
+    names: Names,
+) -> tuple[Node, ...] | None:
+    """Return nodes that compute a tile of an input into its buffer in a scratchpad; None where it is copied."""
+    ways = computed_inputs(tile, search) if buffer in search.homes else {}
+    if operand.name not in ways:
+        return None
+    behind, own = dict[str, int](), dict[str, str]()
+    for name, way in ways.items():
+        for each in way.buffers:
+            behind[each.memory] = behind.get(each.memory, 0) + each.size_bytes
+            if name == operand.name:
+                at = (search.machine.memories[each.memory].capacity_bytes or 0) - behind[each.memory]
+                own[each.name] = _claimed(each, at, f"{operand.name}_in", search, names)
+    lengths = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    left = {c: index_min(n, place.left[c[1:]]) for c, n in lengths.items()}
+    short = {f"~{axis}" for axis in partial_axes(tile.axes, place)}
+    here = {f"@{axis}": position for axis, position in place.position.items()}
+    nodes: tuple[Node, ...] = ()
+    for step in ways[operand.name].steps:
+        is_last = step.target.buffer not in own
+        target = replace(step.target, buffer=own.get(step.target.buffer, buffer))
+        value = map_reads(step.value, lambda read: replace(read, buffer=own.get(read.buffer, read.buffer)))
+        bound = here | {OFFSET: offset}
+        copy = Copy(substitute_read(target, bound), substitute_expr(value, bound), step.counters)
+        brought = any(read.buffer not in own.values() for read in reads(value))
+        open_ = {c for c in lengths if c[1:] in tile.run_time_lengths}
+        if brought and not is_last and (short - open_) & lengths.keys():
+            nodes += _cleared(target.buffer, target.dtype, ZERO, prod(operand.cell_shape), search, names)
+        counts = {c: left[c] if brought or c in open_ else n for c, n in lengths.items()}
+        nodes += copy_loops(copy, counts, search, names)
+    return nodes
+
+
+def _cleared(
+    buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
+) -> tuple[Node, ...]:
+    """Return nodes that zero a buffer whose remainder is read; none where no instruction writes zeros."""
+    if find_clearing(search, search.homes[buffer], dtype.name) is None:
+        return ()
+    return clear(buffer, dtype, offset, elements, search, names)
+
+
+def _claimed(each: InBetween, offset: int, stem: str, search: MoveSearch, names: Names) -> str:
+    """Return the program's buffer for one that planning has named."""
+    elements = Index.of(each.size_bytes // each.dtype.size_bytes)
+    required = Buffer("", each.dtype, elements, "tiles on their way in", offset, None, each.memory)
+    known = next((b.name for b in names.buffers if replace(b, name="") == required), None)
+    if known is None:
+        known = names.fresh(stem)
+        names.buffers.append(replace(required, name=known))
+        search.homes[known] = each.memory
+        search.strides[known] = search.strides[each.name]
+    return known
+
+
 def kept(
     operand: OperandTile,
     written: Written,
@@ -99,7 +167,7 @@ def kept(
     if way is None or not any(between.kept for between in way.buffers):
         return ()
     start, buffer = start_of(tile), in_tiles(operand, search, home).buffer
-    own = [_buffer(way, number, operand.name, search, names) for number in range(len(way.buffers))]
+    own = [_buffer(way, number, operand.name, tile, search, names) for number in range(len(way.buffers))]
     copy = copy_by_axes(operand, buffer, ZERO, tile, start.position, back=written)
     passage = through(copy, buffer, own, cut=way.cut)
     assert passage is not None, "planning has found a way through buffers"
@@ -138,10 +206,11 @@ def _moved(copy: Copy, counts: dict[str, Index], search: MoveSearch, names: Name
     return copy_loops(copy, {c: counts[c] for c in copy.counters}, search, names)
 
 
-def _buffer(way: WayOut, number: int, stem: str, search: MoveSearch, names: Names) -> str:
+def _buffer(way: WayOut, number: int, stem: str, tile: Tile, search: MoveSearch, names: Names) -> str:
     """Return the buffer at the end of its scratchpad, which schedules leave free: for all tiles of a type."""
     between = way.buffers[number]
     behind = sum(b.size_bytes for b in way.buffers[: number + 1] if b.memory == between.memory)
+    behind += sum(w.bytes_of(between.memory) for w in computed_inputs(tile, search).values())
     offset = (search.machine.memories[between.memory].capacity_bytes or 0) - behind
     elements = Index.of(between.copies * between.copy_elements)
     required = Buffer("", between.dtype, elements, WHY, offset, None, between.memory)

@@ -12,7 +12,7 @@ from isamap.lower.cell_fills import cleared_tile, covered
 from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
 from isamap.lower.place import Place, at_least
 from isamap.lower.program import Condition, If, Names, Node, Value
-from isamap.lower.scratchpad_epilogue import passing
+from isamap.lower.scratchpad_epilogue import computed_in, passing
 from isamap.lower.transposed_tiles import transposed_by
 from isamap.match import (
     OFFSET,
@@ -60,6 +60,9 @@ def copy_tile(
     copy = _with_tiles(copy_by_axes(operand, buffer, offset, tile, place.position, back=back), together or {})
     if back is None and operand.subject == operand.fill and buffer in search.homes:
         return cleared_tile(operand, buffer, offset, search, names)
+    computed = computed_in(operand, buffer, offset, tile, place, search, names) if back is None else None
+    if computed is not None:
+        return computed
     before: tuple[Node, ...] = ()
     if back is not None:
         copy, before = passing(copy, operand, buffer, back, tile, place, search, names, held)

@@ -247,8 +247,9 @@ class NestOption:
     cost models: the option is one of so many parts per axis, which threads perform in parallel; extents are
     those of a part. `between` is the number of registers of each memory that an issue needs temporarily, in
     addition to its operands. `carried` are the values that ordered iterations leave in registers; None if
-    they do not. `banked` gives for scratchpads with banks the time for which one issue keeps all of them
-    busy, and that of a nanosecond of loading an operand into registers. `issue_pj` is the energy of one issue
+    they do not. `passes` are the bytes of scratchpads that inputs take while they are computed. `banked`
+    gives for scratchpads with banks the time for which one issue keeps all of them busy, and that of a
+    nanosecond of loading an operand into registers. `issue_pj` is the energy of one issue
     without its accesses, in picojoules. `is_sum` is false if the statement only assigns.
     """
 
@@ -267,6 +268,7 @@ class NestOption:
     banked: tuple[tuple[str, str, float], ...] = ()
     issue_pj: float = 0.0
     is_sum: bool = True
+    passes: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +369,8 @@ class Problem:
         kept = dict(self.scratchpads)
         for memory, size_bytes in self.scratchpads:
             passing = (size for f in option.fusions for name, size in f.passes if name == memory)
-            kept[memory] = size_bytes - max(passing, default=0)
+            computed = sum(size for name, size in option.passes if name == memory)
+            kept[memory] = size_bytes - max(passing, default=0) - computed
         return kept
 
     @property

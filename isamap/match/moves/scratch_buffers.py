@@ -11,25 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby, permutations
-from math import prod
+from math import lcm, prod
 from typing import cast
 
 from isamap.ir import Axis, Const, DType, Expr, Index, Operand, Read, index_min, substitute_expr
 from isamap.ir.atoms import FloorDiv, MinMax, Mod
-from isamap.ir.index import ZERO, index_max
-from isamap.ir.walk import map_reads
+from isamap.ir.index import ONE, ZERO, index_max
+from isamap.ir.walk import map_reads, with_parts
 from isamap.machine import Machine, Memory, private_memories
 from isamap.match.moves.chains import Movement, moved_by, steps_of
 from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
 from isamap.match.operand_loads.load_request import Leaf, MoveSearch, OperandMove
 from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.address import Location
+from isamap.match.patterns.layouts import BUFFER_BYTES
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
-from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
+from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, bring, in_tiles
 from isamap.match.tiles.written_values import Written, get_own_sum
 from isamap.source import Diagnostic, NoMapping, add_up
-from isamap.source.records import dataclass, replace
+from isamap.source.records import dataclass, field, replace
 from isamap.transform import reads, symbols
 
 
@@ -253,12 +254,16 @@ def clearing_ns(clearing: Clearing, search: MoveSearch) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ScratchMove:
-    """A move of one tile between an array and a buffer: issues of one instruction. Units: ns, pJ per element."""
+    """A move of one tile between an array and a buffer: issues of one instruction. Units: ns, pJ per element.
+
+    `computing` are the instructions that compute the tile afterwards where it is no copy, each with its time.
+    """
 
     instruction: str
     issues: int
     cost_ns: float
     energy_pj: float = 0.0
+    computing: tuple[tuple[str, float], ...] = ()
 
 
 def scratchpads(machine: Machine) -> tuple[Memory, ...]:
@@ -347,6 +352,10 @@ def scratch_move(
     if dma is not None:
         return ScratchMove(dma.instruction, dma.issues, dma.cost_ns, dma.energy_pj)
     found = find_transfer(copy, counts, search)
+    way = find_way_in(operand, tile, home, search) if found is None and not back else None
+    if way is not None:
+        (name, cost_ns), *others = way.moves
+        return ScratchMove(name, len(way.moves), cost_ns, computing=tuple(others))
     if found is None:
         passing = written is not None and written.target.buffer in search.passing
         return _computed_away(operand, home, search) if passing else None
@@ -361,6 +370,146 @@ def _tile_copy(
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=back)
     return copy, {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+
+
+@dataclass(frozen=True, slots=True)
+class InBetween:
+    """A buffer that holds a tile of an array, or of a part of a value, until an instruction reads it."""
+
+    name: str
+    memory: str
+    dtype: DType
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """How a tile of a computed operand gets into its scratchpad: copies in order, the last one into its buffer.
+
+    Units: `moves` are instructions with nanoseconds per element, one for each copy.
+    """
+
+    steps: tuple[Copy, ...]
+    buffers: tuple[InBetween, ...]
+    moves: tuple[tuple[str, float], ...]
+
+    def bytes_of(self, memory: str) -> int:
+        """Return the bytes of a scratchpad that the buffers take."""
+        return sum(buffer.size_bytes for buffer in self.buffers if buffer.memory == memory)
+
+
+def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> WayIn | None:
+    """Return how instructions compute a tile of an operand on its way into scratchpad `home`; None where none do.
+
+    What is computed behind the end of a summed axis would be summed, so that such axes have to be whole tiles.
+    """
+    summed = [a for a in tile.axes if a.is_reduction and a.tile > 1]
+    if any(a.extent.value is None or a.extent.value % a.tile for a in summed):
+        return None
+    copy, counts = _tile_copy(operand, tile, home, search)
+    if isinstance(copy.value, Read) or not reads(copy.value):
+        return None
+    return _Composition(copy, counts, operand.cell_shape, search).way_in(home)
+
+
+def computed_inputs(tile: Tile, search: MoveSearch) -> dict[str, WayIn]:
+    """Return the ways of a tile's inputs that no copy brings, by operand."""
+    found: dict[str, WayIn] = {}
+    for operand in tile.inputs:
+        if not isinstance(operand.subject, Read) and search.is_addressable(operand.memory):
+            homes = [home for home in homes_of(tile, operand, search) if home]
+            copied = (
+                bool(homes) and find_dma(*_tile_copy(operand, tile, homes[0], search), search) is not None
+            )
+            way = find_way_in(operand, tile, homes[0], search) if homes and not copied else None
+            found |= {operand.name: way} if way is not None else {}
+    return found
+
+
+@dataclass(frozen=True)
+class _Composition:
+    """The search for instructions that compute a copy's value from its parts, each part in a buffer.
+
+    `known` is, by value and memory, the copies that leave it there, `None` where nothing does or while it is
+    looked for.
+    """
+
+    copy: Copy
+    counts: Mapping[str, Index]
+    shape: tuple[int, ...]
+    search: MoveSearch
+    known: dict[tuple[Expr, str], WayIn | None] = field(
+        default_factory=dict[tuple[Expr, str], "WayIn | None"]
+    )
+
+    def way_in(self, home: str) -> WayIn | None:
+        """Return the way of the whole value."""
+        found = self._computed(self.copy.value, home)
+        if found is None:
+            return None
+        *before, last = found.steps
+        return replace(
+            found, steps=(*before, replace(last, target=self.copy.target)), buffers=found.buffers[:-1]
+        )
+
+    def _leaving(self, value: Expr, memory: str) -> WayIn | None:
+        """Return the cheapest way that leaves a value in a buffer of its own in a memory."""
+        if (value, memory) not in self.known:
+            self.known[value, memory] = None
+            self.known[value, memory] = self._brought(value, memory) or self._computed(value, memory)
+        return self.known[value, memory]
+
+    def _brought(self, value: Expr, memory: str) -> WayIn | None:
+        return self._last(value, memory, ()) if isinstance(value, Read) else None
+
+    def _computed(self, value: Expr, memory: str) -> WayIn | None:
+        found: list[WayIn] = []
+        for pattern in _movers(self.search):
+            if pattern.output.memory != memory or not heads_match(pattern.value, value):
+                continue
+            for bindings in unify_once(pattern.value, value):
+                parts = [b for b in bindings if b.pattern]
+                if any(b.subject == value for b in parts):
+                    continue
+                made = [(b.subject, self._leaving(b.subject, self._memory(pattern, b))) for b in parts]
+                ways = {subject: way for subject, way in made if way is not None}
+                if len(ways) == len({subject for subject, _ in made}):
+                    last = self._last(value, memory, tuple(ways.items()))
+                    found += [last] if last is not None else []
+        return min(found, key=lambda way: add_up(ns for _, ns in way.moves), default=None)
+
+    def _memory(self, pattern: Pattern, binding: Binding) -> str:
+        return pattern.instruction.operand(binding.name).memory or ""
+
+    def _last(self, value: Expr, memory: str, parts: tuple[tuple[Expr, WayIn], ...]) -> WayIn | None:
+        """Return the copies that leave parts of a value in buffers, and the one that makes the value of them."""
+        if self.search.holds_arrays(memory):
+            return None
+        here = {subject: way.steps[-1].target for subject, way in parts}
+        number = len({key for key in self.known if self.known[key] is not None})
+        name = f"{PROBE}:in {number}:{value.dtype}:{self.shape}@{memory}"
+        self.search.homes[name] = memory
+        strides = (Index.of(prod(self.shape[d + 1 :])) for d in range(len(self.shape)))
+        self.search.strides[name] = (ONE, *strides)
+        target = Read(name, (ZERO, *self.copy.target.index[1:]), value.dtype)
+        copy = Copy(target, _with_parts_in(value, here), self.copy.counters)
+        dma = find_dma(copy, self.counts, self.search)
+        if dma is None:
+            return None
+        before = dict[Copy, tuple[InBetween, tuple[str, float]]]()
+        for _, way in parts:
+            before |= dict(zip(way.steps, zip(way.buffers, way.moves, strict=True), strict=True))
+        step = lcm(BUFFER_BYTES, self.search.known.address_steps[memory])
+        size = -(-prod(self.shape) * value.dtype.size_bytes // step) * step
+        own = InBetween(name, memory, value.dtype, size), (dma.instruction, dma.cost_ns)
+        steps = {**before, copy: own}
+        return WayIn(tuple(steps), tuple(b for b, _ in steps.values()), tuple(m for _, m in steps.values()))
+
+
+def _with_parts_in(value: Expr, here: Mapping[Expr, Read]) -> Expr:
+    """Return a value with parts of it read from their buffers."""
+    found = here.get(value)
+    return found if found is not None else with_parts(value, lambda part: _with_parts_in(part, here))
 
 
 def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> ScratchMove | None:
