@@ -256,12 +256,18 @@ def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
     if operand.subject != operand.fill:
         cleared *= _left_over(moves, operand)
         move = _move_of(moves, operand).move
-        found += [
-            (name, ns * moves.elements) for name, ns in ((move.instruction, move.cost_ns), *move.computing)
-        ]
+        found.append((move.instruction, move.cost_ns * moves.elements))
+        found += [(name, ns * moves.elements + _waits_ns(moves, name)) for name, ns in move.computing]
     if cleared > 0 and clearing is not None:
         found.append((clearing.instruction, clearing_ns(clearing, moves.search) * cleared))
     return found
+
+
+def _waits_ns(moves: _Moves, name: str) -> float:
+    """Return how long the unit that computes waits for results of its own between instructions on the way in."""
+    machine, own = moves.search.machine, moves.tile.mapping.instruction
+    same = machine.instructions[name].cost.unit == machine.instructions[own].cost.unit
+    return moves.tiles * _latency_ns(machine, name, 0.0) if same else 0.0
 
 
 def _left_over(moves: _Moves, operand: OperandTile) -> float:

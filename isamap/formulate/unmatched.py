@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from isamap.formulate.estimate import open_compute_ns
-from isamap.ir import Kernel, print_expr
+from isamap.ir import Kernel, Read, print_expr
 from isamap.machine import Machine
 from isamap.match import (
     Mapping,
@@ -21,6 +21,7 @@ from isamap.match import (
     explain_uncleared,
     find_operand_load,
     lacking_abilities,
+    leaves_in_scratchpad,
     move_search_of,
     movements,
     pattern_of,
@@ -119,9 +120,16 @@ def _nearest(
     """Return the mapping with fewest operands that cannot be moved, and these; the faster one of several.
 
     None where there is none, or where something else is in the way of one: all of its operands can be moved.
-    To move what some other instruction would have to compute is not to perform a statement.
+    To move what some other instruction would have to compute is not to perform a statement, unless the
+    instruction computes in a scratchpad, where others may have computed its inputs.
     """
-    plain = (m for m in mappings if not m.composed)
+
+    def computes(mapping: Mapping) -> bool:
+        pattern = pattern_of(search.machine.instructions[mapping.instruction].instruction)
+        there = pattern is not None and leaves_in_scratchpad(pattern, search.machine)
+        return pattern is not None and there and not isinstance(pattern.value, Read)
+
+    plain = [m for m in mappings if not m.composed] or [m for m in mappings if computes(m)]
     fastest = sorted(plain, key=lambda m: open_compute_ns(statement, m, search.machine))
     found: list[tuple[Mapping, tuple[Movement, ...]]] = []
     for mapping in fastest[:CLOSELY]:

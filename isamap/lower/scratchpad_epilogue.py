@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, prod
 
-from isamap.ir import DType, Index, index_min, substitute_expr, substitute_read
+from isamap.ir import DType, Index, Read, index_min, substitute_expr, substitute_read
 from isamap.ir.index import ZERO
 from isamap.ir.walk import map_reads
 from isamap.lower.copies import clear, copy_loops
@@ -103,28 +103,39 @@ def computed_in(
     ways = computed_inputs(tile, search) if buffer in search.homes else {}
     if operand.name not in ways:
         return None
-    behind, own = dict[str, int](), dict[str, str]()
+    tiles = [place.position[a.name].floordiv(a.tile) for a in _many_tiled(operand, tile)[:2]]
+    behind, own, starts = dict[str, int](), dict[str, str](), dict[str, Index]()
     for name, way in ways.items():
         for each in way.buffers:
             behind[each.memory] = behind.get(each.memory, 0) + each.size_bytes
             if name == operand.name:
                 at = (search.machine.memories[each.memory].capacity_bytes or 0) - behind[each.memory]
                 own[each.name] = _claimed(each, at, f"{operand.name}_in", search, names)
+                step_elements = each.copy_bytes // each.dtype.size_bytes
+                starts[each.name] = _iteration(tiles, each.copies) * step_elements
     lengths = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
     left = {c: index_min(n, place.left[c[1:]]) for c, n in lengths.items()}
     short = {f"~{axis}" for axis in partial_axes(tile.axes, place)}
     here = {f"@{axis}": position for axis, position in place.position.items()}
     nodes: tuple[Node, ...] = ()
+
+    def placed(read: Read) -> Read:
+        if read.buffer not in own:
+            return read
+        return replace(read, buffer=own[read.buffer], index=(starts[read.buffer], *read.index[1:]))
+
     for step in ways[operand.name].steps:
         is_last = step.target.buffer not in own
-        target = replace(step.target, buffer=own.get(step.target.buffer, buffer))
-        value = map_reads(step.value, lambda read: replace(read, buffer=own.get(read.buffer, read.buffer)))
+        target = replace(step.target, buffer=buffer) if is_last else placed(step.target)
         bound = here | {OFFSET: offset}
-        copy = Copy(substitute_read(target, bound), substitute_expr(value, bound), step.counters)
+        value = substitute_expr(map_reads(step.value, placed), bound)
+        copy = Copy(substitute_read(target, bound), value, step.counters)
         brought = any(read.buffer not in own.values() for read in reads(value))
         open_ = {c for c in lengths if c[1:] in tile.run_time_lengths}
         if brought and not is_last and (short - open_) & lengths.keys():
-            nodes += _cleared(target.buffer, target.dtype, ZERO, prod(operand.cell_shape), search, names)
+            nodes += _cleared(
+                target.buffer, target.dtype, copy.target.index[0], prod(operand.cell_shape), search, names
+            )
         counts = {c: left[c] if brought or c in open_ else n for c, n in lengths.items()}
         nodes += copy_loops(copy, counts, search, names)
     return nodes

@@ -8,8 +8,9 @@ import pytest
 
 from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
 from isamap.driver.request import Request
+from isamap.kernels import kernel_path
 from isamap.machine import load_machine
-from isamap.source import Source
+from isamap.source import NoMapping, Source
 from isamap.stream.encoding import decode
 
 ELEMENTWISE = """kernel k(M, N) {{
@@ -28,10 +29,12 @@ TRANSPOSED = """kernel t(M, N) {
 """
 
 
-def names_of_right_words(text: str, sizes: Mapping[str, int], machine: str = "edge-npu") -> list[str]:
+def names_of_right_words(
+    text: str, sizes: Mapping[str, int], machine: str = "edge-npu", heuristic: str = "greedy"
+) -> list[str]:
     """Return the instructions, in order, of a program of words that computes as the interpreter does."""
     described, source = load_machine(machine), Source("k.ir", text)
-    words = compile_words(Request(source, machine, dict(sizes), heuristic="greedy"))[0]
+    words = compile_words(Request(source, machine, dict(sizes), heuristic=heuristic))[0]
     assert verify_program(words, described, program_kernel(words, source), "random").ok
     return [one.command.instruction for one in decode(words.words, described)]
 
@@ -40,7 +43,6 @@ def names_of_right_words(text: str, sizes: Mapping[str, int], machine: str = "ed
     ("dtype", "value", "used"),
     [
         ("i32", "a[i, j] + b[i, j]", {"dma_in_i32", "add_sums", "dma_out_i32"}),
-        ("i8", RESIDUAL, {"dma_in_i8", "add_bytes", "dma_out_i8"}),
         ("i8", "min(b[i, j], a[i, j])", {"dma_in_i8", "min_bytes", "dma_out_i8"}),
         ("f32", "exp(a[i, j])", {"dma_in_f32", "exp_floats", "dma_out_f32"}),
         ("f32", "a[i, j] * 1.5", {"dma_in_f32", "scale_floats", "dma_out_f32"}),
@@ -51,6 +53,12 @@ def test_one_instruction_performs_an_elementwise_statement(dtype: str, value: st
     for m, n in ((1, 1), (45, 70)):
         names = names_of_right_words(ELEMENTWISE.format(dtype=dtype, value=value), {"M": m, "N": n})
         assert set(names) - {"dma_zeros", "dma_zeros_sums", "dma_zeros_scales"} == used, (m, n)
+
+
+def test_a_residual_takes_the_instruction_that_does_it_all() -> None:
+    text = ELEMENTWISE.format(dtype="i8", value=RESIDUAL)
+    names = names_of_right_words(text, {"M": 45, "N": 70}, heuristic="cpsat")
+    assert set(names) == {"dma_in_i8", "add_bytes", "dma_out_i8", "dma_zeros"}
 
 
 def test_a_transpose_takes_a_dma_in_and_a_dma_out() -> None:
@@ -72,3 +80,68 @@ def test_an_issue_covers_no_more_rows_than_are_left() -> None:
     words = compile_words(Request(source, "edge-npu", {"M": 45, "N": 32}, heuristic="greedy"))[0]
     added = [c.command for c in decode(words.words, npu) if c.command.instruction == "add_sums"]
     assert [dict(command.params)["R"] for command in added] == [32, 13]
+
+
+SOFTMAX = kernel_path("softmax_f32").read_text()
+POOLED = """kernel pool(P, Q, C) {
+  in x: i8[2*P, 2*Q, C];
+  out y: i8[P, Q, C];
+  for p in P, q in Q, c in C { y[p, q, c] = -128; }
+  for p in P, q in Q, c in C, r in 2, s in 2 { y[p, q, c] max= x[2*p + r, 2*q + s, c]; }
+}
+"""
+MEAN = """kernel mean(P, C) {
+  in x: i8[P, C];
+  out y: i8[C];
+  temp t: i32[C];
+  for c in C { t[c] = 0; }
+  for p in P, c in C { t[c] += i32(x[p, c]); }
+  for c in C { y[c] = sat_i8(round(f32(t[c]) * 0.0204, even)); }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "used"),
+    [
+        ("i8", "sat_i8(round(f32(a[i, j]) * 0.5 + f32(b[i, j]) * 0.25 + 3.0, even))", "shift_floats"),
+        ("f32", "max(a[i, j] * b[i, j], 0.0) / (a[i, j] + 1.0)", "divide_floats"),
+        ("f32", "1 / exp(a[i, j])", "fill_floats"),
+        ("f32", "a[i, j] * a[i, j] - b[i, 0]", "subtract_floats"),
+        ("f32", "a[0, j] + b[i, j]", "add_floats"),
+    ],
+)
+def test_several_instructions_compute_a_value_in_buffers(dtype: str, value: str, used: str) -> None:
+    for m, n in ((1, 1), (45, 70)):
+        names = names_of_right_words(ELEMENTWISE.format(dtype=dtype, value=value), {"M": m, "N": n})
+        assert used in names, (m, n)
+        arrays = len({name for name in "ab" if f"{name}[" in value})
+        rows = -(-m // 32) * -(-n // 32)
+        assert sum(name.startswith("dma_out") for name in names) <= rows * arrays, (
+            "nothing is stored in between"
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "used"),
+    [
+        (SOFTMAX, {"M": 5, "N": 64}, {"max_rows", "exp_floats", "sum_rows"}),
+        (POOLED, {"P": 2, "Q": 3, "C": 40}, {"fill_bytes", "max_into_bytes"}),
+        (MEAN, {"P": 9, "C": 40}, {"add_into_sums", "requantise"}),
+    ],
+)
+def test_reductions_along_rows_and_along_windows_are_performed(
+    text: str, sizes: dict[str, int], used: set[str]
+) -> None:
+    assert used <= set(names_of_right_words(text, sizes))
+
+
+def test_a_value_that_no_instructions_compute_is_refused_with_the_nearest() -> None:
+    text = ELEMENTWISE.format(dtype="i32", value="a[i, j] * b[i, j] + a[i, j]")
+    with pytest.raises(NoMapping) as refused:
+        names_of_right_words(text, {"M": 32, "N": 32})
+    (note,) = refused.value.diagnostics[0].notes
+    assert note == (
+        "add_sums cannot load or store x: edge-npu has no instruction that writes `a[i, j] * b[i, j]` to acc, "
+        "where add_sums reads it"
+    )

@@ -177,10 +177,8 @@ def _direct(operand: OperandTile, tile: Tile, search: MoveSearch) -> Movement | 
 
 def _through_buffer(operand: OperandTile, tile: Tile, search: MoveSearch) -> Movement | None:
     """Return the operand copied into a buffer of tiles, and loaded from there."""
-    if len(reads(operand.subject)) > 1 and not search.is_addressable(
-        operand.memory
-    ):  # what is computed from several arrays is computed where it is used
-        return None
+    if len(reads(operand.subject)) > 1 and not search.is_addressable(operand.memory):
+        return None  # what is computed from several arrays is computed where it is used
     loaded = bring(search, tile, operand, operand.request({}, expr=in_tiles(operand, search)))
     copied = _copied(operand, tile, search, back=False)
     if loaded is None:

@@ -97,13 +97,13 @@ def _most_at_once(
 
 
 def _movers(search: MoveSearch) -> Iterator[Pattern]:
-    """Yield instructions that assign what they read, or make of it, from memory to memory."""
+    """Yield instructions that assign to memory what they read there, or compute of it, or a number."""
     for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None:
             continue
         operands = [o.memory for o in pattern.instruction.operands]
-        if len(operands) > 1 and all(search.is_addressable(memory) for memory in operands):
+        if all(search.is_addressable(memory) for memory in operands):
             yield pattern
 
 
@@ -122,8 +122,10 @@ def _laid_over(
     """Return the instruction with its axes on these counters; None where addresses or extents do not fit."""
     extents, over = _pieces(pattern, counters, counts)
     sizes = _params(pattern, extents)
-    counted = set(counters.values())
-    if sizes is None or any(n.symbols & (counted - {counters.get(axis)}) for axis, n in extents.items()):
+    counted, lengths = set(counters.values()), dict[str, Index]()
+    lengths |= {counters.get(axis, axis): extent for axis, extent in extents.items()}
+    lengths |= {counter: counts[counter] for counter in copy.counters if counter not in counted}
+    if sizes is None or any(n.symbols & (counted - {counter}) for counter, n in lengths.items()):
         return None  # rows of different lengths are no block
     limits = {name: largest(extent) or 0 for name, extent in extents.items()}
     numbers = {name: largest(value) or 0 for name, value in sizes.items()}
@@ -372,14 +374,26 @@ def _tile_copy(
     return copy, {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
 
 
+# A buffer on the way in has two copies where so many of them fit into its scratchpad.
+MOST_COPIES = 64
+
+
 @dataclass(frozen=True, slots=True)
 class InBetween:
-    """A buffer that holds a tile of an array, or of a part of a value, until an instruction reads it."""
+    """A buffer that holds a tile of an array, or of a part of a value, until an instruction reads it.
+
+    Neighbouring tiles have different ones of its `copies`, so that one is filled while another is read.
+    """
 
     name: str
     memory: str
     dtype: DType
-    size_bytes: int
+    copy_bytes: int
+    copies: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.copies * self.copy_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +421,7 @@ def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch)
     if any(a.extent.value is None or a.extent.value % a.tile for a in summed):
         return None
     copy, counts = _tile_copy(operand, tile, home, search)
-    if isinstance(copy.value, Read) or not reads(copy.value):
+    if isinstance(copy.value, Read):
         return None
     return _Composition(copy, counts, operand.cell_shape, search).way_in(home)
 
@@ -460,7 +474,7 @@ class _Composition:
         return self.known[value, memory]
 
     def _brought(self, value: Expr, memory: str) -> WayIn | None:
-        return self._last(value, memory, ()) if isinstance(value, Read) else None
+        return self._last(value, memory, ()) if isinstance(value, Read) or not reads(value) else None
 
     def _computed(self, value: Expr, memory: str) -> WayIn | None:
         found: list[WayIn] = []
@@ -501,7 +515,9 @@ class _Composition:
             before |= dict(zip(way.steps, zip(way.buffers, way.moves, strict=True), strict=True))
         step = lcm(BUFFER_BYTES, self.search.known.address_steps[memory])
         size = -(-prod(self.shape) * value.dtype.size_bytes // step) * step
-        own = InBetween(name, memory, value.dtype, size), (dma.instruction, dma.cost_ns)
+        capacity = self.search.machine.memories[memory].capacity_bytes or 0
+        copies = 2 if size * MOST_COPIES <= capacity else 1
+        own = InBetween(name, memory, value.dtype, size, copies), (dma.instruction, dma.cost_ns)
         steps = {**before, copy: own}
         return WayIn(tuple(steps), tuple(b for b, _ in steps.values()), tuple(m for _, m in steps.values()))
 

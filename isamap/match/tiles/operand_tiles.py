@@ -170,16 +170,19 @@ def apply_mapping(
     named = {p.name for p in pattern.instruction.params}
     bindings = {b.name: b for b in mapping.bindings}
     operands: list[OperandTile] = []
+    leaves = leaves_in_scratchpad(pattern, machine)
     for name, binding in bindings.items():
         if name in named:
             continue
-        tile = _operand(pattern, name, binding.subject, binding.pattern, params, axes, lengths, positions)
+        known = binding.subject, binding.pattern, params, axes, lengths, positions
+        repeats = leaves and statement.assign.op is None
+        tile = _operand(pattern, name, *known, repeats=repeats)
         if tile is None:
             return None
         operands.append(tile)
     scalars = tuple((n, b.subject) for n, b in bindings.items() if n in named - encoded.keys())
     chosen = tuple(sorted(params.items()))
-    if statement.assign.op is not None or leaves_in_scratchpad(pattern, machine):
+    if statement.assign.op is not None or leaves:
         held, target = _held(statement), pattern.target
         acc = _operand(pattern, target.buffer, held, target.index, params, axes, lengths, positions)
         if acc is None:
@@ -273,7 +276,10 @@ def _operand(
     axes: tuple[LoopAxis, ...],
     lengths: dict[str, int],
     positions: dict[str, Index],
+    *,
+    repeats: bool = False,
 ) -> OperandTile | None:
+    """Return the tile of an operand. With `repeats`, it holds an element as often as the instruction reads it."""
     operand = pattern.instruction.operand(name)
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
@@ -284,7 +290,13 @@ def _operand(
     if back is None:
         return None
     over_positions = substitute_expr(subject, positions)
-    used = tuple(a.name for a in axes if f"@{a.name}" in symbols(over_positions))
+    read = {symbol for index in subscripts for symbol in index.symbols} if repeats else set[str]()
+    used = tuple(
+        a.name
+        for a in axes
+        if f"@{a.name}" in symbols(over_positions)
+        or (a.tile > 1 and all(digit in read for digit, length in a.digits if length > 1))
+    )
     moved: dict[str, Index] = {}
     for axis in axes:
         total, step = Index.of(f"@{axis.name}"), 1
