@@ -207,6 +207,9 @@ def _clip(o: Applied) -> Value:
             continue
         else:
             known = None if bound.known is None else float(bound.known.reshape(-1)[0])
+            kind = DTYPES[x.dtype]
+            if kind.is_integer and known == (kind.low if name == "min" else kind.high):
+                continue  # no element is beyond it
             text = f"{{{len(values)}}}"
             values.append(bound.shaped(()))
         template = limit(template, text, known, inside, is_upper=name == "max")

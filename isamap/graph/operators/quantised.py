@@ -47,6 +47,22 @@ def _of(text: Text, value: Value, at: list[str], axis: int, block: int) -> Term:
     return text.read(value).term(index)
 
 
+def _is_none(point: Term) -> bool:
+    """Return whether a zero point is 0 for all calls: kernels then neither add nor subtract it."""
+    return point.text == f"{point.dtype}(0)"
+
+
+def _less(value: Term, point: Term) -> str:
+    """Return an integer without its zero point, in i32."""
+    wide = cast(value, "i32").text
+    return wide if _is_none(point) else f"({wide} - {cast(point, 'i32').text})"
+
+
+def _plus(value: str, point: Term, inside: str = "f32") -> str:
+    """Return a rounded number with a zero point."""
+    return value if _is_none(point) else f"({value} + {cast(point, inside).text})"
+
+
 def _quantize(o: Applied) -> Value:
     x, scale, zero = o[0], o[1], o.optional(2)
     dtype = zero.dtype if zero is not None else TYPES.get(o.integer("output_dtype", 2), "")
@@ -73,7 +89,7 @@ def _quantize(o: Applied) -> Value:
         return text.done()
     value = f"round({value}, even)"
     if zero is not None:
-        value = f"({value} + {cast(_of(text, zero, at, axis, block), inside).text})"
+        value = _plus(value, _of(text, zero, at, axis, block), inside)
     text.loop(loops, f"{y.at(at)} = {cast(Term(value, inside), dtype).text};")
     return text.done()
 
@@ -104,8 +120,7 @@ def _dequantize(o: Applied) -> Value:
     inside = wide_type(scale.dtype)
     value = element(text, x, at)
     if zero is not None and not DTYPES[x.dtype].is_float:
-        less = cast(_of(text, zero, at, axis, block), "i32").text
-        value = Term(f"({cast(value, 'i32').text} - {less})", "i32")
+        value = Term(_less(value, _of(text, zero, at, axis, block)), "i32")
     found = f"({cast(value, inside).text} * {cast(_of(text, scale, at, axis, block), inside).text})"
     text.loop(loops, f"{y.at(at)} = {cast(Term(found, inside), dtype).text};")
     return text.done()
@@ -131,9 +146,9 @@ def requantised(
         scaled = (Value.of((a.astype(np.float64) * b / y).astype(np.float32)),)
 
     def form(terms: Sequence[Term]) -> str:
-        value, *by, point = (cast(term, "f32").text for term in terms)
+        value, *by = (cast(term, "f32").text for term in terms[:-1])
         factor = f"({by[0]} * {by[1]} / {by[2]})" if len(by) > 1 else by[0]
-        return f"(round({value} * {factor}, even) + {point})"
+        return _plus(f"round({value} * {factor}, even)", terms[-1])
 
     return o.formed(form, (total, *scaled, _along(zero, total.rank, axis)), zero.dtype, "f32")
 
@@ -189,10 +204,9 @@ def _linear_pointwise(template: str) -> Lowered:
         def form(terms: Sequence[Term]) -> str:
             x, xs, xz, y, ys, yz, s, z = terms
             left, right = (
-                f"(f32({cast(value, 'i32').text} - {cast(point, 'i32').text}) * {by.text})"
-                for value, point, by in ((x, xz, xs), (y, yz, ys))
+                f"(f32({_less(value, point)}) * {by.text})" for value, point, by in ((x, xz, xs), (y, yz, ys))
             )
-            return f"(round({template.format(left, right)} / {s.text}, even) + {cast(z, 'f32').text})"
+            return _plus(f"round({template.format(left, right)} / {s.text}, even)", z)
 
         values = (
             a,
@@ -213,8 +227,8 @@ def _means(o: Applied, total: Value, counts: Array) -> Value:
         scales = (Value.of((scale.known.astype(np.float64) / result.known).astype(np.float32)),)
 
     def form(terms: Sequence[Term]) -> str:
-        value, count, point, *by = (cast(term, "f32").text for term in terms)
-        return f"(round({value} * {' / '.join(by)} / {count}, even) + {point})"
+        value, count, *by = (cast(term, "f32").text for term in (*terms[:2], *terms[3:]))
+        return _plus(f"round({value} * {' / '.join(by)} / {count}, even)", terms[2])
 
     return o.formed(form, (total, known_value(counts, "f32"), zero, *scales), zero.dtype, "f32")
 
@@ -229,7 +243,8 @@ def _linear_mean(o: Applied, axes: Collection[int]) -> Value:
     total = text.write("i32", [1 if n in axes else size for n, size in enumerate(x.shape)])
     at, loops = axes_of(x.shape)
     kept = ["0" if n in axes else name for n, name in enumerate(at)]
-    start = f"i32(0) - i32({count}) * {cast(element(text, zero.shaped(()), ()), 'i32').text}"
+    point = element(text, zero.shaped(()), ())
+    start = "i32(0)" if _is_none(point) else f"i32(0) - i32({count}) * {cast(point, 'i32').text}"
     text.loop(total.loops(kept), f"{total.at(kept)} = {start};")
     text.loop(loops, f"{total.at(kept)} += {cast(text.read(x).term(at), 'i32').text};")
     return _means(o, text.done(), np.asarray(count))
@@ -259,8 +274,7 @@ def _linear_average_pool(o: Applied) -> Value:
     zero = element(text, o[2].shaped(()), ())
     at, loops, pixel, inner = tap(text, x, total, found, zero.text)
     text.loop(loops, f"{total.at(at)} = 0;")
-    less = f"{cast(Term(pixel, x.dtype), 'i32').text} - {cast(zero, 'i32').text}"
-    text.loop({**loops, **inner}, f"{total.at(at)} += {less};")
+    text.loop({**loops, **inner}, f"{total.at(at)} += {_less(Term(pixel, x.dtype), zero)};")
     counts = counts_of(o, found, counts_padding=bool(o.integer("count_include_pad", 0)))
     return _means(o, text.done(), reduce(np.multiply.outer, counts, np.ones((1, 1))))
 
