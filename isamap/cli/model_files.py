@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported
 from isamap.cli.option_parser import CommandOptions, one_word, refuse
-from isamap.driver.options import Option, count, given_flags, one_of, option, read_count
+from isamap.driver.options import WORD, Option, count, given_flags, one_of, option, read_count
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.progress import Progress
@@ -19,6 +19,8 @@ from isamap.source.records import dataclass
 if TYPE_CHECKING:
     from isamap.graph.device_assignment import Dealt
     from isamap.graph.elementwise_fusion import Fuse
+    from isamap.graph.importing import Imported
+    from isamap.graph.layers import Layer
     from isamap.graph.model_library import How, Library
     from isamap.graph.model_program import Program
     from isamap.graph.partition import Method
@@ -29,11 +31,20 @@ FUSIONS = ("none", "greedy", "cpsat")
 MOST_WORKSPACE = 1 << 40
 WEIGHTS = ("embedded", "file")
 GRAPH = "graph.json"
+WIDE = 56
+"""Characters of a layer's name in a table; JSON has all."""
+MOST_REASON = 90
 
 
 FUSION_RULE = Option(
     ("--fusion",), "RULE", f"Of a model, how operations become kernels: {', '.join(FUSIONS)}.",
     one_of(*FUSIONS), FUSION,
+)  # fmt: skip
+HOST = Option(
+    ("--host",), "MACHINE",
+    "Of a model, the machine that performs what the first one does not; none: such a model is refused. "
+    "By default it is the one that the description names, and generic-c for a machine that runs as a model.",
+    WORD, None,
 )  # fmt: skip
 WORKSPACE = Option(
     ("--workspace",), "BYTES", "Of a model, the most that its workspace may take.",
@@ -53,6 +64,7 @@ class OfModel:
         one_of(*WEIGHTS), default="embedded",
     )  # fmt: skip
     fusion: Method = FUSION_RULE.field()
+    host: str | None = HOST.field()
     workspace: int = WORKSPACE.field()
     devices: str = one_word(
         "--devices", "N", "For a model: the cores among which its kernels are distributed.", "1"
@@ -97,22 +109,26 @@ def compile_whole(
     """Return the files of a model's library in their folder."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
+    from isamap.graph.layers import layers_of
     from isamap.graph.model_library import compile_program_of, fuse_of, warnings_of
     from isamap.graph.partition import no_room
 
-    how, method, room = how_of(machines, choices, asked.devices), asked.fusion, asked.workspace
+    how, method, room = how_of(machines, choices, asked.host, asked.devices), asked.fusion, asked.workspace
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
         progress("import")
-        fuse = None if method == FUSION else fuse_of(method, how, room, progress)
-        program = _program(model, sizes, asked.constant, fuse)
-        made = compile_program_of(program, how, progress, apart=asked.weights == "file")
+        fuse = fuse_of(method, how, room, progress)
+        found = read_model(model, sizes, asked.constant, fuse, is_fused=method != FUSION)
+        made = compile_program_of(found.whole(), how, progress, apart=asked.weights == "file")
+        program, layers = made.program, layers_of(found.trace, made, made.machine)
     emitted = made.emitted
     if room and emitted.workspace_bytes > room:
         raise no_room(emitted.workspace_bytes, room)
     folder = Path(output if output is not None else f"{program.name}-{made.machine.name}")
     summary = _summary(program, made, how, method)
+    if made.divided:
+        summary |= {"host": made.divided.host.name, "layers": [layer_json(layer) for layer in layers]}
     files = dict(emitted.files)
     files["manifest.json"] = manifest_text(summary | {"ortools": ortools_version()}, files)
     paths = [str(path) for path in write_folder(folder, files, force=force)]
@@ -125,14 +141,16 @@ def compile_whole(
         ),
         *(f"data decides `{size.name}`: a call returns it, {size.high} at most" for size in emitted.returned),
         *([_told(made.dealt)] if made.dealt else []),
+        *where_text(layers),
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
     warnings = (*warnings_of(fuse), *(made.dealt.plan.warnings if made.dealt else ()))
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
 
 
-def how_of(machines: Sequence[str], choices: Choices, devices: str = "1") -> How:
+def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices: str = "1") -> How:
     """Return how kernels are compiled, as the words of a command say. Raises: UsageProblem."""
+    from isamap.graph.host_fallback import host_of
     from isamap.graph.model_library import MAX_DEVICES, How, refuse_both
 
     if len(machines) > 1:
@@ -147,6 +165,7 @@ def how_of(machines: Sequence[str], choices: Choices, devices: str = "1") -> How
         profile=choices.profile_name,
         cost_model=choices.cost_model,
         devices=read_count(devices, "--devices", 1, MAX_DEVICES),
+        host=host_of(host, machines[0]),
     )
     refuse_both(how)
     return how
@@ -187,10 +206,48 @@ def _summary(program: Program, made: Library, how: How, method: Method) -> dict[
     }
 
 
-def _program(model: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse | None) -> Program:
+def read_model(
+    model: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse, *, is_fused: bool
+) -> Imported:
+    """Return a model of a file, or the program of a graph file, whose steps have no names.
+
+    Raises: UsageProblem.
+    """
+    from isamap.graph.importing import Imported
+
     if Path(model).name != GRAPH:
-        return imported(model, sizes, constants, fuse).whole()
-    return read_graph(model, sizes, constants, is_fused=fuse is not None)
+        return imported(model, sizes, constants, fuse)
+    program = read_graph(model, sizes, constants, is_fused=is_fused)
+    return Imported(program.name, (), (), program)
+
+
+def layer_json(layer: Layer) -> dict[str, object]:
+    """Return a layer, the machine that performs it, and the reason where that is the host. Units: nanoseconds."""
+    return {
+        "nodes": list(layer.nodes), "operators": list(layer.operators), "kernel": layer.kernel,
+        **({"machine": layer.machine} if layer.machine else {}),
+        **({"why": layer.why} if layer.why else {}),
+        **({"transfer_ns": round(layer.transfer_ns, 1)} if layer.transfer_ns else {}),
+    }  # fmt: skip
+
+
+def where_text(layers: Sequence[Layer]) -> list[str]:
+    """Return the lines of a table of the machines that perform layers; none where all are on one machine."""
+    from isamap.graph.layers import ran_where
+    from isamap.report.columns import align, shorten
+    from isamap.report.mappings import time_text
+
+    found = ran_where(layers)
+    if len({machine for machine, _ in found}) < 2 and not any(why for _, why in found):
+        return []
+    rows = [("runs on", "layers", "predicted", "transfers", "reason")]
+    for (machine, why), own in sorted(found.items(), key=lambda item: bool(item[0][1])):
+        named = ", ".join(dict.fromkeys(layer.name for layer in own))
+        predicted, transfer = sum(one.predicted_ns for one in own), sum(one.transfer_ns for one in own)
+        listed = f"{len(own)}: {shorten(named, WIDE)}"
+        reason = shorten(why, MOST_REASON) or "-"
+        rows.append((machine, listed, time_text(predicted), time_text(transfer), reason))
+    return ["", align(rows, right=(2, 3)), ""]
 
 
 def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is_fused: bool) -> Program:

@@ -8,15 +8,19 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.import_command import CONSTANTS, imported, read_pairs
+from isamap.cli.import_command import CONSTANTS, read_pairs
 from isamap.cli.model_files import (
     FUSION,
     FUSION_RULE,
     GRAPH,
+    HOST,
+    WIDE,
     how_of,
     is_model,
-    read_graph,
+    layer_json,
+    read_model,
     refuse_of_kernel,
+    where_text,
 )
 from isamap.cli.option_parser import KERNEL_HELP, CommandOptions, refuse
 from isamap.driver.options import WORDS, count, flags_of, option
@@ -36,8 +40,6 @@ if TYPE_CHECKING:
     from isamap.graph.partition import Method
 
 KERNEL_OR_MODEL = f"{KERNEL_HELP}; a model's .onnx file, or a graph.json."
-WIDE = 56
-"""Characters of a layer's name in a table; JSON has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class ModelRun:
 
     constant: tuple[str, ...] = CONSTANTS.field()
     fusion: Method = FUSION_RULE.field()
+    host: str | None = HOST.field()
     inputs: tuple[str, ...] = option(
         "--input",
         "NAME=FILE",
@@ -83,22 +86,17 @@ class _Ready:
 def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress) -> _Ready:
     """Return a model compiled to a library whose steps can be watched. Raises: UsageProblem."""
     from isamap.graph.graph_file import constants_of
-    from isamap.graph.importing import Imported
     from isamap.graph.layers import draw_inputs, layers_of
     from isamap.graph.model_library import CompiledModel, compile_program_of, fuse_of, measured_machine
 
     progress("import")
     given = constants_of(read_pairs(asked.inputs, "--input"), "--input")
-    fuse = None if asked.fusion == FUSION else fuse_of(asked.fusion, how, 0, progress)
-    if Path(word).name == GRAPH:
-        program = read_graph(word, sizes, asked.constant, is_fused=fuse is not None)
-        found = Imported(program.name, (), (), program)
-    else:
-        found = imported(word, sizes, asked.constant, fuse)
+    fuse = fuse_of(asked.fusion, how, 0, progress)
+    found = read_model(word, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
     _check_inputs(given, found.whole().inputs)
     library = compile_program_of(found.whole(), how, progress, runs=True, watched=True)
     model = CompiledModel(library, how.threads, watch=progress)
-    layers = layers_of(found.whole(), found.trace, library, measured_machine(how))
+    layers = layers_of(found.trace, library, measured_machine(how))
     inputs = {**draw_inputs(model, asked.seed), **given}
     constants = constants_of(read_pairs(asked.constant, "--constant"))
     return _Ready(found, model, layers, inputs, constants)
@@ -157,7 +155,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
     """Return the time of each layer of a model, predicted and measured."""
     from time import perf_counter_ns
 
-    how = how_of([hw], choices)
+    how = how_of([hw], choices, asked.host)
     with Progress() as progress:
         ready = _prepare(word, sizes, how, asked, progress)
         progress("run")
@@ -182,7 +180,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
         rows.append((shorten(layer.name, WIDE), shorten(operators, WIDE // 2), *texts))
         listed.append(
             {
-                **_layer_json(layer), "predicted_ns": round(layer.predicted_ns, 1),
+                **layer_json(layer), "predicted_ns": round(layer.predicted_ns, 1),
                 "measured_ns": {"min": min(own), "median": middle}, "share": round(share, 4),
             }
         )  # fmt: skip
@@ -195,16 +193,13 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
         f"layers   {time_text(predicted)} by the model, {time_text(total)} measured",
         f"a call   {time_text(median(whole))} median, {time_text(min(whole))} best of {calls} calls",
         memory_text(peak_memory_bytes()),
+        *where_text(ready.layers),
     ]
     payload = {
         **facts, "layers": listed, "predicted_ns": round(predicted, 1), "measured_ns": total,
         "seconds": {"min": min(whole) * 1e-9, "median": median(whole) * 1e-9}, "repetitions": calls,
     }  # fmt: skip
     return Answer(payload, "\n".join(lines).rstrip())
-
-
-def _layer_json(layer: Layer) -> dict[str, object]:
-    return {"nodes": list(layer.nodes), "operators": list(layer.operators), "kernel": layer.kernel}
 
 
 # --- verify -----------------------------------------------------------------------------------------------
@@ -214,7 +209,7 @@ def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, ask
     """Return each layer of a model, compared with the interpreter and with ONNX's evaluator."""
     from isamap.graph.layers import NOTHING, Reference, compare_layers
 
-    how, findings, reference = how_of([hw], choices), list[Finding](), None
+    how, findings, reference = how_of([hw], choices, asked.host), list[Finding](), None
     with Progress() as progress:
         ready = _prepare(word, sizes, how, asked, progress)
         progress("verify")
@@ -224,7 +219,7 @@ def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, ask
             except UsageProblem as problem:
                 findings += [Finding.of(d) for d in problem.diagnostics]
         compared: list[Compared] = []
-        program, trace = ready.found.whole(), ready.found.trace
+        program, trace = ready.model.library.program, ready.found.trace
         for one in compare_layers(program, trace, ready.layers, ready.model, ready.inputs, reference):
             progress(f"verify {len(compared) + 1} of {len(ready.layers)}: {shorten(one.layer.name, WIDE)}")
             compared.append(one)
@@ -242,9 +237,10 @@ def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, ask
         right = f"{len(compared) - unseen - len(wrong)} of {len(compared)} layers fine"
         last = f"{last if wrong else right}; {unseen} not compared, as no reference computes their moves"
     text = f"{align(rows, right=(2, 3))}\n\n{last}; {counted} results compared with ONNX's evaluator"
+    text = "\n".join([text, *where_text(ready.layers)])
     layers = [
         {
-            **_layer_json(one.layer), "max_error": one.max_error,
+            **layer_json(one.layer), "max_error": one.max_error,
             "verified": None if one.checked == NOTHING else not one.problems,
             "bound": one.bound, "checked": one.checked, "with_onnx": one.with_onnx,
             "diagnostics": [d.as_json() for d in one.problems],
@@ -277,7 +273,7 @@ def bench_model(
     if not word.endswith(".onnx"):
         said = f"runtimes read .onnx files, and `{word[:80]}` is none"
         raise UsageProblem(Diagnostic("usage", said, help="see `isamap bench --help` for the suites"))
-    how = how_of([hw], choices)
+    how = how_of([hw], choices, asked.host)
     with Progress() as progress:
         ready = _prepare(word, sizes, how, asked, progress)
         progress("bench")

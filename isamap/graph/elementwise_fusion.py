@@ -42,12 +42,12 @@ MOST_REPEATED = 120
 
 
 def fuse_steps(
-    steps: Sequence[Open], results: set[str], *, freely: bool = False
+    steps: Sequence[Open], results: set[str], *, freely: bool = False, borders: bool = True
 ) -> tuple[list[Step], dict[str, str]]:
     """Return the steps with their kernels' texts by name, as few as may be; `results` are read by the caller.
 
     Where this is done `freely`, an operation also goes behind a kernel whose result others read, too, and where
-    it sees a result in other sizes.
+    it sees a result in other sizes. Without `borders`, images are copied to have those that kernels read.
     """
     readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
     for tensor in results:
@@ -67,10 +67,12 @@ def fuse_steps(
             found[number] = None
             found[place] = kernel
             made[step.output.tensor] = place
-    return finished([step for step in found if step is not None], results)
+    return finished([step for step in found if step is not None], results, borders=borders)
 
 
-def finished(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
+def finished(
+    steps: Sequence[Open], results: set[str], *, borders: bool = True
+) -> tuple[list[Step], dict[str, str]]:
     """Return the calls and moves of steps that are as they shall be, with their kernels' texts by name."""
     readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
     for tensor in results:
@@ -80,7 +82,7 @@ def finished(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict
     opened = opened_by(
         size for step in steps for p in (*reads_of(step), *writes_of(step)) for size in p.shape
     )
-    for step in bordered(steps, readers):
+    for step in bordered(steps, readers) if borders else steps:
         if isinstance(step, Direct):
             calls.append(step)
             continue

@@ -72,6 +72,7 @@ def emit(
     kernels: Mapping[str, EmittedC],
     plan: Plan,
     machine: Machine,
+    builder: Machine | None,
     *,
     apart: bool = False,
     phases: Sequence[Phase] = (),
@@ -80,6 +81,8 @@ def emit(
 ) -> Emitted:
     """Return the files; with `apart`, weights are given to each call, and lie in `NAME.weights`.
 
+    `builder` is the machine whose flags build the files,
+    None where all is plain C.
     `phases` are steps by number, dealt to devices; without them, one step follows the other. A `watched`
     library has `NAME_watch`, which times each step, and calls a function behind it. `bodies` are the libraries
     of the programs that steps call, by name, each with its weights apart.
@@ -108,7 +111,7 @@ def emit(
         sources += tuple(source for source in body.sources if source not in sources)
     _add(files, pool)
     built = (*sources, *(file for file in pool if file.endswith(".c")))
-    files["Makefile"] = _makefile(name, built, kernels, machine, ["-pthread"] if pool else [])
+    files["Makefile"] = _makefile(name, built, builder, ["-pthread"] if pool else [])
     ports, steps = (program.inputs, program.outputs), len(program.steps) if watched else 0
     return Emitted(
         name, files, sources, *ports, weights, apart, plan, writer.takes_pool, program.sizes, steps,
@@ -617,15 +620,12 @@ def room_of(step: Control, bodies: Mapping[str, Emitted]) -> int:
     return states + max(bodies[body.name].workspace_bytes for body in step.bodies)
 
 
-def _makefile(
-    name: str, sources: Sequence[str], kernels: Mapping[str, EmittedC], machine: Machine, more: Sequence[str]
-) -> str:
+def _makefile(name: str, sources: Sequence[str], machine: Machine | None, more: Sequence[str]) -> str:
     of_gcc = " ".join(COMPILER_FLAGS["gcc"])
-    model = any(kernel.model for kernel in kernels.values())
     flags = (
-        ("-O2", "-std=c11")
-        if model
-        else (*machine.target.flags, *compiler_flags(machine.target.features, "gcc"))
+        (*machine.target.flags, *compiler_flags(machine.target.features, "gcc"))
+        if machine
+        else ("-O2", "-std=c11")
     )
     objects = " ".join(source.replace(".c", ".o") for source in sources)
     return "\n".join(

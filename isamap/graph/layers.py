@@ -24,6 +24,7 @@ from isamap.driver.verifying import Judged, comparisons
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import CALL_NS
+from isamap.graph.host_fallback import transfers_of
 from isamap.graph.importing import Trace
 from isamap.graph.making import Value
 from isamap.graph.model_library import CompiledModel, Library
@@ -42,12 +43,19 @@ FLOATS = ("float", "bfloat")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A step of a model: the nodes that it computes, its kernel or move, and its price. Units: nanoseconds."""
+    """A step of a model: the nodes that it computes, its kernel or move, and its price. Units: nanoseconds.
+
+    `transfer_ns` is the part of the price in which tensors cross between machines. `machine` performs it; `why`
+    says why that is the host of the machine that was asked for.
+    """
 
     nodes: tuple[str, ...]
     operators: tuple[str, ...]
     kernel: str
     predicted_ns: float
+    machine: str
+    transfer_ns: float = 0.0
+    why: str = ""
 
     @property
     def name(self) -> str:
@@ -55,17 +63,41 @@ class Layer:
         return " + ".join(self.nodes) or self.kernel
 
 
-def layers_of(program: Program, trace: Trace, library: Library, machine: Machine) -> list[Layer]:
-    """Return the layers of a program in the order of its steps; `machine` prices the moves."""
-    memories, found = Memories.of(machine), list[Layer]()
-    for step in program.steps:
-        nodes = trace.origins.get(next(iter(writes_of(step))).tensor, ())
+MOVES_DATA = "data determines what it reads, writes or calls"
+"""Why a step of a divided program that is no kernel runs on the host."""
+
+
+def layers_of(trace: Trace, library: Library, machine: Machine) -> list[Layer]:
+    """Return the layers of a library's program in the order of its steps.
+
+    `machine` prices the moves; a host that performs them does so itself.
+    """
+    divided, found = library.divided, list[Layer]()
+    why = divided.why if divided else dict[str, str]()
+    origins = divided.origins if divided else dict[str, str]()
+    host = divided.host if divided else machine
+    crossing = transfers_of(library.program, why, library.machine) if divided else None
+    memories = Memories.of(host)
+    for number, step in enumerate(library.program.steps):
+        first = next(iter(writes_of(step))).tensor
+        nodes = trace.origins.get(origins.get(first, first), ())
         moved = sum(most_of(size_bytes(p.dtype, p.shape)) for p in (*reads_of(step), *writes_of(step)))
         called = called_by(step)
         cost = library.costs[called] if called else memories.moved_ns(moved)
         kernel = step.function if isinstance(step, Move) else called
+        reason = why.get(called, "") if isinstance(step, Call) else MOVES_DATA if divided else ""
         names = tuple(node.called for node in nodes), tuple(node.op for node in nodes)
-        found.append(Layer(*names, kernel, CALL_NS + cost))
+        transfer = crossing[number] if crossing else 0.0
+        performer = (host if reason else library.machine).name
+        found.append(Layer(*names, kernel, CALL_NS + cost + transfer, performer, transfer, reason))
+    return found
+
+
+def ran_where(layers: Sequence[Layer]) -> dict[tuple[str, str], list[Layer]]:
+    """Return the layers by the machine that performs them and the reason for it, in the order of the first ones."""
+    found: dict[tuple[str, str], list[Layer]] = {}
+    for layer in layers:
+        found.setdefault((layer.machine, layer.why), []).append(layer)
     return found
 
 

@@ -28,7 +28,8 @@ from isamap.graph.device_assignment import Dealt, deal, places_of
 from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps
 from isamap.graph.emitting import Emitted, emit, room_of
 from isamap.graph.graph import Array
-from isamap.graph.group_prices import Prices, compiled
+from isamap.graph.group_prices import Prices
+from isamap.graph.host_fallback import Divided, Made, divide, host_of, make_kernel
 from isamap.graph.importing import Imported, import_model
 from isamap.graph.model_program import Call, Control, Passed, Program, called_by, reads_of
 from isamap.graph.partition import METHODS, Method, Partition
@@ -45,7 +46,7 @@ from isamap.run.in_process import large_room
 from isamap.run.runner import Packer, compile_packers_together, pack_in_process
 from isamap.run.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find_compiler
 from isamap.run.worker import ThreadPool, ask_permission, load_library
-from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
+from isamap.source import Diagnostic, IsamapError, Source, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.progress import Progress, Watch, unwatched
 from isamap.syntax import parse_kernel
@@ -76,32 +77,32 @@ class How:
     devices: int = 1
     profile: str = "default"
     cost_model: str = DEFAULT_COST_MODEL
+    host: str = ""
+    """The machine that performs what the first does not; "" where that is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A model in C, and the machine that it is for."""
+    """A model in C, and the machine that it is for.
+
+    `model` says that the machine's kernels are plain C; `builder` is the machine whose compilers and flags
+    build the library, None where all is plain C. `divided` says what runs on a host.
+    """
 
     emitted: Emitted
     machine: Machine
     model: bool
     kernels: int
     is_cut_short: bool
+    program: Program
+    """The steps that it performs."""
     dealt: Dealt | None = None
     costs: Mapping[str, float] = field(default_factory=dict[str, float])
     """The price of each kernel, and of each step that calls bodies, by the cost model. Units: nanoseconds."""
     cost_ns: float = 0.0
     """The sum of the prices of its steps. Units: nanoseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A kernel of a model. Units: bytes of its workspace; nanoseconds by the cost model."""
-
-    emitted: EmittedC
-    workspace_bytes: int
-    cost_ns: float
-    is_cut_short: bool
+    builder: Machine | None = None
+    divided: Divided | None = None
 
 
 def compile_program_of(
@@ -122,13 +123,23 @@ def compile_program_of(
     requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
     jobs = how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)
-    made: dict[str, Made] = {}
-    found = done_side_by_side(_compiled, requests, jobs, here=True)
-    for done, (number, one) in enumerate(found):
-        watch(label_of(requests[number].kernel.text), done + 1, len(requests))
-        made[names[number]] = one
-    watch("pack")
-    program = with_packed(program, {n: one.emitted for n, one in made.items()}, machine, model=model)
+    made, performed = dict[str, Made](), program
+    divided, builder = None, _builder(machine, is_model=model)
+    if how.host:
+        on_host = replace(how, machine=how.host)
+        host, host_is_model = _machine(on_host, runs=runs)
+        asked = list(zip(requests, _requests(program, on_host, runs=runs), strict=True))
+        divided = divide(program, asked, host, jobs, watch)
+        program, made = divided.program, dict(divided.made)
+        performed = program
+        builder = builder or (_builder(host, is_model=host_is_model) if divided.why else None)
+    else:
+        found = done_side_by_side(make_kernel, requests, jobs, here=True)
+        for done, (number, one) in enumerate(found):
+            watch(label_of(requests[number].kernel.text), done + 1, len(requests))
+            made[names[number]] = one
+        watch("pack")
+        program = with_packed(program, {n: one.emitted for n, one in made.items()}, machine, model=model)
     kernels = {name: replace(one.emitted, packs=()) for name, one in made.items()}
     _check_calls(program, kernels)
     bodies: dict[str, Library] = {}
@@ -139,6 +150,7 @@ def compile_program_of(
             bodies[body.name] = compile_program_of(
                 body, replace(how, devices=1), watch, runs=runs, apart=True
             )
+            builder = builder or bodies[body.name].builder
         own = {body.name: bodies[body.name].emitted for body in step.bodies}
         needed[step.name] = room_of(step, own)
         most = max(bodies[body.name].cost_ns for body in step.bodies)
@@ -149,13 +161,15 @@ def compile_program_of(
     needed |= {name: one.workspace_bytes for name, one in made.items()}
     placed = plan(program, needed, find_pitches(program, machine), places_of(phases) if shared else None)
     emitted = emit(
-        program, kernels, placed, machine, apart=apart, phases=phases, watched=watched,
+        program, kernels, placed, machine, builder, apart=apart, phases=phases, watched=watched,
         bodies={name: body.emitted for name, body in bodies.items()},
     )  # fmt: skip
     is_cut_short = any(one.is_cut_short for one in (*made.values(), *bodies.values()))
     count = len(made) + sum(body.kernels for body in bodies.values())
     cost_ns = sum(costs.get(called_by(step), 0.0) for step in program.steps)
-    return Library(emitted, machine, model, count, is_cut_short, shared, costs, cost_ns)
+    return Library(
+        emitted, machine, model, count, is_cut_short, performed, shared, costs, cost_ns, builder, divided
+    )
 
 
 def _dealt(program: Program, costs: Mapping[str, float], how: How) -> Dealt:
@@ -175,6 +189,11 @@ def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
     return machine, runs and is_model(machine, missing_features(machine), None)
 
 
+def _builder(machine: Machine, *, is_model: bool) -> Machine | None:
+    """Return the machine whose flags its kernels are built with; None where they are plain C."""
+    return None if is_model or machine.target.run == "model" else machine
+
+
 def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
     """Return the compilation request of each kernel. Weights are packed where this processor runs the packer."""
     name = machine_of(how.machine)
@@ -185,7 +204,8 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
             sizes.setdefault(step.kernel, {param: size.text for param, size in step.sizes.items()})
     several = {kernel for kernel, of in sizes.items() if has_versions(of)}  # each would pack in its own order
     here = model or not is_model(machine, missing_features(machine), None)
-    packed, profile = packed_of(program, sizes) if here else {}, find_profile(how.profile, name)
+    packed = packed_of(program, sizes) if here and not how.host else {}
+    profile = find_profile(how.profile, name)
     searched = {step.kernel for step in program.steps if isinstance(step, Call) and step.is_searched}
     return [
         Request(
@@ -203,7 +223,8 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
 def fuse_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watch = unwatched) -> Fuse:
     """Return how operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
     if method != "cpsat":
-        return fuse_steps if method == "greedy" else finished
+        rule = fuse_steps if method == "greedy" else finished
+        return partial(rule, borders=False) if how.host else rule
     return partition_of(method, how, workspace_bytes, watch)
 
 
@@ -241,20 +262,6 @@ def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
             raise UsageProblem(Diagnostic("graph-damaged", said, help="mend the kernel, or the graph file"))
 
 
-def _compiled(request: Request) -> Made:
-    """Return the C of a kernel, what it needs and takes, and whether the clock cut its schedule short."""
-    try:
-        made = compiled(request)
-    except NoMapping:
-        if not request.packed:
-            raise
-        made = compiled(replace(request, packed=()))  # each mapping reads its weights in place
-    summary: Mapping[str, Any] = made.outcome.summary
-    room = summary["workspace"]
-    size, cost = int(room.get("most_bytes", room["fixed_bytes"])), float(summary["schedule"]["cost"])
-    return Made(made.emitted, size, cost, made.outcome.is_cut_short)
-
-
 class CompiledModel:
     """A model that is called with its inputs by name, and gives its results by name.
 
@@ -275,8 +282,8 @@ class CompiledModel:
         self._pool: ThreadPool | None = None
         if self.emitted.takes_pool and threads > 1:
             self._pool = ThreadPool(str(build_pool(find_compiler(()))), threads)
-        path = build_model(self.emitted, library.machine, library.model, watch)
-        for permission in () if library.model else library.machine.target.permissions:
+        path = build_model(self.emitted, library.builder, watch)
+        for permission in library.builder.target.permissions if library.builder else ():
             if not ask_permission(permission_numbers()[permission]):
                 raise permission_refused()
         self._loaded = load_library(str(path))
@@ -462,6 +469,7 @@ def compile_model(
     threads: int = 1,
     fusion: Method = "greedy",
     devices: int = 1,
+    host: str | None = None,
 ) -> CompiledModel:
     """Return a model of a file, or one that was imported, compiled for a machine.
 
@@ -470,6 +478,7 @@ def compile_model(
     many `threads` share each kernel.
     `fusion` is "none", "greedy" or "cpsat": how operations become kernels (docs/graphs.md), of a file.
     `devices` are cores to which whole kernels are dealt instead.
+    `host` performs what the machine does not, "none" refuses it; None: as the machine's description says.
     Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
     """
     if fusion not in METHODS:
@@ -478,6 +487,7 @@ def compile_model(
         machine, heuristic, limit_s, jobs=1,
         threads=given_count("threads", threads, 1, MAX_THREADS),
         devices=given_count("devices", devices, 1, MAX_DEVICES),
+        host=host_of(host, machine),
     )  # fmt: skip
     refuse_both(how)
     fuse = fuse_of(fusion, how)
@@ -520,7 +530,7 @@ def kernels_refused(program: Program, how: How) -> dict[str, str]:
         steps = tuple(step for step in program.steps if isinstance(step, Call) and step.kernel == kernel)
         try:
             (request,) = _requests(replace(program, kernels={kernel: text}, steps=steps), how, runs=True)
-            _compiled(request)
+            make_kernel(request)
         except IsamapError as error:
             firsts = [next(iter(step.writes.values())).tensor for step in steps]
             found |= dict.fromkeys(firsts, error.diagnostics[0].message)
@@ -567,16 +577,16 @@ def _wrong(said: str, *notes: str) -> UsageProblem:
 # The emitted files of a model as a shared library, from the cache where it was built before.
 
 
-def build_model(emitted: Emitted, machine: Machine, model: bool, watch: Watch = unwatched) -> Path:
-    """Return the library. `model` says that kernels are plain C. Raises: MissingTool, CompilerRefused."""
-    flags = MODEL_FLAGS if model else machine.target.flags
-    features = () if model else machine.target.features
-    found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, None, features)
+def build_model(emitted: Emitted, machine: Machine | None, watch: Watch = unwatched) -> Path:
+    """Return the library, built for a machine; for none, all is plain C. Raises: MissingTool, CompilerRefused."""
+    flags = machine.target.flags if machine else MODEL_FLAGS
+    features = machine.target.features if machine else ()
+    found = find_compiler(flags, machine.target.toolchains if machine else COMPILERS, None, features)
     apart = (
         f"{emitted.name}.weights" if emitted.is_apart else ""
     )  # another file of them makes no other library
     files = {name: content for name, content in emitted.files.items() if name != apart}
-    emissions = None if model else Emissions(machine)
+    emissions = Emissions(machine) if machine else None
     return build(found, flags, files, emitted.sources, emissions, watch=watch)
 
 

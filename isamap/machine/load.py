@@ -71,6 +71,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
         model=world.model,
         program=world.program,
         levels=world.levels,
+        host=world.host,
         sources=world.sources,
         digest=digest,
         hints=hints,

@@ -249,8 +249,9 @@ class Machine:
     not a text. `word` is the name by which it was requested. `figures` says whose measured parameters
     replace the stated ones. `served` are a constant and its values if one program is for several. `program`
     is the format of its encoded programs, if it has one. `levels` are its execution levels, the outermost
-    first; () for a processor, whose threads run C. Units: `thread_start_ns` is the time to start waiting
-    threads and to wait for their end.
+    first; () for a processor, whose threads run C. `host` names the machine that performs what it cannot, if
+    the description says so. Units: `thread_start_ns` is the time to start waiting threads and to wait for
+    their end.
     """
 
     name: str
@@ -277,6 +278,7 @@ class Machine:
     served: tuple[str, tuple[int, ...]] | None = None
     program: ProgramFormat | None = None
     levels: tuple[Level, ...] = ()
+    host: str = ""
 
     @property
     def called(self) -> str:

@@ -174,6 +174,7 @@ class Spec:
     remove: tuple[Scalar, ...]
     instructions: tuple[InstructionSpec, ...]
     program: ProgramSpec | None = None
+    host: Scalar | None = None
 
 
 VERSION = "1"
@@ -221,6 +222,7 @@ MACHINE = Keys(
         "model": MODEL_KEYS,
         "states": NamedBy(STATE),
         "program": PROGRAM,
+        "host": TEXT,
         "remove": ListOf(TEXT),
         "instructions": ListOf(INSTRUCTION),
     },
@@ -263,6 +265,7 @@ def read_spec(root: Mapping, findings: Findings) -> Spec:
         listed("remove", _read_removed),
         listed("instructions", _read_instruction),
         read_program(keys.get("program"), findings),
+        read_text(keys.get("host"), "`host`", findings),
     )
 
 

@@ -213,6 +213,7 @@ class World:
     model: ModelFigures = MODEL
     program: ProgramFormat | None = None
     levels: tuple[Level, ...] = ()
+    host: str = ""
     summary: str = ""
     chain: tuple[str, ...] = ()
 
@@ -240,6 +241,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         tlb=spec.tlb.figures if spec.tlb is not None else world.tlb,
         loops=spec.loops.figures if spec.loops is not None else world.loops,
         model=spec.model.figures if spec.model is not None else world.model,
+        host=spec.host.text if spec.host is not None else world.host,
         units={
             **world.units,
             **{u.name: Unit(u.name, u.count, u.products_per_cycle, u.queued, u.area_mm2) for u in spec.units},

@@ -1,0 +1,233 @@
+"""Divide the kernels of a program between an accelerator and its host.
+
+A kernel that the accelerator performs is one part. Of any other, the longest run of statements that the
+accelerator performs is a part, and what stands before and behind it is divided likewise; the rest runs on the
+host. A temporary between two parts becomes a tensor of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from isamap.driver.inputs import load_machine, machine_of
+from isamap.driver.request import Request
+from isamap.driver.side_by_side import done_side_by_side
+from isamap.driver.sizes import complete_sizes
+from isamap.emit.c import EmittedC
+from isamap.graph.group_prices import compiled
+from isamap.graph.model_program import Call, Passed, Program, Step, reads_of, writes_of
+from isamap.graph.sizes import most_of
+from isamap.graph.types import size_bytes
+from isamap.ir import Kernel, Range, bind, print_routine
+from isamap.machine import Machine
+from isamap.match.refusals.refuse import lacking_abilities
+from isamap.source import IsamapError, MissingTool, NoMapping, Source
+from isamap.source.progress import Watch
+from isamap.syntax import parse_kernel
+from isamap.transform import make_guards_explicit, statements
+from isamap.transform.parts import kernel_of, units_of, with_values_apart
+
+NONE = "none"
+"""The word for no host: what the accelerator does not perform is refused."""
+DEFAULT = "generic-c"
+"""The host of an accelerator whose description names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A kernel of a model. Units: bytes of its workspace; nanoseconds by the cost model."""
+
+    emitted: EmittedC
+    workspace_bytes: int
+    cost_ns: float
+    is_cut_short: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a kernel that one machine performs; `why` says why this is the host, "" on the accelerator."""
+
+    name: str
+    text: str
+    made: Made
+    why: str
+    temporaries: Mapping[str, Passed]
+    """The temporaries that it shares with other parts, by their names in the kernel, as tensors of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A program whose kernels are parts, what was made of each, and why some of them run on `host`.
+
+    `origins` has, by the first tensor that a part writes, the first tensor that its kernel writes.
+    """
+
+    program: Program
+    made: Mapping[str, Made]
+    why: Mapping[str, str]
+    origins: Mapping[str, str]
+    host: Machine
+
+
+def host_of(word: str | None, machine: str) -> str:
+    """Return the host that an option names, or a machine's description; "" for none.
+
+    By default a machine that runs as a model only has one. Raises: UsageProblem, SpecProblem.
+    """
+    accelerator = load_machine(machine)
+    if word is None:
+        word = accelerator.host or (DEFAULT if accelerator.target.run == "model" else NONE)
+    host = "" if word == NONE else machine_of(word)
+    return host if host and load_machine(host).name != accelerator.name else ""
+
+
+def make_kernel(request: Request) -> Made:
+    """Return the C of a kernel, what it needs and takes, and whether the clock cut its schedule short."""
+    try:
+        made = compiled(request)
+    except NoMapping:
+        if not request.packed:
+            raise
+        made = compiled(replace(request, packed=()))  # each mapping reads its weights in place
+    summary: Mapping[str, Any] = made.outcome.summary
+    room = summary["workspace"]
+    size = int(room.get("most_bytes", room["fixed_bytes"])) + sum(room["scratchpad_bytes"].values())
+    cost = float(summary["schedule"]["cost"])
+    return Made(made.emitted, size, cost, made.outcome.is_cut_short)
+
+
+def divide(
+    program: Program, asked: Sequence[tuple[Request, Request]], host: Machine, jobs: int, watch: Watch
+) -> Divided:
+    """Return a program divided; of each kernel there is a request for the accelerator, and one for the host.
+
+    Raises: IsamapError of every kind, where the host does not perform what the accelerator does not.
+    """
+    names, parts = list(program.kernels), dict[str, tuple[Part, ...]]()
+    for done, (number, found) in enumerate(done_side_by_side(_parts_of, asked, jobs, here=True)):
+        watch(f"divide {names[number]}", done + 1, len(names))
+        parts[names[number]] = found
+    steps, origins = list[Step](), dict[str, str]()
+    for step in program.steps:
+        made = list(_calls(step, parts[step.kernel])) if isinstance(step, Call) else [step]
+        first = next(iter(writes_of(step))).tensor
+        origins |= {next(iter(writes_of(one))).tensor: first for one in made}
+        steps += made
+    every = [part for name in names for part in parts[name]]
+    kernels = {part.name: part.text for part in every}
+    return Divided(
+        replace(program, kernels=kernels, steps=tuple(steps)),
+        {part.name: part.made for part in every},
+        {part.name: part.why for part in every if part.why},
+        origins,
+        host,
+    )
+
+
+def _calls(step: Call, parts: Sequence[Part]) -> Iterator[Call]:
+    """Yield the calls of the parts of a kernel; a temporary's tensor is named after the kernel's first result."""
+    first = next(iter(step.writes.values())).tensor
+    for part in parts:
+        own = {n: replace(p, tensor=f"{first}_{n}") for n, p in part.temporaries.items()}
+        known = {**step.reads, **step.writes, **own}
+        roles = {t.name: t.role for t in part.made.emitted.interface.tensors}
+        reads = {name: known[name] for name, role in roles.items() if role == "in"}
+        writes = {name: known[name] for name, role in roles.items() if role != "in"}
+        yield replace(step, kernel=part.name, reads=reads, writes=writes)
+
+
+def _parts_of(asked: tuple[Request, Request]) -> tuple[Part, ...]:
+    """Return the parts of a kernel. Raises: IsamapError where the host does not perform one."""
+    request, host = asked
+    text = request.kernel.text
+    parsed = parse_kernel(request.kernel)
+    sizes = complete_sizes(parsed, request.sizes)
+    is_open = any(isinstance(size, Range) for size in sizes.values())
+    machine = load_machine(request.machine)
+    kernel = parsed
+    if not is_open:
+        explicit = make_guards_explicit(bind(parsed, sizes))
+        kernel = with_values_apart(explicit, lambda statement: not lacking_abilities(statement, machine))
+    units = ((),) if is_open else units_of(kernel)
+    tried: dict[tuple[int, int], Made | str] = {}
+
+    def text_of(first: int, behind: int) -> tuple[str, str]:
+        if (first, behind) == (0, len(units)):
+            return parsed.name, text
+        name = f"{parsed.name}_{first}_{behind}"
+        return name, print_routine(kernel_of(kernel, units, first, behind, name))
+
+    def attempt(first: int, behind: int) -> Made | str:
+        if (first, behind) not in tried:
+            _, own = text_of(first, behind)
+            lacks = _lacks(kernel_of(kernel, units, first, behind, "part"), machine)
+            if lacks and not is_open:  # the search for mappings would take longer to say the same
+                return tried.setdefault((first, behind), lacks)
+            try:
+                tried[first, behind] = make_kernel(replace(request, kernel=Source(request.kernel.name, own)))
+            except MissingTool:
+                raise
+            except IsamapError as error:
+                found = error.diagnostics[0]
+                tried[first, behind] = found.notes[0] if found.notes else found.message
+        return tried[first, behind]
+
+    def split(first: int, behind: int) -> Iterator[Part]:
+        for length in range(behind - first, 0, -1):
+            for start in range(first, behind - length + 1):
+                made = attempt(start, start + length)
+                if isinstance(made, Made):
+                    if first < start:
+                        yield from split(first, start)
+                    yield part(start, start + length, made, "")
+                    if start + length < behind:
+                        yield from split(start + length, behind)
+                    return
+        why = attempt(first, behind)
+        assert isinstance(why, str), "all runs were refused"
+        _, own = text_of(first, behind)
+        made = make_kernel(replace(host, kernel=Source(host.kernel.name, own)))
+        yield part(first, behind, made, why)
+
+    def part(first: int, behind: int, made: Made, why: str) -> Part:
+        return Part(*text_of(first, behind), made, why, _temporaries(kernel, made))
+
+    return tuple(split(0, len(units)))
+
+
+def _lacks(kernel: Kernel, machine: Machine) -> str:
+    """Return what a kernel asks for and no instruction of a machine does; "" where all is done."""
+    return next((lacks[0] for s in statements(kernel) if (lacks := lacking_abilities(s, machine))), "")
+
+
+def _temporaries(kernel: Kernel, made: Made) -> dict[str, Passed]:
+    """Return the temporaries of a kernel that a part takes or gives, by name."""
+    own = {operand.name for operand in kernel.operands if operand.role == "temp"}
+    return {
+        t.name: Passed(t.name, t.dtype.name, tuple(int(size.evaluate({})) for size in t.shape))
+        for t in made.emitted.interface.tensors
+        if t.name in own
+    }
+
+
+def transfers_of(program: Program, on_host: Mapping[str, str], machine: Machine) -> list[float]:
+    """Return by step the time in which its tensors cross between the machines. Units: nanoseconds.
+
+    A tensor crosses where another machine wrote it than reads it, by the slowest link of main memory; inputs,
+    results and constants lie in main memory, where both find them.
+    """
+    rates = [
+        link.bandwidth_bytes_per_ns for link in machine.links
+        if machine.memories[link.source_memory].kind == "addressable"
+    ]  # fmt: skip
+    wrote: dict[str, bool] = {}
+    found: list[float] = []
+    for step in program.steps:
+        is_host = not isinstance(step, Call) or step.kernel in on_host
+        crossing = {p.tensor: p for p in reads_of(step) if wrote.get(p.tensor, is_host) != is_host}
+        moved = sum(most_of(size_bytes(p.dtype, p.shape)) for p in crossing.values())
+        found.append(moved / min(rates) if rates else 0.0)
+        wrote |= {p.tensor: is_host for p in writes_of(step)}
+    return found
