@@ -1,6 +1,6 @@
 """The layers of a model: its steps under the names of the nodes that they compute, timed and compared.
 
-    for layer in layers_of(program, trace, library): …       Conv_3 + Relu_4, 31 µs by the cost model
+    for layer in layers_of(trace, library, machine): …       Conv_3 + Relu_4, 31 µs by the cost model
 
 A step is compared with the interpreter of its kernel, and with ONNX's reference evaluator, both from the
 tensors that the model itself had before the step. So errors do not add up from layer to layer, the bounds

