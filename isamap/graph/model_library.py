@@ -552,8 +552,8 @@ def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
 
 def _compile_ahead(program: Program, how: How, jobs: int, watch: Watch = unwatched) -> None:
     """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
-    if jobs == 1 or len(program.kernels) < LEAST_AHEAD:
-        return
+    if jobs == 1 or how.host or len(program.kernels) < LEAST_AHEAD:
+        return  # with a host, parts of kernels are compiled
     with suppress(IsamapError):  # which is said where each of them is asked for
         new = [r for r in _requests(program, how, runs=True) if recall_emitted(key_of(r)) is None]
         if len(new) >= LEAST_AHEAD:

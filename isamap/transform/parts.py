@@ -20,24 +20,27 @@ Unit = tuple[Stmt, ...]
 
 
 def with_values_apart(kernel: Kernel, performs: Callable[[Statement], bool]) -> Kernel:
-    """Return a kernel of single statements in which a performed part of an unperformed expression stands alone.
+    """Return a kernel of single statements in which narrow values of earlier results stand alone.
 
-    Such a part reads an earlier result. Of several, the one of the narrowest type is kept in a temporary: it
-    is what moves between two machines.
+    Such a value is a part of an expression that a machine performs, and of a narrower type than the result that
+    it reads, as a requantised sum. It is kept in a temporary, so that bytes move between two machines.
     """
     body, operands = list[Stmt](), list(kernel.operands)
-    written = set[str]()
-    for stmt, statement in zip(kernel.body, statements(kernel), strict=False):
+    written, found = dict[str, int](), statements(kernel)
+    if any(statement.sequence for statement in found):
+        return kernel
+    for stmt, statement in zip(kernel.body, found, strict=True):
         assign = statement.assign
         part = None
-        if not statement.sequence and assign.op is None and not performs(statement):
+        if assign.op is None:
             parts = (
                 e for e in walk(assign.value)
-                if isinstance(e, Call | Cast) and any(r.buffer in written for r in reads(e))
+                if isinstance(e, Call | Cast) and e is not assign.value
+                and any(written.get(r.buffer, 0) > e.dtype.bits for r in reads(e))
                 and performs(replace(statement, assign=replace(assign, value=e)))
             )  # fmt: skip
-            part = min(parts, key=lambda e: e.dtype.bits, default=None)
-        written.add(assign.target.buffer)
+            part = next(parts, None)
+        written[assign.target.buffer] = assign.target.dtype.bits
         if part is None:
             body.append(stmt)
             continue

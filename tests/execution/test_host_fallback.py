@@ -41,7 +41,9 @@ def test_a_network_of_two_convolutions_is_the_accelerators_but_for_its_ends_and_
     assert sum(layer.get("transfer_ns", 0) for layer in layers) > 0
 
 
-@pytest.mark.parametrize(("kind", "points"), [(np.int8, 0), (np.uint8, 100)])
+@pytest.mark.parametrize(
+    ("kind", "points"), [(np.int8, 0), pytest.param(np.uint8, 100, marks=pytest.mark.exhaustive)]
+)
 def test_a_network_computes_the_same_bits_as_on_the_host_alone(
     tmp_path: Path, kind: type[np.generic], points: int
 ) -> None:
