@@ -3,7 +3,7 @@
 from isamap.ir.walk import distinct_reads, reads, symbols
 from isamap.transform.blocks import Blocks, in_blocks, ordered_axes, share_blocks
 from isamap.transform.edges import edges_apart
-from isamap.transform.factors import factorisations, unfactored
+from isamap.transform.factors import factorisations
 from isamap.transform.flattening import dense_form
 from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
 from isamap.transform.inlining import inline_temporaries
@@ -38,6 +38,5 @@ __all__ = [
     "statements",
     "symbols",
     "tells_apart",
-    "unfactored",
     "without_zero_points",
 ]

@@ -21,14 +21,12 @@ from isamap.ir import (
     Assign,
     Axis,
     Call,
-    Cast,
     Const,
     Expr,
     Index,
     Kernel,
     Operand,
     Read,
-    print_expr,
     product,
 )
 from isamap.ir.index import ZERO
@@ -36,7 +34,6 @@ from isamap.ir.walk import reads, symbols, walk
 from isamap.source.records import dataclass, field, replace
 from isamap.transform.guards import identity_of
 from isamap.transform.rewrite import (
-    Refusal,
     Rewrite,
     accesses,
     free_name,
@@ -81,39 +78,11 @@ def factorisations(kernel: Kernel) -> tuple[Factorisation, ...]:
     return tuple(sorted(found, key=lambda f: (f.flops_after.evaluate(sizes), f.temporary.evaluate(sizes))))
 
 
-def unfactored(kernel: Kernel) -> tuple[Refusal, ...]:
-    """Return why products of three and more factors cannot be taken apart, for each statement of which it is so."""
-    found: list[Refusal] = []
-    for n, s in enumerate(statements(kernel)):
-        given = _product(s)
-        if given is None or not s.reduction_axes:
-            continue
-        reasons = list(_obstacles(kernel, s, given)) if len(given.moving) > 2 else []
-        reasons += [_hidden(c) for c in given.moving if isinstance(c, Cast) and _has_factors(given, c)]
-        if len(given.moving) > 2 and not reasons and not any(_of_statement(kernel, n)):
-            reasons = [("no grouping gives temporaries that have an element for all sizes", None)]
-        found += [Refusal("factorisation", reason, edit, s.assign.span) for reason, edit in reasons]
-    return tuple(found)
-
-
-def _has_factors(given: _Product, cast: Cast) -> bool:
-    """Return whether there would be three factors if a cast did not stand around a product."""
-    inside = _factors(cast.value, given.times)
-    return len(inside) > 1 and len(given.moving) - 1 + len(inside) > 2
-
-
-def _hidden(cast: Cast) -> tuple[str, str]:
-    product = print_expr(cast.value)
-    happens = "is rounded to" if cast.value.dtype.is_float else "wraps around in"
-    reason = f"the product `{product}` {happens} {cast.value.dtype} before it is cast"
-    return reason, f"cast each factor to {cast.dtype} instead"
-
-
 def _of_statement(kernel: Kernel, number: int) -> Iterator[Factorisation]:
     """Yield the ways to take apart one statement."""
     s = statements(kernel)[number]
     given = _product(s)
-    if given is None or len(given.moving) < 2 or any(_obstacles(kernel, s, given)):
+    if given is None or not _can_be_split(kernel, s, given):
         return
     seen: set[tuple[Statement, ...]] = set()
     for tree in _pairs(tuple(range(len(given.moving)))):
@@ -193,23 +162,17 @@ def _factors(e: Expr, times: str) -> tuple[Expr, ...]:
             return (e,)
 
 
-def _obstacles(kernel: Kernel, s: Statement, given: _Product) -> Iterator[tuple[str, str | None]]:
-    """Yield the conditions that forbid taking a product apart, with what would help."""
+def _can_be_split(kernel: Kernel, s: Statement, given: _Product) -> bool:
+    """Return whether the language's rules on rounding and order allow a product to be taken apart."""
     a = s.assign
     target = kernel.operand(a.target.buffer)
     assert a.op is not None, "a product that is not reduced has no sum to factor"
-    if kernel.strict and s.accumulator.is_float:
-        yield (
-            "the kernel is strict: every product and sum of floats is rounded as written",
-            "leave out `strict`",
-        )
-    elif not sums_in_any_order(kernel, target, a.op):
-        wide = f"declare `{target.name}` with `accumulate f32`, and cast the factors to f32"
-        yield f"a sum in {s.accumulator} is rounded after each addition, in the order of the loops", wide
-    if any(r.buffer == target.name for r in accesses(s)[1:]):
-        yield f"`{target.name}` is read by the statement that adds to it", None
-    if len(given.moving) > _MOST_FACTORS:
-        yield (f"it has {len(given.moving)} factors: more than {_MOST_FACTORS} are not tried", None)
+    return (
+        2 <= len(given.moving) <= _MOST_FACTORS
+        and not (kernel.strict and s.accumulator.is_float)
+        and sums_in_any_order(kernel, target, a.op)
+        and all(r.buffer != target.name for r in accesses(s)[1:])
+    )
 
 
 # --- trees ------------------------------------------------------------------------------------------------
