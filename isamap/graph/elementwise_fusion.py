@@ -118,12 +118,14 @@ def _with_producers(
     names = [step.name]
     places = Counter(int(n) for n in PLACE.findall(step.expression))
     size = len(step.expression)
+    apart = _narrower(step, made, found)[:-1]
     for number, given in enumerate(step.inputs):
         passed, producer = given, found[made[given.tensor]] if given.tensor in made else None
         if freely and isinstance(producer, Pointwise) and not given.is_part:
             passed, producer = _in_sizes(given, producer, step.output.shape)
         if (
             isinstance(producer, Pointwise)
+            and given.tensor not in apart
             and readers[passed.tensor] == 1
             and (places[number] == 1 or _is_cheap(producer.expression, places[number]))
             and sum(p.tensor == passed.tensor for p in step.inputs) == 1
@@ -143,6 +145,25 @@ def _with_producers(
         readers[tensor] -= count - 1  # that many steps that read it have become one
     expression = placed(step.expression, elements)
     return replace(step, name="_".join(names), inputs=tuple(inputs), expression=expression)
+
+
+def _narrower(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | None]) -> list[str]:
+    """Return the inputs in narrower types than the results of kernels that they are computed from, in their order.
+
+    One of those kernels may be fused with the step. The others write what they would, or these few bytes.
+    """
+    numbers: dict[str, int] = {}
+    for passed in step.inputs:
+        producer = found[made[passed.tensor]] if passed.tensor in made else None
+        if isinstance(producer, Pointwise) and any(
+            isinstance(found[made[p.tensor]], Written)
+            and DTYPES[p.dtype].bits > DTYPES[passed.dtype].bits
+            and real_sizes(p.shape) == real_sizes(passed.shape)
+            for p in producer.inputs
+            if p.tensor in made
+        ):
+            numbers[passed.tensor] = made[passed.tensor]
+    return sorted(numbers, key=lambda tensor: numbers[tensor])
 
 
 def _is_cheap(expression: str, times: int) -> bool:
@@ -173,8 +194,11 @@ def _behind(
     readers: Counter[str],
     freely: bool,
 ) -> tuple[int, Written | Pointwise]:
-    """Behind the statements of a kernel whose only result only this one reads, and at whose place."""
-    for passed in step.inputs:
+    """Behind the statements of a kernel whose only result only this one reads, and at whose place.
+
+    Results of the widest type come first.
+    """
+    for passed in sorted(step.inputs, key=lambda passed: -DTYPES[passed.dtype].bits):
         place = made.get(passed.tensor)
         kernel = found[place] if place is not None else None
         if place is None or passed.is_part or kernel is None or isinstance(kernel, Direct):

@@ -50,7 +50,7 @@ from isamap.source import Diagnostic, IsamapError, Source, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.progress import Progress, Watch, unwatched
 from isamap.syntax import parse_kernel
-from isamap.transform import make_guards_explicit, reads, statements
+from isamap.transform import make_guards_explicit, reads, statements, symbols
 
 MAX_DEVICES = 16
 LEAST_AHEAD = 4
@@ -642,7 +642,8 @@ class Kept:
 #     conv(a0, a1, y0), a1 a constant      conv(a0, a1_packed, y0), a1_packed what `conv_pack_a1` wrote
 #
 # A kernel is asked for with its weights packed where they are the same in each call, where one sum reads
-# them, and where there are enough of them not to stay in the nearest cache. What packs runs on this
+# them, and where there are enough of them not to stay in the nearest cache, or their elements are narrower than
+# sums: what multiplies several elements at once takes them in another order. What packs runs on this
 # processor when the model is compiled; the model holds what it wrote, in place of the weights.
 
 
@@ -661,25 +662,33 @@ def packed_of(program: Program, given: Mapping[str, Mapping[str, Size]]) -> dict
             sizes[step.kernel] = {n: size_bytes(p.dtype, p.shape) for n, p in step.reads.items()}
     found: dict[str, tuple[str, ...]] = {}
     for kernel, names in constant.items():
-        large = [name for name in names if sizes[kernel][name] >= LEAST_BYTES]
-        name = max(large, key=lambda n: (sizes[kernel][n], n), default=None)
-        if name is not None and _is_summed(program.kernels[kernel], name, given[kernel]):
+        name = max(names, key=lambda n: (sizes[kernel][n], n), default=None)
+        if name is not None and _is_packed(program.kernels[kernel], name, sizes[kernel][name], given[kernel]):
             found[kernel] = (name,)
     return found
 
 
-def _is_summed(text: str, name: str, sizes: Mapping[str, Size]) -> bool:
-    """Return whether one sum, and nothing else, reads an operand."""
+def _is_packed(text: str, name: str, size: int, sizes: Mapping[str, Size]) -> bool:
+    """Return whether one sum, and nothing else, reads an operand, and reads it faster in another order.
+
+    Of a few bytes that is so where they are narrower than the sums, and along an axis of their own: where each
+    element has a factor of its own, vectors read both alike.
+    """
     parsed = parse_kernel(Source("kernel", text))
     kernel = make_guards_explicit(bind(parsed, complete_sizes(parsed, whole_sizes(sizes))))
     try:
         require_packable(kernel, (name,))
     except UsageProblem:
         return False
-    return any(
-        statement.is_reduction and any(read.buffer == name for read in reads(statement.assign.value))
-        for statement in statements(kernel)
-    )
+    for statement in statements(kernel):
+        factors = reads(statement.assign.value)
+        own = next((read for read in factors if read.buffer == name), None)
+        if own is not None and statement.is_reduction:
+            others = {axis.name for axis in statement.reduction_axes}
+            others |= {symbol for read in factors if read is not own for symbol in symbols(read)}
+            is_narrow = own.dtype.bits < statement.accumulator.bits
+            return size >= LEAST_BYTES or (is_narrow and not symbols(own) <= others)
+    return False
 
 
 def with_packed(

@@ -32,7 +32,8 @@ from isamap.transform import statements
 from isamap.transform.companions import companions
 
 # Of so many mappings that join few axes it is looked up first how operands come to registers, and so many of
-# those that bring most of them without a copy are priced: one of them is often the best.
+# those that bring most of them without a copy are priced: one of them is often the best. The first one of each
+# other instruction is looked up and priced as well: what operands cost is known of none before.
 GLANCED = 24
 PLAIN = 4
 # How often a statement's mappings are looked at beyond that before a first schedule is made of what is there.
@@ -216,9 +217,27 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
         return absent, least * PER_JOINED**outline.joined, number
 
     ordered = sorted(map(waiting, given), key=promise)
-    glanced = [o.further() if o.further is not None else o for _, _, o in ordered[:GLANCED]]
-    known = sorted((waiting(o) for o in glanced if o is not None), key=promise)
-    return known[:PLAIN], [*known[PLAIN:], *ordered[GLANCED:]]
+    glanced = [o for _, _, outline in ordered[:GLANCED] if (o := _glanced(outline)) is not None]
+    known = sorted(map(waiting, glanced), key=promise)
+    plain, others = known[:PLAIN], list[_Waiting]()
+    seen = {_instruction(outline) for _, _, outline in plain}
+    for one in (*known[PLAIN:], *ordered[GLANCED:]):
+        instruction = _instruction(one[2])
+        if instruction in seen:
+            others.append(one)
+        elif (outline := _glanced(one[2])) is not None:
+            plain.append(waiting(outline))
+        seen.add(instruction)
+    return plain, others
+
+
+def _glanced(outline: Outline) -> Outline | None:
+    """Return what is known one step further; None where nothing performs the mapping."""
+    return outline.further() if outline.further is not None else outline
+
+
+def _instruction(outline: Outline) -> str:
+    return outline.option.mapping.split(" ", 1)[0]
 
 
 def _completed(outline: Outline) -> Outline | None:

@@ -82,3 +82,23 @@ def test_kernels_that_differ_in_a_learnt_number_are_one() -> None:
     program = imported(make(nodes, {"x": X}, ["y", "z"], numbers)).whole()
     assert [name.rpartition("_")[0] for name in program.kernels] == ["mul_neg"]
     assert len(program.steps) == 2
+
+
+def test_of_two_sums_that_are_added_as_bytes_none_is_written_as_a_sum() -> None:
+    numbers = {
+        "s": np.float32(0.5), "z": np.uint8(3), "v": np.ones((3, 4), np.int8), "zv": np.int8(0),
+    }  # fmt: skip
+    scaled = ["s", "z"]
+    nodes: Described = [
+        ("QLinearMatMul", ["a", *scaled, "v", "s", "zv", *scaled], ["p"], {}),
+        ("QLinearMatMul", ["b", *scaled, "v", "s", "zv", *scaled], ["q"], {}),
+        ("DequantizeLinear", ["p", *scaled], ["pf"], {}),
+        ("DequantizeLinear", ["q", *scaled], ["qf"], {}),
+        ("Add", ["pf", "qf"], ["sum"], {}),
+        ("QuantizeLinear", ["sum", *scaled], ["y"], {}),
+    ]
+    bytes_ = np.zeros((2, 3), np.uint8)
+    model = make(nodes, {"a": bytes_, "b": bytes_}, ["y"], {n: np.asarray(v) for n, v in numbers.items()})
+    texts = list(imported(model).whole().kernels.values())
+    assert len(texts) == 2
+    assert all("out y1: u8[2, 4];" in text or "out y2: u8[2, 4];" in text for text in texts)

@@ -88,3 +88,26 @@ def test_nothing_is_packed_for_a_processor_that_is_not_here() -> None:
     emitted = compile_program_of(imported(model()).whole(), How("riscv-rvv", jobs=1)).emitted
     assert LARGE.transpose(2, 3, 1, 0).tobytes() in emitted.weights
     assert not any("_packed" in str(text) for text in emitted.files.values())
+
+
+@pytest.mark.parametrize(("group", "wanted"), [(1, ("a1",)), (16, ())])
+def test_a_few_bytes_are_packed_unless_each_has_an_element_of_its_own(
+    group: int, wanted: tuple[str, ...]
+) -> None:
+    x = np.zeros((1, 16, 5, 5), np.uint8)
+    numbers = {
+        "xs": np.float32(0.5), "xz": np.uint8(3), "ws": np.full(16, 0.1, np.float32), "wz": np.zeros(16, np.int8),
+        "ys": np.float32(2.0), "yz": np.uint8(9), "w": np.ones((16, 16 // group, 3, 3), np.int8),
+    }  # fmt: skip
+    given = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+    program = imported(
+        make(
+            [("QLinearConv", given, ["y"], {"group": group})],
+            {"x": x},
+            ["y"],
+            {n: np.asarray(a) for n, a in numbers.items()},
+        )
+    ).whole()
+    assert list(packed_of(program, {kernel: {} for kernel in program.kernels}).values()) == (
+        [wanted] if wanted else []
+    )

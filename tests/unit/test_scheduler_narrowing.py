@@ -17,7 +17,7 @@ from isamap.formulate.outline import Outline, outlines
 from isamap.ir import Kernel, bind
 from isamap.machine import load_machine
 from isamap.plan.problem import NestOption, Problem
-from isamap.scheduler import AnalyticModel, narrow_problem, schedule
+from isamap.scheduler import FIRST_LOOKS, AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.search.candidates import open_options
 from isamap.scheduler.search.greedy import SAME, descend, greedy_candidate, moves
 from isamap.scheduler.search.narrowing import looked_at
@@ -287,3 +287,24 @@ def test_when_time_is_over_vectors_are_looked_at_and_not_what_is_described_first
         (only,) = open_options(problem, nest, MODEL, {}, stop=0.0)
         best = open_options(problem, nest, MODEL, {})[0]
         assert only.floor_ns <= 2 * best.floor_ns
+
+
+DEPTHWISE = """kernel depthwise(H, W, C) {
+  in X: u8[H + 2, W + 2, C]; in F: i8[3, 3, C]; inout Y: i32[H, W, C];
+  for h in H, w in W, c in C, r in 3, s in 3 { Y[h, w, c] += i32(X[h + r, w + s, c]) * i32(F[r, s, c]); }
+}
+"""
+
+
+def test_a_first_schedule_considers_an_instruction_that_computes_less_at_a_time() -> None:
+    sizes = {"H": 14, "W": 14, "C": 64}
+    kernel = make_guards_explicit(bind(parse_kernel(Source("depthwise", DEPTHWISE)), sizes))
+    machine = load_machine("x86-avx512-vnni")
+    first = narrow_problem(kernel, machine, sizes, 1, MODEL, FIRST_LOOKS)
+    found, best = (
+        schedule(problem, heuristic="greedy").cost_ns
+        for problem in (first, narrow_problem(kernel, machine, sizes, 1, MODEL))
+    )
+    assert found is not None
+    assert best is not None
+    assert found <= best * 1.05

@@ -49,7 +49,7 @@ def _of(text: Text, value: Value, at: list[str], axis: int, block: int) -> Term:
 
 def _is_none(point: Term) -> bool:
     """Return whether a zero point is 0 for all calls: kernels then neither add nor subtract it."""
-    return point.text == f"{point.dtype}(0)"
+    return point.text in (f"{point.dtype}(0)", f"{point.dtype}(0.0)")
 
 
 def _less(value: Term, point: Term) -> str:
@@ -89,7 +89,8 @@ def _quantize(o: Applied) -> Value:
         return text.done()
     value = f"round({value}, even)"
     if zero is not None:
-        value = _plus(value, _of(text, zero, at, axis, block), inside)
+        known = _in_f32(zero) if inside == "f32" else zero
+        value = _plus(value, _of(text, known, at, axis, block), inside)
     text.loop(loops, f"{y.at(at)} = {cast(Term(value, inside), dtype).text};")
     return text.done()
 
@@ -150,7 +151,12 @@ def requantised(
         factor = f"({by[0]} * {by[1]} / {by[2]})" if len(by) > 1 else by[0]
         return _plus(f"round({value} * {factor}, even)", terms[-1])
 
-    return o.formed(form, (total, *scaled, _along(zero, total.rank, axis)), zero.dtype, "f32")
+    return o.formed(form, (total, *scaled, _in_f32(_along(zero, total.rank, axis))), zero.dtype, "f32")
+
+
+def _in_f32(zero: Value) -> Value:
+    """Return a zero point in the type of the sum that it is added to; one that is learnt as it is."""
+    return Value.of(zero.known.astype(np.float32)) if zero.known is not None else zero
 
 
 def _along(value: Value, rank: int, axis: int) -> Value:
@@ -195,26 +201,37 @@ def _linear_conv(o: Applied) -> Value:
     return requantised(o, total, (o[1], o[4], o[6]), o[7], 1)
 
 
-def _linear_pointwise(template: str) -> Lowered:
-    """Return an operator on single elements: of what two inputs stand for, quantised."""
+def _linear_pointwise(template: str, *, is_product: bool) -> Lowered:
+    """Return an operator on single elements: of what two inputs stand for, quantised.
+
+    Where scales are known, the factors or their product are over the scale of the result: nothing is divided.
+    """
 
     def lowered(o: Applied) -> Value:
-        a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (o[n] for n in range(8))
+        a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (
+            v if n in (0, 3) else v.shaped(()) for n, v in enumerate(o[n] for n in range(8))
+        )
+        scales = [a_scale, b_scale, scale]
+        known = [v.known.astype(np.float64) for v in scales if v.known is not None]
+        if len(known) == len(scales):
+            by = (
+                (known[0] * known[1] / known[2],)
+                if is_product
+                else (known[0] / known[2], known[1] / known[2])
+            )
+            scales = [Value.of(factor.astype(np.float32)) for factor in by]
 
         def form(terms: Sequence[Term]) -> str:
-            x, xs, xz, y, ys, yz, s, z = terms
-            left, right = (
-                f"(f32({_less(value, point)}) * {by.text})" for value, point, by in ((x, xz, xs), (y, yz, ys))
-            )
-            return _plus(f"round({template.format(left, right)} / {s.text}, even)", z)
+            x, xz, y, yz, z, *by = terms
+            left, right = (f"f32({_less(value, point)})" for value, point in ((x, xz), (y, yz)))
+            if len(by) == 1:
+                value = f"{template.format(left, right)} * {by[0].text}"
+            else:
+                value = template.format(f"({left} * {by[0].text})", f"({right} * {by[1].text})")
+                value += f" / {by[2].text}" if len(by) > 2 else ""
+            return _plus(f"round({value}, even)", z)
 
-        values = (
-            a,
-            *(v.shaped(()) for v in (a_scale, a_zero)),
-            b,
-            *(v.shaped(()) for v in (b_scale, b_zero)),
-        )
-        return o.formed(form, (*values, scale.shaped(()), zero.shaped(())), zero.dtype, "f32")
+        return o.formed(form, (a, a_zero, b, b_zero, _in_f32(zero), *scales), zero.dtype, "f32")
 
     return lowered
 
@@ -289,8 +306,8 @@ QUANTISED: Mapping[str, Lowered] = {
 
 OF_RUNTIMES: Mapping[str, Lowered] = {
     "QGemm": _linear_gemm,
-    "QLinearAdd": _linear_pointwise("({0} + {1})"),
-    "QLinearMul": _linear_pointwise("({0} * {1})"),
+    "QLinearAdd": _linear_pointwise("({0} + {1})", is_product=False),
+    "QLinearMul": _linear_pointwise("({0} * {1})", is_product=True),
     "DequantizeLinear": _dequantize,
     "QLinearAveragePool": _linear_average_pool,
     "QLinearGlobalAveragePool": _linear_global_average,
