@@ -30,9 +30,9 @@ from zlib import crc32
 import numpy as np
 
 from isamap.graph.importing import Imported, lower_model
-from isamap.graph.model_library import compile_model
-from isamap.graph.onnx_files import parse_model
 from isamap.graph.types import stored
+from isamap.onnx import compile_model
+from isamap.onnx.onnx_models import parse_model
 from isamap.source import IsamapError
 
 STORED = {"int4": "int8", "uint4": "uint8"}

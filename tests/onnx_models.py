@@ -12,9 +12,9 @@ import numpy as np
 from isamap.graph.graph import Array
 from isamap.graph.importing import Imported, lower_model
 from isamap.graph.model_program import Call, Passed, Program
-from isamap.graph.onnx_files import parse_model
 from isamap.graph.sizes import Given, value_of
 from isamap.ir import interpret
+from isamap.onnx.onnx_models import parse_model
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -70,7 +70,7 @@ def imported(
     """Return the model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
     from isamap.graph.elementwise_fusion import fuse_steps
     from isamap.graph.graph_file import constants_of
-    from isamap.graph.importing import import_model
+    from isamap.onnx import import_model
 
     given: dict[str, int | str] = {}
     for name, value in read_pairs(sizes, "-D").items():

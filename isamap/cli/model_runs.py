@@ -207,20 +207,21 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
 
 def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun) -> Answer:
     """Return each layer of a model, compared with the interpreter and with ONNX's evaluator."""
-    from isamap.graph.layers import NOTHING, Reference, compare_layers
+    from isamap.graph.layers import NOTHING, compare_layers
+    from isamap.onnx.reference_evaluator import Reference
 
-    how, findings, reference = how_of([hw], choices, asked.host), list[Finding](), None
+    how, findings, evaluate = how_of([hw], choices, asked.host), list[Finding](), None
     with Progress() as progress:
         ready = _prepare(word, sizes, how, asked, progress)
         progress("verify")
         if Path(word).name != GRAPH:
             try:
-                reference = Reference(Path(word), ready.constants)
+                evaluate = Reference(Path(word), ready.constants).evaluate
             except UsageProblem as problem:
                 findings += [Finding.of(d) for d in problem.diagnostics]
         compared: list[Compared] = []
         program, trace = ready.model.library.program, ready.found.trace
-        for one in compare_layers(program, trace, ready.layers, ready.model, ready.inputs, reference):
+        for one in compare_layers(program, trace, ready.layers, ready.model, ready.inputs, evaluate):
             progress(f"verify {len(compared) + 1} of {len(ready.layers)}: {shorten(one.layer.name, WIDE)}")
             compared.append(one)
     wrong = [one for one in compared if one.problems]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from isamap.adjoint import differentiate
-from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.compiling import compile_program
 from isamap.driver.inputs import given_text, load_machine, machine_of, named_kernel, read_file
 from isamap.driver.options import given_choice, given_flag, given_names, given_word
@@ -73,19 +72,9 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     return CompiledKernel(prepare(request), is_isolated)
 
 
-def kept_key(kernel: str | Path, machine: str | Path, **asked: Any) -> str | None:
-    """Return the sha256 of all that the answer of such a `compile` depends on. Raises: as `compile`."""
-    return key_of(_request(kernel, machine, **asked))
-
-
 def compile_only(kernel: str | Path, machine: str | Path, **asked: Any) -> None:
     """Keep what `compile` would build a library of; of a `model`, plain C. Raises: as `compile`."""
     compile_program(_request(kernel, machine, **asked))
-
-
-def is_kept(kernel: str | Path, machine: str | Path, **asked: Any) -> bool:
-    """Return whether `compile` would find its answer in the cache. Raises: as `compile`, for what is given."""
-    return recall_emitted(kept_key(kernel, machine, **asked)) is not None
 
 
 def find_mappings(

@@ -7,9 +7,9 @@ Nothing here knows the format of files; nothing here is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -111,19 +111,73 @@ class Function:
     defaults: Mapping[str, Attribute]
 
 
+class Typed(Protocol):
+    """A value that has a type and sizes. The type is "" for one that no kernel computes with."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+class Definitions(Protocol):
+    """A standard that defines operators: it checks nodes, expands them into others, and evaluates them."""
+
+    def check_node(self, node: Node, inputs: Sequence[Typed | None], opset: int) -> None:
+        """Raise NotTaken where a node differs from the definition of its operator."""
+        ...
+
+    def function_of(self, node: Node, inputs: Sequence[Typed | None], opset: int) -> Function | None:
+        """Return the function that defines a node's operator; None where there is none."""
+        ...
+
+    def fold(self, node: Node, inputs: Sequence[Array | None], opset: int, room: Room) -> list[Array] | None:
+        """Return the results of a node for known inputs; None where a step has to compute them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
     """A graph, the versions of the sets of operators that it is written in, and functions of its own.
 
-    Nodes of a graph that others wrote are compared with what ONNX says of their operators. With `has_views`,
-    elements that are only named anew are read where they lie.
+    `definitions` is the standard of the operators, where it is at hand; with `is_foreign`, each node is
+    compared with it. With `has_views`, elements that are only named anew are read where they lie.
     """
 
     graph: Graph
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str], Function]
+    definitions: Definitions | None = None
     is_foreign: bool = False
     has_views: bool = False
+
+
+LEAST_BYTES = 1 << 26
+LEAST_WORK = 1 << 20
+WORK_OF_NODE = 50
+
+
+@dataclass(slots=True)
+class Room:
+    """The remaining budget of constant folding, in proportion to the model's nodes and weights."""
+
+    size_bytes: int
+    work: int
+
+    @staticmethod
+    def of(model: Model) -> Room:
+        """Return the budget of a model, with room for some widened and transposed copies of its weights."""
+        size = sum(array.nbytes for array in model.graph.constants.values())
+        nodes = sum(1 for _ in _nodes(model.graph))
+        return Room(LEAST_BYTES + 16 * size, LEAST_WORK + WORK_OF_NODE * nodes + size // 16)
+
+
+def _nodes(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                yield from _nodes(value)
 
 
 def names_read(graph: Graph) -> Iterator[str]:

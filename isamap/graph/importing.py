@@ -1,4 +1,4 @@
-"""Import a file of ONNX as a program of kernels and moves, with the treatment of each node."""
+"""Lower a model to a program of kernels and moves, with the treatment of each node."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
 
 import numpy as np
 
 from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps, reads_of, writes_of
-from isamap.graph.folding import Room
-from isamap.graph.graph import Array, Graph, Model, Node, Signature, names_read
+from isamap.graph.graph import Array, Graph, Model, Node, Room, Signature, names_read
 from isamap.graph.lowering import Lowering, Taken, known_names, own_results, program_of
 from isamap.graph.making import Making, Value
 from isamap.graph.model_program import Control, Port, Program
 from isamap.graph.model_program import writes_of as program_writes
 from isamap.graph.node_scope import Names, Scope
-from isamap.graph.onnx_files import read_model
 from isamap.graph.pending import Written
 from isamap.graph.quantising import LEAST_OPSET, OWN, RUNTIMES, with_integer_operators
 from isamap.graph.sizes import Given, Guard, Opened, opened_sizes
@@ -62,23 +59,6 @@ class Imported:
         return self.program
 
 
-def import_model(
-    path: str | Path,
-    *,
-    sizes: Mapping[str, Given] | None = None,
-    constants: Mapping[str, Array] | None = None,
-    fuse: Fuse = fuse_steps,
-) -> Imported:
-    """Return the program of a file, for sizes and constants that are given.
-
-    `sizes` gives open ones a number or a range, `constants` inputs a value for all calls.
-    `fuse` decides which operations are one kernel.
-    Raises: UsageProblem for a file that cannot be read, and for sizes or constants that do not fit.
-    """
-    file = Path(path)
-    return lower_model(read_model(file), file.stem, sizes or {}, constants or {}, fuse)
-
-
 def lower_model(
     model: Model,
     name: str,
@@ -95,8 +75,9 @@ def lower_model(
     sizes = {n: opened.size(n) if n in names_open else _number_of(value) for n, value in given.items()}
     graph, gone = with_folded_channels(model.graph)
     opsets, parts = model.opsets, tuple[Node, ...]()
-    if opsets.get("", 1) >= LEAST_OPSET and any(node.op == "DequantizeLinear" for node in graph.nodes):
-        graph, parts = with_integer_operators(graph, opsets[""])
+    is_quantised = any(node.op == "DequantizeLinear" for node in graph.nodes)
+    if model.definitions and is_quantised and opsets.get("", 1) >= LEAST_OPSET:
+        graph, parts = with_integer_operators(graph, opsets[""], model.definitions)
         opsets = {RUNTIMES: 1, OWN: 1, **opsets}
     names: Names = known_names(graph.constants)
     ports: list[Port] = []

@@ -9,12 +9,9 @@ are those of single kernels, and a wrong layer is the only one that differs.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -33,12 +30,8 @@ from isamap.graph.sizes import most_of, value_of
 from isamap.graph.types import make_dense, size_bytes
 from isamap.ir import DTYPES, bind
 from isamap.machine import Machine
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Diagnostic, Source
 from isamap.syntax import parse_kernel
-
-ROUNDED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
-"""Operators, or how their names begin, whose integers may be one step away: merged ones round once."""
-FLOATS = ("float", "bfloat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +130,50 @@ class Compared:
     problems: tuple[Diagnostic, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A value by ONNX's evaluator, its axes as they lie in memory. Where `is_rounded`, integers may be 1 apart."""
+
+    name: str
+    values: Array
+    is_rounded: bool
+
+    def expected(
+        self, passed: Passed, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
+    ) -> Expected:
+        """Return what is expected of a tensor, within the bounds of its kernel; exactly where that has none.
+
+        Around a value with a border, anything is as expected: the kernel's own comparison covers it.
+        """
+        dtype, shape = DTYPES[passed.dtype], passed.shape or (1,)
+        bound = np.zeros(shape) if oracle is None or oracle.at is not None else oracle.bound
+        if self.is_rounded and not dtype.is_float:
+            bound = np.maximum(bound, 1.0)
+        values = self.values
+        if border is not None and values.size != bound.size:
+            inside = tuple(slice(low, n - high) for n, (low, high) in zip(shape, border, strict=True))
+            values, open_ = np.zeros(shape, values.dtype), np.full(shape, np.inf)
+            values[inside], open_[inside] = self.values.reshape(values[inside].shape), bound[inside]
+            bound = open_
+        values = values.reshape(shape)
+        if oracle is None:
+            return Expected(values, bound, None, not dtype.is_float, dtype, bound)
+        if oracle.at is None:
+            return replace(oracle, values=values, bound=bound)
+        return replace(oracle, values=values[oracle.at], bound=np.maximum(oracle.bound, bound[oracle.at]))
+
+
+Evaluate = Callable[[Mapping[str, Array], Trace, Mapping[str, Array]], dict[str, Evaluated]]
+"""Evaluates a model's nodes from inputs and tensors; the value of each tensor by the tensor's name."""
+
+
 def compare_layers(
     program: Program,
     trace: Trace,
     layers: Sequence[Layer],
     model: CompiledModel,
     inputs: Mapping[str, Array],
-    reference: Reference | None,
+    evaluate: Evaluate | None,
 ) -> Iterator[Compared]:
     """Yield each layer as it was compared, in the order of the steps, from one call of a watched library."""
     written: list[dict[str, Array]] = []
@@ -156,7 +186,7 @@ def compare_layers(
     own = {tensor: array for made in written for tensor, array in made.items()}
     counts = {size.symbol: int(own[size.tensor]) for size in program.counts}
     trace = replace(trace, values={n: _counted(v, counts) for n, v in trace.values.items()})
-    wanted = reference.evaluate(inputs, trace, own) if reference else {}
+    wanted: dict[str, Evaluated] = evaluate(inputs, trace, own) if evaluate else {}
     tensors |= program.constants
     for step, layer, made in zip(program.steps, layers, written, strict=True):
         exact: dict[str, Expected] = {}
@@ -228,122 +258,3 @@ def _differs(value: Evaluated, seen: Array, expected: Expected, deviation: Devia
         f"element {deviation.position} of `{value.name}` is {found!s}, and ONNX's evaluator computes {right!s}",
         notes=(f"it should be so {allowed}; {deviation.wrong} of {expected.values.size} elements are wrong",),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A value by ONNX's evaluator, its axes as they lie in memory. Where `is_rounded`, integers may be 1 apart."""
-
-    name: str
-    values: Array
-    is_rounded: bool
-
-    def expected(
-        self, passed: Passed, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
-    ) -> Expected:
-        """Return what is expected of a tensor, within the bounds of its kernel; exactly where that has none.
-
-        Around a value with a border, anything is as expected: the kernel's own comparison covers it.
-        """
-        dtype, shape = DTYPES[passed.dtype], passed.shape or (1,)
-        bound = np.zeros(shape) if oracle is None or oracle.at is not None else oracle.bound
-        if self.is_rounded and not dtype.is_float:
-            bound = np.maximum(bound, 1.0)
-        values = self.values
-        if border is not None and values.size != bound.size:
-            inside = tuple(slice(low, n - high) for n, (low, high) in zip(shape, border, strict=True))
-            values, open_ = np.zeros(shape, values.dtype), np.full(shape, np.inf)
-            values[inside], open_[inside] = self.values.reshape(values[inside].shape), bound[inside]
-            bound = open_
-        values = values.reshape(shape)
-        if oracle is None:
-            return Expected(values, bound, None, not dtype.is_float, dtype, bound)
-        if oracle.at is None:
-            return replace(oracle, values=values, bound=bound)
-        return replace(oracle, values=values[oracle.at], bound=np.maximum(oracle.bound, bound[oracle.at]))
-
-
-class Reference:
-    """ONNX's reference evaluator of a file's model. It computes in f64, node by node."""
-
-    def __init__(self, path: Path, constants: Mapping[str, Array]) -> None:
-        """Read the file. Raises: UsageProblem where the evaluator lacks an operator of it."""
-        evaluator: Any = import_module("onnx.reference")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._evaluator = evaluator.ReferenceEvaluator(str(path))
-        except Exception as error:  # noqa: BLE001 - it raises errors of several kinds
-            said = f"ONNX's evaluator does not take this model: {str(error).splitlines()[0][:120]}"
-            raise UsageProblem(Diagnostic("onnx-node", said)) from None
-        self._constants = constants
-
-    def evaluate(
-        self, inputs: Mapping[str, Array], trace: Trace, tensors: Mapping[str, Array]
-    ) -> dict[str, Evaluated]:
-        """Return the value that each of these tensors holds, from those that its nodes read.
-
-        A value that is in a tensor is replaced by the tensor's elements where later nodes read it.
-        """
-        known: dict[str, Any] = {"": None}
-        known |= {n: _wide(a) for n, a in {**self._evaluator.rt_inits_, **self._constants, **inputs}.items()}
-        found: dict[str, Evaluated] = {}
-        for node in self._evaluator.rt_nodes_:
-            for name, made in zip(node.output, self._results(node, known), strict=False):
-                known[name] = made
-                value = trace.values.get(name)
-                if value is None or value.known is not None or value.tensor not in tensors:
-                    continue
-                border = trace.borders.get(value.tensor)
-                if getattr(made, "shape", None) != value.shape:
-                    continue
-                if border is not None and len(border) != value.rank:
-                    continue  # another value of the same tensor has the axes that the border is of
-                lying = made.transpose(value.order) if value.order else made
-                is_rounded = node.onnx_node.op_type.startswith(ROUNDED)
-                found.setdefault(value.tensor, Evaluated(name, np.ascontiguousarray(lying), is_rounded))
-                own = _own(tensors[value.tensor], value, border)
-                known[name] = _wide(own) if made.dtype == np.float64 else own.astype(made.dtype)
-        return found
-
-    def _results(self, node: Any, known: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the results of a node; () where one of its inputs is not known, or it takes no f64."""
-        if any(name not in known for name in node.input):
-            return ()
-        is_loop = (
-            node.onnx_node.op_type == "Loop"
-        )  # of which the evaluator takes a missing condition for a false one
-        given, more = (
-            [True if is_loop and n == 1 and not name else known[name] for n, name in enumerate(node.input)],
-            {"context": dict(known)} if node.need_context() else {},
-        )
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            for takes_wide in (True, False):
-                try:
-                    taken = given if takes_wide else map(_narrow, given)
-                    return [_wide(array) for array in node.run(*taken, **more)]
-                except Exception:  # noqa: BLE001 - it raises whatever numpy does
-                    continue
-        return ()
-
-
-def _wide(array: Any) -> Any:
-    """Return floats as f64, anything else as it is."""
-    is_float = str(getattr(array, "dtype", "")).startswith(FLOATS)
-    return np.asarray(array, np.float64) if is_float else array
-
-
-def _narrow(array: Any) -> Any:
-    """Return f64 as f32, anything else as it is."""
-    return array.astype(np.float32) if getattr(array, "dtype", None) == np.float64 else array
-
-
-def _own(array: Array, value: Value, border: Sequence[tuple[int, int]] | None) -> Array:
-    """Return the elements of a tensor by the axes of a value that lies in it."""
-    lying = value.lying
-    if border is not None and array.size != value.count:
-        wide = array.reshape([n + low + high for n, (low, high) in zip(lying, border, strict=True)])
-        array = wide[tuple(slice(low, low + n) for n, (low, _) in zip(lying, border, strict=True))]
-    array = array.reshape(lying)
-    return array.transpose(np.argsort(value.order)) if value.order else array

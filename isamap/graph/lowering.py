@@ -18,15 +18,23 @@ import numpy as np
 
 from isamap.graph.applied import Applied, NeedsConstant
 from isamap.graph.elementwise_fusion import Fuse, Open, fuse_steps, reads_of, writes_of
-from isamap.graph.folding import Room, fold
-from isamap.graph.graph import Array, Attribute, Function, Graph, Model, Node, Signature, names_read
+from isamap.graph.graph import (
+    Array,
+    Attribute,
+    Function,
+    Graph,
+    Model,
+    Node,
+    Reference,
+    Room,
+    Signature,
+    names_read,
+)  # fmt: skip
 from isamap.graph.making import Making, OutOfOrder, Value, whole
 from isamap.graph.model_program import Call, Control, Given, Move, Passed, Port, Program
 from isamap.graph.model_program import reads_of as reads_of_step
 from isamap.graph.model_program import writes_of as writes_of_step
 from isamap.graph.node_scope import Names, Scope
-from isamap.graph.onnx_files import NEWEST_OPSET
-from isamap.graph.onnx_functions import check_node, function_of, with_attributes
 from isamap.graph.operators import OPERATORS
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.fixed import fold_sizes
@@ -35,6 +43,8 @@ from isamap.graph.terms import NotTaken
 from isamap.graph.types import CODED, size_bytes
 from isamap.source import Diagnostic, IsamapError
 
+NEWEST_OPSET = 28
+"""The version of the operators that our own expansions are written in, the newest that is known."""
 MOST_STEPS = 20_000
 MOST_NODES = 12_000
 """Nodes and graphs inside of nodes, as often as they run, beyond the nodes of the graph itself."""
@@ -158,8 +168,9 @@ class Lowering:
         own = self.model.functions.get((node.domain, node.op))
         if own is not None:
             return self.called(own, node, inputs, scope), "function"
-        if self.model.is_foreign:
-            check_node(node, inputs, version)
+        definitions = self.model.definitions
+        if definitions is not None and self.model.is_foreign:
+            definitions.check_node(node, inputs, version)
         if node.op in BODIES and not node.domain:
             if scope.depth > MOST_CALLS:
                 raise NotTaken("graphs lie in graphs too deep")
@@ -169,7 +180,8 @@ class Lowering:
             return found, "library" if is_called else "function"
         applied = Applied(node, version, self.making, inputs, partial(self._called, node, scope))
         if all(v is None or v.known is not None for v in inputs):
-            folded = fold(node, [v.known if v else None for v in inputs], version, self.room)
+            arrays = [v.known if v else None for v in inputs]
+            folded = definitions.fold(node, arrays, version, self.room) if definitions else None
             if folded is not None:
                 return [Value.of(array) for array in folded], "known"
             if any(v is not None and v.known is not None and any(map(is_open, v.known.flat)) for v in inputs):
@@ -189,11 +201,11 @@ class Lowering:
                 raise
             except NotTaken as reason:
                 self.making.back_to(mark)
-                other = function_of(node, inputs, version)
+                other = definitions.function_of(node, inputs, version) if definitions else None
                 if other is None:
                     raise reason from None
                 return self.called(other, node, inputs, scope), "function"
-        other = function_of(node, inputs, version)
+        other = definitions.function_of(node, inputs, version) if definitions else None
         if other is None:
             where = f" of the domain `{node.domain}`" if node.domain else ""
             raise NotTaken(f"the operator {node.op}{where} has no kernel here")
@@ -360,6 +372,25 @@ def _needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
             needed |= {passed.tensor for passed in reads_of(step)}
             kept.append(step)
     return kept[::-1]
+
+
+def with_attributes(function: Function, node: Node) -> list[Node]:
+    """Return the nodes of a function, with attributes of the node that calls it where they name those."""
+    given = {**function.defaults, **node.attributes}
+    return [_filled(inner, given) for inner in function.nodes]
+
+
+def _filled(node: Node, given: Mapping[str, Attribute]) -> Node:
+    attributes: dict[str, Attribute] = {}
+    for name, value in node.attributes.items():
+        if isinstance(value, Reference):
+            if value.name in given:
+                attributes[name] = given[value.name]
+        elif isinstance(value, Graph):
+            attributes[name] = replace(value, nodes=tuple(_filled(n, given) for n in value.nodes))
+        else:
+            attributes[name] = value
+    return replace(node, attributes=attributes)
 
 
 def check_said(ports: Iterable[Signature], names: Names) -> None:

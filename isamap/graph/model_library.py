@@ -17,8 +17,7 @@ from isamap.driver.ahead import compile_ahead, label_of
 from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.inputs import find_profile, machine_of, with_profile
 from isamap.driver.model_rewrites import form_of
-from isamap.driver.options import given_count
-from isamap.driver.request import DEFAULT_COST_MODEL, MAX_THREADS, Request, Size
+from isamap.driver.request import DEFAULT_COST_MODEL, Request, Size
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
 from isamap.driver.sizes import complete_sizes, has_versions, whole_sizes
@@ -29,13 +28,12 @@ from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps
 from isamap.graph.emitting import Emitted, emit, room_of
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import Prices
-from isamap.graph.host_fallback import Divided, Made, divide, host_of, make_kernel
-from isamap.graph.importing import Imported, import_model
+from isamap.graph.host_fallback import Divided, Made, divide, make_kernel
 from isamap.graph.model_program import Call, Control, Passed, Program, called_by, reads_of
-from isamap.graph.partition import METHODS, Method, Partition
+from isamap.graph.partition import Method, Partition
 from isamap.graph.pitches import find_pitches, room_bytes
 from isamap.graph.planning import LINE_BYTES, plan
-from isamap.graph.sizes import Given, index_of, is_open, most_of, needs_numbers, value_of
+from isamap.graph.sizes import index_of, is_open, most_of, needs_numbers, value_of
 from isamap.graph.types import make_dense, size_bytes, stored
 from isamap.ir import DTYPES, Index, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
@@ -455,48 +453,6 @@ class CompiledModel:
             if value_of(size, sizes) != number:
                 return False
         return True
-
-
-def compile_model(
-    model: str | Path | Imported,
-    machine: str = "host",
-    *,
-    sizes: Mapping[str, Given] | None = None,
-    constants: Mapping[str, Array] | None = None,
-    heuristic: str = "greedy",
-    limit_s: float = 10.0,
-    jobs: int = 0,
-    threads: int = 1,
-    fusion: Method = "greedy",
-    devices: int = 1,
-    host: str | None = None,
-) -> CompiledModel:
-    """Return a model of a file, or one that was imported, compiled for a machine.
-
-    `sizes` gives open ones a number, or a range as (1, 64) or "1..64@1,16"; `constants` gives inputs a value
-    for all calls. `jobs` is by how many processes kernels are compiled, 0 for as many as there are cores; so
-    many `threads` share each kernel.
-    `fusion` is "none", "greedy" or "cpsat": how operations become kernels (docs/graphs.md), of a file.
-    `devices` are cores to which whole kernels are dealt instead.
-    `host` performs what the machine does not, "none" refuses it; None: as the machine's description says.
-    Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
-    """
-    if fusion not in METHODS:
-        raise _wrong(f"`fusion` is {', '.join(METHODS)}, not `{fusion}`")
-    how = How(
-        machine, heuristic, limit_s, jobs=1,
-        threads=given_count("threads", threads, 1, MAX_THREADS),
-        devices=given_count("devices", devices, 1, MAX_DEVICES),
-        host=host_of(host, machine),
-    )  # fmt: skip
-    refuse_both(how)
-    fuse = fuse_of(fusion, how)
-    found = (
-        model
-        if isinstance(model, Imported)
-        else import_model(model, sizes=sizes, constants=constants, fuse=fuse)
-    )
-    return compile_whole(found.whole(), how, jobs, warnings=warnings_of(fuse))
 
 
 def compile_whole(

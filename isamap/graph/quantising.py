@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.graph.folding import Room, fold
-from isamap.graph.graph import Array, Attribute, Graph, Node, names_read
+from isamap.graph.graph import Array, Attribute, Definitions, Graph, Node, Room, names_read
 from isamap.graph.operators.elementwise import ELEMENTWISE
 
 RUNTIMES = "com.microsoft"
@@ -50,8 +49,8 @@ class _Scaled:
 class _Rewriting:
     """A graph while it is rewritten: the node that makes each value, and how many read it."""
 
-    def __init__(self, graph: Graph, opset: int) -> None:
-        self.opset = opset
+    def __init__(self, graph: Graph, opset: int, definitions: Definitions) -> None:
+        self.opset, self.definitions = opset, definitions
         self.makers = {name: node for node in graph.nodes for name in node.outputs}
         self.readers = Counter(names_read(graph))
         self.constants: dict[str, Array] = dict(graph.constants)
@@ -98,9 +97,8 @@ class _Rewriting:
             return None
         arrays = [given[n] if n in given else self.constants[n] if n else None for n in node.inputs]
         size = sum(array.nbytes for array in arrays if array is not None)
-        found = fold(
-            replace(node, domain=""), arrays, self.opset, Room(LEAST_ROOM + 16 * size, LEAST_ROOM + size)
-        )
+        room = Room(LEAST_ROOM + 16 * size, LEAST_ROOM + size)
+        found = self.definitions.fold(replace(node, domain=""), arrays, self.opset, room)
         return found[0] if found else None
 
 
@@ -114,9 +112,11 @@ def is_byte(array: Array) -> bool:
     return array.dtype.kind in "iu" and array.dtype.itemsize == 1
 
 
-def with_integer_operators(graph: Graph, opset: int) -> tuple[Graph, tuple[Node, ...]]:
+def with_integer_operators(
+    graph: Graph, opset: int, definitions: Definitions
+) -> tuple[Graph, tuple[Node, ...]]:
     """Return the graph with operators of integers, and the nodes that are part of one now."""
-    rewriting = _Rewriting(graph, opset)
+    rewriting = _Rewriting(graph, opset, definitions)
     nodes: list[Node] = []
     for node in graph.nodes:
         made: tuple[Node, ...] = ()

@@ -7,7 +7,7 @@ outputs = model({"x": x})
 
 from __future__ import annotations
 
-from isamap.graph.importing import import_model
-from isamap.graph.model_library import CompiledModel, compile_model
+from isamap.graph.model_library import CompiledModel
+from isamap.onnx.onnx_models import compile_model, import_model
 
 __all__ = ["CompiledModel", "compile_model", "import_model"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 
@@ -28,6 +29,7 @@ from isamap.graph.operators.aten import POINTWISE
 from isamap.graph.pending import dense
 from isamap.graph.terms import NotTaken
 from isamap.machine.processor import this_cpu
+from isamap.onnx.onnx_definitions import DEFINITIONS
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
 from isamap.torch.fx_nodes import is_result, is_view, layout_of, name_of, outside_tracing
@@ -294,9 +296,9 @@ def _lowered(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported
             name = to.put(node, "Identity", name, result=f"{node.name}.again")
         outputs.append(signature(node, name))
     graph = Graph("graph", tuple(to.nodes), inputs, tuple(outputs), to.constants)
-    found = lower_model(
-        Model(graph, OPSETS, {}, has_views=True), "graph", {}, {}, partial(fuse_steps, freely=True)
-    )
+    definitions = DEFINITIONS if find_spec("onnx") else None
+    model = Model(graph, OPSETS, {}, definitions, has_views=True)
+    found = lower_model(model, "graph", {}, {}, partial(fuse_steps, freely=True))
     for taken in found.taken:
         if taken.where == "refused" and "it needs the result of a node that is refused" not in taken.why:
             parts.failed.setdefault(to.sources[taken.node], taken.why)

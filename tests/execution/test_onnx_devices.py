@@ -16,9 +16,10 @@ from onnx_models import evaluated, imported, make
 from isamap.cli.command_line import run
 from isamap.graph import device_assignment
 from isamap.graph.device_assignment import places_of
-from isamap.graph.model_library import CompiledModel, How, Library, compile_model, compile_program_of
+from isamap.graph.model_library import CompiledModel, How, Library, compile_program_of
 from isamap.graph.model_program import Program
 from isamap.machine import Machine
+from isamap.onnx import compile_model
 from isamap.plan.device_plan import DeviceProblem
 from isamap.source import UsageProblem
 

@@ -19,8 +19,7 @@ import pytest
 from onnx_models import run_by_onnxruntime
 
 from isamap.graph.graph import Array
-from isamap.graph.importing import import_model
-from isamap.onnx import compile_model
+from isamap.onnx import compile_model, import_model
 
 for package in ("onnx", "torch", "onnxruntime", "onnxruntime.transformers.optimizer"):
     pytest.importorskip(package, reason=f"these networks are made by {package}")

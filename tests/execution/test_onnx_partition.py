@@ -21,10 +21,11 @@ from isamap.formulate.hierarchy import Memories
 from isamap.graph.elementwise_fusion import Fuse
 from isamap.graph.group_prices import Price, Prices, near_of
 from isamap.graph.importing import Imported, lower_model
-from isamap.graph.model_library import CompiledModel, How, compile_model, compile_program_of, partition_of
-from isamap.graph.onnx_files import parse_model
+from isamap.graph.model_library import CompiledModel, How, compile_program_of, partition_of
 from isamap.graph.partition import Partition
 from isamap.machine import load_machine
+from isamap.onnx import compile_model
+from isamap.onnx.onnx_models import parse_model
 from isamap.scheduler.graphs.improving import ask_apart
 from isamap.source import UsageProblem
 

@@ -89,7 +89,7 @@ def make_folder(folder: Path) -> None:
 def read_onnx(data: bytes, folder: Path) -> None:
     """Read a model and lower its nodes; a program of it has names for C only."""
     from isamap.graph.importing import lower_model
-    from isamap.graph.onnx_files import parse_model
+    from isamap.onnx.onnx_models import parse_model
 
     program = lower_model(parse_model(data, folder / "x.onnx"), "x", {}, {}).program
     if program is not None:

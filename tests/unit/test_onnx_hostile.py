@@ -16,7 +16,7 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import make
 
 from isamap.graph.importing import lower_model
-from isamap.graph.onnx_files import parse_model
+from isamap.onnx.onnx_models import parse_model
 from isamap.source import UsageProblem
 
 ONNX: Any = import_module("onnx")

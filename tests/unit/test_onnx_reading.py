@@ -16,8 +16,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import imported, make
 
 from isamap.cli import main
-from isamap.graph.importing import import_model, lower_model
-from isamap.graph.onnx_files import parse_model
+from isamap.graph.importing import lower_model
+from isamap.onnx.onnx_models import import_model, parse_model
 from isamap.source import UsageProblem
 
 X = np.zeros((2, 3), np.float32)

@@ -1,23 +1,59 @@
-"""Expand operators that ONNX defines as functions of other nodes; convert nodes back to protobuf."""
+"""The definitions that ONNX has of its operators: check nodes, expand functions, fold constants.
+
+    DEFINITIONS.fold(Node("Add", …), [2, 3], 20, room)     [5], by ONNX's reference evaluator
+
+Models that come from ONNX carry `DEFINITIONS`, so that `isamap.graph` needs neither files nor protobuf.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from isamap.graph.graph import Attribute, Function, Graph, Node, Reference
-from isamap.graph.making import Value
-from isamap.graph.onnx_files import read_function
+from isamap.graph.graph import WORK_OF_NODE, Array, Definitions, Function, Graph, Node, Reference, Room, Typed
 from isamap.graph.sizes import is_open
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import NUMBERS
+from isamap.onnx.onnx_files import Reader
 
+MOST_ELEMENTS = 1 << 24
+"""A result of more is left to a step: small files may name large arrays."""
+MOST_GATHERED = 4096
+_NEVER = frozenset(
+    (
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Bernoulli",
+        "Multinomial",
+        "Dropout",
+    )
+)
+_SAFE = frozenset(
+    ("Constant", "Identity", "Reshape", "Shape", "Size", "Gather", "Cast", "Squeeze", "Unsqueeze", "Concat")
+)
+
+
+ELEMENTS_OF_WORK = 1 << 10
+"""Elements that numpy passes over in a unit of work, some ten microseconds, in which Python reaches one."""
+_BY_NUMPY = frozenset(
+    """
+    Abs Add And Cast CastLike Ceil Clip Concat ConstantOfShape CumSum DequantizeLinear Div Equal
+    Exp Expand EyeLike Flatten Floor Gather Greater GreaterOrEqual Identity Less LessOrEqual Log
+    Max Mean Min Mod Mul Neg Not Or Pad Pow QuantizeLinear Range Reciprocal ReduceMax ReduceMean
+    ReduceMin ReduceProd ReduceSum Relu Reshape Round Sigmoid Sign Slice Split Sqrt Squeeze Sub
+    Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor Constant Shape Size
+    """.split()  # noqa: SIM905 - a list of so many words is no easier to read
+)
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "INT": int,
     "FLOAT": float,
@@ -45,7 +81,7 @@ def _schema(op: str, opset: int, domain: str) -> Any:
         return None
 
 
-def check_node(node: Node, inputs: Sequence[Value | None], opset: int) -> None:
+def check_node(node: Node, inputs: Sequence[Typed | None], opset: int) -> None:
     """Raise NotTaken where a node is not as ONNX defines its operator: attributes, and types of inputs."""
     for name, value in node.attributes.items():
         if value is None:
@@ -77,7 +113,7 @@ def check_node(node: Node, inputs: Sequence[Value | None], opset: int) -> None:
     _check_types(schema, inputs)
 
 
-def _check_types(schema: Any, inputs: Sequence[Value | None]) -> None:
+def _check_types(schema: Any, inputs: Sequence[Typed | None]) -> None:
     allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
     bound: dict[str, str] = {}
     for number, value in enumerate(inputs):
@@ -92,7 +128,7 @@ def _check_types(schema: Any, inputs: Sequence[Value | None]) -> None:
             raise NotTaken(f"its inputs are {bound[said.type_str]} and {found}, which have to be one type")
 
 
-def function_of(node: Node, inputs: Sequence[Value | None], opset: int) -> Function | None:
+def function_of(node: Node, inputs: Sequence[Typed | None], opset: int) -> Function | None:
     """Return the function that defines a node's operator; None where there is none.
 
     Shapes of inputs are known, so that what depends on them is decided.
@@ -107,16 +143,16 @@ def function_of(node: Node, inputs: Sequence[Value | None], opset: int) -> Funct
         return None
     function = onnx.FunctionProto()
     function.ParseFromString(content)
-    found = read_function(function, onnx)
+    found = Reader(Path(function.name), onnx).function(function)
     defaults = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
     missing = {name: value for name, value in defaults.items() if name not in node.attributes}
     if missing:
-        given = read_attributes(onnx, missing.values())
-        found = replace(found, defaults=given)
+        reader = Reader(Path("schema"), onnx)
+        found = replace(found, defaults={p.name: reader.attribute(p, 0) for p in missing.values()})
     return found
 
 
-def _body(onnx: Any, schema: Any, proto: Any, inputs: Sequence[Value | None], opset: int) -> bytes | None:
+def _body(onnx: Any, schema: Any, proto: Any, inputs: Sequence[Typed | None], opset: int) -> bytes | None:
     if schema.has_context_dependent_function:
         types = [_type_proto(onnx, value) for value in inputs]
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
@@ -135,40 +171,13 @@ def _body(onnx: Any, schema: Any, proto: Any, inputs: Sequence[Value | None], op
     return None
 
 
-def _type_proto(onnx: Any, value: Value | None) -> bytes:
+def _type_proto(onnx: Any, value: Typed | None) -> bytes:
     if value is None:
         return onnx.TypeProto().SerializeToString()
     number = NUMBERS.get(value.dtype, 0)
     return onnx.helper.make_tensor_type_proto(
         number, [repr(size) if is_open(size) else size for size in value.shape]
     ).SerializeToString()
-
-
-def read_attributes(onnx: Any, protos: Any) -> dict[str, Attribute]:
-    """Attributes of a schema by name."""
-    from isamap.graph.onnx_files import Reader
-
-    reader = Reader(Path("schema"), onnx)
-    return {proto.name: reader.attribute(proto, 0) for proto in protos}
-
-
-def with_attributes(function: Function, node: Node) -> list[Node]:
-    """Return the nodes of a function, with attributes of the node that calls it where they name those."""
-    given = {**function.defaults, **node.attributes}
-    return [_filled(inner, given) for inner in function.nodes]
-
-
-def _filled(node: Node, given: Any) -> Node:
-    attributes: dict[str, Attribute] = {}
-    for name, value in node.attributes.items():
-        if isinstance(value, Reference):
-            if value.name in given:
-                attributes[name] = given[value.name]
-        elif isinstance(value, Graph):
-            attributes[name] = replace(value, nodes=tuple(_filled(n, given) for n in value.nodes))
-        else:
-            attributes[name] = value
-    return replace(node, attributes=attributes)
 
 
 def to_proto(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
@@ -207,3 +216,98 @@ def _graph_proto(onnx: Any, graph: Graph) -> Any:
     nodes = [to_proto(node, node.inputs, node.outputs) for node in graph.nodes]
     constants = [onnx.numpy_helper.from_array(array, name) for name, array in graph.constants.items()]
     return helper.make_graph(nodes, graph.name or "inside", *ports, constants)
+
+
+def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Room) -> bool:
+    """Return whether so many elements may be computed of inputs. Raises: NotTaken beyond the work allowed."""
+    read = sum(array.size for array in inputs if array is not None)
+    work = WORK_OF_NODE + (read + results) // ELEMENTS_OF_WORK
+    if node.op in ("MatMul", "Gemm") and inputs[0] is not None:
+        work += results * max(inputs[0].shape, default=1) // ELEMENTS_OF_WORK
+    elif node.op not in _BY_NUMPY:
+        lists = [value for value in node.attributes.values() if isinstance(value, tuple)]
+        sizes = (abs(n) for value in lists for n in value if isinstance(n, int) and n)
+        work += max(read, 1) * max(results, 1) * prod(sizes)
+    if room.work < WORK_OF_NODE:
+        raise NotTaken("constant folding would take too long")
+    if work > room.work or 8 * results > room.size_bytes:
+        return False
+    room.work -= work
+    return True
+
+
+def fold(node: Node, inputs: Sequence[Array | None], opset: int, room: Room) -> list[Array] | None:
+    """Return the results of a node for inputs that are known; None where it is not to be computed now."""
+    if any(isinstance(value, Graph) for value in node.attributes.values()):
+        return None
+    if (
+        node.op in _NEVER
+        or node.domain not in ("", "ai.onnx.ml")
+        or any(a is not None and a.dtype == object for a in inputs)
+    ):
+        return None
+    onnx: Any = import_module("onnx")
+    reference: Any = import_module("onnx.reference")
+    is_safe = node.op in _SAFE and (
+        node.op != "Gather" or all(a is None or a.size <= MOST_GATHERED for a in inputs)
+    )
+    names = [f"i{n}" if array is not None else "" for n, array in enumerate(inputs)]
+    outputs = [f"o{n}" if name else "" for n, name in enumerate(node.outputs)]
+    proto = to_proto(node, names, outputs)
+    given = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
+    graph = onnx.helper.make_graph(
+        [proto],
+        "folded",
+        [],
+        [onnx.helper.make_empty_tensor_value_info(name) for name in outputs if name],
+        [onnx.numpy_helper.from_array(array, name) for name, array in given.items() if array.size < 1024]
+        if not is_safe
+        else [],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, opset)])
+    if is_safe:
+        sizes = [array.size for array in inputs if array is not None]
+        results: int | None = prod(sizes) if node.op == "Gather" else sum(sizes)
+    else:
+        results = _count(onnx, model, given)
+    if results is None or not _has_room(node, inputs, results, room):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = reference.ReferenceEvaluator(model).run(None, given)
+    except Exception:  # noqa: BLE001 - the evaluator raises whatever numpy does; a step is tried instead
+        return None
+    arrays = [np.asarray(array) for array in found]
+    room.size_bytes -= sum(array.nbytes for array in arrays)
+    return arrays if all(array.dtype != object for array in arrays) else None
+
+
+def _count(onnx: Any, model: Any, given: dict[str, Array]) -> int | None:
+    """Return how many elements the results have; None where that is not known, or too many."""
+    count = 0
+    del model.graph.input[:]
+    for name, array in given.items():
+        if array.size >= 1024:
+            number = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+            model.graph.input.append(onnx.helper.make_tensor_value_info(name, number, array.shape))
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:  # noqa: BLE001 - of nodes that are wrong it raises errors of several kinds
+        return None
+    for port in inferred.graph.output:
+        tensor = port.type.tensor_type
+        if not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
+            return None
+        count += prod(d.dim_value for d in tensor.shape.dim)
+    return count if count <= MOST_ELEMENTS else None
+
+
+@dataclass(frozen=True, slots=True)
+class _OnnxDefinitions:
+    check_node = staticmethod(check_node)
+    function_of = staticmethod(function_of)
+    fold = staticmethod(fold)
+
+
+DEFINITIONS: Definitions = _OnnxDefinitions()

@@ -17,9 +17,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from isamap.graph.graph import Array, Attribute, Function, Graph, Model, Node, Reference, Signature
+from isamap.graph.graph import Array, Attribute, Function, Graph, Node, Reference, Signature
+from isamap.graph.lowering import NEWEST_OPSET
 from isamap.graph.types import SAID, TYPES
-from isamap.source import Diagnostic, LeavesFolder, UsageProblem, open_beside, open_regular, read_part
+from isamap.source import Diagnostic, LeavesFolder, UsageProblem, open_beside, read_part
 
 MOST_BYTES = (1 << 31) - 1
 """A file of protobuf has at most 2 GiB; weights in files of their own may have more."""
@@ -32,7 +33,6 @@ MOST_SPARSE = 1 << 24
 """Elements of all sparse tensors together, which become dense ones: a small file may name large sizes."""
 LEAST_HOLED_BYTES = 1 << 20
 """Weights of so many bytes have to be in their file: holes of a sparse file cost memory, and hold nothing."""
-NEWEST_OPSET = 28
 
 _FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "raw_data", "double_data", "uint64_data")
 """The fields in which a tensor may store its numbers."""
@@ -57,42 +57,6 @@ _VALUES = {
 """The field that has an attribute's value, by the attribute's type."""
 
 
-def read_model(path: Path) -> Model:
-    """Return the model of a file. Raises: UsageProblem for what is none, MissingTool never."""
-    try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > MOST_BYTES:
-                raise _damaged(path, f"it has {size} bytes, more than a file of protobuf may have")
-            content = file.read(MOST_BYTES)
-    except OSError as error:
-        said = f"{path} cannot be read: {error.strerror}"
-        raise UsageProblem(Diagnostic("file-unreadable", said)) from None
-    return parse_model(content, path)
-
-
-def parse_model(content: bytes, path: Path) -> Model:
-    """Return the model of a file's bytes; `path` says where its other files are. Raises: UsageProblem."""
-    onnx = onnx_package()
-    errors: Any = import_module("google.protobuf.message")
-    proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(content)
-    except errors.DecodeError:
-        raise _damaged(path, "its bytes are no protobuf of ONNX") from None
-    if not proto.HasField("graph") or not proto.opset_import:
-        raise _damaged(path, "it has no graph, or does not say which operators it is written in")
-    reader = Reader(path, onnx)
-    try:
-        opsets = reader.opsets(proto.opset_import)
-        called = [(f.domain, f.name) for f in proto.functions]
-        reader.check_once((f"{domain}.{name}" for domain, name in called), "two functions are called")
-        functions = dict(zip(called, map(reader.function, proto.functions), strict=True))
-        return Model(reader.graph(proto.graph, 0), opsets, functions, is_foreign=True)
-    except (TypeError, UnicodeError):  # names that are no text come as bytes
-        raise _damaged(path, "one of its names is no text") from None
-
-
 def onnx_package() -> Any:
     """Return the package `onnx`. Raises: UsageProblem where it is not installed."""
     try:
@@ -102,7 +66,8 @@ def onnx_package() -> Any:
         raise UsageProblem(Diagnostic("onnx-missing", said, help="pip install 'isamap[onnx]'")) from None
 
 
-def _damaged(path: Path, why: str) -> UsageProblem:
+def damaged(path: Path, why: str) -> UsageProblem:
+    """Return the error that a file is no model that can be read."""
     return UsageProblem(
         Diagnostic(
             "onnx-damaged",
@@ -110,11 +75,6 @@ def _damaged(path: Path, why: str) -> UsageProblem:
             help="`python -c \"import onnx; onnx.checker.check_model('FILE')\"` says more",
         )
     )
-
-
-def read_function(proto: Any, onnx: Any) -> Function:
-    """Return a function that ONNX itself defines an operator by."""
-    return Reader(Path(proto.name), onnx).function(proto)
 
 
 class Reader:
@@ -129,7 +89,7 @@ class Reader:
         self.parts: dict[tuple[str, int, int], bytes] = {}
 
     def fail(self, why: str) -> UsageProblem:
-        return _damaged(self.path, why)
+        return damaged(self.path, why)
 
     def check_once(self, names: Iterable[str], what: str) -> set[str]:
         """Return the names that are not empty. Raises: UsageProblem where one comes twice."""

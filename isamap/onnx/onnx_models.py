@@ -1,0 +1,130 @@
+"""Read a file of ONNX as a model; import it as a program, or compile it to a library.
+
+import_model("mlp.onnx").whole()          the program: kernels and moves
+compile_model("mlp.onnx", "host")         the library, to be called with arrays
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from isamap.driver.options import given_count
+from isamap.driver.request import MAX_THREADS
+from isamap.graph.elementwise_fusion import Fuse, fuse_steps
+from isamap.graph.graph import Array, Model
+from isamap.graph.host_fallback import host_of
+from isamap.graph.importing import Imported, lower_model
+from isamap.graph.model_library import (
+    MAX_DEVICES,
+    CompiledModel,
+    How,
+    compile_whole,
+    fuse_of,
+    refuse_both,
+    warnings_of,
+)
+from isamap.graph.partition import METHODS, Method
+from isamap.graph.sizes import Given
+from isamap.onnx.onnx_definitions import DEFINITIONS
+from isamap.onnx.onnx_files import MOST_BYTES, Reader, damaged, onnx_package
+from isamap.source import Diagnostic, UsageProblem, open_regular
+
+
+def read_model(path: Path) -> Model:
+    """Return the model of a file. Raises: UsageProblem for what is none, MissingTool never."""
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MOST_BYTES:
+                raise damaged(path, f"it has {size} bytes, more than a file of protobuf may have")
+            content = file.read(MOST_BYTES)
+    except OSError as error:
+        said = f"{path} cannot be read: {error.strerror}"
+        raise UsageProblem(Diagnostic("file-unreadable", said)) from None
+    return parse_model(content, path)
+
+
+def parse_model(content: bytes, path: Path) -> Model:
+    """Return the model of a file's bytes; `path` says where its other files are. Raises: UsageProblem."""
+    onnx = onnx_package()
+    errors: Any = import_module("google.protobuf.message")
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(content)
+    except errors.DecodeError:
+        raise damaged(path, "its bytes are no protobuf of ONNX") from None
+    if not proto.HasField("graph") or not proto.opset_import:
+        raise damaged(path, "it has no graph, or does not say which operators it is written in")
+    reader = Reader(path, onnx)
+    try:
+        opsets = reader.opsets(proto.opset_import)
+        called = [(f.domain, f.name) for f in proto.functions]
+        reader.check_once((f"{domain}.{name}" for domain, name in called), "two functions are called")
+        functions = dict(zip(called, map(reader.function, proto.functions), strict=True))
+        return Model(reader.graph(proto.graph, 0), opsets, functions, DEFINITIONS, is_foreign=True)
+    except (TypeError, UnicodeError):  # names that are no text come as bytes
+        raise damaged(path, "one of its names is no text") from None
+
+
+def import_model(
+    path: str | Path,
+    *,
+    sizes: Mapping[str, Given] | None = None,
+    constants: Mapping[str, Array] | None = None,
+    fuse: Fuse = fuse_steps,
+) -> Imported:
+    """Return the program of a file, for sizes and constants that are given.
+
+    `sizes` gives open ones a number or a range, `constants` inputs a value for all calls.
+    `fuse` decides which operations are one kernel.
+    Raises: UsageProblem for a file that cannot be read, and for sizes or constants that do not fit.
+    """
+    file = Path(path)
+    return lower_model(read_model(file), file.stem, sizes or {}, constants or {}, fuse)
+
+
+def compile_model(
+    model: str | Path | Imported,
+    machine: str = "host",
+    *,
+    sizes: Mapping[str, Given] | None = None,
+    constants: Mapping[str, Array] | None = None,
+    heuristic: str = "greedy",
+    limit_s: float = 10.0,
+    jobs: int = 0,
+    threads: int = 1,
+    fusion: Method = "greedy",
+    devices: int = 1,
+    host: str | None = None,
+) -> CompiledModel:
+    """Return a model of a file, or one that was imported, compiled for a machine.
+
+    `sizes` gives open ones a number, or a range as (1, 64) or "1..64@1,16"; `constants` gives inputs a value
+    for all calls. `jobs` is by how many processes kernels are compiled, 0 for as many as there are cores; so
+    many `threads` share each kernel.
+    `fusion` is "none", "greedy" or "cpsat": how operations become kernels (docs/graphs.md), of a file.
+    `devices` are cores to which whole kernels are dealt instead.
+    `host` performs what the machine does not, "none" refuses it; None: as the machine's description says.
+    Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
+    """
+    if fusion not in METHODS:
+        said = f"`fusion` is {', '.join(METHODS)}, not `{fusion}`"
+        raise UsageProblem(Diagnostic("argument-mismatch", said))
+    how = How(
+        machine, heuristic, limit_s, jobs=1,
+        threads=given_count("threads", threads, 1, MAX_THREADS),
+        devices=given_count("devices", devices, 1, MAX_DEVICES),
+        host=host_of(host, machine),
+    )  # fmt: skip
+    refuse_both(how)
+    fuse = fuse_of(fusion, how)
+    found = (
+        model
+        if isinstance(model, Imported)
+        else import_model(model, sizes=sizes, constants=constants, fuse=fuse)
+    )
+    return compile_whole(found.whole(), how, jobs, warnings=warnings_of(fuse))
