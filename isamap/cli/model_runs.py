@@ -208,7 +208,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
 def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun) -> Answer:
     """Return each layer of a model, compared with the interpreter and with ONNX's evaluator."""
     from isamap.graph.layers import NOTHING, compare_layers
-    from isamap.onnx.reference_evaluator import Reference
+    from isamap.onnx.onnx_models import Reference
 
     how, findings, evaluate = how_of([hw], choices, asked.host), list[Finding](), None
     with Progress() as progress:
