@@ -14,7 +14,7 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from quantised_networks import residual, two_layers
 
 from isamap.cli.command_line import run
-from isamap.graph.model_library import compile_model
+from isamap.onnx.onnx_models import compile_model
 from isamap.source import NoMapping
 
 NPU = ["--hw", "edge-npu", "--heuristic", "greedy"]

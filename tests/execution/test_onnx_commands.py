@@ -247,7 +247,7 @@ VALUES = {
     "--schedule": "SCHEDULE", "--fix": "block.d0=1", "--packed": "a0", "--transform": "1", "--evaluate": "simulated",
     "--best": "2", "--tune": "2", "--tune-limit": "1", "--search": "genetic", "--require": "proven",
     "--library": "l.yaml", "--program": "p.bin", "--emulator": "qemu", "--fill": "ties", "--sizes": "s.csv",
-    "--jobs": "1", "-o": "cells",
+    "--jobs": "1", "-o": "cells", "--objective": "energy", "--within": "time=2",
 }  # fmt: skip
 """A word for each option with one that a model refuses."""
 Seen = dict[str, Any]
@@ -256,6 +256,7 @@ OBEYED: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "-D": ("batch=3", lambda s: any("[3, 8]" in r.kernel.text for r in s["requests"])),
     "-o": ("there", lambda s: all(f.startswith("there/") for f in s["files"])),
     "--force": ("", lambda s: s["exit"] == 0),
+    "--host": ("missing.yaml", lambda s: "missing.yaml" in s["diagnostics"][0]["message"]),
     "--heuristic": ("annealing", lambda s: all(r.heuristic == "annealing" for r in s["requests"])),
     "--cost-model": ("other", lambda s: all(r.cost_model == "other" for r in s["requests"])),
     "--profile": ("nowhere.json", lambda s: "nowhere.json" in s["diagnostics"][0]["message"]),
@@ -297,8 +298,7 @@ def test_a_model_obeys_or_refuses_each_option_of_a_command(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     seen: Seen = {}
     compiled, draw, timed, emit = (
-        model_library._compiled,  # pyright: ignore[reportPrivateUsage] - it shows what is asked for
-        layers.draw_inputs, models.time_model, model_library.emit,
+        model_library.make_kernel, layers.draw_inputs, models.time_model, model_library.emit,
     )  # fmt: skip
 
     def ask(request: Any) -> Any:
@@ -317,7 +317,7 @@ def test_a_model_obeys_or_refuses_each_option_of_a_command(
         seen["program"] = [port.name for port in program.inputs]
         return emit(program, *given, **more)
 
-    monkeypatch.setattr(model_library, "_compiled", ask)
+    monkeypatch.setattr(model_library, "make_kernel", ask)
     monkeypatch.setattr(layers, "draw_inputs", draws)
     monkeypatch.setattr(models, "time_model", times)
     monkeypatch.setattr(model_library, "emit", emits)
