@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,11 +103,10 @@ def check_machine(
     machine = _as_model(machine) if model else at_one_length(machine)
     selected = [e for n, e in machine.instructions.items() if names is None or n in names]
     skipped = {e.name: reason for e in selected if (reason := why_not(machine, e, model)) is not None}
-    rng = np.random.default_rng(seed)
     forms: list[Form] = []
     for entry in selected:
         if entry.name not in skipped:
-            for encoded in encodings(entry.instruction, rng):
+            for encoded in encodings(entry.instruction, np.random.default_rng(_own_seed(seed, entry.name))):
                 forms.append(Form(len(forms), entry, tuple(encoded.items())))
     target = None if emulator is None else emulator.target
     subject = _compile(machine, tuple(forms), model, compiler, target)
@@ -274,17 +274,23 @@ def _try_all(
     return checks
 
 
+def _own_seed(seed: int, name: str) -> int:
+    """Return a seed that other instructions of the description do not change."""
+    return seed + crc32(name.encode())
+
+
 def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list[_Trial], list[list[bytes]]]:
     """Return all trials with the initial contents of their operands."""
     trials: list[_Trial] = []
     images: list[list[bytes]] = []
-    rng = np.random.default_rng(seed)
     offset = _COUNT_BYTES
     for form in forms:
         instruction = form.entry.instruction
+        own = _own_seed(seed, f"{form.entry.name} {form.encoded}")
+        rng = np.random.default_rng(own)
         in_memory = frozenset(o.name for o in form.passed if not _is_register(machine, o))
         encoded = dict(form.encoded)
-        for case in make_cases(instruction, encoded, in_memory, is_tame(instruction), seed + form.number):
+        for case in make_cases(instruction, encoded, in_memory, is_tame(instruction), own):
             image = [_image(machine, o, case, rng) for o in form.passed]
             image += [
                 _scalar_bytes(p.dtype, value)
