@@ -30,7 +30,6 @@ from isamap.match import (
     TilesMove,
     WayOut,
     Window,
-    Written,
     clearing_ns,
     computed_inputs,
     find_clearing,
@@ -58,8 +57,9 @@ Moved = tuple[str, float]
 
 def with_flows(
     option: NestOption, tile: Tile, number: int, kernel: Kernel, search: MoveSearch, taken: Sequence[Fusion]
-) -> NestOption:
-    """Return the option of statement `number` with the flow of each operand that other units bring to a scratchpad.
+) -> NestOption | None:
+    """Return the option of statement `number` with the flow of each operand that other units bring to a scratchpad;
+    None where another unit has to take sums out, and no instructions do.
 
     What sums begin with and leave as is what they are with all that is `taken` along: in a scratchpad nothing
     else performs what is offered there.
@@ -75,9 +75,12 @@ def with_flows(
         moves = _Moves(operand.homes[0], described[operand.name], option, tile, search)
         if operand.is_accumulator:
             found = fused_result(kernel, number, tuple(f.statement for f in taken))
-            if mover or _leaves(moves, found):
-                flow = _of_sums(moves, found)
-            ways = _ways_out(moves, found) if mover and taken else []
+            ways = _ways_out(moves, found) if mover or _leaves(moves, found) else []
+            if mover and ways is None:
+                return None
+            if ways:
+                flow = _of_sums(moves, found, ways)
+            ways = ways if ways and mover and taken else []
             passes = bool(ways) and all(way.held for way in ways)
             if mover and flow is not None:
                 flow = _through_registers(moves, flow, found, passes=passes)
@@ -156,14 +159,14 @@ def _of_input(moves: _Moves) -> Flow:
 
 
 def _leaves(moves: _Moves, found: Outcome) -> bool:
-    """Return whether sums lie in the scratchpad, and leave it by ways that are known, though by the unit that
+    """Return whether sums lie in the scratchpad, and what they begin with gets there, though by the unit that
     computes.
     """
     if not moves.search.is_addressable(moves.operand.memory):
         return False
     first, written = start_of_sum(moves.tile, found), written_value(moves.tile, found)
     overwritten = moves.tile.overwrites(moves.operand)
-    if (first is None and not overwritten) or not written or len(_ways_out(moves, found)) < len(written):
+    if (first is None and not overwritten) or not written:
         return False
     if first is None:
         return True
@@ -177,13 +180,13 @@ def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
     return tiles_move(operand, moves.tile, moves.home, moves.search) is not None
 
 
-def _of_sums(moves: _Moves, found: Outcome) -> Flow:
-    """Return the flow of sums that begin and leave as an outcome says."""
-    first, own = start_of_sum(moves.tile, found), get_own_sum(moves.tile)
+def _of_sums(moves: _Moves, found: Outcome, ways: Sequence[WayOut]) -> Flow:
+    """Return the flow of sums that begin as an outcome says, and leave by these ways."""
+    first = start_of_sum(moves.tile, found)
     begun = list[Moved]()
     if not moves.tile.overwrites(moves.operand):
         begun = _brought(moves, moves.operand) if first is None else _begun(moves, first[0])
-    out = [_taken_out(moves, w) for w in written_value(moves.tile, found) or (own,)]
+    out = [_taken_out(moves, way) for way in ways]
 
     def latency_ns(moved: Moved) -> float:
         return _latency_ns(moves.search.machine, moved[0], moved[1] / moves.tiles)
@@ -229,11 +232,12 @@ def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
     return _brought(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
 
 
-def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut]:
-    """Return how each of what is written of finished sums gets to its array."""
+def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut] | None:
+    """Return how each value that is written of finished sums gets to its array; None where nothing takes one out."""
     known = moves.tile, moves.home, moves.search
-    ways = (way_out(moves.operand, w, *known) for w in written_value(moves.tile, found) or ())
-    return [way for way in ways if way is not None]
+    written = written_value(moves.tile, found) or (get_own_sum(moves.tile),)
+    ways = [way for w in written if (way := way_out(moves.operand, w, *known)) is not None]
+    return ways if len(ways) == len(written) else None
 
 
 def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int]:
@@ -335,10 +339,8 @@ def _depths(moves: _Moves) -> tuple[int, int]:
     return move_count, compute_count
 
 
-def _taken_out(moves: _Moves, written: Written) -> list[Moved]:
+def _taken_out(moves: _Moves, way: WayOut) -> list[Moved]:
     """Return the moves of what is written of all tiles: what leaves the scratchpads no more than there is of it."""
-    way = way_out(moves.operand, written, moves.tile, moves.home, moves.search)
-    assert way is not None, "what is taken along has a way out"
     *before, (last, last_ns) = way.moves
     of_each = last_ns / prod(moves.operand.cell_shape)
     return [*way.once, *((name, ns * moves.tiles) for name, ns in before), (last, of_each * moves.elements)]

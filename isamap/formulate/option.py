@@ -255,6 +255,8 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     taken = fusions(frame.kernel, number, tile, frame.search, frame.profile, frame.memories)
     iterations = frame.iterations[number]
     option = with_flows(option, tile, number, frame.kernel, frame.search, taken)
+    if option is None:
+        return None
     if any(o.flow is not None for o in option.operands if o.is_accumulator):
         taken = tuple(replace(fusion, extra_ns=0.0) for fusion in taken)  # among what flows
     taken = tuple(replace(fusion, extra_ns=iterations * fusion.extra_ns) for fusion in taken)

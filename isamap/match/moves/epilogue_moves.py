@@ -18,14 +18,16 @@ from isamap.ir import DType, Expr, Index, Read
 from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import map_reads, parts_of, with_parts
 from isamap.match.moves.chains import timed_steps
-from isamap.match.moves.scratch_buffers import find_clearing, find_dma, scratchpads
+from isamap.match.moves.scratch_buffers import find_clearing, find_dma, movers, scratchpads
 from isamap.match.moves.transfers import Copy, copy_by_axes, find_transfer, shown_axes
 from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
 from isamap.match.operand_loads.store_search import find_operand_store
+from isamap.match.patterns.pattern import pattern_of
+from isamap.match.patterns.unify import unify_once
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.match.tiles.written_values import Written
 from isamap.source import add_up
-from isamap.source.records import dataclass
+from isamap.source.records import dataclass, field
 from isamap.transform import distinct_reads, reads, symbols
 
 Moves = tuple[tuple[str, float], ...]
@@ -146,10 +148,11 @@ def _through_buffers(
     kinds = [(copy.target.dtype, acc.cell_shape)]
     kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in others]
     wholes = [None, *(_whole(r, copy, acc, tile) if tile is not None else None for r in others)]
+    choice = _MemoryChoice(copy, cells, 1 + len(others), search, held)
     for cut in [()] if held else cuts(copy.value, cells):
         own = [*kinds, *((made_at(copy.value, cells, depth).dtype, acc.cell_shape) for depth in cut)]
         kept = [*wholes, *(None for _ in cut)]
-        for memories in product([m.name for m in scratchpads(search.machine)], repeat=len(own)):
+        for memories in product(*choice.of_buffers(cut)):
             buffers = tuple(
                 _between(memory, dtype, shape, search, whole)
                 for memory, (dtype, shape), whole in zip(memories, own, kept, strict=True)
@@ -160,6 +163,68 @@ def _through_buffers(
                 cost_ns = add_up(ns for _, ns in moves) / prod(acc.cell_shape)
                 return WayOut(buffers, cost_ns, moves, held, cut, once)
     return None
+
+
+@dataclass(frozen=True)
+class _MemoryChoice:
+    """The scratchpads that buffers of a path may lie in, as far as operations and memories of instructions say.
+
+    `whole` is the number of buffers without those of a cut. `known` are, by step of a path, the memories that
+    instructions have for it, by buffer; None if no instruction performs the operations of the step.
+    """
+
+    copy: Copy
+    cells: str
+    whole: int
+    search: MoveSearch
+    held: bool
+    known: dict[tuple[Read, Expr], dict[str, set[str]] | None] = field(
+        default_factory=dict[tuple[Read, Expr], "dict[str, set[str]] | None"]
+    )
+
+    def of_buffers(self, cut: Cut) -> list[list[str]]:
+        """Return the scratchpads of each buffer, in the machine's order."""
+        names = [f"{PROBE}:{n}" for n in range(self.whole + len(cut))]
+        all_of_them = [m.name for m in scratchpads(self.search.machine)]
+        passage = through(self.copy, self.cells, names, cut=cut)
+        if passage is None:
+            return [[] for _ in names]
+        computed = () if self.held or _stores_registers(self.search) else passage.computed
+        found = [self._of_step(step) for step in (*passage.brought, *computed, passage.out)]
+        known = [memories for memories in found if memories is not None]
+        if len(known) < len(found):
+            return [[] for _ in names]
+        return [
+            [m for m in all_of_them if all(m in step.get(name, (m,)) for step in known)] for name in names
+        ]
+
+    def _of_step(self, step: Copy) -> dict[str, set[str]] | None:
+        if (step.target, step.value) not in self.known:
+            self.known[step.target, step.value] = self._found(step)
+        return self.known[step.target, step.value]
+
+    def _found(self, step: Copy) -> dict[str, set[str]] | None:
+        found: dict[str, set[str]] = {}
+        for pattern in movers(self.search):
+            memories = {o.name: o.memory or "" for o in pattern.instruction.operands}
+            for bindings in unify_once(pattern.value, step.value):
+                places = [(b.name, b.subject) for b in bindings if b.name in memories]
+                for name, place in ((pattern.output.name, step.target), *places):
+                    if isinstance(place, Read):
+                        found.setdefault(place.buffer, set()).add(memories[name])
+        return found or None
+
+
+def _stores_registers(search: MoveSearch) -> bool:
+    """Return whether some instruction assigns to memory what it reads from registers."""
+    patterns = (pattern_of(item.instruction) for item in search.machine.instructions.values())
+    return any(
+        pattern.statement.assign.op is None
+        and search.is_addressable(pattern.output.memory)
+        and not all(search.is_addressable(o.memory) for o in pattern.instruction.operands)
+        for pattern in patterns
+        if pattern is not None
+    )
 
 
 def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, tuple[int, ...]] | None:

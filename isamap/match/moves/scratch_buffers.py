@@ -77,7 +77,7 @@ def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma
 def _found(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
     runs = in_runs(copy, counts)
     ways = [(copy, counts), *([runs] if runs is not None else [])]
-    patterns = [p for p in _movers(search) if heads_match(p.value, copy.value)]
+    patterns = [p for p in movers(search) if heads_match(p.value, copy.value)]
     found = (_most_at_once(*way, pattern, search) for pattern in patterns for way in ways)
     return min(
         (dma for dma in found if dma is not None), key=lambda dma: (dma.cost_ns, dma.issues), default=None
@@ -96,7 +96,7 @@ def _most_at_once(
     return None
 
 
-def _movers(search: MoveSearch) -> Iterator[Pattern]:
+def movers(search: MoveSearch) -> Iterator[Pattern]:
     """Yield instructions that assign to memory what they read there, or compute of it, or a number."""
     for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
@@ -478,7 +478,7 @@ class _Composition:
 
     def _computed(self, value: Expr, memory: str) -> WayIn | None:
         found: list[WayIn] = []
-        for pattern in _movers(self.search):
+        for pattern in movers(self.search):
             if pattern.output.memory != memory or not heads_match(pattern.value, value):
                 continue
             for bindings in unify_once(pattern.value, value):
@@ -530,7 +530,7 @@ def _with_parts_in(value: Expr, here: Mapping[Expr, Read]) -> Expr:
 
 def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> ScratchMove | None:
     """Return the move of passing sums out of a scratchpad by instructions that compute with them."""
-    for pattern in _movers(search):
+    for pattern in movers(search):
         read = [o for o in pattern.instruction.operands if o.role == "in" and o.memory == home]
         if read and read[0].dtype == operand.dtype:
             return ScratchMove(pattern.name, 1, 0.0)  # its time is that of the statement that computes
