@@ -65,12 +65,14 @@ def lower_model(
     given: Mapping[str, Given],
     constants: Mapping[str, Array],
     fuse: Fuse = fuse_steps,
+    opened: Opened | None = None,
 ) -> Imported:
     """Return the program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
     _check_names(signatures, given, constants)
     _check_open((port for port in model.graph.inputs if port.name not in constants), given)
-    opened = Opened(opened_sizes(given))
+    opened = opened or Opened(opened_sizes(given))
+    opened.is_settled = False
     names_open = {size.name for size in opened.sizes}
     sizes = {n: opened.size(n) if n in names_open else _number_of(value) for n, value in given.items()}
     graph, gone = with_folded_channels(model.graph)

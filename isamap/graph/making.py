@@ -53,7 +53,8 @@ class Value:
     @staticmethod
     def of(array: Array) -> Value:
         """Return a value that is known."""
-        return Value(type_of(array), array.shape, known=array)
+        dtype = "i64" if array.dtype == object else type_of(array)
+        return Value(dtype, array.shape, known=array)
 
     @property
     def count(self) -> int:

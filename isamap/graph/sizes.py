@@ -230,6 +230,9 @@ class Size:
 
     __rmul__ = __mul__
 
+    def __pow__(self, times: int) -> int:
+        return prod([cast(int, self)] * times)
+
     def __neg__(self) -> int:
         return _size(-self.index, self.opened)
 

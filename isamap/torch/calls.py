@@ -15,7 +15,7 @@ import numpy as np
 from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
-from isamap.torch.fx_nodes import TYPES, first_of, is_result
+from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, is_result
 
 OWN = "isamap"
 """The domain of operators that ONNX does not have."""
@@ -25,7 +25,11 @@ def type_of(value: Any) -> str:
     """Return the type of a tensor's elements. Raises: NotTaken for one that no kernel computes with."""
     torch: Any = import_module("torch")
     value = value.meta.get("val") if hasattr(value, "meta") else value
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.device.type != "cpu":
+    if (
+        not isinstance(value, torch.Tensor | OpenTensor)
+        or value.layout != torch.strided
+        or value.device.type != "cpu"
+    ):
         raise NotTaken("an argument that is no dense tensor of this processor")
     if str(value.dtype) not in TYPES:
         raise NotTaken(f"the type {value.dtype}")

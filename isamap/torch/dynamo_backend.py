@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
+from isamap.graph.terms import NotTaken
+from isamap.source.progress import LOG
+from isamap.torch.fx_nodes import open_graph
 from isamap.torch.packing import Prepared
 from isamap.torch.segments import Options, Program, make_program
 
@@ -71,26 +75,87 @@ def _is_open(node: Any) -> bool:
 
 
 def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[..., Any]:
-    """Return a program for each set of sizes that calls have."""
+    """Return a function that compiles a program for a range of sizes, or else for each set that calls have."""
     torch: Any = import_module("torch")
     made: dict[Any, Program] = {}
+    ranges: list[tuple[Sequence[range], Program]] = []
+    refusals: list[str] = [] if kind == "inference" else [""]  # gradients are compiled for each set
+
+    def ranged(given: Sequence[Any]) -> Program | None:
+        """Return the program of a range that has the sizes of a call; compile it where none has."""
+        numbers = [value for value in given if not isinstance(value, torch.Tensor)]
+        for sizes, program in ranges:
+            if all(number in size for size, number in zip(sizes, numbers, strict=True)):
+                return program
+        if refusals:
+            return None
+        try:
+            ranges.append(_opened(module, given, options))
+        except Exception as problem:  # noqa: BLE001 - sizes that are known may compile whatever is raised
+            kept = "" if isinstance(problem, NotTaken) else f"{type(problem).__name__}: "
+            refusals.append(f"compiled for each set of sizes: {kept}{problem}")
+            LOG.info("%s", refusals[0])
+            return None
+        seen(kind, ranges[-1][1])
+        return ranges[-1][1]
 
     def call(*given: Any) -> Any:
+        if (program := ranged(given)) is not None:
+            return program.run(given)
         key = tuple((tuple(v.shape), v.stride()) if isinstance(v, torch.Tensor) else int(v) for v in given)
         if key not in made:
-            copy = torch.fx.GraphModule(module, module.graph)
-            made[key] = _sized(copy, given, options)
+            copy = torch.fx.GraphModule(module, deepcopy(module.graph))
+            made[key] = replace(_sized(copy, given, options), remark=lambda: refusals[0])
             seen(kind, made[key])
         return made[key].run(given)
 
     return call
 
 
+def _opened(module: Any, given: Sequence[Any], options: Options) -> tuple[Sequence[range], Program]:
+    """Return the program of a graph for a range of sizes, and the range of each. Raises: NotTaken."""
+    torch: Any = import_module("torch")
+    graph = deepcopy(module.graph)
+    copy = torch.fx.GraphModule(module, graph)
+    numbers = [value for value in given if not isinstance(value, torch.Tensor)]
+    environments = {
+        value.node.shape_env
+        for value in (node.meta.get("val") for node in graph.nodes if node.op == "placeholder")
+        if isinstance(value, torch.SymInt)
+    }
+    before = [len(found.guards) for found in environments]
+    opened = open_graph(copy.graph, given)
+    program = make_program(copy.graph, options, opened=opened)
+    if before != [len(found.guards) for found in environments]:
+        raise NotTaken("the code depends on the number of a size")
+    if len(opened.sizes) != len(numbers):
+        raise NotTaken("data decides a size, or an argument is not a size")
+    said = ", ".join(f"{size.low} to {size.high}" for size in opened.sizes)
+    ranges = [range(size.low, size.high + 1) for size in opened.sizes]
+    return ranges, replace(program, remark=lambda: f"one library for sizes from {said}")
+
+
 def _sized(module: Any, given: Sequence[Any], options: Options) -> Program:
     """Return the program of a graph for the sizes of such inputs."""
+    torch: Any = import_module("torch")
     propagation: Any = import_module("torch.fx.passes.fake_tensor_prop")
-    with import_module("torch").no_grad():
+    with torch.no_grad():
         propagation.FakeTensorProp(module).propagate(*given)
+    places = [node for node in module.graph.nodes if node.op == "placeholder"]
+    numbers = {n: v for n, v in zip(places, given, strict=True) if isinstance(v, int)}
+
+    def number(node: Any) -> Any:
+        return numbers.get(node, node)
+
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            is_number = node.all_input_nodes and all(n in numbers for n in node.all_input_nodes)
+            is_tensor = isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
+            args, kwargs = (torch.fx.node.map_arg(part, number) for part in (node.args, node.kwargs))
+            if is_number and not is_tensor:
+                numbers[node] = node.target(*args, **kwargs)
+            else:
+                node.args, node.kwargs = args, kwargs
     return make_program(module.graph, options)
 
 

@@ -108,7 +108,8 @@ def _in_front(c: Call) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
     if any(type_of(value) in ("bool", "u8") for _, value in given):
         raise NotTaken("elements that data chooses, whose number is not known")
     axes = tuple(axis for axis, _ in given)
-    shape = np.broadcast_shapes(*(tuple(value.meta["val"].shape) for _, value in given))
+    shapes = [tuple(value.meta["val"].shape) for _, value in given]
+    shape = np.broadcast_shapes(*shapes) if len(shapes) > 1 else shapes[0]
     is_together = axes[-1] - axes[0] + 1 == len(axes)
     return (*axes, *(n for n in range(len(c.sizes)) if n not in axes)), axes[0] if is_together else 0, shape
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
 from math import prod
-from typing import Any
+from typing import Any, cast
 
+from isamap.graph.sizes import Opened, index_of, is_open, most_of, opened_sizes
 from isamap.graph.terms import NotTaken
 
 TYPES = {
@@ -77,11 +78,92 @@ class Lying:
     strides: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTensor:
+    """A tensor of a traced graph whose sizes and strides are expressions of open sizes. Units: elements."""
+
+    traced: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dtype", "layout", "device", "ndim", "dim", "is_contiguous"):
+            return getattr(self.traced, name)
+        raise AttributeError(name)
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def numel(self) -> int:
+        return prod(self.shape)
+
+
+LEAST_SIZE = 2
+"""Torch traces graphs for the sizes 0 and 1 by themselves."""
+LEAST_RANGE = 64
+"""A range of sizes reaches to four times the size that asked for it, and at least to this one."""
+
+
+def open_graph(graph: Any, given: Sequence[Any]) -> Opened:
+    """Let the nodes of a graph know their sizes as expressions of those that calls give. Raises: NotTaken."""
+    torch: Any = import_module("torch")
+    sympy: Any = import_module("sympy")
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    found = {
+        node.meta["val"].node.expr: value
+        for node, value in zip(inputs, given, strict=True)
+        if isinstance(node.meta["val"], torch.SymInt)
+    }
+    if not all(symbol.is_Symbol for symbol in found):
+        raise NotTaken("a size that the inputs do not give by itself")
+    if not found or min(found.values()) < LEAST_SIZE:
+        raise NotTaken(f"a size below {LEAST_SIZE}")
+    ranges = {
+        str(symbol): (LEAST_SIZE, max(LEAST_RANGE, 1 << (4 * value - 1).bit_length()))
+        for symbol, value in found.items()
+    }
+    opened = Opened(opened_sizes(ranges))
+    sizes = [opened.size(str(symbol)) for symbol in found]
+    floordiv, mod = (getattr(import_module("operator"), name) for name in ("floordiv", "mod"))
+    spelled: list[dict[str, Any]] = [
+        {"FloorDiv": floordiv, "CleanDiv": floordiv, "Mod": mod, "PythonMod": mod}
+    ]
+
+    def number(value: Any) -> int:
+        if isinstance(value, int):
+            return value
+        expression = value.node.expr
+        names = {
+            type(call).__name__ for call in expression.atoms(import_module("sympy.core.function").Application)
+        }
+        is_whole = all(n.is_Integer for n in expression.atoms(sympy.Number)) and all(
+            power.exp.is_Integer and power.exp > 0 for power in expression.atoms(sympy.Pow)
+        )
+        if not is_whole or not names <= spelled[0].keys() or not expression.free_symbols <= found.keys():
+            raise NotTaken(f"the size {expression}")
+        return sympy.lambdify([*found], expression, modules=spelled)(*sizes)
+
+    def opened_value(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return [opened_value(v) for v in cast("Sequence[Any]", value)]
+        if not isinstance(value, torch.Tensor):
+            return value
+        return OpenTensor(value, tuple(map(number, value.shape)), tuple(map(number, value.stride())))
+
+    for node in graph.nodes:
+        if "val" in node.meta:
+            if isinstance(node.meta["val"], torch.SymInt):
+                node.meta["size"] = number(node.meta["val"])
+            else:
+                node.meta["val"] = opened_value(node.meta["val"])
+    return opened
+
+
 def layout_of(node: Any) -> Lying:
     """Return how the tensor of a node lies. Raises: NotTaken for one that no kernel reads."""
     value: Any = node.meta.get("val") if hasattr(node, "meta") else None
     torch: Any = import_module("torch")
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, torch.Tensor | OpenTensor):
         raise NotTaken("an argument that is no tensor")
     if value.layout != torch.strided or value.device.type != "cpu":
         raise NotTaken(f"a tensor that is {value.layout} on {value.device}")
@@ -89,7 +171,7 @@ def layout_of(node: Any) -> Lying:
     if dtype is None:
         raise NotTaken(f"the type {value.dtype}")
     sizes = tuple(value.shape)
-    if not all(isinstance(size, int) for size in sizes):
+    if not all(isinstance(size, int) or is_open(size) for size in sizes):
         raise NotTaken("a size that is not known before it runs")
     if prod(sizes) == 0:
         raise NotTaken("a tensor without elements")
@@ -102,6 +184,8 @@ def layout_of(node: Any) -> Lying:
 def _overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Return whether elements may lie in one place otherwise than by being repeated along a whole axis."""
     reach = 0
+    if any(map(is_open, (*sizes, *strides))):
+        return not _is_dense(sizes, strides)
     for stride, size in sorted((t, s) for t, s in zip(strides, sizes, strict=True) if s > 1 and t > 0):
         if stride <= reach:
             return True
@@ -109,10 +193,28 @@ def _overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return False
 
 
+def _is_dense(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Return whether a tensor of open sizes is one without gaps whose axes are in some order, or repeated."""
+    reach = index_of(1)
+    real = [(t, s) for t, s in zip(strides, sizes, strict=True) if is_open(s) or s != 1]
+    for stride, size in sorted(real, key=lambda axis: (most_of(axis[0]), most_of(axis[1]))):
+        if is_open(stride) or stride != 0:
+            if index_of(stride) != reach:
+                return False
+            reach = reach * index_of(size)
+    return True
+
+
+def traced(term: Any) -> Any:
+    """Return the tensor of the trace of a node, or a number."""
+    value = term.meta["val"] if hasattr(term, "meta") else term
+    return value.traced if isinstance(value, OpenTensor) else value
+
+
 def promoted(terms: list[Any]) -> str:
     """Return the type to which torch takes terms that it compares."""
     torch: Any = import_module("torch")
-    values = [term.meta["val"] if hasattr(term, "meta") else term for term in terms]
+    values = [traced(term) for term in terms]
     if len(values) == 1:
         return TYPES[str(values[0].dtype)]
     return TYPES[str(reduce(torch.result_type, values[:2]))]

@@ -19,7 +19,7 @@ from isamap.graph.terms import NotTaken, wide_type
 from isamap.ir import DTYPES, OPS
 from isamap.torch.calls import OWN, Call, Row, in_wide, named, type_of
 from isamap.torch.element_places import PLACES, PLACES_OF_SEVERAL
-from isamap.torch.fx_nodes import TYPES, first_of, name_of
+from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, name_of, traced
 
 
 def decomposed(c: Call) -> str | tuple[str, ...]:
@@ -39,6 +39,8 @@ def decomposed(c: Call) -> str | tuple[str, ...]:
             raise NotTaken("torch's decomposition does not take these arguments")
         return (*results,) if isinstance(results, tuple) else results  # a named tuple would be a call
 
+    if isinstance(first_of(c.node), OpenTensor):
+        raise NotTaken("a decomposition for open sizes")
     mode: Any = first_of(c.node).fake_mode
     with mode, torch.no_grad():
         module = fx.make_fx(call)(*values)
@@ -82,7 +84,7 @@ def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
 def _compared(op: str, *, negated: bool = False) -> Row:
     def row(c: Call) -> str:
         torch: Any = import_module("torch")
-        values = [value.meta["val"] if hasattr(value, "meta") else value for value in c.terms]
+        values = [traced(value) for value in c.terms]
         dtype = TYPES[str(torch.result_type(*values))]
         dtype = "u8" if dtype == "bool" and op != "Equal" else dtype
         found = c(op, *(c.term(value, dtype) for value in c.terms))

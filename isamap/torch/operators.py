@@ -14,6 +14,7 @@ import numpy as np
 
 from isamap.graph.graph import Array, Node
 from isamap.graph.operators.aten import POINTWISE, count_of, options_of
+from isamap.graph.sizes import as_known
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
@@ -79,7 +80,7 @@ class Translation:
         return name
 
     def integers(self, *numbers: int) -> str:
-        return self.constant(np.asarray(numbers, np.int64))
+        return self.constant(as_known(numbers, (len(numbers),)))
 
     def term(self, value: Any, like: Any) -> str:
         """Return an argument: a node, as one of another's type, or a number that this type has. Raises: NotTaken."""

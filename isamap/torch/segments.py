@@ -27,6 +27,7 @@ from isamap.graph.model_library import CompiledModel, How, compile_whole, kernel
 from isamap.graph.model_program import Program as Steps
 from isamap.graph.operators.aten import POINTWISE
 from isamap.graph.pending import dense
+from isamap.graph.sizes import Opened, is_open, value_of
 from isamap.graph.terms import NotTaken
 from isamap.machine.processor import this_cpu
 from isamap.onnx.onnx_definitions import DEFINITIONS
@@ -39,6 +40,7 @@ from isamap.tune.alternation import time_alternately
 from isamap.tune.implementation_choices import OURS, Choice, Choices
 
 OPSETS = {"": 20, "aten": 1, "isamap": 1}
+NO_KERNEL = "it has no kernel here"
 Values = list[Any]
 Step = Callable[[Values], None]
 
@@ -119,18 +121,27 @@ class Segment:
         return self.library.library.kernels
 
 
-def make_program(graph: Any, options: Options, known: Mapping[Any, Any] | None = None) -> Program:
+def make_program(
+    graph: Any, options: Options, known: Mapping[Any, Any] | None = None, opened: Opened | None = None
+) -> Program:
     """Return the program of a graph whose nodes know the shapes of their results.
 
     `known` are tensors by node that are the same in each call: weights, and what they alone make.
     """
     known = known or {}
     refused = {node: reason for node in _candidates(graph, known) if (reason := refusal(node))}
+    if opened is not None:
+        for node, reason in refused.items():
+            if reason != NO_KERNEL:  # kernels of sizes that are known may perform it
+                raise NotTaken(f"`{node.name}`: {reason}")
     while True:
-        parts = _Parts(graph, known, refused)
+        parts = _Parts(graph, known, refused, opened)
         segments = _compiled(parts, options) if not parts.failed else None
         if segments is not None:
             break
+        if opened is not None:
+            node, reason = next(iter(parts.failed.items()))
+            raise NotTaken(f"`{node.name}`: {reason}")
         assert parts.failed.keys() - refused.keys(), "each turn finds more nodes without an operator"
         refused |= parts.failed
     ran = tuple(_ran(graph, segments, known, refused))
@@ -141,7 +152,7 @@ def refusal(node: Any) -> str:
     """Return why no kernel performs a node; "" where one may."""
     name = name_of(node)
     if not any(name in table for table in (OPERATIONS, PARTS, POINTWISE, ROWS)):
-        return "it has no kernel here"
+        return NO_KERNEL
     is_several = isinstance(node.meta["val"], tuple | list)
     results = [user for user in node.users if is_result(user)] if is_several else [node]
     try:
@@ -150,6 +161,10 @@ def refusal(node: Any) -> str:
         for result in results:
             found = layout_of(result)
             real = [n for n, size in enumerate(found.sizes) if size != 1]
+            if any(map(is_open, found.sizes)):
+                if result.meta["val"].is_contiguous():
+                    continue
+                raise NotTaken("a result whose elements lie apart")
             order = sorted(real, key=lambda n, found=found: -found.strides[n])
             if [found.strides[n] for n in order] != list(dense([found.sizes[n] for n in order])):
                 raise NotTaken("a result whose elements lie apart")
@@ -175,8 +190,10 @@ class _Parts:
     through torch back into it. `failed` are the nodes that turned out to have no operator, with the reason.
     """
 
-    def __init__(self, graph: Any, known: Mapping[Any, Any], refused: Mapping[Any, str]) -> None:
-        self.graph, self.known, self.refused = graph, known, refused
+    def __init__(
+        self, graph: Any, known: Mapping[Any, Any], refused: Mapping[Any, str], opened: Opened | None = None
+    ) -> None:
+        self.graph, self.known, self.refused, self.opened = graph, known, refused, opened
         (self.output,) = (node for node in graph.nodes if node.op == "output")
         self.inside = {node for node in _candidates(graph, known) if node not in refused}
         self.failed: dict[Any, str] = {}
@@ -298,7 +315,7 @@ def _lowered(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported
     graph = Graph("graph", tuple(to.nodes), inputs, tuple(outputs), to.constants)
     definitions = DEFINITIONS if find_spec("onnx") else None
     model = Model(graph, OPSETS, {}, definitions, has_views=True)
-    found = lower_model(model, "graph", {}, {}, partial(fuse_steps, freely=True))
+    found = lower_model(model, "graph", {}, {}, partial(fuse_steps, freely=True), parts.opened)
     for taken in found.taken:
         if taken.where == "refused" and "it needs the result of a node that is refused" not in taken.why:
             parts.failed.setdefault(to.sources[taken.node], taken.why)
@@ -363,18 +380,20 @@ def _make_run(graph: Any, parts: _Parts, segments: Mapping[int, Segment]) -> Cal
     torch: Any = import_module("torch")
     place = {node: n for n, node in enumerate(graph.nodes)}
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    sizes = {str(node.meta["size"]): place[node] for node in inputs if "size" in node.meta}
     units: list[Any] = []
     for level in range(-1, max(parts.when.values(), default=-1) + 1):
         units += [segments[level]] if level in segments else []
         units += parts.by_torch(level)
     steps = [
-        segment_step(unit, place) if isinstance(unit, Segment) else eager_step(unit, place) for unit in units
+        segment_step(unit, place, sizes) if isinstance(unit, Segment) else eager_step(unit, place)
+        for unit in units
     ]
     last: dict[int, int] = {}
     for n, unit in enumerate(units):
         used = (*unit.reads, *unit.writes) if isinstance(unit, Segment) else (*unit.all_input_nodes, unit)
         last |= {place[node]: n for node in used}
-    kept = {place[node] for node in (*parts.output.all_input_nodes, *parts.known)}
+    kept = {place[node] for node in (*parts.output.all_input_nodes, *parts.known)} | {*sizes.values()}
     gone = [[at for at, number in last.items() if number == n and at not in kept] for n in range(len(units))]
     fixed: Values = [None] * len(place)
     for node, tensor in parts.known.items():
@@ -411,8 +430,42 @@ def _make_run(graph: Any, parts: _Parts, segments: Mapping[int, Segment]) -> Cal
     return run
 
 
-def segment_step(segment: Segment, place: Mapping[Any, int]) -> Step:
+def _open_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str, int]) -> Step:
+    """Return a library of open sizes performed: the places of their numbers in a call by their symbols."""
+    torch: Any = import_module("torch")
+    reads = [(place[node], layout_of(node)) for node in segment.reads]
+    writes = [(place[node], layout_of(node), node.meta["val"].dtype) for node in segment.writes]
+    order = [size.symbol for size in segment.library.emitted.sizes]
+
+    def step(values: Values) -> None:
+        numbers = {symbol: int(values[at]) for symbol, at in sizes.items()}
+        read: list[Any] = []
+        for at, found in reads:
+            tensor = values[at].resolve_neg()
+            strides = tuple(value_of(s, numbers) for s in found.strides)
+            if tensor.stride() != strides:
+                tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+            read.append(tensor)
+        made = [
+            torch.empty_strided(
+                [value_of(s, numbers) for s in found.sizes],
+                [value_of(s, numbers) for s in found.strides],
+                dtype=dtype,
+            )
+            for _, found, dtype in writes
+        ]
+        given = [numbers[symbol] for symbol in order]
+        segment.library.call_at([*given, *(t.data_ptr() for t in read)], [t.data_ptr() for t in made])
+        for (at, _, _), tensor in zip(writes, made, strict=True):
+            values[at] = tensor
+
+    return step
+
+
+def segment_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str, int] | None = None) -> Step:
     """Return a library performed, with new tensors for its results."""
+    if sizes:
+        return _open_step(segment, place, sizes)
     reads = [(place[node], as_foretold(node)) for node in segment.reads]
     writes = [(place[node], making(node)) for node in segment.writes]
     call_at = segment.library.call_at

@@ -14,6 +14,7 @@ from torch_given import Case, ramp  # noqa: E402 - after the skip
 from torch_models import MODELS  # noqa: E402 - after the skip
 
 import isamap.torch as backend  # noqa: E402 - after the skip
+from isamap.torch import dynamo_backend, segments  # noqa: E402 - after the skip
 
 OPTIONS = {"machine": "generic-c", "heuristic": "greedy"}  # so that a kernel takes half a second
 
@@ -280,6 +281,109 @@ def test_other_sizes_are_compiled_when_they_come() -> None:
         for size in (2, 5, 1, 5):
             x = torch.randn(size, 4)
             torch.testing.assert_close(fast(x), layer(x))
+
+
+def attend(q: Any, k: Any, v: Any) -> Any:
+    return ((q @ k.transpose(-1, -2)) * 0.25).softmax(-1) @ v
+
+
+def embed(x: Any, table: Any, w: Any) -> Any:
+    return torch.nn.functional.layer_norm(torch.relu(table[x] @ w), (8,))
+
+
+def grow(x: Any, y: Any, w: Any) -> Any:
+    return torch.cat([x, y], 0) @ w + 1
+
+
+@pytest.mark.parametrize("largest", [64, 70])
+@pytest.mark.parametrize("computed", [attend, embed, grow])
+def test_one_library_serves_a_range_of_sizes(
+    computed: Any, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libraries: list[Any] = []
+    compile_whole = segments.compile_whole
+
+    def counted(*given: Any, **more: Any) -> Any:
+        libraries.append(compile_whole(*given, **more))
+        return libraries[-1]
+
+    def inputs(size: int) -> tuple[Any, ...]:
+        numbers = torch.randn(2, 4, size, 16), torch.randn(2, 4, size, 16)
+        return {
+            attend: (torch.randn(2, 4, 1, 16), *numbers),
+            embed: (torch.randint(0, 9, (size,)), torch.randn(9, 8), torch.randn(8, 8)),
+            grow: (torch.randn(size, 8), torch.randn(1, 8), torch.randn(8, 4)),
+        }[computed]
+
+    monkeypatch.setattr(segments, "compile_whole", counted)
+    fast = compiled(computed)
+    with torch.no_grad():
+        for size in (5, 6, 7, 8, 2, 33, 64, 6, largest):
+            given = inputs(size)
+            torch.testing.assert_close(fast(*given), computed(*given))
+    assert len(libraries) == (2 if largest == 64 else 3)
+
+
+def between(x: Any, y: Any) -> Any:
+    return torch.sort(x + y)[0] * 2 + y
+
+
+def pool_sorted(x: Any, y: Any) -> Any:
+    return torch.nn.functional.max_pool2d(between(x, y)[None], 2)
+
+
+def pick_by_size(x: Any, y: Any) -> Any:
+    return x.transpose(0, 1) * x.shape[0] + torch.arange(x.shape[0]) + y[0, 0]
+
+
+def pair_rows(x: Any, y: Any) -> Any:
+    return (x.unflatten(0, (-1, 2)).sum(1) @ y.transpose(0, 1)).transpose(0, 1).contiguous()
+
+
+def embed_in_squares(x: Any, y: Any) -> Any:
+    return (x @ y.transpose(0, 1)).reshape(-1)[:: x.shape[0] + 1] + y.flatten().sum()
+
+
+@pytest.mark.parametrize("computed", [between, pool_sorted, pick_by_size, pair_rows, embed_in_squares])
+def test_open_sizes_compute_as_torch_does(computed: Any) -> None:
+    fast = compiled(computed, dynamic=True)
+    with torch.no_grad():
+        for rows, columns in ((6, 5), (4, 8), (6, 6), (10, 3)):
+            x, y = torch.randn(rows, columns), torch.randn(rows, columns)
+            torch.testing.assert_close(fast(x, y), computed(x, y))
+            turned = x.t().contiguous().t(), y
+            torch.testing.assert_close(fast(*turned), computed(*turned))
+
+
+@pytest.mark.parametrize(
+    ("computed", "said"),
+    [
+        (between, "one library for sizes from 2 to 64"),
+        (pool_sorted, "compiled for each set of sizes: the size 4*Max(1, "),
+    ],
+)
+def test_explanations_say_whether_sizes_stay_open(
+    computed: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = torch.randn(6, 8), torch.randn(6, 8)
+    for tensor in given:
+        torch._dynamo.mark_dynamic(tensor, 0)
+    with caplog.at_level("INFO", logger="isamap"):
+        assert said in str(backend.explain(computed, given, options=OPTIONS)).splitlines()[0]
+    refused = [record for record in caplog.records if "for each set of sizes" in record.getMessage()]
+    assert bool(refused) == (computed is pool_sorted)
+
+
+def test_problems_with_open_sizes_compile_for_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise TypeError("a size has no such operator")
+
+    monkeypatch.setattr(dynamo_backend, "open_graph", fail)
+    x = torch.randn(6, 8)
+    torch._dynamo.mark_dynamic(x, 0)
+    told = str(backend.explain(torch.nn.ReLU(), x, options=OPTIONS))
+    assert "compiled for each set of sizes: TypeError: a size has no such operator" in told
+    assert "1 in kernels" in told
 
 
 def test_two_threads_do_not_mix() -> None:
