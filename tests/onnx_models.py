@@ -71,11 +71,15 @@ def evaluated(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
 
 
 def imported(
-    model: Any, constants: Mapping[str, Array] | None = None, sizes: Mapping[str, Given] | None = None
+    model: Any,
+    constants: Mapping[str, Array] | None = None,
+    sizes: Mapping[str, Given] | None = None,
+    *,
+    signed: bool = False,
 ) -> Imported:
     """Return a model that was made, imported."""
     read = parse_model(model.SerializeToString(), Path("made.onnx"))
-    return lower_model(read, "made", sizes or {}, constants or {})
+    return lower_model(read, "made", sizes or {}, constants or {}, signed=signed)
 
 
 def opened(model: Any, **axes: Sequence[str | None]) -> Any:

@@ -105,3 +105,15 @@ def residual(path: Path, kind: type[np.generic] = np.int8, points: int = 0) -> P
     y = net.node("MaxPool", [total], kernel_shape=[2, 2], strides=[2, 2])
     y = net.node("GlobalAveragePool", [net.quantised(y, 0.08)])
     return net.save(path, {"x": (1, 16, 8, 8)}, net.quantised(y, 0.05))
+
+
+def inverted_residual(path: Path, kind: type[np.generic] = np.int8, points: int = 0) -> Path:
+    """Write a block of MobileNetV2: filters that widen, filters of single channels, filters that narrow, a sum."""
+    net = Network(kind, points)
+    first = net.quantised("x", 0.02)
+    low, high = net.constant(np.float32(0)), net.constant(np.float32(6))
+    y = net.quantised(net.node("Clip", [net.conv(first, 32, 64, 1), low, high]), 0.05)
+    y = net.quantised(net.node("Clip", [net.conv(y, 64, 64, 3, group=64), low, high]), 0.05)
+    y = net.quantised(net.conv(y, 64, 32, 1), 0.05)
+    total = net.quantised(net.node("Add", [first, y]), 0.08)
+    return net.save(path, {"x": (1, 32, 4, 8)}, total)

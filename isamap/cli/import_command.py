@@ -65,7 +65,12 @@ def import_command(asked: ImportOptions) -> Answer:
 
 
 def imported(
-    model: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse | None = None
+    model: str,
+    sizes: Sequence[str],
+    constants: Sequence[str],
+    fuse: Fuse | None = None,
+    *,
+    signed: bool = False,
 ) -> Imported:
     """Return the model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
     from isamap.graph.elementwise_fusion import fuse_steps
@@ -81,7 +86,7 @@ def imported(
             raise UsageProblem(Diagnostic("size-syntax", said, help=help_))
         given[name] = int(value) if is_number else value
     known = constants_of(read_pairs(constants, "--constant"))
-    return import_model(model, sizes=given, constants=known, fuse=fuse or fuse_steps)
+    return import_model(model, sizes=given, constants=known, fuse=fuse or fuse_steps, signed=signed)
 
 
 def read_pairs(words: Sequence[str], option: str) -> dict[str, str]:

@@ -119,7 +119,7 @@ def compile_whole(
     with Progress() as progress:
         progress("import")
         fuse = fuse_of(method, how, room, progress)
-        found = read_model(model, sizes, asked.constant, fuse, is_fused=method != FUSION)
+        found = read_model(model, how.machine, sizes, asked.constant, fuse, is_fused=method != FUSION)
         made = compile_program_of(found.whole(), how, progress, apart=asked.weights == "file")
         program, layers = made.program, layers_of(found.trace, made, made.machine)
     emitted = made.emitted
@@ -207,16 +207,17 @@ def _summary(program: Program, made: Library, how: How, method: Method) -> dict[
 
 
 def read_model(
-    model: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse, *, is_fused: bool
+    model: str, machine: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse, *, is_fused: bool
 ) -> Imported:
-    """Return a model of a file, or the program of a graph file, whose steps have no names.
+    """Return a model of a file for a machine, or the program of a graph file, whose steps have no names.
 
     Raises: UsageProblem.
     """
+    from isamap.graph.host_fallback import reads_signed_bytes_only
     from isamap.graph.importing import Imported
 
     if Path(model).name != GRAPH:
-        return imported(model, sizes, constants, fuse)
+        return imported(model, sizes, constants, fuse, signed=reads_signed_bytes_only(machine))
     program = read_graph(model, sizes, constants, is_fused=is_fused)
     return Imported(program.name, (), (), program)
 

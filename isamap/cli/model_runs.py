@@ -92,7 +92,7 @@ def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progres
     progress("import")
     given = constants_of(read_pairs(asked.inputs, "--input"), "--input")
     fuse = fuse_of(asked.fusion, how, 0, progress)
-    found = read_model(word, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
+    found = read_model(word, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
     _check_inputs(given, found.whole().inputs)
     library = compile_program_of(found.whole(), how, progress, runs=True, watched=True)
     model = CompiledModel(library, how.threads, watch=progress)

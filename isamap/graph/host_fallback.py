@@ -83,6 +83,13 @@ def host_of(word: str | None, machine: str) -> str:
     return host if host and load_machine(host).name != accelerator.name else ""
 
 
+def reads_signed_bytes_only(machine: str) -> bool:
+    """Return whether instructions of a machine read signed bytes, and none reads unsigned ones."""
+    every = (o for item in load_machine(machine).instructions.values() for o in item.instruction.operands)
+    read = {str(operand.dtype) for operand in every if operand.role != "out"}
+    return "i8" in read and "u8" not in read
+
+
 def make_kernel(request: Request) -> Made:
     """Return the C of a kernel, what it needs and takes, and whether the clock cut its schedule short."""
     try:

@@ -18,7 +18,7 @@ from isamap.graph.model_program import Control, Port, Program
 from isamap.graph.model_program import writes_of as program_writes
 from isamap.graph.node_scope import Names, Scope
 from isamap.graph.pending import Written
-from isamap.graph.quantising import LEAST_OPSET, OWN, RUNTIMES, with_integer_operators
+from isamap.graph.quantising import LEAST_OPSET, OWN, RUNTIMES, with_integer_operators, with_signed_bytes
 from isamap.graph.sizes import Given, Guard, Opened, opened_sizes
 from isamap.graph.types import in_type, type_of
 from isamap.source import Diagnostic, IsamapError, MissingWords, Source, UsageProblem, is_device
@@ -66,6 +66,8 @@ def lower_model(
     constants: Mapping[str, Array],
     fuse: Fuse = fuse_steps,
     opened: Opened | None = None,
+    *,
+    signed: bool = False,
 ) -> Imported:
     """Return the program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
@@ -76,6 +78,8 @@ def lower_model(
     names_open = {size.name for size in opened.sizes}
     sizes = {n: opened.size(n) if n in names_open else _number_of(value) for n, value in given.items()}
     graph, gone = with_folded_channels(model.graph)
+    if signed and model.definitions:
+        graph = with_signed_bytes(graph, model.definitions)
     opsets, parts = model.opsets, tuple[Node, ...]()
     is_quantised = any(node.op == "DequantizeLinear" for node in graph.nodes)
     if model.definitions and is_quantised and opsets.get("", 1) >= LEAST_OPSET:
@@ -106,7 +110,7 @@ def lower_model(
             if value is None or not value.dtype:
                 said = f"no node computes the result `{port.name}`, or no kernel has its type"
                 findings.append(Diagnostic("onnx-damaged", said))
-        for port in (*model.graph.outputs, *model.graph.inside):  # tools leave stale sizes of values inside
+        for port in (*model.graph.outputs, *graph.inside):  # tools leave stale sizes of values inside
             value, is_result = names.get(port.name), port in model.graph.outputs
             why = port.contradicts(value.dtype, value.shape if is_result else None) if value else ""
             findings += [_lie(port, why)] if why else []

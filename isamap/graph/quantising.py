@@ -21,6 +21,7 @@ import numpy as np
 
 from isamap.graph.graph import Array, Attribute, Definitions, Graph, Node, Room, names_read
 from isamap.graph.operators.elementwise import ELEMENTWISE
+from isamap.graph.types import NUMBERS
 
 RUNTIMES = "com.microsoft"
 """The domain of operators that ONNX lacks, and runtimes share."""
@@ -135,6 +136,76 @@ def with_integer_operators(
     left = [node for node in left if id(node) not in gone]
     parts = tuple(node for key, node in gone.items() if key in own)
     return replace(graph, nodes=tuple(left), constants=rewriting.constants), parts
+
+
+# --- signed bytes ---------------------------------------------------------------------------------------------
+
+HALF = 128
+"""An unsigned byte less it is a signed one. A zero point moves with its bytes, and differences stay the same."""
+
+
+def with_signed_bytes(graph: Graph, definitions: Definitions) -> Graph:
+    """Return the graph with signed bytes in the place of unsigned ones, for machines that read no others.
+
+    Operators that subtract a known zero point compute the same: 130 less 100 is 2 less -28. Inputs and results of
+    the graph, and bytes that other operators read, stay unsigned, and nodes convert them.
+    """
+    rewriting, signed, nodes = _Rewriting(graph, 0, definitions), dict[str, str](), list[Node]()
+    constants = rewriting.constants
+
+    def taken(name: str) -> str:
+        """Return the name of a value's signed bytes. A node converts those that no other node makes."""
+        if name not in signed:
+            signed[name] = rewriting.fresh(f"{name}.signed")
+            if name in constants:
+                constants[signed[name]] = (constants[name].astype(np.int16) - HALF).astype(np.int8)
+            else:
+                nodes.extend(_shifted(rewriting, name, signed[name], -HALF))
+        return signed[name]
+
+    unsigned = set(names_read(replace(graph, nodes=())))
+    for node in graph.nodes:
+        places = {*_moved_bytes(node), *(value for value, _ in _points_of(rewriting, node)[0])}
+        unsigned.update(name for n, name in enumerate(node.inputs) if n not in places)
+        unsigned.update(names_read(replace(graph, nodes=(replace(node, inputs=()),), outputs=())))
+    for node in graph.nodes:
+        inputs, outputs, after = list(node.inputs), list(node.outputs), list[Node]()
+        (pairs, result), moved = _points_of(rewriting, node), _moved_bytes(node)
+        moved = moved if any(inputs[n] in signed for n in moved) else ()
+        for place in (*(n for pair in pairs for n in pair), *(() if result is None else (result,)), *moved):
+            inputs[place] = taken(node.inputs[place])
+        for n, name in enumerate(outputs if moved or result is not None else ()):
+            outputs[n] = signed[name] = rewriting.fresh(f"{name}.signed") if name in unsigned else name
+            after += _shifted(rewriting, outputs[n], name, HALF) if name in unsigned else ()
+        nodes += replace(node, inputs=tuple(inputs), outputs=tuple(outputs)), *after
+    inside = tuple(port for port in graph.inside if port.name not in signed)
+    return replace(graph, nodes=tuple(nodes), constants=constants, inside=inside)
+
+
+def _points_of(graph: _Rewriting, node: Node) -> tuple[tuple[tuple[int, int], ...], int | None]:
+    """Return the places of unsigned bytes and of their zero points, and of the zero point of an unsigned result."""
+    pairs, result = _POINTS.get(node.op, ((), None)) if node.domain in ("", RUNTIMES) else ((), None)
+    known = {n for n, name in enumerate(node.inputs) if name and graph.array(name).dtype == np.uint8}
+    return tuple(pair for pair in pairs if pair[1] in known), result if result in known else None
+
+
+def _moved_bytes(node: Node) -> tuple[int, ...]:
+    """Return the places of the inputs whose elements a node moves, whatever bytes they are; () where it computes."""
+    if node.op not in _MOVED or node.domain or node.op in ("Pad", "Resize"):
+        return ()
+    is_pool_with_places = node.op == "MaxPool" and len(node.outputs) > 1
+    return () if is_pool_with_places else _MOVED[node.op] or tuple(range(len(node.inputs)))
+
+
+def _shifted(graph: _Rewriting, source: str, result: str, by: int) -> tuple[Node, ...]:
+    """Return the nodes that add a number to bytes, which makes unsigned ones of signed ones or the reverse."""
+    wide, more, number = (graph.fresh(f"{result}.{word}") for word in ("wide", "sum", "number"))
+    graph.constants[number] = np.asarray(by, np.int32)
+    return (
+        Node("Cast", "", "", (source,), (wide,), {"to": NUMBERS["i32"]}),
+        Node("Add", "", "", (wide, number), (more,), {}),
+        Node("Cast", "", "", (more,), (result,), {"to": NUMBERS["u8" if by > 0 else "i8"]}),
+    )
 
 
 def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
@@ -464,3 +535,19 @@ _MOVED: Mapping[str, tuple[int, ...]] = {
     "Where": (1, 2),
 }
 """Operators whose results are elements of their inputs, with the inputs that these come from; () for all."""
+
+_POINTS: Mapping[str, tuple[tuple[tuple[int, int], ...], int | None]] = {
+    "ConvInteger": (((0, 2), (1, 3)), None),
+    "DequantizeLinear": (((0, 2),), None),
+    "MatMulInteger": (((0, 2), (1, 3)), None),
+    "QGemm": (((0, 2), (3, 5)), 8),
+    "QLinearAdd": (((0, 2), (3, 5)), 7),
+    "QLinearAveragePool": (((0, 2),), 4),
+    "QLinearConv": (((0, 2), (3, 5)), 7),
+    "QLinearGlobalAveragePool": (((0, 2),), 4),
+    "QLinearMatMul": (((0, 2), (3, 5)), 7),
+    "QLinearMul": (((0, 2), (3, 5)), 7),
+    "QLinearReduceMean": (((0, 2),), 4),
+    "QuantizeLinear": ((), 2),
+}
+"""For each operator the places of bytes and of their zero points, and the place of the zero point of its result."""

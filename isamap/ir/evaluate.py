@@ -102,9 +102,16 @@ def folded(cast: Cast) -> Expr:
                 return cast
         case _:
             return cast
+    return number_of(cast)
+
+
+def number_of(expr: Expr) -> Expr:
+    """Return a cast of a number as the number that it is, in its type; others as they are."""
+    if not isinstance(expr, Cast) or not isinstance(expr.value, Const):
+        return expr
     with np.errstate(all="ignore"):
-        number = evaluate_expr(cast, Env()).item()
-    return Const(float(number) if cast.dtype.is_float else int(number), cast.dtype, cast.span)
+        number = evaluate_expr(expr, Env()).item()
+    return Const(float(number) if expr.dtype.is_float else int(number), expr.dtype, expr.span)
 
 
 # --- one node ---------------------------------------------------------------------------------------------

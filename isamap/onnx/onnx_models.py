@@ -19,7 +19,7 @@ from isamap.driver.options import given_count
 from isamap.driver.request import MAX_THREADS
 from isamap.graph.elementwise_fusion import Fuse, fuse_steps
 from isamap.graph.graph import Array, Model
-from isamap.graph.host_fallback import host_of
+from isamap.graph.host_fallback import host_of, reads_signed_bytes_only
 from isamap.graph.importing import Imported, Trace, lower_model
 from isamap.graph.layers import Evaluated
 from isamap.graph.making import Value
@@ -33,6 +33,7 @@ from isamap.graph.model_library import (
     warnings_of,
 )
 from isamap.graph.partition import METHODS, Method
+from isamap.graph.quantising import HALF
 from isamap.graph.sizes import Given
 from isamap.onnx.onnx_definitions import DEFINITIONS
 from isamap.onnx.onnx_files import MOST_BYTES, Reader, damaged, onnx_package
@@ -85,15 +86,17 @@ def import_model(
     sizes: Mapping[str, Given] | None = None,
     constants: Mapping[str, Array] | None = None,
     fuse: Fuse = fuse_steps,
+    signed: bool = False,
 ) -> Imported:
     """Return the program of a file, for sizes and constants that are given.
 
     `sizes` gives open ones a number or a range, `constants` inputs a value for all calls.
-    `fuse` decides which operations are one kernel.
+    `fuse` decides which operations are one kernel. With `signed`, bytes inside are signed ones where that computes
+    the same.
     Raises: UsageProblem for a file that cannot be read, and for sizes or constants that do not fit.
     """
     file = Path(path)
-    return lower_model(read_model(file), file.stem, sizes or {}, constants or {}, fuse)
+    return lower_model(read_model(file), file.stem, sizes or {}, constants or {}, fuse, signed=signed)
 
 
 def compile_model(
@@ -134,7 +137,9 @@ def compile_model(
     found = (
         model
         if isinstance(model, Imported)
-        else import_model(model, sizes=sizes, constants=constants, fuse=fuse)
+        else import_model(
+            model, sizes=sizes, constants=constants, fuse=fuse, signed=reads_signed_bytes_only(how.machine)
+        )
     )
     return compile_whole(found.whole(), how, jobs, warnings=warnings_of(fuse))
 
@@ -168,6 +173,9 @@ class Reference:
             for name, made in zip(node.output, self._results(node, known), strict=False):
                 known[name] = made
                 value = trace.values.get(name)
+                is_signed = (
+                    value is not None and value.dtype == "i8" and getattr(made, "dtype", None) == np.uint8
+                )
                 if value is None or value.known is not None or value.tensor not in tensors:
                     continue
                 border = trace.borders.get(value.tensor)
@@ -176,9 +184,11 @@ class Reference:
                 if border is not None and len(border) != value.rank:
                     continue  # another value of the same tensor has the axes that the border is of
                 lying = made.transpose(value.order) if value.order else made
+                lying = _moved(lying, np.int8, -HALF) if is_signed else lying
                 is_rounded = node.onnx_node.op_type.startswith(ROUNDED)
                 found.setdefault(value.tensor, Evaluated(name, np.ascontiguousarray(lying), is_rounded))
                 own = _own(tensors[value.tensor], value, border)
+                own = _moved(own, np.uint8, HALF) if is_signed else own
                 known[name] = _wide(own) if made.dtype == np.float64 else own.astype(made.dtype)
         return found
 
@@ -200,6 +210,11 @@ class Reference:
                 except Exception:  # noqa: BLE001 - it raises whatever numpy does
                     continue
         return ()
+
+
+def _moved(array: Any, dtype: type[np.generic], by: int) -> Any:
+    """Return bytes with a number added, which makes signed ones of unsigned ones or the reverse."""
+    return (array.astype(np.int16) + by).astype(dtype)
 
 
 def _wide(array: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
 
-from quantised_networks import residual, two_layers
+from quantised_networks import inverted_residual, residual, two_layers
 
 from isamap.cli.command_line import run
 from isamap.onnx.onnx_models import compile_model
@@ -41,16 +41,28 @@ def test_a_network_of_two_convolutions_is_the_accelerators_but_for_its_ends_and_
     assert sum(layer.get("transfer_ns", 0) for layer in layers) > 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "points"), [(np.int8, 0), pytest.param(np.uint8, 100, marks=pytest.mark.exhaustive)]
-)
+def test_a_block_of_unsigned_bytes_with_zero_points_is_the_accelerators(tmp_path: Path) -> None:
+    path = inverted_residual(tmp_path / "block.onnx", np.uint8, 200)
+    made = compile_model(path, "edge-npu")
+    divided = made.library.divided
+    assert divided is not None
+    assert sum("* wrap_i32(a1[" in t for n, t in divided.program.kernels.items() if n not in divided.why) == 3
+    assert all("qlinear" not in name for name in divided.why)
+    x = np.random.default_rng(3).standard_normal((1, 32, 4, 8)).astype(np.float32)
+    (result,) = made({"x": x}).values()
+    (alone,) = compile_model(path, "generic-c")({"x": x}).values()
+    assert np.array_equal(result, alone)
+    assert np.ptp(result) > 0
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("kind", "points"), [(np.int8, 0), (np.uint8, 200)])
 def test_a_network_computes_the_same_bits_as_on_the_host_alone(
     tmp_path: Path, kind: type[np.generic], points: int
 ) -> None:
     path = residual(tmp_path / "residual.onnx", kind, points)
     made = compile_model(path, "edge-npu")
     assert made.library.divided is not None
-    assert made.library.divided.why
     x = np.random.default_rng(3).standard_normal((1, 16, 8, 8)).astype(np.float32)
     (result,) = made({"x": x}).values()
     (alone,) = compile_model(path, "generic-c")({"x": x}).values()

@@ -242,6 +242,60 @@ def test_integers_are_what_onnx_says(name: str, machine: str, dtype: Any) -> Non
     np.testing.assert_array_equal(computed, expected)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_signed_bytes_in_the_place_of_unsigned_ones_compute_the_same(name: str) -> None:
+    w = Written()
+    MODELS[name](w)
+    model = make(w.nodes, w.inputs, ["y"], w.constants)
+    found = imported(model, signed=True)
+    computed = compile_model(found, "generic-c", jobs=1, heuristic="greedy")(w.inputs)["y"]
+    (expected,) = evaluated(model, w.inputs)
+    assert computed.dtype == expected.dtype == U8
+    np.testing.assert_array_equal(computed, expected)
+
+
+def test_bytes_that_others_read_stay_unsigned() -> None:
+    w = Written()
+    x = w.given("x", (1, 3, 4, 4))
+    sized(w, shape=[1, 48])
+    first = w.quantised(w.add("Relu", w.add("Conv", x, w.weights("w", (8, 3, 1, 1)))), "first", 0, 3)
+    w.nodes.append(("Cast", ["first"], ["number"], {"to": 6}))
+    w.nodes.append(("Reshape", ["x", "shape"], ["flat"], {}))
+    w.nodes.append(("Reshape", ["flat", "sizes"], ["again"], {}))
+    sized(w, sizes=[1, 3, 4, 4])
+    w.nodes.append(("DequantizeLinear", ["again", "x.scale", "x.zero"], ["read"], {}))
+    w.quantised(w.add("Conv", first, w.weights("v", (8, 8, 1, 1))), "y", 3, 130)
+    results = ["y", "first", "number", "read"]
+    model = make(w.nodes, w.inputs, results, w.constants)
+    computed = compile_model(imported(model, signed=True), "generic-c", jobs=1, heuristic="greedy")(w.inputs)
+    for name, expected in zip(results, evaluated(model, w.inputs), strict=True):
+        assert computed[name].dtype == expected.dtype
+        np.testing.assert_array_equal(computed[name], expected)
+
+
+def test_operators_of_a_file_that_take_zero_points_read_signed_bytes() -> None:
+    rng = np.random.default_rng(3)
+    x, f = rng.integers(0, 256, (1, 4, 5, 5)).astype(U8), rng.integers(0, 256, (8, 4, 3, 3)).astype(U8)
+    constants = {
+        "f": f,
+        "s": np.float32(0.25),
+        "xz": U8(121),
+        "fz": U8(130),
+        "ys": np.float32(32),
+        "yz": U8(9),
+    }
+    nodes: Nodes = [
+        ("QLinearConv", ["x", "s", "xz", "f", "s", "fz", "ys", "yz"], ["c"], {"pads": [1, 1, 1, 1]}),
+        ("Transpose", ["c"], ["p"], {"perm": [0, 2, 3, 1]}),
+        ("Concat", ["p", "p"], ["y"], {"axis": 1}),
+    ]
+    model = make(nodes, {"x": x}, ["y"], {n: np.asarray(c) for n, c in constants.items()})
+    found = imported(model, signed=True)
+    assert any("in a1: i8[" in text for text in found.whole().kernels.values())
+    (expected,) = evaluated(model, {"x": x})
+    np.testing.assert_array_equal(compile_model(found, "generic-c", jobs=1)({"x": x})["y"], expected)
+
+
 def test_import_says_which_nodes_are_part_of_operators_of_integers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -239,6 +239,7 @@ def _linear_pointwise(template: str, *, is_product: bool) -> Lowered:
 def _means(o: Applied, total: Value, counts: Array) -> Value:
     """Return sums divided by how many elements each has, requantised: a division keeps halves exact."""
     scale, result, zero = (o[n].shaped(()) for n in (1, 3, 4))
+    zero, dtype = _in_f32(zero), zero.dtype
     scales: tuple[Value, ...] = (scale, result)
     if scale.known is not None and result.known is not None:
         scales = (Value.of((scale.known.astype(np.float64) / result.known).astype(np.float32)),)
@@ -247,7 +248,7 @@ def _means(o: Applied, total: Value, counts: Array) -> Value:
         value, count, *by = (cast(term, "f32").text for term in (*terms[:2], *terms[3:]))
         return _plus(f"round({value} * {' / '.join(by)} / {count}, even)", terms[2])
 
-    return o.formed(form, (total, known_value(counts, "f32"), zero, *scales), zero.dtype, "f32")
+    return o.formed(form, (total, known_value(counts, "f32"), zero, *scales), dtype, "f32")
 
 
 def _linear_mean(o: Applied, axes: Collection[int]) -> Value:
@@ -262,6 +263,8 @@ def _linear_mean(o: Applied, axes: Collection[int]) -> Value:
     kept = ["0" if n in axes else name for n, name in enumerate(at)]
     point = element(text, zero.shaped(()), ())
     start = "i32(0)" if _is_none(point) else f"i32(0) - i32({count}) * {cast(point, 'i32').text}"
+    if zero.known is not None and zero.known.dtype.kind in "iu":
+        start = f"i32({-count * int(zero.known.reshape(-1)[0])})"
     text.loop(total.loops(kept), f"{total.at(kept)} = {start};")
     text.loop(loops, f"{total.at(kept)} += {cast(text.read(x).term(at), 'i32').text};")
     return _means(o, text.done(), np.asarray(count))

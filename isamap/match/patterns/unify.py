@@ -15,8 +15,10 @@ X[n]      and  Z[n]              never
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through
+from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, converts_exactly, passes_through
+from isamap.ir.evaluate import number_of
 from isamap.ir.index import Index
 from isamap.source.records import dataclass
 from isamap.transform import reads
@@ -104,8 +106,9 @@ def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
             if pattern.dtype == subject.dtype:
                 yield from _bind(Binding(buffer, index, subject), bound)
         case Scalar(name):
-            if pattern.dtype == subject.dtype and isinstance(subject, (Const, Scalar, IndexValue)):
-                yield from _bind(Binding(name, (), subject), bound)
+            number = number_of(subject)
+            if pattern.dtype == number.dtype and isinstance(number, (Const, Scalar, IndexValue)):
+                yield from _bind(Binding(name, (), number), bound)
         case Const():
             if pattern == subject:
                 yield bound
@@ -145,6 +148,10 @@ def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindi
         and passes_through(inner.dtype, required, pattern.dtype)
     ):
         yield from _unify(pattern.value, Cast(inner, required), bound)
+    elif (
+        isinstance(inner, Cast) and inner.mode != "bits" and converts_exactly(inner.value.dtype, inner.dtype)
+    ):
+        yield from _unify_cast(pattern, replace(subject, value=inner.value), bound)
 
 
 def _bind(new: Binding, bound: Bindings) -> Iterator[Bindings]:

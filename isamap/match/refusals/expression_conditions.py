@@ -7,7 +7,19 @@ The first node that differs is named on both sides; where casts are all that is 
 
 from __future__ import annotations
 
-from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through, print_expr
+from isamap.ir import (
+    OPS,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IndexValue,
+    Read,
+    Scalar,
+    passes_through,
+    print_expr,
+)
+from isamap.ir.evaluate import number_of
 from isamap.ir.walk import parts_of
 from isamap.match.patterns.pattern import encoded_values, pattern_of
 from isamap.match.patterns.unify import Bindings, unify
@@ -164,6 +176,7 @@ def _constants_differ(pattern: Const, subject: Const) -> Difference:
 
 
 def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
+    subject = number_of(subject)
     if isinstance(subject, (Const, Scalar, IndexValue)):
         if pattern.dtype == subject.dtype:
             return None
