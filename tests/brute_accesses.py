@@ -38,7 +38,7 @@ def walked_accesses(
                     seen |= taken
             fills = filled[i]
             if operand.role == "update" and convention.first_read == "partial":
-                back = [sum(map(len, takes)) > len(set().union(*takes)) for takes in moved]
+                back = [sum(map(len, takes)) > len(set[Element]().union(*takes)) for takes in moved]
                 reads = reads if back[i] else 0
                 fills = fills if i and back[i - 1] else 0
             writes = operand.role != "read"

@@ -145,12 +145,12 @@ class Translator:
         """Return the product of two sums, each as one number; the least of both has as many steps."""
         first, second = (max(1, self._scaled(part, 1.0, paid=False).low) for part in (one, other))
         steps = sqrt(factor * second / first), sqrt(factor * first / second)
-        terms = [
+        left, right = (
             variable(self.model, self._scaled(part, step, paid=False))
             for part, step in zip((one, other), steps, strict=True)
-        ]
+        )
         most = floor(self.cap_ns * self.scale) + 1 if paid else None
-        return multiplied(self.model, *terms, most)
+        return multiplied(self.model, left, right, most)
 
     def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> Term:
         """Return the product of a sum over register blocks and others: whole ones, or such sums."""

@@ -237,14 +237,14 @@ def test_a_graph_file_compiles_to_the_same_library(
 
 def test_what_is_refused_is_named_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inputs = {"x": drawn(2, 3), "shape": np.asarray([3, 2])}
-    nodes: Described = [("Reshape", ["x", "shape"], ["r"], {}), ("NonZero", ["r"], ["y"], {})]
+    nodes: Described = [("Reshape", ["x", "shape"], ["r"], {}), ("Bernoulli", ["r"], ["y"], {})]
     path = tmp_path / "made.onnx"
     path.write_bytes(make(nodes, inputs, ["y"]).SerializeToString())
     assert main(["import", str(path), "--json", "-o", str(tmp_path / "out")]) == 2
     said = json.loads(capsys.readouterr().out)
     assert [(one["operator"], one["taken"]) for one in said["coverage"]] == [
         ("Reshape", "refused"),
-        ("NonZero", "refused"),
+        ("Bernoulli", "refused"),
     ]
     assert said["diagnostics"][0]["code"] == "onnx-node"
     assert said["diagnostics"][0]["help"] == "give it a value for all calls: --constant shape=…"
