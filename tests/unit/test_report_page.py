@@ -171,6 +171,7 @@ def test_bars_lie_in_the_run_and_those_of_a_unit_beside_each_other() -> None:
         "dram → spad",
         "spad → weights",
         "spad → dram",
+        "acc → spad",
     } == {track.name for track in timeline.tracks}
     for track in timeline.tracks:
         bars = [bar for bar in timeline.bars if bar.track == track.name]

@@ -14,7 +14,7 @@ from itertools import groupby, permutations
 from math import lcm, prod
 from typing import cast
 
-from isamap.ir import Axis, Const, DType, Expr, Index, Operand, Read, index_min, substitute_expr
+from isamap.ir import Axis, Const, DType, Expr, Index, Read, index_min, substitute_expr
 from isamap.ir.atoms import FloorDiv, MinMax, Mod
 from isamap.ir.index import ONE, ZERO, index_max
 from isamap.ir.walk import map_reads, with_parts
@@ -152,14 +152,12 @@ def _laid_over(
         )
         if pattern.output.outside not in ("zero", "undefined") or copy.target.buffer not in search.homes:
             return found
-        if not found.trips and _is_tile(pattern.output, copy.target.buffer, search):
+        written = prod(n.substitute(sizes).value or 0 for n in pattern.output.shape)
+        if not found.trips and written == search.steps[copy.target.buffer].get(OFFSET):
             return replace(found, fills_rest=pattern.output.outside == "zero")
+        if written == prod(n.value or 0 for n in extents.values()):
+            return found  # nothing is outside
     return None
-
-
-def _is_tile(operand: Operand, buffer: str, search: MoveSearch) -> bool:
-    """Return whether an operand, which an instruction writes as a whole, is one tile of a buffer."""
-    return prod(n.value or 0 for n in operand.shape) == search.steps[buffer].get(OFFSET)
 
 
 def _pieces(
