@@ -453,8 +453,8 @@ def _finished_tiles(nest: Nest, scope: Scope) -> Nodes:
     ]
     rest = sum(left, start=ZERO)
     finish, known = nest.finish, (nest.tile, nest.loops, place, nest.search, nest.names)
-    if rest == where_last(nest.tile, place) and not finish.ends_held:
-        finish = replace(finish, partial=finish.whole)  # no part of these sums is left for another iteration
+    if rest == where_last(nest.tile, place):  # no part of these sums is left for another iteration
+        finish = replace(finish, partial=() if finish.ends_held else finish.whole)
     whole_buffer = scope.staged[acc.name]
     start = sum(
         (place.trips[n] * step for n, step in whole_buffer.loops if n in place.trips), whole_buffer.start
