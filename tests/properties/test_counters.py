@@ -192,8 +192,9 @@ def accesses_differ(case: Case, walked: Counted) -> list[str]:
             known |= {(name, False), (name, True)}
     done: Counter[tuple[str, bool]] = Counter()
     for (instruction, array, is_written), size_bytes in walked.moved.items():
-        if not clears(case.machine, instruction):
-            done[place_of(case, array), is_written] += size_bytes
+        place = place_of(case, array)
+        if not clears(case.machine, instruction) or (instruction, place) in assigned(case):
+            done[place, is_written] += size_bytes
     return [
         f"{key}: `accesses` says {said[key]}, the program moves {done[key]}"
         for key in sorted(known - uncounted(case))
@@ -219,6 +220,15 @@ def place_of(case: Case, array: str) -> str:
 def clears(machine: Machine, instruction: str) -> bool:
     operands = machine.instructions[instruction].instruction.operands
     return all(o.role == "out" for o in operands)
+
+
+def assigned(case: Case) -> set[tuple[str, str]]:
+    """Return which instructions perform statements by writing numbers into which buffers: these are results."""
+    return {
+        (nest.mapping.split()[0], f"{stage.operand} in {stage.memory}")
+        for nest in case.schedule.nests
+        for stage in nest.stages
+    }
 
 
 def uncounted(case: Case) -> set[tuple[str, bool]]:
