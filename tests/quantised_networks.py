@@ -88,12 +88,12 @@ class Network:
         return path
 
 
-def two_layers(path: Path, kind: type[np.generic] = np.int8, points: int = 0) -> Path:
-    """Write a convolution with ReLU, and a second one."""
+def two_layers(path: Path, kind: type[np.generic] = np.int8, points: int = 0, last: str = "Sin") -> Path:
+    """Write a convolution with ReLU, a second one, and an operator on its numbers."""
     net = Network(kind, points)
     y = net.node("Relu", [net.conv(net.quantised("x", 0.02), 16, 32, 3)])
     y = net.conv(net.quantised(y, 0.05), 32, 32, 1)
-    return net.save(path, {"x": (1, 16, 8, 8)}, net.quantised(y, 0.05))
+    return net.save(path, {"x": (1, 16, 8, 8)}, net.node(last, [net.quantised(y, 0.05)]))
 
 
 def residual(path: Path, kind: type[np.generic] = np.int8, points: int = 0) -> Path:

@@ -31,11 +31,12 @@ def test_a_network_of_two_convolutions_is_the_accelerators_but_for_its_ends_and_
 ) -> None:
     found = answer(capsys, "verify", str(two_layers(tmp_path / "two.onnx")), *NPU)
     layers = found["layers"]
-    assert all(layer["verified"] and layer["max_error"] == 0 for layer in layers[:-1])
+    assert all(layer["verified"] for layer in layers)
+    assert all(layer["max_error"] == 0 for layer in layers if "Sin" not in layer["operators"])
     own = [layer["operators"] for layer in layers if layer["machine"] == "edge-npu"]
     assert ["QLinearConv", "Clip"] in own
     assert ["QLinearConv"] in own
-    assert all("why" not in layer for layer in layers if layer["machine"] == "edge-npu")
+    assert all("why" not in layer for layer in layers if "Sin" not in layer["operators"])
     assert all(layer["why"] for layer in layers if layer["machine"] == "generic-c")
     assert {layer["machine"] for layer in layers} == {"edge-npu", "generic-c"}
     assert sum(layer.get("transfer_ns", 0) for layer in layers) > 0
