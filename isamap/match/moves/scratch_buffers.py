@@ -152,10 +152,10 @@ def _laid_over(
         )
         if pattern.output.outside not in ("zero", "undefined") or copy.target.buffer not in search.homes:
             return found
-        written = prod(n.substitute(sizes).value or 0 for n in pattern.output.shape)
-        if not found.trips and written == search.steps[copy.target.buffer].get(OFFSET):
+        elements = prod(n.substitute(sizes).value or 0 for n in pattern.output.shape)
+        if not found.trips and elements == search.steps[copy.target.buffer].get(OFFSET):
             return replace(found, fills_rest=pattern.output.outside == "zero")
-        if written == prod(n.value or 0 for n in extents.values()):
+        if elements == prod(n.value or 0 for n in extents.values()):
             return found  # nothing is outside
     return None
 
