@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -53,6 +55,15 @@ def test_the_product_keeps_to_its_budget() -> None:
     product = [path for path in MODULES if path.relative_to(ROOT).parts[0] in ("isamap", "scheduler")]
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in product)
     assert (lines <= most["lines"], len(product) <= most["modules"]) == (True, True), (lines, len(product))
+
+
+def test_folders_at_the_root_are_the_projects_own() -> None:
+    """A command that runs there writes its output beside them, and `git add` takes it along."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("without git and its index nothing says which files belong to the project")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = {line.split("/")[0] for line in listed.splitlines() if "/" in line}
+    assert found == {*FOLDERS, ".ci", "benchmarks", "docs", "editors"}
 
 
 def test_module_names_say_what_is_inside() -> None:
