@@ -177,7 +177,7 @@ def formulate_matched(matched: Matched) -> tuple[Kernel, Problem, Mapping[str, i
 
 
 def choose_registers(addressed: Questions, numbered: Questions, canonical: Kernel) -> Questions:
-    """Return the questions about the machine whose registers serve a kernel better: with addresses, or without.
+    """Return the questions with the cheaper machine: registers that loops address, or that issues name.
 
     A schedule that is replayed decides by what it stages; else the quick plan that costs less.
     """

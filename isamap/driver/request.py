@@ -38,7 +38,7 @@ DEFAULT_COST_MODEL = "analytic"
 TIME = "time"
 OBJECTIVES = (TIME, "energy", "edp")
 BOUNDED = {TIME: DEFAULT_COST_MODEL, "energy": "energy"}
-"""What `--within` bounds, each with the cost model that prices it."""
+"""The quantities that `--within` bounds, each with the cost model that prices it."""
 MOST_FACTOR = 1000.0
 MOST_FORMS = 999
 MAX_THREADS = 256
@@ -115,7 +115,7 @@ def read_within(word: str, flag: str) -> str:
 
 
 def read_bound(within: str) -> tuple[str, float]:
-    """Return the cost model that a bound is about, and its factor."""
+    """Return the cost model of a bound's quantity, and its factor."""
     name, _, factor = within.partition("=")
     return BOUNDED[name], float(factor)
 

@@ -90,7 +90,7 @@ def fragment_of(operand: Operand, item: MachineInstruction, machine: Machine) ->
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """A part of an axis that the lane's number tells: `(axis / unit) % count`, which is `(lane / step) % count`."""
+    """A digit of an axis that follows from the lane's number: `(axis / unit) % count` is `(lane / step) % count`."""
 
     axis: str
     unit: int
@@ -99,7 +99,7 @@ class Digit:
 
 
 def digits_of(lane: Index, lanes: int) -> tuple[Digit, ...] | None:
-    """Return the parts of axes that are the digits of a lane's number; None where it is no such number.
+    """Return the digits of axes that make up a lane's number; None where the number is made otherwise.
 
     `4 * (i % 8) + j / 2` of 32 lanes is two digits: `(lane / 4) % 8` is `i % 8`, and `lane % 4` is `j / 2`.
     """
@@ -193,7 +193,7 @@ class _LaneFunction(ModelWriter):
         return self.machine.memories[o.memory or ""].kind == "registers"
 
     def space(self, o: Operand) -> str:
-        """Return the word for the memory of an operand: lanes have registers by themselves."""
+        """Return the address space of an operand's memory. Registers are private to a lane and have none."""
         if self.is_register(o):
             return ""
         return "__local " if o.memory in self.private else "__global "
@@ -252,7 +252,7 @@ class _LaneFunction(ModelWriter):
         return next(iter(found), None)
 
     def dealt_round(self, axes: tuple[Axis, ...], depth: int) -> int:
-        """Open the loop over the iterations of a lane where they go round among the lanes."""
+        """Open a lane's loop where iterations are distributed cyclically among the lanes."""
         at = self.names.take("at")
         total = index_text(index_product([axis.extent for axis in axes]), self.names.of, self.used)
         self.add(depth, f"for (int64_t {at} = {self.lane}; {at} < {total}; {at} += {self.lanes}) {{")
@@ -313,7 +313,7 @@ class _LaneFunction(ModelWriter):
         return self.lane if symbol == self.lane_symbol else self.names.of(symbol)
 
     def free(self, depth: int, value: Index, unit: int, count: int) -> tuple[int, Index]:
-        """Open a loop over a part of an axis that the lane's number does not tell."""
+        """Open a loop over a digit of an axis that does not follow from the lane's number."""
         symbol = f"part{depth}"
         self.open_loop(depth, symbol, Index.of(count))
         return depth + 1, value + Index.of(symbol) * unit

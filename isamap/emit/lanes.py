@@ -74,7 +74,7 @@ _HEADERS = frozenset(("string.h", "math.h"))
 
 
 def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
-    """Return the host of a program in C with the kernels that it launches; as a model they run on the host.
+    """Return the host code of a program with the kernels that it launches; a model runs them on the host.
 
     Raises: UsageProblem for what a lane cannot perform by itself.
     """
@@ -125,7 +125,7 @@ def _rows_in_order(program: LoweredProgram) -> list[Condition]:
 
 
 def _quoted(name: str, lines: Sequence[str]) -> list[str]:
-    """Return a text as a string of C."""
+    """Return a text as a string literal of C."""
     escaped = (line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return [f"static const char {name}[] =", *(f'    "{line}\\n"' for line in escaped), "    ;"]
 
@@ -225,7 +225,7 @@ class LaneWriter(BodyWriter):
         return "\n\n".join("\n".join(text) for text in (*texts, *self.kernels)).splitlines()
 
     def block(self, body: tuple[Node, ...], depth: int) -> None:
-        """Write statements: on the host, those between two parallel loops are a kernel of one block."""
+        """Write statements. On the host, statements between two parallel loops become a kernel of one block."""
         if self.is_kernel:
             super().block(body, depth)
             return
@@ -366,7 +366,7 @@ def _bytes(array: Tensor | Buffer) -> Index:
 
 
 def _kernel_parameter(declared: str) -> str:
-    """Return the parameter of a kernel for one of the host: lanes write what others read, with barriers between."""
+    """Return a kernel's parameter for one of the host's. It is not `restrict`: lanes read what others wrote."""
     return f"__global {declared.replace('restrict ', '')}" if "*" in declared else declared
 
 

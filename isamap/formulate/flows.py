@@ -159,7 +159,7 @@ def _of_input(moves: _Moves) -> Flow:
 
 
 def _leaves(moves: _Moves, found: Outcome) -> bool:
-    """Return whether sums lie in the scratchpad, and what they begin with gets there, though by the unit that
+    """Return whether sums lie in the scratchpad and their initial values get there, though by the unit that
     computes.
     """
     if not moves.search.is_addressable(moves.operand.memory):
@@ -233,7 +233,7 @@ def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
 
 
 def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut] | None:
-    """Return how each value that is written of finished sums gets to its array; None where nothing takes one out."""
+    """Return how each value made of finished sums gets to its array; None where no instruction moves one out."""
     known = moves.tile, moves.home, moves.search
     written = written_value(moves.tile, found) or (get_own_sum(moves.tile),)
     ways = [way for w in written if (way := way_out(moves.operand, w, *known)) is not None]
@@ -268,7 +268,7 @@ def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
 
 
 def _waits_ns(moves: _Moves, name: str) -> float:
-    """Return how long the unit that computes waits for results of its own between instructions on the way in."""
+    """Return how long the computing unit waits for its own results while several instructions compute an operand."""
     machine, own = moves.search.machine, moves.tile.mapping.instruction
     same = machine.instructions[name].cost.unit == machine.instructions[own].cost.unit
     return moves.tiles * _latency_ns(machine, name, 0.0) if same else 0.0

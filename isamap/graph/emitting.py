@@ -487,7 +487,7 @@ class _Writer:
         ]
 
     def _without_rows(self, step: Call) -> list[str]:
-        """Return what stands before a call whose sizes data may make 0: no call, where nothing is to be written."""
+        """Return the lines that skip or refuse a call where a size is 0 at run time."""
         lines: list[str] = []
         for size in (size for size in step.sizes.values() if size.tensor):
             counts = (index_of(prod(passed.shape)) for passed in step.writes.values())

@@ -205,7 +205,7 @@ def _parts_of(asked: tuple[Request, Request]) -> tuple[Part, ...]:
 
 
 def _lacks(kernel: Kernel, machine: Machine) -> str:
-    """Return what a kernel asks for and no instruction of a machine does; "" where all is done."""
+    """Return the operation of a kernel that no instruction of a machine performs; "" where there is none."""
     return next((lacks[0] for s in statements(kernel) if (lacks := lacking_abilities(s, machine))), "")
 
 

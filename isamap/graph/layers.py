@@ -117,7 +117,7 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A layer, its result nearest to its bound, and what is wrong. `with_onnx` counts results.
+    """A layer, its largest error beside the bound of that error, and its problems. `with_onnx` counts results.
 
     `checked` is NOTHING for a move that ONNX's evaluator does not compute: nothing is known of it.
     """
@@ -141,7 +141,7 @@ class Evaluated:
     def expected(
         self, passed: Passed, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
     ) -> Expected:
-        """Return what is expected of a tensor, within the bounds of its kernel; exactly where that has none.
+        """Return the expected value of a tensor, with its kernel's error bounds; exact values where it has none.
 
         Around a value with a border, anything is as expected: the kernel's own comparison covers it.
         """
@@ -242,7 +242,7 @@ LOOSE = 1 << 10
 
 
 def _loosely(expected: Expected) -> Expected:
-    """Return what is expected of many steps together, of which no interpreter gives a bound."""
+    """Return the expected values after several steps for which the interpreter gives no bound."""
     most = np.abs(expected.values[np.isfinite(expected.values)]).max(initial=0.0)
     bound = np.maximum(expected.bound, LOOSE * 2.0 ** (1 - expected.dtype.mantissa_bits) * most)
     return replace(expected, bound=bound, is_exact=False)

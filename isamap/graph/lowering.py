@@ -487,7 +487,7 @@ def _either(
     bodies: Sequence[Body],
     counted: list[tuple[Value, tuple[int, ...]]],
 ) -> int:
-    """Return a size of one of two bodies: a new one, where it is not the same, or data inside decides it."""
+    """Return the size of a result of two bodies: a new run-time size where they differ, or a body decides it."""
     inner = {size.symbol for body in bodies for size in body.program.counts}
     one, other = map(index_of, sizes)
     if one == other and not inner.intersection(one.symbols):
@@ -619,7 +619,7 @@ def _repeated(
 
 
 def _check_states(initial: Sequence[Value], results: Sequence[Value]) -> None:
-    """Raise NotTaken where an iteration makes something else of a state."""
+    """Raise NotTaken where an iteration changes the type or the sizes of a state."""
     for before, behind in zip(initial, results, strict=False):
         if (before.dtype, before.shape) != (behind.dtype, behind.shape):
             one, other = (f"{v.dtype}[{', '.join(map(repr, v.shape))}]" for v in (before, behind))
@@ -637,7 +637,7 @@ def _loop_step(
     count: int,
     counted: Sequence[tuple[Value, tuple[int, ...]]] = (),
 ) -> list[Value]:
-    """Return the states behind a loop, and its rows one behind the other, so many of them."""
+    """Return the states after a loop, and its stacked rows."""
     starts = tuple(range(len(reads), len(reads) + len(initial)))
     reads += map(to.making.passed, initial)
     more = tuple(Given("read", len(reads) + n) for n in range(len(body.captured)))

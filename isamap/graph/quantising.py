@@ -154,7 +154,7 @@ def with_signed_bytes(graph: Graph, definitions: Definitions) -> Graph:
     constants = rewriting.constants
 
     def taken(name: str) -> str:
-        """Return the name of a value's signed bytes. A node converts those that no other node makes."""
+        """Return the name of a value's signed bytes; add a node that converts them where no other node makes them."""
         if name not in signed:
             signed[name] = rewriting.fresh(f"{name}.signed")
             if name in constants:

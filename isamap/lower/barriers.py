@@ -142,13 +142,13 @@ def _indices(params: Mapping[str, object]) -> dict[str, Index | int]:
 
 
 def _coefficient(index: Index, variable: str) -> int | None:
-    """Return what a variable is multiplied by; None where it is part of a product, or of what is divided."""
+    """Return the coefficient of a variable; None where it stands in a product of variables or in a quotient."""
     terms = [(monomial, c) for monomial, c in index.terms if variable in Index(((monomial, 1),)).symbols]
     return terms[0][1] if len(terms) == 1 and terms[0][0] == (variable,) else None
 
 
 def _is_apart(steps: list[tuple[int | None, int | None]]) -> bool:
-    """Return whether all sums of so many multiples of steps differ."""
+    """Return whether the sums of multiples of the steps, up to these counts, are all different."""
     known = [(step, count) for step, count in steps if step is not None and count is not None]
     reached = 0
     for step, count in sorted(pair for pair in known if pair[1] > 1):

@@ -228,7 +228,7 @@ def _going_on(nest: Nest, stage: Stage) -> tuple[int, ...]:
 
 
 def _fill_first(nest: Nest, step: Copies, scope: Scope, outer: int) -> Make:
-    """Fill a buffer for its loop's first iteration in the next iteration of an outer loop, where that is next."""
+    """Fill a buffer in the last iteration of its loop for the first one of the next outer iteration."""
     number, trips = step.stage.depth - 1, scope.place.trips
     after = trips[number] + step.stage.ahead  # counted on from those of this iteration
     here = _at_iteration(nest, scope, outer, trips[outer] + 1)

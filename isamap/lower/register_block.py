@@ -143,7 +143,7 @@ def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brough
 
 
 def _at_most(length: int, left: Index | None) -> Index | int:
-    """Return how far an issue goes along an axis of which so much is left."""
+    """Return how many elements an issue covers along an axis of which so many are left."""
     found = Index.of(length) if left is None else index_min(length, left)
     return found if found.value is None else found.value
 

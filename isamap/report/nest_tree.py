@@ -81,7 +81,7 @@ def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestT
 
 
 def _stationary(nest: NestSchedule, option: NestOption) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield operands that stay in a memory of an accelerator, and the loops that run meanwhile."""
+    """Yield operands that stay in a memory of an accelerator, and the loops over which they stay."""
     kept = {stage.operand: (stage.depth, stage.memory) for stage in nest.stages if stage.memory}
     for operand in option.operands if kept else ():
         depth, memory = kept.get(operand.name, (len(nest.loops), ""))
@@ -154,7 +154,7 @@ def registers_text(tree: NestTree) -> str:
 
 
 def stationary_text(tree: NestTree) -> str:
-    """Return which operands stay where, and over which loops: `b stays in weights over p, q`."""
+    """Return the stationary operands with their memories and loops: `b stays in weights over p, q`."""
     return "; ".join(
         f"{name} stays in {memory} over {', '.join(loops)}" for name, memory, loops in tree.stationary
     )

@@ -37,7 +37,7 @@ def type_of(value: Any) -> str:
 
 
 class Call:
-    """A call in translation: its arguments by name, and the operators that give its results.
+    """A call while it is translated: its arguments by name, and the operators that compute its results.
 
     `dtype` and `shape` are those of the first result. A row that computes in another type sets `dtype` to it.
     """

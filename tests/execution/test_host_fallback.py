@@ -1,4 +1,4 @@
-"""What an accelerator does not perform of a network runs on its host, is listed, and computes the same."""
+"""Operators that an accelerator lacks run on its host, are listed with the reason, and give the same results."""
 
 from __future__ import annotations
 

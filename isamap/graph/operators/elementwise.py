@@ -120,7 +120,7 @@ def of_bytes(o: Applied, x: Value, through: Callable[[Value], Value]) -> Value:
 
 
 def decoded(o: Applied, value: Value) -> Value:
-    """Return numbers of a type that the language does not have in one that it has."""
+    """Return numbers decoded from a type that the language lacks to one that it has."""
     if value.dtype in ("i2", "u2"):
         known = stored(value.known) if value.known is not None else None
         return replace(value, dtype=stored_type(value.dtype), known=known)
@@ -128,16 +128,16 @@ def decoded(o: Applied, value: Value) -> Value:
 
 
 def _numbers(dtype: str, count: int) -> Array:
-    """Return the numbers of the first bytes of a type, those of 4 bits again and again."""
+    """Return the numbers that the first codes of a type stand for; codes beyond those of 4 bits repeat them."""
     codes = np.arange(count, dtype=np.uint8) & (15 if dtype == "f4e2m1" else 255)
     return codes.view(np.dtype(CODED[dtype])).astype(np.float32)
 
 
 def encoded(o: Applied, value: Value, dtype: str, *, saturate: bool) -> Value:
-    """Return numbers in a type that the language does not have, as bytes.
+    """Return numbers encoded as bytes of a type that the language lacks.
 
-    The byte of a float counts the numbers of the type that it is beyond the middle behind: of a middle itself
-    the even neighbour is taken. Bits that whole numbers have too many are dropped.
+    The code of a float is how many numbers of the type have their upper midpoint below it. A midpoint itself
+    rounds to the even code. Integers keep their low bits.
     """
     if dtype in ("i2", "u2"):
         low = 2 if dtype == "i2" else 0

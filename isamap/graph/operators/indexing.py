@@ -70,7 +70,7 @@ def _places(o: Applied, mask: Value) -> Value:
 
 
 def _suppress(o: Applied) -> Value:
-    """Lower NonMaxSuppression: boxes by their scores, but for those that overlap with a better one."""
+    """Lower NonMaxSuppression: boxes by score, without those that overlap with a better one."""
     boxes, scores, most, *limits = o[0], o[1], o.optional(2), o.optional(3), o.optional(4)
     batches, classes, count = scores.shape
     if boxes.shape != (batches, count, 4) or boxes.dtype != "f32" or scores.dtype != "f32":
@@ -97,7 +97,7 @@ def _suppress(o: Applied) -> Value:
 
 
 def _unique(o: Applied) -> tuple[Value, ...]:
-    """Lower Unique: each element or slice once, the place of its first one, its number by place, and how often."""
+    """Lower Unique: the distinct elements or slices, their first places, the inverse indices, and the counts."""
     x, axis = o[0], o.attribute("axis")
     at = 0 if axis is None else o.axis(o.integer("axis", 0), x.rank)
     order = (at, *(n for n in range(x.rank) if n != at))

@@ -425,7 +425,7 @@ def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch)
 
 
 def computed_inputs(tile: Tile, search: MoveSearch) -> dict[str, WayIn]:
-    """Return the ways of a tile's inputs that no copy brings, by operand."""
+    """Return how instructions compute each input tile that no copy brings, by operand."""
     found: dict[str, WayIn] = {}
     for operand in tile.inputs:
         if not isinstance(operand.subject, Read) and search.is_addressable(operand.memory):

@@ -44,7 +44,7 @@ def choose_params(
 
 
 def _lengths_of_one(pattern: Pattern, empty: tuple[str, ...]) -> Params:
-    """Return 1 for lengths at run time of axes that stay empty, where operands have no other elements then."""
+    """Return 1 as the run-time length of axes without loops, where operands have one element along them."""
     _, lengths = extents_of(pattern, {})
     shapes = {str(extent) for operand in pattern.instruction.operands for extent in operand.shape}
     used = {param for axis, param in lengths.items() if axis not in empty}
