@@ -1,10 +1,10 @@
 """Prints the tables of the READMEs out of benchmarks/results/*.json; `--write` brings the READMEs up to date.
 
-    | processor | machine | types | isamap is | over |
-    | AMD Zen 4 | `x86-avx512-bf16` | f32 | 1.39 × as fast | 191 products beside the fastest of … |
+    | processor | f32 | bf16 | bytes |
+    | AMD Zen 4 | 1.31 × (248 products) | 1.45 × (248 products) | 1.24 × (248 products) |
 
-A figure is the geometric mean of the rows' ratios to the fastest baseline of each row. README.md has one
-thread and warm caches, benchmarks/results/README.md every file.
+A figure is the geometric mean of the rows' ratios to the fastest baseline of each row. README.md has a line per
+processor, with one thread and warm caches, benchmarks/results/README.md every file.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ START, END = "<!-- speed -->\n", "<!-- /speed -->"
 CLASSES = ("n <= 4", "8 <= n <= 64", "n >= 700")
 MUCH_SLOWER = 0.9
 GEMM = "deepbench gemm"
+COLUMNS = {"f32": "f32", "bf16": "bf16", "bytes": "int8"}
 NAMES = {"s8s8": "s8·s8", "u8s8": "u8·s8", "bf16_f32": "bf16, results f32"}
 
 Json = dict[str, Any]
@@ -60,11 +61,20 @@ def results(folder: Path = RESULTS) -> list[Json]:
 
 
 def short_table(files: Sequence[Json]) -> str:
-    """Return a line per processor, machine and element type: one thread, warm caches, nothing packed."""
-    chosen = [f for f in files if (f["threads"], f["cache"], f["packed"]) == (1, "warm", False)]
-    lines = [(*_place(f, form), _speed(_rows(f, form)), "; ".join(_said(_rows(f, form))))
-             for f in chosen if f["suite"] == GEMM for form in [_headline(f)] if form]  # fmt: skip
-    return _table(("processor", "machine", "types", "isamap is", "over"), lines)
+    """Return a line per processor, with its run of the most products in each type: one thread, warm caches."""
+    most: dict[str, dict[str, list[Json]]] = {}
+    for f in files:
+        form = _headline(f)
+        if form and (f["suite"], f["threads"], f["cache"], f["packed"]) == (GEMM, 1, "warm", False):
+            runs, rows = most.setdefault(f["processor"], {}), _rows(f, form)
+            runs[f["dtype"]] = max(runs.get(f["dtype"], []), rows, key=len)
+    lines = [(name, *(_cell(runs.get(t, ())) for t in COLUMNS.values())) for name, runs in most.items()]
+    return _table(("processor", *COLUMNS), lines)
+
+
+def _cell(rows: Sequence[Json]) -> str:
+    """Return a mean with the products that it is of; nothing where none was measured."""
+    return f"{_mean(rows)} × ({len(rows)} products)" if rows else ""
 
 
 def full_table(files: Sequence[Json]) -> str:

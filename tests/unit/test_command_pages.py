@@ -1,4 +1,4 @@
-"""Pages in docs that show commands show what the commands print.
+"""Pages that show commands show what the commands print.
 
 A block of ```console begins with `$ isamap …`; what follows is its standard output, and then what it finds.
 A block under "`NAME`:" is a file that lies beside from there on; one under "Add to `NAME`:" is added to
@@ -18,6 +18,7 @@ from isamap.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (
+    "../README.md",
     "command-schedule.md",
     "access-counts.md",
     "energy.md",
@@ -75,8 +76,8 @@ def test_a_page_shows_what_is_printed(
     for picture in re.findall(r"^!\[.*\]\((.+\.svg)\)$", text, re.MULTILINE):
         drawn = (tmp_path / picture).read_text(encoding="utf-8")
         if pytestconfig.getoption("update_snapshots"):
-            (DOCS / picture).write_text(drawn, encoding="utf-8")
-        assert (DOCS / picture).read_text(encoding="utf-8") == drawn
+            (path.parent / picture).write_text(drawn, encoding="utf-8")
+        assert (path.parent / picture).read_text(encoding="utf-8") == drawn
 
 
 def _untimed(text: str) -> str:
