@@ -3,7 +3,7 @@
     python tests/goldens/outputs.py                      compare 60 commands with few.txt
     python tests/goldens/outputs.py --all                compare 600 with all.txt, CP-SAT among them
     python tests/goldens/outputs.py --record             write the file anew: read its difference
-    python tests/goldens/outputs.py --times PYTHON       time 20 here and by another build, in turns
+    python tests/goldens/outputs.py --times PYTHON       time 20 here and by another build, in alternation
 
 A line of a file is a digest and a command:
 
@@ -12,7 +12,8 @@ A line of a file is a digest and a command:
 The digest covers C without comments and blank lines, headers, schedules, and encoded programs. A refused
 command has its exit code and the code of its first diagnostic instead. Commands run without the cache. CP-SAT
 stops by its own measure of effort, which no load changes. PYTHON is the interpreter of an environment with
-another build; the exit code is 1 where a command takes more than 5 % longer here.
+another build; the exit code is 1 where a command takes more than 5 % longer here. Compared are the least
+processor times of five runs, in processes of their own.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
@@ -246,34 +248,65 @@ def write(path: Path, lines: Iterable[tuple[str, str]]) -> int:
 
 
 def time_builds(other: str, commands: Sequence[str]) -> int:
-    """Print processor times of commands here and by another build, in turns, and return the exit code."""
-    slower = 0
+    """Print processor times of commands here and by another build, in alternation, and return the exit code.
+
+    Of the commands, `TIMED` are compared, spread over all. A command that either build refuses is named and
+    replaced by another, for a refusal takes no time that says anything.
+    """
+    compared: list[bool] = []
     with tempfile.TemporaryDirectory() as folder:
         write_inputs(Path(folder))
-        for command in commands:
-            times = {
-                python: [run_once(python, command, folder) for _ in range(0)]
-                for python in (sys.executable, other)
-            }
-            for _ in range(ROUNDS):
-                for python, found in times.items():
-                    found.append(run_once(python, command, folder))
-            here, there = (min(found) for found in times.values())
-            slower += here > SLOWER * there
+        for command in spread_evenly(commands, TIMED):
+            if len(compared) == TIMED:
+                break
+            times = time_in_alternation((sys.executable, other), command, folder)
+            if isinstance(times, str):
+                print(f"refused by {times}: isamap {command}", flush=True)
+                continue
+            here, there = times
+            compared.append(is_slower(here, there))
             print(
-                f"{here:6.2f} s, before {there:6.2f} s, ratio {here / there:5.2f}  isamap {command}",
+                f"{min(here):6.2f} s, before {min(there):6.2f} s, ratio {min(here) / min(there):5.2f} "
+                f"(medians {median(here) / median(there):5.2f})  isamap {command}",
                 flush=True,
             )
-    print(f"{slower} of {len(commands)} more than {100 * (SLOWER - 1):.0f} % slower")
-    return 1 if slower else 0
+    print(f"{sum(compared)} of {len(compared)} more than {100 * (SLOWER - 1):.0f} % slower")
+    return 1 if any(compared) or not compared else 0
 
 
-def run_once(python: str, command: str, folder: str) -> float:
-    """Run a command in a process of its own, and return its processor time. Units: seconds."""
+def spread_evenly(commands: Sequence[str], count: int) -> list[str]:
+    """Return all commands, so ordered that the first ones lie as evenly among them as so many can."""
+    step = max(1, len(commands) // count)
+    return [command for first in range(step) for command in commands[first::step]]
+
+
+def time_in_alternation(
+    pythons: tuple[str, str], command: str, folder: str
+) -> tuple[list[float], list[float]] | str:
+    """Return the processor times of a command by two interpreters, or the one that refuses it. Units: seconds."""
+    times: tuple[list[float], list[float]] = [], []
+    for _ in range(ROUNDS):
+        for python, found in zip(pythons, times, strict=True):
+            seconds = run_once(python, command, folder)
+            if seconds is None:
+                return python
+            found.append(seconds)
+    return times
+
+
+def is_slower(here: Sequence[float], there: Sequence[float]) -> bool:
+    """Return whether the least of some times is more than 5 % above the least of others."""
+    return min(here) > SLOWER * min(there)
+
+
+def run_once(python: str, command: str, folder: str) -> float | None:
+    """Run a command in a process of its own, and return its processor time. Units: seconds; None if refused."""
     words = [python, "-m", "isamap", *shlex.split(command), "--no-cache", "--force", "-o", "out"]
     before = os.times()
-    subprocess.run(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    ended = subprocess.run(words, cwd=folder, capture_output=True, check=False)
     after = os.times()
+    if ended.returncode:
+        return None
     return after.children_user - before.children_user + after.children_system - before.children_system
 
 
@@ -292,7 +325,7 @@ def main() -> int:
         accepted = [
             command for command, found in read(HERE / "few.txt").items() if not found.startswith("exit")
         ]
-        return time_builds(given.times, accepted[:: max(1, len(accepted) // TIMED)][:TIMED])
+        return time_builds(given.times, accepted)
     started = time.monotonic()
     code = write(path, record(commands, given.jobs)) if given.record else compare(path, commands, given.jobs)
     print(f"{time.monotonic() - started:.0f} s")

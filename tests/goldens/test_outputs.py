@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from goldens import outputs
 
@@ -22,3 +25,54 @@ def test_no_recorded_command_ends_with_an_internal_error() -> None:
 @pytest.mark.parametrize("command", RECORDED)
 def test_a_command_emits_what_is_recorded(command: str) -> None:
     assert outputs.digest(command) == RECORDED[command]
+
+
+def compare_times(monkeypatch: pytest.MonkeyPatch, times: dict[str, tuple[float | None, ...]]) -> int:
+    """Compare builds whose times are given: those of each command here and there, in the order of the runs."""
+    runs = {
+        python: {command: iter(found * outputs.ROUNDS) for command, found in chosen.items()}
+        for python, chosen in (
+            (sys.executable, {command: found[:1] for command, found in times.items()}),
+            ("other", {command: found[1:] for command, found in times.items()}),
+        )
+    }
+    monkeypatch.setattr(outputs, "run_once", lambda python, command, _: next(runs[python][command]))
+    return outputs.time_builds("other", list(times))
+
+
+def test_a_build_within_five_percent_of_another_is_not_slower(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare_times(monkeypatch, {"a": (1.04, 1.0), "b": (0.5, 1.0)}) == 0
+    assert "0 of 2 more than 5 % slower" in capsys.readouterr().out
+
+
+def test_one_command_beyond_five_percent_fails_the_comparison(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare_times(monkeypatch, {"a": (1.0, 1.0), "b": (1.06, 1.0), "c": (0.2, 1.0)}) == 1
+    assert "1 of 3 more than 5 % slower" in capsys.readouterr().out
+
+
+def test_a_slow_run_counts_for_nothing_where_another_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not outputs.is_slower([3.0, 1.0, 2.0], [1.0, 1.0, 1.0])
+    assert outputs.is_slower([1.1, 1.2, 1.1], [9.0, 1.0, 9.0])
+
+
+def test_a_command_that_a_build_refuses_is_replaced_by_another(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(outputs, "TIMED", 2)
+    times = {"a": (1.0, 1.0), "b": (2.0, 1.0), "new": (0.1, None), "d": (1.0, 1.0)}
+    assert compare_times(monkeypatch, times) == 1  # a and new come first, then b in the place of new
+    said = capsys.readouterr().out
+    assert "refused by other: isamap new" in said
+    assert "1 of 2 more" in said
+
+
+def test_a_build_that_refuses_everything_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compare_times(monkeypatch, {"a": (0.1, None), "b": (None, 1.0)}) == 1
+
+
+def test_a_run_that_fails_has_no_time(tmp_path: Path) -> None:
+    assert outputs.run_once(sys.executable, "compile no_such_kernel --hw generic-c", str(tmp_path)) is None
