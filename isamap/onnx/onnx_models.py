@@ -35,7 +35,7 @@ from isamap.graph.model_library import (
 from isamap.graph.partition import METHODS, Method
 from isamap.graph.quantising import HALF
 from isamap.graph.sizes import Given
-from isamap.onnx.onnx_definitions import DEFINITIONS
+from isamap.onnx.onnx_definitions import DEFINITIONS, evaluator_of
 from isamap.onnx.onnx_files import MOST_BYTES, Reader, damaged, onnx_package
 from isamap.source import Diagnostic, UsageProblem, open_regular
 
@@ -149,11 +149,10 @@ class Reference:
 
     def __init__(self, path: Path, constants: Mapping[str, Array]) -> None:
         """Read the file. Raises: UsageProblem where the evaluator lacks an operator of it."""
-        evaluator: Any = import_module("onnx.reference")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._evaluator = evaluator.ReferenceEvaluator(str(path))
+                self._evaluator = evaluator_of(onnx_package().load(str(path)))
         except Exception as error:  # noqa: BLE001 - it raises errors of several kinds
             said = f"ONNX's evaluator does not take this model: {str(error).splitlines()[0][:120]}"
             raise UsageProblem(Diagnostic("onnx-node", said)) from None

@@ -19,6 +19,7 @@ from onnx_models import evaluated, imported, make
 from isamap.cli import main
 from isamap.graph.graph import Array
 from isamap.onnx import compile_model
+from isamap.onnx.onnx_models import Reference
 
 U8, S8 = np.uint8, np.int8
 Nodes = list[tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]]
@@ -252,6 +253,25 @@ def test_signed_bytes_in_the_place_of_unsigned_ones_compute_the_same(name: str) 
     (expected,) = evaluated(model, w.inputs)
     assert computed.dtype == expected.dtype == U8
     np.testing.assert_array_equal(computed, expected)
+
+
+@pytest.mark.parametrize("opset", [13, 17])
+@pytest.mark.parametrize("name", ["Sigmoid", "several", "chain", "pooled", "joined"])
+def test_earlier_versions_of_onnx_are_read_as_later_ones(tmp_path: Path, name: str, opset: int) -> None:
+    """ONNX's evaluator has DequantizeLinear since 19, and exporters write 17."""
+    w = Written()
+    MODELS[name](w)
+    earlier, later = (make(w.nodes, w.inputs, ["y"], w.constants, version) for version in (opset, 21))
+    one, other = imported(earlier), imported(later)
+    assert [(t.node.op, t.where) for t in one.taken] == [(t.node.op, t.where) for t in other.taken]
+    assert one.whole().kernels == other.whole().kernels
+    (tmp_path / "made.onnx").write_bytes(earlier.SerializeToString())
+    tensors = {port.passed.tensor: w.inputs[port.name] for port in one.whole().inputs}
+    (result,) = (port.passed.tensor for port in one.whole().outputs)
+    (expected,) = evaluated(later, w.inputs)
+    tensors[result] = np.zeros_like(expected)
+    judged = Reference(tmp_path / "made.onnx", {}).evaluate(w.inputs, one.trace, tensors)
+    np.testing.assert_array_equal(judged[result].values.reshape(expected.shape), expected)
 
 
 def test_bytes_that_others_read_stay_unsigned() -> None:
