@@ -1,8 +1,8 @@
 """Schedule a statement with CP-SAT: mapping, register block, cache blocks, loop orders and staging at once.
 
-It starts from what greedy found: options and register blocks whose floor lies above that cost are proven
-useless and left out, its decisions are the hint, and it stays the answer when nothing better turns up.
-The solver itself works in another process.
+It starts from the schedule of the greedy heuristic. Options and register blocks whose lower bound exceeds
+that cost are proven useless and left out. The greedy decisions are the solver's hint, and they remain the
+answer if the solver finds nothing better. The solver itself runs in another process.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ def solve_in_steps(
     *,
     splits: bool = True,
 ) -> Solved:
-    """As `solve_nest`; where something may cross iterations, the best in which nothing does comes first.
+    """Solve as `solve_nest` does, but search first for the best schedule without software pipelining.
 
-    That is found sooner, and with it the solver proves most of what is left useless. The second step may
-    spend effort of its own.
+    That schedule is found sooner, and its cost lets the solver prune most options of the second step. The
+    second step may spend effort of its own.
     """
     if not any(still(option.space) for option in options):
         return solve_nest(options, first, limits, ask=ask, splits=splits)
@@ -121,11 +121,11 @@ def solve_nest(
     *,
     splits: bool = True,
 ) -> Solved:
-    """Return the best schedule of a statement within the limits, with what is proven about it.
+    """Return the best schedule of a statement within the limits, with its proven bound.
 
-    The solver is asked for a short time with the floors as cuts; what it has not proven by then it is asked
-    again with cuts that splitting makes. It does not look at those in `without`, of which `first` is none:
-    then nothing is split.
+    The solver first runs for a short time with the lower bounds as cuts. If it proves too little, it runs
+    again with cuts from splitting. It does not search the options in `without`, which must not contain
+    `first`; if there are any, nothing is split.
     """
     stop = time.monotonic() + limits.wall_s
     known = _started(_floored(options, first, stop), first, stop)
@@ -155,7 +155,7 @@ def solve_nest(
 def _claimed(
     best: Candidate, known: Sequence[_Known], found_by: str, proved_by: str, bound_ns: float = 0.0
 ) -> Solved:
-    """Return a schedule with what floors prove of it, or another bound that is known."""
+    """Return a schedule with the bound that the lower bounds prove, or with another known bound."""
     floor = min(best.cost_ns, max(bound_ns, _least_ns(known)))
     is_best = floor >= best.cost_ns * (1 - SAME)
     bound, word = (best.cost_ns, "OPTIMAL") if is_best else (floor, "FEASIBLE")
@@ -170,7 +170,7 @@ def _asked(
     stop: float,
     without: Sequence[Candidate],
 ) -> Solved:
-    """Return the solver's result in the time that is left; the known result where no time is left."""
+    """Return the solver's result within the remaining time; the known result if no time remains."""
     left_s = stop - time.monotonic()
     has_cuts = any(own.is_split for own in known)
     if left_s <= 0 or (solved.status == "OPTIMAL" and not has_cuts):
@@ -186,8 +186,9 @@ def _asked(
 
 
 def _is_within(candidate: Candidate) -> bool:
-    """Return whether its option allows a schedule: where nothing may cross iterations, one in which something does
-    is only what others have to undercut.
+    """Return whether the candidate is a valid answer of this step.
+
+    If the option must not use software pipelining, a pipelined candidate serves only as a cost to undercut.
     """
     fixed = candidate.option.space.fixed
     return all(candidate.assignment.get(name, value) == value for name, value in fixed.items())
@@ -244,7 +245,7 @@ def _least_ns(known: Sequence[_Known]) -> float:
 
 
 def _floored(options: Sequence[OpenOption], best: Candidate, stop: float) -> list[_Known]:
-    """Return the lower bounds of each option, that of the best schedule first."""
+    """Return the lower bounds of each option; the option of the best schedule comes first."""
     found: list[_Known] = []
     for option in sorted(options, key=lambda o: o is not best.option):
         if option.floor_ns >= best.cost_ns or time.monotonic() > stop:
@@ -255,7 +256,7 @@ def _floored(options: Sequence[OpenOption], best: Candidate, stop: float) -> lis
 
 
 def _started(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Known]:
-    """Return the same, with a schedule of each option that may win, as far as there is time."""
+    """Return the same options, each one that may win with a schedule, as far as time allows."""
     found: list[_Known] = []
     for own in known:
         start = best if own.option is best.option else None

@@ -182,7 +182,7 @@ def _registers(space: Space) -> Cause | None:
 
 
 def _demand(space: Space, block: RegisterBlock) -> dict[str, list[tuple[TileOperand, int, int]]]:
-    """Per register memory the operands with how many of their tiles wait in it, and what each takes."""
+    """Return, per register memory, each operand with its number of live tiles and the registers of one tile."""
     order = space.unroll_order(block)
     found: dict[str, list[tuple[TileOperand, int, int]]] = {}
     for operand in space.option.operands:
@@ -192,7 +192,7 @@ def _demand(space: Space, block: RegisterBlock) -> dict[str, list[tuple[TileOper
 
 
 def _shown(operand: TileOperand, tiles: int, registers: int, block: RegisterBlock) -> str:
-    """`c: 8 × 4 accumulators of 2 registers = 64`."""
+    """Return the demand of an operand as text: `c: 8 × 4 accumulators of 2 registers = 64`."""
     factors = [str(block[axis]) for axis in operand.axes if block.get(axis, 1) > 1]
     product = " × ".join(factors) if operand.is_accumulator and len(factors) > 1 else str(tiles)
     noun = ("accumulator" if operand.is_accumulator else "tile") + ("s" if tiles > 1 else "")
@@ -247,9 +247,10 @@ def _parts(space: Space) -> Cause | None:
 
 
 def _together(space: Space) -> Cause | None:
-    """Return the first constraint that what is fixed breaks, whatever is decided besides.
+    """Return the first constraint that the fixed decisions break, whatever the other decisions are.
 
-    Else two of them conflict, and the first is said that is a condition of something fixed.
+    If none is broken alone, two constraints conflict; the one that is a condition of a fixed decision is
+    reported.
     """
     boxes = _boxes(space)
     broken = [c for c in space.rules.constraints if not may_be_met(c.facts, boxes).all()]
@@ -264,7 +265,7 @@ def _together(space: Space) -> Cause | None:
 
 
 def _boxes(space: Space) -> Boxes:
-    """Between which values decisions lie: one where they are fixed."""
+    """Return the range of each decision: a single value if it is fixed."""
     open_ones = {space.stage(operand): space.stage_values(operand) for operand in space.option.operands}
     found = {
         name: (min(values, default=0), max(values, default=2))
@@ -386,7 +387,7 @@ class Question:
         )
 
     def options(self, fixed: Assignment) -> Iterator[NestOption]:
-        """Return the options that the mapping, where it is fixed, leaves."""
+        """Yield the options that remain; a fixed mapping leaves only its own."""
         pinned = fixed.get(mapping_of(self.nest.statement))
         return (option for number, option in enumerate(self.nest.options) if pinned in (None, number))
 
@@ -396,7 +397,7 @@ class Question:
 
 @contextmanager
 def explained(problem: Problem, fixed: Assignment) -> Generator[None]:
-    """Whatever calls the problem infeasible inside says why."""
+    """Replace an infeasible result inside the block by an error that explains the conflict."""
     try:
         yield
     except Infeasible as error:
@@ -404,7 +405,7 @@ def explained(problem: Problem, fixed: Assignment) -> Generator[None]:
 
 
 def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
-    """Why there is no schedule, for each statement that has none; nothing where each has one."""
+    """Return the reason for each statement that has no schedule; empty if every statement has one."""
     found: list[Diagnostic] = []
     for nest in problem.nests:
         if not nest.options:  # it has no nest of its own, but may be fused
@@ -479,7 +480,7 @@ def _no_such_mapping(question: Question, pinned: int) -> Diagnostic:
 
 
 def _minimal(question: Question, option: NestOption, fixed: Assignment) -> dict[str, int]:
-    """Return a conflict of which every part is needed: what can be left out without a schedule appearing, is."""
+    """Return a minimal conflict: without any one of its decisions, a schedule exists."""
     least = dict(fixed)
     for name in fixed:
         without = {other: value for other, value in least.items() if other != name}
@@ -507,7 +508,7 @@ def _reliefs(
 
 
 def _near(space: Space, name: str, given: int) -> list[int]:
-    """Other values of a decision, the nearest first."""
+    """Return other values of a decision, the nearest first."""
     values: dict[str, list[int]] = {}
     for axis in (a for a in space.axes if may_unroll(space.option, a)):
         values[space.unroll(axis)] = list(range(1, min(issues_along(axis), MAX_UNROLLED) + 1))

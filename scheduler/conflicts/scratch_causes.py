@@ -52,7 +52,7 @@ def too_small_scratchpads(spaces: Sequence[Space]) -> Diagnostic | None:
 
 
 def relief_bytes(lack: Lack) -> str:
-    """Return `512 bytes of `spad` and 64 bytes of `acc``: with so much there is room."""
+    """Return the missing capacity as text: `512 bytes of `spad` and 64 bytes of `acc``."""
     return " and ".join(f"{size} bytes of `{memory}`" for memory, size in lack.needed.items())
 
 

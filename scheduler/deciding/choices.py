@@ -3,9 +3,7 @@
     choices_of(space, ({"m": 6}, {"m": 4}))
     ->  stage of a: 0, 2     block and unrolling of m: (96, 6), (48, 6) or (64, 4)     order of m and k: 0, 1
 
-Blocks of registers beside which there are the same ways to make a choice are of one kind.
-
-Register blocks that have the same ways to make a choice are of one kind.
+Register blocks that allow the same values of a choice form one kind.
 """
 
 from __future__ import annotations
@@ -59,14 +57,14 @@ class Choice:
         return Choice(names, tuple(map(tuple, ways)), np.asarray(kinds, np.int64), values, counts)
 
     def spans(self, owner: Places) -> Iterator[tuple[str, Box]]:
-        """Yield between which values each decision lies beside some of the register blocks."""
+        """Yield the ranges of each decision for some of the register blocks."""
         kinds = self.kinds[owner]
         for name, own in zip(self.names, self.values, strict=True):
             yield name, (own.min(axis=1)[kinds], own.max(axis=1)[kinds])
 
 
 def choices_of(space: Space, blocks: Sequence[RegisterBlock]) -> Iterator[Choice]:
-    """Yield the decisions besides the register block, in the order in which they are made: sizes first."""
+    """Yield the decisions other than the register block in the order of the search: sizes come first."""
 
     def alike(name: str, values: Sequence[int]) -> Choice:
         return Choice.of((name,), [[(value,) for value in values]], [0] * len(blocks), [(0,)])
@@ -120,7 +118,7 @@ class Boxes:
         return Boxes(parts.owner, {**parts.made, **dict(own)}, parts.floors)
 
     def bounded(self, cost: Cost, left: Sequence[Choice]) -> Boxes:
-        """Return the same with the floors that follow from what is made, whatever is made of what is left."""
+        """Return the same boxes with the lower bounds that follow from the decisions made so far."""
         spans: dict[str, Box] = {name: (values, values) for name, values in self.made.items()}
         for choice in left:
             spans |= dict(choice.spans(self.owner))

@@ -3,9 +3,9 @@
     nest0.rows.b = 0    stage b;            32 columns of all rows of a block, then the next 32
     nest0.rows.b = 1    stage b by rows;    all columns of a block of one row, then those of the next
 
-It is searched where a tile of the buffer holds pieces of so many rows that a copy leaves each of them before
-the next piece. Elsewhere copies take a few rows at a time, tile after tile, by themselves, and run alike
-either way (docs/decisions/0052-copy-orders.md).
+It is searched if a tile of the buffer holds pieces of many rows, so that a copy would return to each row for
+the next piece. Other copies take a few rows at a time, tile by tile, and run equally fast in either order
+(docs/decisions/0052-copy-orders.md).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
 
 
 def leaves_rows(option: NestOption, operand: TileOperand) -> bool:
-    """Return whether a copy in the order of the buffer takes pieces of many rows before the next of the first."""
+    """Return whether a copy in buffer order reads pieces of many rows before it returns to the first row."""
     along = next((axis for axis in option.axes if axis.name == operand.dense_axis), None)
     runs = along is not None and not along.is_reduction and along.extent > along.tile
     plain = not (operand.homes[0] or operand.subscripts or operand.is_accumulator or operand.packed)
@@ -53,7 +53,7 @@ def leaves_rows(option: NestOption, operand: TileOperand) -> bool:
 
 
 def staged_by_rows(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
-    """Return how an operand may be staged with what is fixed: what is copied by rows is copied."""
+    """Return how an operand may be staged under the fixed decisions: an operand copied by rows has to be staged."""
     return (1, 2) if space.fixed.get(rows_of(space.statement, operand.name), 0) else None
 
 
@@ -74,6 +74,6 @@ def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
 
 
 def orders_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the decisions that a nest stands for."""
+    """Return the copy orders of a nest as decisions."""
     by_rows = {stage.operand for stage in nest.stages if stage.by_rows}
     return {name: int(operand.name in by_rows) for name, operand in _named(space).items()}

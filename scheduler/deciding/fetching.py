@@ -1,18 +1,18 @@
-"""Decide prefetches of inputs that stream from memory once: the data, and the place of the hint.
+"""Decide prefetches of inputs that stream from memory once: which data, and where the hint is issued.
 
     for n by 6 {                          B[n, k], whose rows lie along the sum, 39 MB of it
-      prefetch b ahead 1 into l1;           the rows of the next iteration: their beginnings are new streams
+      prefetch b ahead 1 into l1;           the next iteration's rows: each one starts a new stream
       hold;
       for k by 16 { … }
 
     for n by 96 {                         B[k, n], of whose rows a register block reads pieces
       hold;
       for k by 1 {
-        prefetch b ahead 22 into l2;        the pieces of later rows: nothing but a hint knows of them
+        prefetch b ahead 22 into l2;        the pieces of later rows: the hardware prefetcher does not follow them
         …
 
     for k by 8 {
-      prefetch b ahead 1 into l2;         the next eight rows, dealt to the iterations of the loop inside
+      prefetch b ahead 1 into l2;         the next eight rows, distributed over the inner loop's iterations
       for n by 32 {                         a line or two of eight rows at a time, each to its end
         prefetch b ahead 2 into l1;           those of the next iterations once more, where several rows of a
         hold;                                 are computed on: so far ahead the processor does not look
@@ -23,8 +23,8 @@
         prefetch b ahead 1 into l2;         the next pieces of the same rows; of short ones, later ones
         for m by 4 { hold; for k by 1 { … } }
 
-What that saves is priced in `streams`, and in `residence` for the last. Elsewhere nothing is asked for: out
-of caches it costs 7 to 20 %.
+`streams` prices the saved time, and `residence` that of the last example. No other input is prefetched: hints
+for data in caches cost 7 to 20 %.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ MOST_ITERATIONS = (
 def prefetch_level(option: NestOption, operand: TileOperand) -> int:
     """Return the cache, counted from 1, into which an input's lines may be prefetched; 0 for none.
 
-    Rows go where they are used, pieces of rows a step farther: there more of them can be under way.
+    Rows go to the cache that the loads read. Pieces of rows go one level farther, where more lines can be in
+    flight.
     """
     if not operand.hints or not (operand.streams or operand.late):
         return 0
@@ -58,12 +59,12 @@ def prefetch_level(option: NestOption, operand: TileOperand) -> int:
 
 
 def in_rows(option: NestOption, operand: TileOperand) -> bool:
-    """Return whether an input lies along a sum: register blocks read rows of it, not pieces of rows."""
+    """Return whether an input is contiguous along a sum: register blocks then read rows, not pieces of rows."""
     return any(axis.is_reduction and axis.name == operand.dense_axis for axis in option.axes)
 
 
 def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """Return the depth and the distance of hints for pieces of later rows; None where whole rows are hinted."""
+    """Return the depth and the distance of hints for pieces of later rows; None if whole rows are hinted."""
     staged = any(stage.operand == operand.name for stage in nest.stages)
     inside = [
         number
@@ -77,11 +78,11 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
 
 
 def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
-    """Return how many iterations of a loop ahead its next pieces are asked for: of few bytes more than one.
+    """Return the prefetch distance in iterations of a loop; small pieces need more than one iteration.
 
-    Half as many bytes are under way as where memory alone is waited for: the hardware prefetcher brings some.
-    Where several register blocks share the hints of an iteration, the last ones would ask for what the next
-    iteration begins with: there at least two.
+    The distance covers half the bytes in flight of a pure memory stream: the hardware prefetcher brings some.
+    If several register blocks share the hints of an iteration, the distance is at least two: otherwise the
+    last blocks would request data that the next iteration needs at its start.
     """
     if not operand.late:
         return 1
@@ -114,11 +115,11 @@ def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
 
 
 def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """Return the depth at which prefetched rows are hinted once more, into the nearest cache, and how many
-    iterations ahead.
+    """Return the depth and the distance of a second hint for prefetched rows, into the nearest cache.
 
-    None where an iteration of the loop along them is no single register block, where that reads less than a
-    line of each, and where its issues share no vector: loads run far enough ahead by themselves then.
+    Return None in three cases: an iteration of the loop along the rows is not a single register block, it
+    reads less than a line of each row, or its issues share no vector. Out-of-order loads then run far enough
+    ahead.
     """
     followed = rows_ahead(option, nest, operand)
     if followed is None or any(stage.operand == operand.name for stage in nest.stages):

@@ -42,7 +42,7 @@ def all_names(problem: Problem) -> list[str]:
 
 
 def names_of(problem: Problem, nest: NestProblem) -> set[str]:
-    """Return every decision of a statement, whatever its mapping; how axes are dealt where there are threads."""
+    """Return all decisions of a statement under any mapping; with threads, also those about the partition of axes."""
     registers = dict(problem.registers)
     spaces = [Space(nest.statement, option, registers, {}) for option in nest.options]
     found = {mapping_of(nest.statement), *(name for space in spaces for name in space.names())}

@@ -43,12 +43,12 @@ def canonical(space: Choices, assignment: Assignment) -> dict[str, int]:
 
 
 def agrees(values: Assignment, fixed: Assignment) -> bool:
-    """Return whether no value differs from what is fixed."""
+    """Return whether no value contradicts a fixed decision."""
     return all(fixed.get(name, value) == value for name, value in values.items())
 
 
 def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> dict[str, int] | None:
-    """Return the given order, changed only as far as fixed decisions demand; None when they go in circles."""
+    """Return the given order with the fewest changes that fixed decisions need; None if they form a cycle."""
     around: dict[str, set[str]] = {axis.name: set() for axis in axes}
     for name, outer, inner in pairs:
         if name in fixed:
@@ -66,9 +66,9 @@ def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> di
 
 
 def order_clauses(space: Choices) -> Iterator[Facts]:
-    """Yield loops that run once stand innermost, in their order, unless orders are fixed; none goes in circles.
+    """Yield clauses: loops with one iteration are innermost in a canonical order, unless fixed; orders are acyclic.
 
-    Elsewhere they are the same schedule.
+    Any other place of such a loop gives the same schedule.
     """
     for axes, pairs, sweep in (
         (space.axes, space.order_pairs(), False),

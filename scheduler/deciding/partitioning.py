@@ -1,11 +1,12 @@
-"""Partition statements for threads: each way to cut one is an option of its own, priced by its part.
+"""Partition statements for threads: each partition is an option, priced by its largest part.
 
     gemm 1024 x 1024 x 1024 on 2 threads      ->      itself, and parts of 512 x 1024 x 1024,
                                                       1024 x 512 x 1024, 1024 x 1024 x 512
 
-All parts run at once, the largest one longest: the statement costs what the model says of a problem of that
-part's size, whose share of caches and bandwidth is what other cores leave; as often as threads have to go
-round; and what threads take to start. So every model prices threads, and its bounds stay exact.
+All parts run in parallel, and the largest one takes longest. The statement therefore costs as much as a
+problem of that part's size, with the cache capacity and the bandwidth that the other cores leave. This cost
+is multiplied by the number of rounds, and the start of the threads is added. Every cost model can thus price
+threads, and its bounds stay exact.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ JOINING_REGIONS = 2
 def part_options(
     problem: Problem, statement: int, option: NestOption, fixed: Assignment
 ) -> Iterator[NestOption]:
-    """Yield the option undivided, and that of one of its parts for each way to deal it to the problem's threads.
+    """Yield the undivided option, and one option for each way to partition it among the problem's threads.
 
-    None where the parts that a person has fixed cannot be.
+    Yield nothing if the parts that a person has fixed are impossible.
     """
     pinned = {
         axis.name: fixed[parallel_of(statement, axis.name)]
@@ -60,9 +61,9 @@ def part_options(
 
 
 def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
-    """Return the option of the largest of so many parts per axis; None where an axis has not so many, or may not.
+    """Return the option of the largest part under a partition; None if an axis cannot be cut like that.
 
-    Parts are whole issues, as even as they can be: of six issues five parts cannot be made.
+    Parts are whole issues and as even as possible: six issues cannot make five parts.
     """
     axes = {axis.name: axis for axis in option.axes}
     shares: dict[str, int] = {}
@@ -81,7 +82,7 @@ def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
 def _dealable(option: NestOption, private: Collection[str]) -> list[TileAxis]:
     """Return the axes that may be distributed to threads: those with the most issues.
 
-    None where operands are staged in a scratchpad of which no part has its own.
+    Return none if an operand is staged in a scratchpad that the parts would have to share.
     """
     if any(operand.homes[0] and operand.homes[0] not in private for operand in option.operands):
         return []
@@ -90,9 +91,9 @@ def _dealable(option: NestOption, private: Collection[str]) -> list[TileAxis]:
 
 
 def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yield parts per axis that use as many threads as they can, along one axis or two, beside what is cut.
+    """Yield parts per axis that use as many threads as possible, along one or two axes besides those already cut.
 
-    Of few threads fewer parts, too: where cores share what they wait for, they may be better.
+    With few threads, smaller numbers of parts follow: if cores share a bottleneck, these may be faster.
     """
     left = threads // prod(cut.values())
     if cut:
@@ -113,7 +114,7 @@ def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterato
 
 
 def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: CostModel) -> Cost:
-    """Nanoseconds of a statement in all iterations under an option, that of one of its parts or undivided."""
+    """Return the cost of all iterations of a statement under an option, partitioned or not. Units: nanoseconds."""
     if not option.parts:
         return shared(times(nest.iterations, model.expression(problem, nest, option)))
     rounds = -(-_count(option) // problem.threads)
@@ -122,7 +123,7 @@ def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: Co
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-    """Return the time of threads that start, and of sums that are joined: what an iteration has of it."""
+    """Return the time to start threads and to join partial sums, per iteration."""
     iterations = option.carried.iterations if option.carried is not None else 1  # inside what threads do
     return times(1 / iterations, total(_overheads(problem, nest, option))) if option.parts else Const(0)
 
@@ -149,7 +150,7 @@ def _count(option: NestOption) -> int:
 
 
 def _bandwidth_of(size_bytes: float, problem: Problem) -> float:
-    """Return bandwidth towards the nearest memory that holds so much. Units: bytes per nanosecond."""
+    """Return the bandwidth of the nearest memory that has room for this size. Units: bytes per nanosecond."""
     held = (c.bandwidth_bytes_per_ns for c in problem.caches if size_bytes <= c.capacity_bytes)
     return next(held, problem.memory_bandwidth_bytes_per_ns)
 

@@ -86,7 +86,7 @@ def constraints_of(space: Choices) -> Iterator[Constraint]:
 
 
 def staged_by(space: Choices, operand: TileOperand, values: Iterable[int]) -> list[int]:
-    """Return the ways to stage an operand, of these, that go with what is fixed."""
+    """Return those of the given stagings of an operand that agree with the fixed decisions."""
     found = list(values)
     for kind in KINDS:
         left = kind.staged(space, operand)
@@ -95,14 +95,14 @@ def staged_by(space: Choices, operand: TileOperand, values: Iterable[int]) -> li
 
 
 def with_decided(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
-    """Return the nest with what is decided."""
+    """Return the nest with these decisions applied."""
     for kind in KINDS:
         nest = kind.made(nest, space, made)
     return nest
 
 
 def decided_in(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the decisions that a nest stands for."""
+    """Return the decisions that a nest expresses."""
     return {name: value for kind in KINDS for name, value in kind.read(space, nest).items()}
 
 

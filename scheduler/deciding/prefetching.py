@@ -2,11 +2,10 @@
 
     prefetch a ahead 1 into l2;         directly inside the innermost loop outside `hold` that a follows
 
-They are searched for inputs that stream through from memory, and for pieces of rows that come late out of
-where a machine states that hints save time (`fetching` says where those are asked for). Elsewhere they take
-the time of their hints and are taken to save nothing: 39 of them were 0.91 to 1.02 times as fast.
-There 0, no prefetch, is the only value that is searched; others are for a person to
-fix.
+The search tries them for inputs that stream from memory, and for late pieces of rows if the machine states
+that hints save time (`fetching` decides the place of the hint). For other inputs a hint costs its own time
+and is assumed to save nothing: 39 such schedules were 0.91 to 1.02 times as fast. The search then tries only
+0, no prefetch; a person may fix another value.
 """
 
 from __future__ import annotations
@@ -77,9 +76,10 @@ def _asked_or(name: str, facts: Facts, why: str) -> Constraint:
 
 
 def _going_on(space: Choices, operand: TileOperand) -> Iterator[Not]:
-    """Yield the conditions that a loop goes on to other elements of an input.
+    """Yield the condition, for each loop, that it moves to other elements of an input.
 
-    These are the loops over its register blocks, over blocks of a sum, and for pieces of rows from row to row.
+    These loops run over the register blocks of the input, over blocks of a sum, and from row to row of
+    pieces.
     """
     for axis in space.axes_of(operand):
         if axis.is_reduction:
@@ -113,7 +113,7 @@ def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSched
 
 
 def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the decisions that a nest's prefetches stand for, of each operand the outermost."""
+    """Return the prefetch decisions that a nest expresses; of each operand, those of the outermost prefetch."""
     into = {prefetch.operand: prefetch.cache for prefetch in reversed(nest.prefetches)}
     found: dict[str, int] = {}
     for name, operand in _named(space).items():

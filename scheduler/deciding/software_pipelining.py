@@ -59,7 +59,7 @@ def crossings(space: Choices) -> dict[str, tuple[int, ...]]:
 
 
 def staged_if_crossed(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
-    """Return how an operand may be staged with what is fixed: what crosses iterations only per block."""
+    """Return the allowed stagings of an operand: a software-pipelined operand has to be staged per block."""
     if not space.fixed.get(name_of(space, operand), 0):
         return None
     return (1,) if crossing_values(space, operand) else ()
@@ -126,7 +126,7 @@ def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[Constraint
 
 
 def _is_dealt(space: Choices) -> bool:
-    """Return whether parts for threads are looked at, or are what a person wants."""
+    """Return whether partitions among threads are searched or fixed."""
     names = (parallel_of(space.statement, axis.name) for axis in space.option.axes)
     return bool(space.option.parts) or any(space.fixed.get(name, 1) > 1 for name in names)
 
@@ -163,7 +163,7 @@ def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSch
 
 
 def _with_iterations(nest: NestSchedule, space: Choices) -> int:
-    """Return how many loops stand around a result whose iterations others cross: those inside run once."""
+    """Return the number of loops around a result whose iterations are pipelined; the loops inside run once."""
     left = {axis.name: axis.extent for axis in space.option.axes}
     depth = 0
     for number, loop in enumerate(nest.loops[: nest.hold]):

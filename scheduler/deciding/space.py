@@ -43,7 +43,7 @@ class Taker:
 def fitting(
     takers: tuple[Taker, ...], registers: tuple[tuple[str, int], ...], limits: tuple[int, ...], most: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Factors above 1 for at most two axes, up to their limits and `most` in all, that fit."""
+    """Return the factors above 1 for at most two axes that fit, within their limits and `most` in total."""
     found: list[tuple[int, ...]] = []
     first, second = (*limits, 1, 1)[:2]
     for i in range(2, first + 1) if limits else (1,):
@@ -72,9 +72,10 @@ def _fits_in_order(
 
 
 def live(follows: Sequence[bool], factors: Sequence[int], *, is_accumulator: bool) -> int:
-    """Tiles that wait in registers: all of an accumulator, else those that are used again.
+    """Return the number of live tiles: all tiles of an accumulator, else the tiles that are used again.
 
-    Both are given per unrolled axis, outer to inner: whether the operand follows it, and its factor.
+    Both arguments are given per unrolled axis, outer to inner: whether the operand follows it, and its
+    factor.
     """
     if is_accumulator:
         return prod(factor for follow, factor in zip(follows, factors, strict=True) if follow)
@@ -130,7 +131,7 @@ class Space:
 
     @property
     def splits_sum(self) -> bool:
-        """Whether a sum is dealt to threads."""
+        """Whether a sum is partitioned among threads."""
         dealt = {name for name, _ in self.option.parts}
         return any(axis.is_reduction and axis.name in dealt for axis in self.option.axes)
 
@@ -163,12 +164,12 @@ class Space:
         return self.allowed(self.stage(operand), staged_by(self, operand, values))
 
     def allowed(self, name: str, values: list[int]) -> tuple[int, ...]:
-        """Return the values of a decision that agree with what is fixed."""
+        """Return the values of a decision that the fixed decisions allow."""
         return tuple(value for value in values if self.fixed.get(name, value) == value)
 
     @property
     def rules(self) -> Rules:
-        """What decisions may not do together, made once."""
+        """The constraints among decisions, built once."""
         if not self.kept:
             constraints = (*sum_constraints(self), *constraints_of(self))
             self.kept.append(Rules(constraints, tuple(order_clauses(self)), tuple(capacities(self))))
@@ -183,7 +184,7 @@ class Space:
         return all(is_met((capacity,), assignment) for capacity in self.rules.capacities)
 
     def is_feasible(self, assignment: Assignment) -> bool:
-        """Return whether decisions, of which those about orders go in no circle, are a schedule."""
+        """Return whether the decisions make a schedule; those about orders have to be acyclic."""
         return self.is_allowed(assignment) and self.fits_scratchpads(assignment)
 
     def axes_of(self, operand: TileOperand) -> list[TileAxis]:
@@ -214,7 +215,7 @@ class Space:
         return tuple({axis.name: factor for axis, factor in zip(axes, b, strict=True)} for b in allowed)
 
     def _blocks_along(self, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Factors that are above 1 on the chosen axes only."""
+        """Yield factors that exceed 1 on the chosen axes only."""
         axes = self.register_axes
         names = [axes[position].name for position in chosen]
         limits = tuple(min(issues_along(axes[position]), MAX_UNROLLED) for position in chosen)
@@ -235,7 +236,7 @@ class Space:
         return all(self.fixed.get(self.unroll(axis), factor) == factor for axis, factor in pairs)
 
     def _fixed_block(self) -> list[tuple[int, ...]]:
-        """Return the block that a person has fixed, where it stretches along more axes than are searched."""
+        """Return the block that a person has fixed, if it unrolls more axes than the search does."""
         limits = [min(issues_along(axis), MAX_UNROLLED) for axis in self.register_axes]
         block = tuple(self.fixed.get(self.unroll(axis), 1) for axis in self.register_axes)
         inside = all(1 <= factor <= limit for factor, limit in zip(block, limits, strict=True))
@@ -261,7 +262,7 @@ class Space:
         return max(missing, default=0), sum(needed.values())
 
     def blocks(self, axis: TileAxis, unroll: int) -> tuple[int, ...]:
-        """Cache-block sizes of an axis, largest first. Units: elements, the extent for no block at all."""
+        """Return the cache-block sizes of an axis, largest first. Units: elements; the extent stands for no block."""
         step = unroll * axis.tile
         fixed = self.fixed.get(self.block(axis))
         if fixed is not None and fixed < axis.extent:
@@ -287,6 +288,6 @@ def issues_along(axis: TileAxis) -> int:
 
 
 def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:
-    """Tiles of an operand that wait in registers: all of an accumulator, else those that are used again."""
+    """Return the number of live tiles of an operand: all of an accumulator, else those that are used again."""
     follows = [axis in operand.axes for axis in order]
     return live(follows, [block[axis] for axis in order], is_accumulator=operand.is_accumulator)

@@ -1,9 +1,9 @@
-"""Unroll the innermost summing loop: the possible factors, and the cache blocks that they allow.
+"""Unroll the innermost reduction loop: the possible factors, and the cache blocks that they allow.
 
     for k by 4 { unroll k by 2 { unroll m by 1 { unroll n by 16 { issue; } } } }
 
-is `unroll.k` = 2: half as many iterations of the loop over k, each with twice as many issues. No register is
-needed more, as long as no operand waits for the next iteration: every input has to follow the axis.
+is `unroll.k` = 2: the loop over k has half as many iterations, each with twice as many issues. It needs no
+more registers if every input follows the axis, so that no operand stays live until the next iteration.
 """
 
 from __future__ import annotations

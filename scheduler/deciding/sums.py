@@ -15,9 +15,9 @@ MOST_SWEPT_TILE = 2
 
 
 def summed_axis(option: NestOption) -> TileAxis | None:
-    """Return the innermost summing axis, where its loop may be unrolled: it runs, and every input follows it.
+    """Return the innermost reduction axis, if its loop may be unrolled: it has iterations, and all inputs follow it.
 
-    What does not follow it would have to wait in registers for the next iteration.
+    An input that does not follow it would have to stay in registers until the next iteration.
     """
     running = [axis for axis in option.axes if axis.is_reduction and axis.extent > axis.tile]
     inputs = [o for o in option.operands if not o.is_accumulator and o.registers]
@@ -25,7 +25,7 @@ def summed_axis(option: NestOption) -> TileAxis | None:
 
 
 def sweeping_axis(option: NestOption) -> TileAxis | None:
-    """Return the summing axis of which a register block may take a few rows of what streams, each by own loads."""
+    """Return the reduction axis of which a register block may take a few rows of a stream, each by separate loads."""
     axis = summed_axis(option)
     if axis is None or axis.tile > MOST_SWEPT_TILE:
         return None

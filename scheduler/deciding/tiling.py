@@ -68,7 +68,7 @@ def tile(space: Space) -> Tiling:
 
 
 def loops(tiling: Tiling) -> tuple[Loop, ...]:
-    """Return all loops outside `hold`, each with what stands inside it under the decided orders."""
+    """Return all loops outside `hold`, each with the loops inside it under the decided orders."""
     space = tiling.space
     order = {(outer.name, inner.name): name for name, outer, inner in space.order_pairs()}
     sweep = {(outer.name, inner.name): name for name, outer, inner in space.sweep_pairs()}
@@ -102,7 +102,7 @@ def _loop(space: Space, axis: str, trips: Cost, inside: Mapping[str, Cost]) -> L
 def _chosen(
     names: Mapping[tuple[str, str], str], outer: TileAxis, inner: TileAxis, within: Cost, beyond: Cost
 ) -> Cost:
-    """Return `within` when the loop of `inner` stands inside that of `outer`, else `beyond`."""
+    """Return `within` if the loop of `inner` is inside that of `outer`, else `beyond`."""
     name = names.get((outer.name, inner.name))
     if name is not None:
         return Cases(name, ((0, beyond), (1, within)))
@@ -115,7 +115,7 @@ def touched_bytes(space: Space, extents: Mapping[str, Cost]) -> Cost:
 
 
 def _footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> Cost:
-    """Return the bytes of an operand that loops of these extents touch, where it lies or in its staging buffer."""
+    """Return the bytes of an operand that loops of these extents touch, in its tensor or in its staging buffer."""
     staged = times(operand.staged_bytes, *(extent_of(space, axis, extents) for axis in operand.axes))
     if (
         operand.tensor_bytes == operand.staged_bytes
@@ -128,7 +128,7 @@ def _footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, C
 
 
 def _in_pieces(space: Space, operand: TileOperand) -> bool:
-    """Return whether loops may touch less than a line of the operand's rows, where they lie."""
+    """Return whether loops may touch less than a line of the operand's rows in its tensor."""
     tile = next((a.tile for a in space.option.axes if a.name == operand.dense_axis), 0)
     return 0 < tile * operand.tensor_bytes < operand.least_row_bytes
 
@@ -200,7 +200,7 @@ def reloads(
 
 
 def _while_kept(space: Space, loop: Loop, caches: Sequence[Cache]) -> Cost:
-    """Return how often the last cache reloads data that fits into it together with all that the body touches."""
+    """Return how often the last cache reloads data that fits into it together with everything the body touches."""
     *nearer, cache = caches
     points = kept_points(space, cache)
     if not points:
@@ -216,8 +216,9 @@ def _while_kept(space: Space, loop: Loop, caches: Sequence[Cache]) -> Cost:
 def usable_bytes(cache: Cache) -> int:
     """Return the part of a cache that working sets may use. Units: bytes.
 
-    Of one that cores share, half as much: what runs on the others takes its part, and loops that come back to
-    little lose next to nothing where nothing does (docs/decisions/0020-memory-model.md).
+    Of a cache that cores share, it is half as much, because the other cores use their part. Loops that return
+    to small data lose almost nothing by this if the other cores are idle
+    (docs/decisions/0020-memory-model.md).
     """
     return int(cache.capacity_bytes * cache.usable_factor / (2 if cache.cores > 1 else 1))
 
@@ -232,10 +233,10 @@ def kept_points(space: Space, cache: Cache) -> int:
 
 
 def rows_held(operand: TileOperand, cache: Cache) -> int:
-    """Return rows of a tensor read in place that a cache holds before they evict each other; 0 where unknown.
+    """Return the number of rows, read in place, that a cache holds before they evict each other; 0 if unknown.
 
-    Rows whose distance is a multiple of what one way holds all fall into the same sets, and those that miss
-    one by little into sets so near that as many pieces of rows as there are ways overlap.
+    Rows whose distance is a multiple of the size of a way all map to the same sets. Rows that miss such a
+    distance by little map to neighbouring sets, where as many pieces of rows overlap as the cache has ways.
     """
     if not (cache.ways and operand.dense_axis and operand.pitch_bytes) or operand.subscripts:
         return 0
@@ -243,7 +244,7 @@ def rows_held(operand: TileOperand, cache: Cache) -> int:
 
 
 def rows_apart(pitch_bytes: int, cache: Cache) -> int:
-    """Return the number of rows so far apart of which a cache holds a piece each."""
+    """Return the number of rows at this pitch of which a cache holds one piece each."""
     way_bytes = max(1, cache.capacity_bytes // cache.ways)
     near_bytes = PIECE_LINES * cache.line_bytes // cache.ways
     return cache.ways * _rows_apart(pitch_bytes, way_bytes, near_bytes)

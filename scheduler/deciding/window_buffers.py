@@ -2,7 +2,7 @@
 
     X[p + r, c]: a block of 8 rows and all 3 taps is 10 rows, where each iteration's own were 24
 
-Only a block with all taps of a window holds it so.
+Only a block that has all taps of a window is stored like that.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, win
 
 
 def tiles_in_window(window: Window, option: NestOption, along: TileAxis, tiles: Cost) -> Cost:
-    """Return tiles that a window of so many takes in a buffer."""
+    """Return the number of tiles that a window of the given tiles takes in a buffer."""
     reaches = reaches_of(window, option)
     plane = CeilDiv(Add((times(along.tile, tiles), Const(reaches[0]))), Const(along.tile))
     return times(len(reaches), plane)
 
 
 def filled_again(space: Choices, operand: TileOperand) -> Iterator[Cost]:
-    """Yield factors of how often each element of an operand is brought by blocks, for each of its windows: their
-    ends overlap, and without all taps each iteration brings its own.
+    """Yield, for each window of an operand, the factor by which its elements are loaded more than once.
 
-    Whole numbers with their unit beside them, as solvers count.
+    The ends of neighbouring blocks overlap. Without all taps each iteration loads its own elements.
     """
     extents = {axis.name: axis.extent for axis in space.option.axes}
     for window in operand.windows:
