@@ -29,7 +29,7 @@ from isamap.source import add_up
 
 
 def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) -> Cost:
-    """Return an iteration of all register blocks: what goes in and out of registers, or the chain, and lost lines.
+    """Return the time of one iteration of all register blocks: moves of carried values, chains, lost lines.
 
     Units: nanoseconds.
     """
@@ -38,8 +38,9 @@ def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) ->
 
 
 def _lost(tiling: Tiling, carried: Carried, problem: Problem) -> Cost:
-    """Return the time of lines that come out of the next cache at each step, where more rows than there is room for
-    in the sets that they share are gone along side by side.
+    """Return the time of lines reloaded from the next cache at each step.
+
+    Lines are reloaded if more rows are read in parallel than the cache sets that they share can hold.
     """
     if not carried.pitches or not problem.caches or not problem.caches[0].ways:
         return Const(0)
@@ -51,7 +52,7 @@ def _lost(tiling: Tiling, carried: Carried, problem: Problem) -> Cost:
 
 
 def _line_ns(problem: Problem) -> float:
-    """Return the time of a line from the second cache: of rows that share sets, where that is known."""
+    """Return the time of a line from the second cache, of rows that share cache sets, if the machine states it."""
     nearest, *farther = problem.caches
     bytes_per_ns = farther[0].bandwidth_bytes_per_ns if farther else problem.memory_bandwidth_bytes_per_ns
     return problem.rows_behind[0].crowded_piece_ns or nearest.line_bytes / bytes_per_ns
@@ -61,9 +62,9 @@ def _line_ns(problem: Problem) -> float:
 
 
 def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Accumulators in and out of registers, and the last sums of each block, whose latency nothing hides.
+    """Return the time to move accumulators into and out of registers, and the exposed latency of the last sums.
 
-    Where loads follow rows out of memory, all of that waits for them, and shows as little as other moves do.
+    If loads follow rows out of memory, these moves wait for the same lines and are as exposed as other moves.
     """
     space = tiling.space
     if operand.flow is not None:
@@ -83,9 +84,9 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def least_in_and_out(way: Way) -> float:
-    """Return each accumulator once; behind rows that loads follow out of memory it shows by a share.
+    """Return the time to move each accumulator once; of rows that loads follow out of memory, the exposed part.
 
-    What streams is not known of outlines yet.
+    Outlines do not know yet which inputs stream.
     """
     streams = way.problem.memory_streams
     follows = streams is not None and streams.swept_start_ns is not None

@@ -29,7 +29,7 @@ class AnalyticModel:
         return priced(self.shares(problem, nest, option))
 
     def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:
-        """Return the same cost in parts with names; what needs a figure that the machine does not state is none."""
+        """Return the cost as named parts; a part whose machine parameter is not stated is left out."""
         context = Context.of(problem, nest, option)
         return tuple(
             Share(
@@ -50,7 +50,7 @@ class AnalyticModel:
 
 
 def _least_ns(way: Way) -> float:
-    """Return the longest of what hides, and what is on top, of effects that have a floor."""
+    """Return the lower bound: the longest of the overlapping effects that have one, plus those that add up."""
     hides: list[float] = []
     on_top: list[float] = []
     for effect in EFFECTS:

@@ -4,22 +4,22 @@ Computing hides traffic only if both happen at the same time:
 
     for m by 153 {
       for n by 48 {
-        for m by 9 {       17 times with the same 48 columns of B: the first time they come from afar,
-          for k by 1 {     while 9 x 48 products of each row of them are computed, and then they are near
+        for m by 9 {       17 times with the same 48 columns of B: the first loads come from memory
+          for k by 1 {     during 9 x 48 products for each row; the later ones come from a near cache
 
-Loading a row of 48 numbers takes 15 ns from memory at 12.4 bytes per ns; its 27 issues take 4. The
-difference is exposed, however much the sixteen register blocks behind compute. Each byte therefore counts
-for the time by which it takes longer than all issues of a register block on it, at its source:
+Loading a row of 48 numbers takes 15 ns from memory at 12.4 bytes per ns; its 27 issues take 4. The difference
+is exposed, no matter how long the next sixteen register blocks compute. Each byte therefore counts for the
+time by which it takes longer than all issues of a register block on it, at its source:
 
     bytes out of l3 * max(0, 1 / 32 - issues)  +  bytes out of memory * the remainder of 1 / 12.4 beyond that
 
-Rows along a sum are short, and end before the prefetcher reaches full speed. Computing hides their loads
-from memory if it takes longer by the factor that the machine states for such rows (`row_computing_factor`),
-mostly twice as long. Data that was packed before has no rows.
+Rows along a sum are short, and end before the prefetcher reaches full speed. Computing hides their loads from
+memory if it takes longer by the factor that the machine states for such rows (`row_computing_factor`), mostly
+twice as long. Data that was packed before has no rows.
 
-An input that is used once counts with all of its traffic elsewhere, as does an input whose traffic bounds
-the whole. If several inputs are exposed, only the one with the most exposed time counts: their overlap is
-not known, and with this rule a faster unit never costs more.
+An input that is used once counts with all of its traffic elsewhere, as does an input whose traffic bounds the
+whole. If several inputs are exposed, only the one with the most exposed time counts: their overlap is not
+known, and with this rule a faster unit never costs more.
 
 Known errors: inputs that leave out three axes and more (filters of convolutions), and overlapping windows,
 have no exposed time here.
@@ -46,7 +46,7 @@ MOST_AXES = 2
 
 
 def shown(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) -> Cost:
-    """Return the time that issues do not hide of the input of which most shows. Units: nanoseconds."""
+    """Return the largest exposed load time of any input. Units: nanoseconds."""
     return largest(
         _of_input(tiling, problem, operand, position, missed)
         for position, operand in enumerate(tiling.space.option.operands)
@@ -59,7 +59,7 @@ def _of_input(
 ) -> Cost:
     """Return the exposed load time of an input. Streamed inputs are priced by `streams`.
 
-    What hints have brought near comes from there.
+    Data that hints have prefetched come from the cache that the hints name.
     """
     shows = list(_of_levels(tiling, problem, operand, position, missed))
     late = total(cost for _, cost in shows)
@@ -97,7 +97,7 @@ def _of_levels(
 
 
 def _hides(option: NestOption, operand: TileOperand, problem: Problem, is_far: bool) -> float:
-    """Return the factor by which computing has to exceed traffic to hide all of it."""
+    """Return how many times as long as the traffic the computation has to take to hide all of it."""
     stated = problem.memory_streams
     if not is_far or stated is None or operand.packed or not in_rows(option, operand):
         return 1.0
@@ -117,7 +117,7 @@ class _Byte:
     hides: float
 
     def part(self, issues_ns: float) -> float:
-        """Return the exposed part of its time, given such issues, beyond that of a nearer memory."""
+        """Return the exposed time of a byte, given the time of its issues, beyond that of a nearer memory."""
         left = max(0.0, self.hides * self.ns - max(self.before_ns, issues_ns))
         return min(self.ns - self.before_ns, left) / self.ns
 
@@ -136,5 +136,5 @@ def _left(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) 
 
 @lru_cache(maxsize=4096)
 def _parts(most: int, byte: _Byte, issue_ns: float) -> tuple[tuple[int, Const], ...]:
-    """Return the part that is left for every number of issues."""
+    """Return the exposed part for each number of issues."""
     return tuple((n, Const(byte.part(n * issue_ns))) for n in range(1, most + 1))

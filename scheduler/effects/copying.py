@@ -49,11 +49,11 @@ def out_and_back(
     buffers: Cost,
     usable_bytes: Callable[[Cache], int],
 ) -> Cost:
-    """Of an operand copied per block, the time in which its blocks go out and come back, beside the copy.
+    """Return the time to write and reread the blocks of an operand copied per block, besides the copy.
 
-    Nothing where a block stays in the nearest cache, or results do in the second; nor of buffers in
-    scratchpads. `repeats` are factors of how often the whole of it is copied, `buffers` how many copies of a
-    block there are.
+    It is zero if a block stays in the nearest cache, if results stay in the second one, and for buffers in
+    scratchpads. `repeats` are factors of how often the whole operand is copied, `buffers` is the number of
+    copies of a block.
     """
     if operand.homes[0] or not problem.caches or (operand.is_accumulator and tiling.space.splits_sum):
         return Const(0)
@@ -135,7 +135,7 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _filled(tiling: Tiling, operand: TileOperand) -> int:
-    """Return the elements of a copy: instructions fill whole tiles, units of their own bring what is there."""
+    """Return the elements that a copy writes: instructions write whole tiles, other units only existing elements."""
     followed = [axis for axis in tiling.space.option.axes if axis.name in operand.axes]
     return prod(a.extent if operand.mover else ceil(a.extent / a.tile) * a.tile for a in followed)
 
@@ -150,12 +150,10 @@ def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) -> Cost:
-    """Return the time to start pieces of rows again in copies.
+    """Return the time to restart pieces of rows in copies. Units: nanoseconds.
 
-    In the order of the buffer each row has one for every register block; by rows it has one for each of the
-    `parts`.
-
-    Out of memory `residence` prices what copies begin by rows. Units: nanoseconds.
+    In buffer order each row restarts for every register block; by rows it restarts for each of the `parts`.
+    If the rows come from memory, `residence` prices the starts of copies by rows.
     """
     space = tiling.space
     home = next((n for n, cache in enumerate(problem.caches) if holds_all(space, [cache])), None)
@@ -186,7 +184,7 @@ def least_packing(way: Way) -> float:
 def least_beside(way: Way) -> float:
     """Return the least time of operand loads and of copies that other units make in parallel with the sum.
 
-    But for what shows of the copies anyhow: made when they are needed, they take no more than that, on top.
+    The exposed part of copies that are made on demand is not in it: that part is added on top.
     """
     hidden = 1 - way.problem.model.leak_factor
     made = (b.copied * _copied_ns(b.operand) for b in way.operands if _may_be_beside(b.operand))
@@ -216,9 +214,7 @@ def _least_ns(operand: TileOperand, leak: float) -> float:
 
 
 def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
-    """Per unit that copies by itself, how long each operand keeps it busy: all that flows through it, or what
-    crosses iterations.
-    """
+    """Return, per unit that copies, the busy time for each operand: pipelined copies, or its whole traffic."""
     operands = tiling.space.option.operands
     again = {o.name: copied_again(tiling, o) for o in operands}
 
@@ -248,7 +244,7 @@ def copied_again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 
 
 def _bandwidth_of(size_bytes: int, problem: Problem) -> float:
-    """Bandwidth towards the nearest memory that holds so much. Units: bytes per nanosecond."""
+    """Return the bandwidth of the nearest memory that has room for this size. Units: bytes per nanosecond."""
     for cache in problem.caches:
         if size_bytes <= usable_bytes(cache):
             return cache.bandwidth_bytes_per_ns

@@ -37,9 +37,9 @@ class Part:
 class Context:
     """A statement under one option, and the costs that several effects share.
 
-    `brought` is the time of operand loads. `beside` is the time of copies by other units in parallel with
-    the sum. `blocks` is that of all register blocks by themselves, `missed` the cache misses, and `moved`
-    the busy time of units that copy by themselves, by operand.
+    `brought` is the time of operand loads. `beside` is the time of copies by other units in parallel with the
+    sum. `blocks` is the time of the register blocks alone, `missed` the cache misses, and `moved` the busy
+    time of units that copy by themselves, by operand.
     """
 
     problem: Problem
@@ -81,7 +81,7 @@ class Context:
 
     @property
     def loaded(self) -> Cost:
-        """What bringing all inputs takes."""
+        """The time to load all inputs."""
         return total(part.cost for part in self.brought)
 
 
@@ -117,7 +117,7 @@ class Effect:
     least: Callable[[Way], float] | None = None
 
     def is_known(self, problem: Problem) -> bool:
-        """Return whether all figures are stated that it needs."""
+        """Return whether the machine states all parameters that the effect needs."""
         return all(figure.is_stated(problem) for figure in self.needs)
 
 

@@ -1,12 +1,13 @@
 """Cost models of energy: the accesses of a schedule as an expression over its decisions. Units: picojoules.
 
     issues        number of issues * energy of one
-    home, a       elements that are brought * energy to read them
+    home, a       elements loaded * energy to read them
     sram, a       fills to write, tiles to read
     leakage       time by the analytic model * leakage
 
-The counts are those of `isamap accesses` by the convention `isamap`, for tensors without short tiles. What
-fused statements spare or add is not in the price: a fused statement costs nothing, and its sum's first read counts.
+The counts are those of `isamap accesses` by the convention `isamap`, for tensors without short tiles. The
+price ignores the accesses that fused statements save or add: a fused statement costs nothing, and the first
+read of its sum counts.
 """
 
 from __future__ import annotations
@@ -93,9 +94,9 @@ class EdpModel:
 
 @dataclass(frozen=True, slots=True)
 class WithinModel:
-    """A cost model under a bound on another one: what exceeds a statement's limit costs more than all within it.
+    """A cost model under a limit on another one: all schedules beyond a statement's limit cost more than any within.
 
-    `limits` are by statement. `price` is what a unit of the bounded model costs beyond a limit.
+    `limits` are by statement. `price` is the cost of each unit of the limited model beyond the limit.
     """
 
     objective: CostModel
@@ -125,7 +126,7 @@ def for_other_model(problem: Problem) -> Problem:
 # --- accesses of one operand ------------------------------------------------------------------------------
 
 Each = tuple[float, float]
-"""The energy of a byte, or of a tile: what is read or brought in, and what is written or taken out."""
+"""The energy of a byte or a tile: of a read, and of a write."""
 
 
 def _issues(option: NestOption) -> int:

@@ -3,15 +3,15 @@
     for n by 32 {
       prefetch a ahead 1 into l1;      32 rows of 8 KB, each of whose lines holds one of 16 buffers for 48 ns
       hold;
-      for k by 128 { … }                 a tile load that misses the nearest cache finds none that is free
+      for k by 128 { … }                 a tile load that misses the nearest cache finds no free buffer
 
-Rows along a sum are brought near by the processor's own prefetcher, beside what is computed. Hinted, each
-line holds a buffer for as long as it takes to come, and computing waits for its loads meanwhile:
+The processor's own prefetcher loads rows along a sum in parallel with the computation. With a hint, each line
+occupies a buffer until it arrives, and the computation waits for its own loads meanwhile:
 
     time = computing + lines * time of a buffer / buffers
 
-Pieces of rows, which no prefetcher follows, hold buffers without a hint, too: of those nothing is counted.
-Judged by 16 products with AMX and by seven on AVX-512 (docs/decisions/0024-prefetch-hints.md).
+Pieces of rows, which no hardware prefetcher follows, occupy buffers without a hint as well: they cost nothing
+here. Judged by 16 products with AMX and by seven on AVX-512 (docs/decisions/0024-prefetch-hints.md).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def buffers_filled(space: Space, missed: Sequence[Misses], problem: Problem) -> 
 
 
 def _filled(position: int, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """Yield the same of one, whose lines take out of each level what they do beyond the nearer one."""
+    """Yield the time per memory level: the lines of a level take what exceeds the time of the nearer one."""
     near, before_ns = problem.rows_behind[0], 0.0
     for level, rows in zip(missed, problem.rows_behind, strict=False):
         ns = max(0.0, rows.fill_ns - before_ns)

@@ -43,8 +43,9 @@ def last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 
 
 def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield the same behind sums that wait for each other: those of one copy count the last ones as well, where
-    taking them out and beginning them anew takes longer than what is computed.
+    """Yield the wait after sums that wait for each other. Sums in one copy count the last ones as well.
+
+    They do so if storing them and initialising the next ones takes longer than the computation.
     """
     option, space = tiling.space.option, tiling.space
     whole = total(last_results(tiling, operand, flow))
@@ -69,7 +70,7 @@ def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
 
 
 def _taken_out_ns(tiling: Tiling, operand: TileOperand, flow: Flow) -> float:
-    """Return how long a tile is taken out; by the unit that computes, it is among what sums wait for."""
+    """Return the time to store a tile; 0 if the computing unit stores it, which `sums` already counts."""
     others = tuple((unit, ns) for unit, ns in flow.finished if unit != tiling.space.option.unit)
     return longest_ns(others) / tiles_of(tiling, operand)
 
@@ -106,7 +107,7 @@ def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
 
 
 def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
-    """Return how long an operand keeps a unit busy; `again` are factors of how often all of it is moved."""
+    """Return the time that an operand keeps a unit busy; `again` are factors of how often it is moved."""
     flow = operand.flow
     if flow is None:
         return Const(0)
@@ -249,14 +250,14 @@ def _filled_early(
 
 
 def _moved_axes(tiling: Tiling, operand: TileOperand) -> list[TileAxis]:
-    """Return the axes that blocks are cut along, and moved; taps share what one of them brings."""
+    """Return the axes along which blocks are cut and moved; the taps of a window share one load."""
     taps = {window.tap for window in operand.windows}
     axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
     return [a for a in axes if a.name not in taps]
 
 
 def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
-    """Return how much later all that is filled when it was read is there, and are the sums of it."""
+    """Return the delay of data loaded after its buffer was last read, and of the sums computed from it."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     late_ns = flow.latency_ns + max(0.0, option.latency_ns - option.interval_ns)
@@ -298,7 +299,7 @@ def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cos
 
 
 def _planes(tiling: Tiling, operand: TileOperand) -> int:
-    """Return how many planes the windows of a buffer have together."""
+    """Return the number of two-dimensional planes over which the windows of a buffer extend."""
     return prod(len(reaches_of(window, tiling.space.option)) for window in operand.windows)
 
 
@@ -311,10 +312,8 @@ def _refilled(
 ) -> Cost:
     """Return the time to fill two single buffers, one after the other, by one unit.
 
-    It is 0 where either has two copies, or where no loop fills both anew.
-
-    The first is filled while the last sweep over it goes on, of several taps the last one, and what reads the
-    second waits for both.
+    It is 0 if either has two copies, or if no loop refills both. The first buffer is filled during the last
+    sweep over it (with several taps, during the last tap). The readers of the second buffer wait for both.
     """
     taps = prod(a.extent for w in first.windows for a in tiling.space.option.axes if a.name == w.tap)
     shown = computing
@@ -357,7 +356,7 @@ def _sweeps(tiling: Tiling, operand: TileOperand, *, inside: bool = False) -> Co
 
 
 def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
-    """Return how many blocks of another axis stand inside the loops over an operand's blocks."""
+    """Return the number of blocks of another axis inside the loops over an operand's blocks."""
     found: Cost = tiling.blocks[other.name]
     for name, outer, inner in tiling.space.order_pairs():
         own = inner if outer == other else outer
@@ -387,7 +386,7 @@ def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) ->
 
 
 def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield the time of an input's initial load, before anything is computed: a block, or all of it."""
+    """Yield the time of an input's initial load before the computation starts: of a block, or of the whole input."""
     space, whole_ns = tiling.space, longest_ns(flow.begun)
     taps = {window.tap for window in operand.windows}  # which share what one of them brings
     moved = [a for a in space.option.axes if a.name in operand.axes and a.name not in taps]
@@ -425,7 +424,7 @@ def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence
 
 
 def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, tiles: int) -> Cost:
-    """Return how long the first tile of a block of so many along other axes waits, while the others are computed."""
+    """Return the wait for the first tile of a block along other axes, beyond the computation of the others."""
     left_ns = wait_ns - (tiles - 1) * tiling.space.option.interval_ns
     if left_ns <= 0 or not axes:
         return Const(max(0.0, left_ns))
@@ -438,9 +437,8 @@ def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, til
 def _alternating_buffers(tiling: Tiling, operand: TileOperand, flow: Flow, meanwhile: Cost) -> Cost:
     """Return the time of sums in a double buffer.
 
-    One block cannot begin before the block before last is computed and read.
-
-    `meanwhile` is what is computed, with what else the engine fills that takes them out.
+    A block cannot begin before the block before the last one is computed and read. `meanwhile` is the time of
+    the computation and of other fills by the unit that stores the sums.
     """
     option, space = tiling.space.option, tiling.space
     if operand not in pipelined_operands(space):

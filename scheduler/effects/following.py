@@ -29,11 +29,12 @@ SWEPT_LINES = 2
 
 
 def row_starts(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost, ...]:
-    """Factors of how often each row of an input is begun.
+    """Return the factors of how often each row of an input is started.
 
-    A register block reads a piece of each row of its sum, or, along the sum, a piece of each of its own rows;
-    the loop around it goes on with the next pieces. Up to `swept_count` rows are followed from one piece to
-    the next, however long that takes, so that the row is begun once for all that such loops read of it.
+    A register block reads a piece of each row of its sum or, along the sum, a piece of each of its own rows.
+    The surrounding loop continues with the next pieces. The prefetcher follows up to `swept_count` rows from
+    one piece to the next at any distance in time, so each of them starts once for all pieces that such loops
+    read.
     """
     along = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
     if along is None:
@@ -50,9 +51,9 @@ def row_starts(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[
 
 
 def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return how often each row of an input is begun that is copied before: once for each copy of a part of it.
+    """Return how often each row of a copied input is started: once for each copy of a part of it.
 
-    Copies go over a few rows at a time from piece to piece, whatever register blocks read of a buffer
+    Copies read a few rows at a time, piece by piece, however register blocks read the buffer
     (`isamap/lower/staging.py`).
     """
     along = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
@@ -66,10 +67,10 @@ def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
 
 
 def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
-    """Return one of two costs, after whether own loads read each of a few whole rows, a line or two at a time.
+    """Return one of two costs: whether separate loads read each of a few whole rows, a line or two at a time.
 
-    What is cut begins anew; measured parts of 2.5 KB are no faster than others. Costs only grow with what
-    they depend on: `swept` is taken to be no more than `otherwise`.
+    A row that is cut starts again; measured parts of 2.5 KB are no faster than others. `swept` must not
+    exceed `otherwise`, so that costs grow with their decisions.
     """
     option = tiling.space.option
     axis = sweeping_axis(option)
@@ -92,9 +93,9 @@ def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost
 
 
 def if_in_sequence(tiling: Tiling, operand: TileOperand, sequence: Cost, otherwise: Cost) -> Cost:
-    """Return one of two costs, after whether register blocks read whole rows of a matrix, one after the other.
+    """Return one of two costs: whether register blocks read whole rows of a matrix in sequence.
 
-    Costs only grow with what they depend on: `sequence` is taken to be no more than `otherwise`.
+    `sequence` must not exceed `otherwise`, so that costs grow with their decisions.
     """
     if not operand.swept or len(operand.axes) != 2 or _is_cut(tiling.space.option, operand):
         return otherwise
@@ -102,7 +103,7 @@ def if_in_sequence(tiling: Tiling, operand: TileOperand, sequence: Cost, otherwi
 
 
 def _is_cut(option: NestOption, operand: TileOperand) -> bool:
-    """Return whether other threads have the rest of each row: what is fetched ahead behind its end is theirs."""
+    """Return whether rows are partitioned among threads: lines beyond a part's end then belong to other threads."""
     return any(name == operand.dense_axis for name, _ in option.parts)
 
 
@@ -115,7 +116,7 @@ def if_followed(tiling: Tiling, problem: Problem, swept: Cost, otherwise: Cost) 
 
 
 def largest_stream(option: NestOption) -> TileOperand | None:
-    """Return the input that streams and has the most bytes: what is computed waits for it."""
+    """Return the streamed input with the most bytes, for which the computation waits."""
     sizes = {axis.name: axis.extent for axis in option.axes}
     streaming = [operand for operand in option.operands if operand.streams]
     if not streaming:

@@ -12,9 +12,9 @@ from isamap.scheduler.deciding.tiling import Tiling
 
 
 def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
-    """Return the time of an operand's hints, each line once: what loops around name again is near then.
+    """Return the time of an operand's hints, one for each line: outer loops hint again at data that is then near.
 
-    Of pieces of rows that lie in caches already, the hints are executed all the same.
+    If pieces of rows are already in caches, their hints execute nevertheless.
     """
     if not operand.hints:
         return Const(0)
@@ -24,8 +24,10 @@ def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes:
 
 
 def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
-    """Return how many bytes the hints about pieces of an input's rows name: a line at least of each piece, and again
-    where blocks of other axes, or their register blocks, go through all pieces.
+    """Return the number of bytes that the hints about pieces of an input's rows name.
+
+    Each piece counts as a line at least. Blocks of other axes, or their register blocks, repeat the hints if
+    they pass over all pieces.
     """
     space, along = tiling.space, operand.dense_axis
     if along not in tiling.steps:

@@ -25,10 +25,10 @@ ENOUGH_ITERATIONS = (4, 8, 16, 32)
 
 
 def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cost, early: Cost) -> Cost:
-    """Return one of two costs of an input's pieces, after whether hints bring them in time.
+    """Return one of two costs of an input's pieces: whether hints load them in time.
 
-    Costs only grow with what they depend on: `early` is taken to be no more than `late`. Units: `bandwidth`
-    of where they lie, in bytes per nanosecond.
+    `early` must not exceed `late`, so that costs grow with their decisions. Units: `bandwidth` of the memory
+    that has the pieces, in bytes per nanosecond.
     """
     others = [axis for axis in tiling.space.register_axes if axis.name not in operand.axes]
     never = by_asking(tiling, operand, late, largest([early, late]))
@@ -52,7 +52,7 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
 
 
 def _if_many_iterations(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
-    """Return `many`, with what the first iterations of each block of the axis of an input's rows show of `few`."""
+    """Return `many`, with the part of `few` for the first iterations of each block of the axis of an input's rows."""
     axis = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
     if axis is None:
         return many  # rows of one register block: hints are about later rows

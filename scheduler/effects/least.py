@@ -1,9 +1,10 @@
 """Lower bounds on operand loads: the cheapest way of each operand bounds every schedule of an option.
 
-An operand comes from its tensor, or from a buffer that was filled before: the cheaper of both, over all of
-them together. Copies that a unit of its own may make cost what shows of them. No tile is brought more rarely
-than registers allow: what a register block has of accumulators fits into them. Loops, caches and waiting cost
-nothing here. The price is never below, under whatever decisions (tests/unit/test_scheduler_narrowing.py).
+An operand is loaded from its tensor or from a buffer that was filled before: the bound takes the cheaper of
+both, over all operands together. A copy that a separate unit may make costs only its exposed time. A tile is
+loaded as rarely as the registers allow, given that the accumulators of a register block fit into them. Loops,
+caches and waits cost nothing here. No schedule is priced below this bound
+(tests/unit/test_scheduler_narrowing.py).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def list_ways(problem: Problem, option: NestOption) -> Iterator[Way]:
 
 
 def _brought(operand: TileOperand, tiles: float, elements: int) -> list[Brought]:
-    """Return an operand in place and from a buffer, as far as either is known."""
+    """Return the loads of an operand in place and from a buffer, as far as either is known."""
     found: list[Brought] = []
     if operand.direct_ns is not None:
         found.append(Brought(operand, tiles * operand.direct_ns))

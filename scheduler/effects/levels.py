@@ -47,7 +47,7 @@ from isamap.source.records import dataclass
 
 
 def torn(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Return how often a cache loads each line of an operand in place while it goes along its rows."""
+    """Return how often a cache loads each line of an operand in place while loops advance along its rows."""
     space = tiling.space
     if 0 not in space.stage_values(operand):
         return Const(1)
@@ -61,7 +61,7 @@ def torn(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_windows(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Of `2*q + s`, where q alone is no sum, and moves nothing else."""
+    """Return that count for windows `2*q + s`, where q alone is no reduction axis and moves nothing else."""
     *others, last = operand.subscripts
     summed = {axis.name for axis in tiling.space.axes if axis.is_reduction}
     moving = [(axis, step) for axis, step in last if axis not in summed]
@@ -73,7 +73,7 @@ def _by_windows(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Along a sum: a register block of more rows than the cache holds evicts each before its line ends."""
+    """Return that count along a sum: more rows in a register block than the cache holds evict each other's lines."""
     space = tiling.space
     held = rows_held(operand, cache)
     (along,) = (axis for axis in space.axes if axis.name == operand.dense_axis)
@@ -85,7 +85,7 @@ def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_pieces(tiling: Tiling, operand: TileOperand, along: str, step: int, cache: Cache) -> Cost:
-    """Along other axes: after what the loops inside touch before the next register or cache block comes."""
+    """Return that count along other axes: the inner loops may evict a line before the next block reads it."""
     axis = next((a for a in tiling.space.register_axes if a.name == along), None)
     bytes_apart = step * operand.tensor_bytes
     if axis is None or axis.tile * bytes_apart >= cache.line_bytes:
@@ -154,7 +154,7 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
 
 
 def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandwidth: float) -> float:
-    """Return how long what an iteration of ordered loops finds new takes, though its tensors fit: each line once.
+    """Return the load time of data that an iteration of ordered loops uses first: each line once, though tensors fit.
 
     Units: nanoseconds.
     """
@@ -170,7 +170,7 @@ def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
 
 
 def one_after_another(missed: Sequence[Misses]) -> Cost:
-    """Return the time of all transfers: a level adds what it takes longer than the one before it would have."""
+    """Return the time of all transfers: each level adds the time by which it exceeds the level before it."""
     each = [
         cost for level, share in added(missed) for cost in (times(share, total(level.lines)), *level.begun)
     ]
@@ -178,12 +178,12 @@ def one_after_another(missed: Sequence[Misses]) -> Cost:
 
 
 def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
-    """Return each level with the part of its lines' time that it adds to that of the level before it."""
+    """Yield each level with the fraction of its lines' time by which it exceeds the previous level."""
     return _added((level, 1.0) for level in missed)
 
 
 def added_in_pieces(missed: Sequence[Misses], *, hinted: bool = False) -> Iterator[tuple[Misses, float]]:
-    """Return the same for the part of that time that counts besides computing on pieces of rows."""
+    """Yield each level with the fraction of that time which is added to the computation on pieces of rows."""
     return _added((m, m.hinted_traffic_factor if hinted else m.traffic_factor) for m in missed)
 
 
@@ -222,7 +222,7 @@ def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Co
 
 
 def _afar_bandwidth(space: Space, problem: Problem) -> float:
-    """Of where all tensors lie; 0 where that is the first cache. Units: bytes per nanosecond."""
+    """Return the bandwidth of the memory of all tensors; 0 for the first cache. Units: bytes per nanosecond."""
     behind = [
         bandwidth
         for level, (_, bandwidth) in enumerate(sources(problem))

@@ -1,6 +1,6 @@
 """Price software-pipelined copies, by the analytic model.
 
-    a unit moves the data by itself     its time is one more of those of which the longest counts; the wait of
+    a unit moves the data by itself     its time competes for the longest one that counts; the wait of
                                         the first iteration, and the iterations that share the work, are added
     the unit that computes copies       the same time as before, and `share_ns` for each slice
     interleaved with the sum, if its    as if a unit moved the data, but loads into registers are added to the
@@ -8,9 +8,9 @@
                                         of the sum
     interleaved with the sum, else      the same time as before, and as much for each step
 
-On a processor that copies with the same instruction stream, packing that was interleaved with the inner
-loop's iterations was never hidden: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a
-register block slower. `docs/decisions/0012-software-pipelining.md` has the reasons.
+If the same instruction stream copies and computes, interleaving the packing with the inner loop's iterations
+never hid it: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block slower.
+`docs/decisions/0012-software-pipelining.md` has the reasons.
 
 Known errors: each register block is assumed to perform a slice, also of copies that a loop around several
 blocks shares. The second copy of a buffer counts for the level to which it is written, not for what it
@@ -38,8 +38,8 @@ def copied(
 ) -> Cost:
     """Return the added time of copying an operand per block: `at_once` without software pipelining.
 
-    `repeats` are factors of how often the whole of it is copied, `afar_ns` is what all of that takes longer
-    for coming from afar, of results both ways.
+    `repeats` are factors of how often the whole operand is copied. `afar_ns` is the extra time of all these
+    copies because the data are far away, for results in both directions.
     """
     if operand not in pipelined_operands(tiling.space):
         return at_once
@@ -91,7 +91,7 @@ def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cos
 
 
 def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:
-    """Return how often all of it is moved; results that cross iterations are finished, and are written back once."""
+    """Return how often the whole operand is moved; software-pipelined results are complete, and are stored once."""
     return () if operand.is_accumulator else repeats
 
 
@@ -159,7 +159,7 @@ def _last_results(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 def _around(
     tiling: Tiling, axis: TileAxis, axes: Sequence[TileAxis], one: Cost, each: Cost, *, sweep: bool
 ) -> list[Cost]:
-    """Return `each` where the loop of an axis stands around that of another which runs several times, else `one`."""
+    """Return `each` if the loop of an axis is around another loop that has several iterations, else `one`."""
     space = tiling.space
     trips = tiling.iterations if sweep else tiling.blocks
     found: list[Cost] = []

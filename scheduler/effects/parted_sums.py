@@ -1,7 +1,7 @@
-"""Price sums of which registers hold only a part: the parts move to a scratchpad and back.
+"""Price partial sums that do not all fit into registers: they move to a scratchpad and back.
 
 for k by 6:  for m by 5:  load 5 tiles of sums, add 6 products to each, store them
-             in the last part of the sum, each of them is finished instead, and leaves
+             in the last part of the sum, they are finished and stored instead
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
 
 
 def in_parts(tiling: Tiling, flow: Flow, computing: Cost, filling: Mapping[str, Cost]) -> Cost:
-    """Return the time of computing where registers hold only parts of sums at once; 0 where they hold all.
+    """Return the time of the computation if registers hold only some of the partial sums at once; 0 if they hold all.
 
-    What sums begin with is there before, and they are finished while the last part is computed, a register
-    block after the other. The units that take them out have a part of their `filling` of inputs meanwhile.
-    Those of one block alone go out and come back before the next part of them.
+    Initial values are loaded before, and the sums are finished while the last part is computed, one register
+    block after the other. Meanwhile the units that store them also do part of their `filling` of inputs. The
+    partial sums of a single block are stored and reloaded before its next part.
     """
     if not flow.between:
         return Const(0)

@@ -75,12 +75,11 @@ def summing_issues(option: NestOption) -> int:
 
 
 def loops_ns(space: Space, loops: LoopTimes) -> Cost:
-    """Return the iterations of all loops down to the innermost, and what copies of its body cost.
+    """Return the overhead of all loops down to the innermost one, and the cost of unrolling its body.
 
-    Part of the counting that unrolling saves hides behind chains of sums anyway; compilers move accumulators
-    from register to register, and copies of a long body are fetched and decoded one by one. On Zen 5 with gcc
-    12, bodies of one to four sums gain 1 to 4 % when unrolled four times, longer ones lose 1 to 4 %, and a
-    few gain 2 %.
+    Latency of dependent sums hides part of the loop counting that unrolling saves. Compilers add moves
+    between registers, and long unrolled bodies are fetched and decoded anew. On Zen 5 with gcc 12, bodies of
+    one to four sums gain 1 to 4 % when unrolled four times, longer ones lose 1 to 4 %, and a few gain 2 %.
     """
     axis, issues = summed_axis(space.option), summing_issues(space.option)
     if axis is None:
@@ -93,7 +92,7 @@ def loops_ns(space: Space, loops: LoopTimes) -> Cost:
 
 
 def chains(tiling: Tiling) -> Cost:
-    """Return the time in which sums wait for their own results, one after the other."""
+    """Return the time in which sums wait for their own previous results."""
     if not any(axis.is_reduction for axis in tiling.space.axes):
         return Const(0)
     return times(tiling.space.option.latency_ns, *(tiling.steps[axis.name] for axis in tiling.space.axes))

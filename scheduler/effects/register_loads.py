@@ -38,13 +38,15 @@ def least_loads(way: Way) -> float:
 
 
 def hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return hints about what an input's later iterations read."""
+    """Return the time of hints for the data that an input's later iterations read."""
     return hinting(tiling, operand, problem, whole_bytes(tiling.space, operand)[0])
 
 
 def shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return hints about what streams or is late show, but not beside loads that follow rows and wait for memory
-    anyway, nor about whole rows in sequence that are read in place.
+    """Return the exposed time of hints for streamed or late data.
+
+    Hints are not exposed in parallel with loads that follow rows and wait for memory, nor if they name whole
+    rows in sequence that are read in place.
     """
     if not (operand.streams or operand.late):
         return Const(0)
@@ -54,11 +56,11 @@ def shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def pages(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return visits to pages that the TLB has lost, by an operand whose rows are read in place.
+    """Return the time of page visits that miss the TLB, of an operand whose rows are read in place.
 
-    A register block visits each row of its part once; when those rows lie on more pages than the TLB holds,
-    each visit pays. Of what streams, that is among what was measured of its rows; where hints have visited
-    the pages before, it hides as other work does.
+    A register block visits each row of its part once. If the rows are on more pages than the TLB has entries,
+    each visit misses. For streamed inputs the measured row parameters include this time. If hints have
+    visited the pages before, the misses overlap like other work.
     """
     space, tlb = tiling.space, problem.tlb
     rows = [axis for axis in operand.axes if axis != operand.dense_axis]

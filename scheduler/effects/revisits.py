@@ -3,13 +3,13 @@
     for n by 160 {              16 times
       stage b;
       for m by 5 {              5 rows of A[m, k], from their beginnings, out of the last cache
-        for n by 80 {           the second time they are near
+        for n by 80 {           the second time they are in a near cache
           hold;
           for k by 4 { … }
 
-The traffic of such rows counts by bytes, and is mostly hidden. The start of the rows is not: a register
-block reads all of its rows together, a few bytes of each per iteration. The prefetcher is therefore slow to
-follow, and out-of-order execution has no other iterations to compute meanwhile.
+The traffic of such rows counts by bytes, and is mostly hidden. The start of the rows is not: a register block
+reads all of its rows together, a few bytes of each per iteration. The prefetcher is therefore slow to follow,
+and out-of-order execution has no other iterations to compute meanwhile.
 
 Measured on Zen 5, one thread: rows of 1.8 to 4 KB, 5 or 6 of them together, against the same loops with the
 next rows prefetched, or with the same rows again: 16 to 52 ns for a row of f32, 43 to 88 for one of bytes.
@@ -29,11 +29,11 @@ from isamap.scheduler.effects.residence import holds_all, rows_in_a_run
 
 
 def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the time to begin rows of an input again, each time that loops it does not follow come back to them, or
-    that the next block of their sum does, after more rows than are followed.
+    """Return the time to restart rows of an input when loops return to them. Units: nanoseconds.
 
-    Rows that are a run of lines are begun once together. Zero where each is begun once, which `residence` and
-    `streams` price. Units: nanoseconds.
+    Loops that the input does not follow return to its rows, and so does the next block of their sum. Rows
+    restart if more rows were read in between than the prefetcher follows. Contiguous rows start together,
+    once. The time is zero if each row starts once, which `residence` and `streams` price.
     """
     space = tiling.space
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
@@ -54,10 +54,9 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def near_caches(problem: Problem) -> tuple[Sequence[Cache], float]:
-    """Return the caches up to the first whose lost rows cost, and what each row does; none where the machine states
-    nothing of it.
+    """Return the caches up to the first one whose lost rows cost time, and the time per row. Units: nanoseconds.
 
-    Units: nanoseconds.
+    Return no cache if the machine states no such time.
     """
     stated = ((n, rows.again_ns) for n, rows in enumerate(problem.rows_behind, 1) if rows.again_ns)
     count, again_ns = next(stated, (0, 0.0))

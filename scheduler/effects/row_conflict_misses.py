@@ -3,18 +3,18 @@
     for n by 32 {             64 bytes of each row of B[k, n], whose rows lie 4 KB apart: all in one set
       for m by 11 {
         hold;
-        for k by 2 { … }        64 rows, where a set holds 12: none is there when the next block begins
+        for k by 2 { … }        64 rows, but a set holds 12 lines: none is left when the next block starts
 
-Lines that enter one set come one after the other. Measured on a Zen 5 guest out of l2 and l3: 1.9 to 2.4 ns
-for each piece of a register block, of one line to four, and half of that where rows begin in two sets in
-iteration; 0.8 where they begin everywhere. Beside what takes longer to compute it does not show. The link
-into the nearest cache states it (`crowded_piece_ns`), and `isamap hw calibrate` measures it
+Lines that enter one set arrive one after the other. Measured on a Zen 5 guest, from l2 and l3: each piece of
+a register block, of one to four lines, takes 1.9 to 2.4 ns. It takes half of that if rows alternate between
+two sets, and 0.8 ns if they are spread over all sets. A longer computation hides this time. The link into the
+nearest cache states it (`crowded_piece_ns`), and `isamap hw calibrate` measures it
 (docs/decisions/0025-conflict-misses.md).
 
-Of pieces shorter than a line the rest of the line is lost as well before the next piece comes: all of what
-their lines take shows beside computing, as they come several times.
+If a piece is shorter than a line, the remainder of the line is evicted before the next piece is read. The
+line is then loaded several times, and all of its load time is exposed.
 
-Where it errs: results that evict each other are not looked at.
+Known error: conflict misses among results are ignored.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def _of_input(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, lost: Cost) -> Cost:
-    """Return one of two costs, after whether the rest of a line is still near when the next piece of a row begins.
+    """Return one of two costs: whether the remainder of a line is still cached when the next piece of a row starts.
 
-    Costs only grow with what they depend on: `kept` is taken to be no more than `lost`.
+    `kept` must not exceed `lost`, so that costs grow with their decisions.
     """
     held = _held(tiling, operand, problem)
     if not held:

@@ -35,9 +35,9 @@ def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, probl
 
 
 def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses, problem: Problem) -> list[Cost]:
-    """Return the time of pieces out of one level and of those behind which computing hides no better.
+    """Return the time of pieces from one level and from farther levels that computing hides no better.
 
-    Of copies only the rows that they begin count: what they read is on top already (`copying_afar`).
+    Of copies only the starts of rows count: `copying_afar` already adds their reads.
     """
     option = tiling.space.option
     hiding = [level for level in missed if level.computing_factor >= one.computing_factor]

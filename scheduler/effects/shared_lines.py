@@ -1,12 +1,12 @@
-"""Price cache lines that two pieces of a row share, and that each of them loads.
+"""Price partial cache lines: two pieces of a row share a line, and each of them loads it.
 
     for n by 48 {             96 bytes of bf16 of each of 1024 rows: a line and a half
       stage b;                  the next part begins in the middle of a line
 
-Where the line is still near when the next piece comes, nothing is lost. Rows whose distance is a multiple of
-what one way of a cache holds evict each other before, and so does whatever is touched in between: parts of 96
-bytes then read 4/3 of a tensor. On a Zen 4 guest 32 x 3072 x 1024 in bf16, B out of the last cache, took 5 %
-longer in parts of 48 columns than in parts of 192 (docs/decisions/0020-memory-model.md).
+If the line is still in a near cache when the next piece is read, nothing is lost. Rows whose distance is a
+multiple of the size of a cache way evict each other before. Data accessed in between evicts the line as well.
+Parts of 96 bytes then read 4/3 of a tensor. On a Zen 4 guest 32 x 3072 x 1024 in bf16, B in the last cache,
+took 5 % longer in parts of 48 columns than in parts of 192 (docs/decisions/0020-memory-model.md).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def part_before(piece_bytes: int, pitch_bytes: int, line_bytes: int) -> float:
 def if_near(
     tiling: Tiling, operand: TileOperand, problem: Problem, loop: Loop, near: Cost, far: Cost
 ) -> Cost:
-    """Return one of two costs, after whether a cache before the last still holds what a loop's body touches.
+    """Return one of two costs: whether a cache before the last one still holds the data that a loop's body touches.
 
-    Costs only grow with what they depend on: `near` is no more than `far`.
+    `near` must not exceed `far`, so that costs grow with their decisions.
     """
     cache = problem.caches[-2:][0]
     found, held = Threshold(loop.body_bytes, usable_bytes(cache), near, far), rows_held(operand, cache)

@@ -69,12 +69,12 @@ def _between_columns(tiling: Tiling, result: TileOperand, columns: TileAxis, hel
 
 
 def _part(step: Cost, whole: Cost) -> Cost:
-    """Return how much of something one register block covers, in parts of which all mean all of it."""
+    """Return the fraction of a whole that one register block covers; the fractions of all blocks have the mean 1."""
     return CeilDiv(times(PARTS, step), whole)
 
 
 def _lies_like(space: Space, operand: TileOperand, result: TileOperand) -> bool:
-    """Return whether an input may be read in place, in pieces of rows that lie as far apart as the results'."""
+    """Return whether an input may be read in place, in pieces of rows at the same pitch as the result's rows."""
     near = not (operand.streams or operand.packed or operand.subscripts)
     in_place = near and 0 in space.stage_values(operand)
     alike = (operand.dense_axis, operand.pitch_bytes) == (result.dense_axis, result.pitch_bytes)

@@ -39,10 +39,10 @@ def beginnings(
     begun: Cost,
     copied: Cost,
 ) -> Cost:
-    """Return the time to begin the rows or pieces of rows of an input that streams.
+    """Return the time to start the rows or pieces of rows of a streamed input.
 
-    `pieces` are factors of how often each row is begun, `each` of how many pieces it is read in, those that
-    a prefetcher follows too; `begun` is the time without hints, `copied` what copies begin.
+    `pieces` are factors of how often each row starts. `each` are factors of the number of pieces per row,
+    with those that a prefetcher follows. `begun` is the time without hints, `copied` the starts by copies.
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
     stated = _stated(problem)

@@ -2,20 +2,20 @@
 
 For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cache blocks of bm x bn x bk:
 
-    the longest of  all issues, or chains of sums that few accumulators do not hide, each block by itself
+    the longest of  all issues, or the latency of dependent sums if there are few accumulators
                     loads of a and b, each tile once
-                    misses of all caches / bandwidths, with what it takes to begin rows
+                    misses of all caches / bandwidths, and the starts of rows
                     …
-    + what shows of all that though it should hide
-    + accumulators in and out + packing and what it reads + pages + loop overhead + …
+    + the exposed part of these, by which the overlap is imperfect
+    + moves of accumulators + packing and its reads + pages + loop overhead + …
 
 A new effect is a module with its formula, a line here, and one in docs/effects.md; the price, its parts,
 reports, floors and the docs' test read the table.
 
-Where the whole errs: halos of convolutions are read once (too cheap); caches hold three quarters of their
-size, shared ones half of that, and only rows read in place fall into too few sets; moves of different units
-do not overlap (too dear); columns read out of memory are up to ten times too cheap where the processor does
-not recognise them (docs/decisions/0010-order-of-schedules.md).
+Known errors: halos of convolutions are read once (too cheap); caches hold three quarters of their size,
+shared ones half of that, and only rows read in place fall into too few sets; moves of different units do not
+overlap (too expensive); columns read from memory are up to ten times too cheap where the processor does not
+recognise them (docs/decisions/0010-order-of-schedules.md).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from isamap.scheduler.effects.time_parts import Counts
 
 
 def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> Figure:
-    """Return a figure of the `rows` of a link, of any."""
+    """Return a parameter from the `rows` of any link."""
     return Figure(f"{words} of `rows`", lambda problem: any(map(stated, problem.rows_behind)))
 
 
@@ -202,4 +202,4 @@ EFFECTS: tuple[Effect, ...] = (
         whole(lambda c: crowded(c.tiling, c.problem)), (CROWDED,),
     ),
 )  # fmt: skip
-"""Everything that takes time, in the order in which reports name what takes as long."""
+"""All effects that take time, in the order in which reports list effects of equal time."""

@@ -44,8 +44,8 @@ class Counts(Enum):
 class Share:
     """A part of a cost, how it counts, and the operand that causes it ("" for none).
 
-    Parts of one `name` add up. `words` are what people call it ("": as `name`); in them `{units}` and
-    `{instruction}` stand for what the statement is performed on and by.
+    Parts of one `name` add up. `words` is the name in reports ("": as `name`); in it `{units}` and
+    `{instruction}` stand for the units and the instruction that perform the statement.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Share:
 
 
 def priced(shares: Iterable[Share]) -> Cost:
-    """Return the whole of which these are the parts: the longest of what hides, and what is on top."""
+    """Return the total of these parts: the longest of those that overlap, plus those on top."""
     hides: dict[str, list[Cost]] = {}
     on_top: list[Cost] = []
     for share in shares:
@@ -129,7 +129,7 @@ def _time(
 
 
 def _together(shares: Iterable[Share]) -> Iterator[Share]:
-    """Return one share for those of one name and operand, in their order."""
+    """Yield one share for all shares of one name and operand, in their order."""
     found: dict[tuple[str, str], list[Share]] = {}
     for share in shares:
         found.setdefault((share.name, share.operand), []).append(share)
