@@ -1,14 +1,12 @@
 """Enumerate the mappings of a statement onto an instruction, as docs/matching.md defines them.
 
-Kernel axes are given places one after the other: around the instruction, on one of its axes, or on a class of
-axes that index the same operands, cut over all of them. What breaks a condition already is not gone into, and
-neither is what would leave an axis of the instruction empty: so little is made that is not found.
+Kernel axes get places one after the other: a loop around the instruction, one of its axes, or a class of axes
+that index the same operands, over which the kernel axis is cut. The search abandons a partial mapping that
+already breaks a condition, and one that would leave an axis of the instruction empty. So it builds few
+mappings that it must reject.
 
-The conditions of a pairing asked of many groups of axes: of the same few they are asked over and over.
-
-tdpbf16ps of a convolution: 900 mappings are made of some 200 groups
-
-Kernel × machine → every mapping of every statement.
+Conditions are cached by group of axes, because mappings share few groups: the 900 mappings of `tdpbf16ps` onto
+a convolution are made of about 200.
 """
 
 from __future__ import annotations
@@ -87,8 +85,8 @@ def find_in_statement(
 ) -> Iterator[Mapping]:
     """Yield all whole, split and degenerate mappings of one instruction, each once, in a fixed order.
 
-    They are found one by one: a caller that wants only some may stop. `kernel` says what is known of sizes;
-    without it each is some number of at least 1.
+    A caller that needs only some may stop early. `kernel` has the facts about sizes; without it every size is
+    at least 1.
     """
     if not heads_agree(pattern, statement) or not can_be_met(pattern.instruction):
         return
@@ -106,7 +104,7 @@ def find_in_statement(
 def find_candidates(
     pattern: Pattern, statement: Statement, number: int, mode: CountMode = "complete"
 ) -> Iterator[Mapping]:
-    """Yield all that would be mappings if only signatures had to agree, and neither elements nor parameters."""
+    """Yield all mappings whose signatures agree; elements and parameters are not checked."""
 
     def test(bindings: Bindings) -> Test:
         own = {a.name: instruction_signature(a.name, pattern, bindings) for a in pattern.axes}
@@ -153,19 +151,19 @@ def heads_agree(pattern: Pattern, statement: Statement) -> bool:
 
 
 def kernel_signature(axis: str, target: Assign, bindings: Bindings) -> Signature:
-    """Return which operands a kernel axis indexes, where they are read, and whether it indexes the output."""
+    """Return the operands that a kernel axis indexes, with subscripts, and whether it indexes the output."""
     inputs = frozenset(name for name, b in places(bindings) if axis in symbols(b.subject))
     return inputs, any(axis in i.symbols for i in target.target.index)
 
 
 def instruction_signature(axis: str, pattern: Pattern, bindings: Bindings) -> Signature:
-    """Return which operands an instruction axis indexes, where they are read, and whether it indexes the output."""
+    """Return the operands that an instruction axis indexes, with subscripts, and whether it indexes the output."""
     inputs = frozenset(name for name, b in places(bindings) if any(axis in i.symbols for i in b.pattern))
     return inputs, any(axis in i.symbols for i in pattern.target.index)
 
 
 def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
-    """Return the rule of §5: operands of the kernel axis within those of the instruction axis, outputs alike."""
+    """Return whether the instruction axis indexes all operands of the kernel axis, and the output alike (§5)."""
     return kernel_axis[0] <= instruction_axis[0] and kernel_axis[1] == instruction_axis[1]
 
 
@@ -231,7 +229,7 @@ def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
 
 
 def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place, ...]]:
-    """Yield all ways to go on after the first places are chosen, those of earlier options first."""
+    """Yield all ways to continue after the chosen places, those with earlier options first."""
     if len(chosen) == len(search.axes):
         yield chosen
         return
@@ -242,7 +240,7 @@ def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place,
 
 
 def _can_be_filled(search: _Search, chosen: tuple[Place, ...]) -> bool:
-    """Return whether enough axes are left for all instruction axes to have one, and none has two places."""
+    """Return whether enough axes remain to fill every instruction axis, and none has two places."""
     left = search.left[len(chosen)]
     for position, reachable in enumerate(search.reachable):
         taken = {p[1] for p in chosen if p is not None and p[0] == position}
@@ -300,7 +298,7 @@ def statement_mappings(
     kernel: Kernel | None = None,
     instruction: str | None = None,
 ) -> Iterator[Mapping]:
-    """Yield all mappings of a statement, or those of one instruction; `kernel` says what is known of its sizes."""
+    """Yield all mappings of a statement, or those of one instruction; `kernel` has the facts about its sizes."""
     for item in machine.instructions.values():
         if instruction not in (None, item.name):
             continue
@@ -351,7 +349,7 @@ def find_points(pattern: Pattern, statement: Statement, bindings: Bindings) -> I
 
 
 def _subscripts(subject: Expr) -> tuple[Index, ...] | None:
-    """Return the subscripts of an element or its cast; () for what no axis changes, None for anything else."""
+    """Return the subscripts of an element or its cast; () for an expression that no axis changes, None for others."""
     while isinstance(subject, Cast):
         subject = subject.value
     if isinstance(subject, Read):

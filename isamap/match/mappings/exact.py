@@ -7,10 +7,10 @@ of lanes that break it is affine, as long as sizes are not multiplied with each 
 
 where p and r are lanes, P and R the iterations that they stand for.
 
-What an instruction demands of its parameters, and whether any values of them meet it.
+It also finds the parameter values that the `where` clause of an instruction allows:
 
-instruction part(choose L: 4..8) where L <= 6        L is at most 6
-instruction never(choose L: 4..8) where L <= 2       no values at all: it performs nothing
+    instruction part(choose L: 4..8) where L <= 6        L is at most 6
+    instruction never(choose L: 4..8) where L <= 2       there are no values: it performs nothing
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ class Sides:
 
 
 def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
-    """Return whether the sides agree for all lanes of all issues, whatever the order in which axes are fused.
+    """Return whether the sides agree for all lanes of all issues, in any order of fusion.
 
-    "fails" when there is a counterexample; "unknown" when sizes are open and something is not affine.
+    The verdict is "fails" if there is a counterexample, and "unknown" if sizes are open and a term is not
+    affine.
     """
     orders = list(islice(_orders(groups), _ORDERS + 1))
     if len(orders) > 1:
@@ -95,9 +96,9 @@ def _is_empty(text: str) -> bool:
 
 
 def largest_values(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int | None] | None:
-    """Return the largest value of each name for which all comparisons hold; None where nothing bounds it.
+    """Return the largest value of each name for which all comparisons hold; None for a name without a bound.
 
-    None altogether when no values do. What is not affine is taken to hold.
+    Return None if no values satisfy them. Comparisons that are not affine are assumed to hold.
     """
     import islpy  # see _is_empty
 
@@ -289,21 +290,21 @@ def _all(parts: Sequence[str | None]) -> str:
 
 @lru_cache(maxsize=4096)
 def largest_parameters(instruction: Instruction) -> dict[str, int]:
-    """Return the largest values of the parameters that are integers; those that nothing bounds are left out."""
+    """Return the largest value of each integer parameter that has an upper bound."""
     found = _largest(instruction)
     return {} if found is None else {name: top for name, top in found.items() if top is not None}
 
 
 def unit_axes(pattern: Pattern) -> tuple[str, ...]:
-    """Return axes of one element, whatever the parameters: nothing runs on them."""
+    """Return the axes that have one element for all parameter values: no kernel axis runs on them."""
     highs = largest_parameters(pattern.instruction)
     return tuple(a.name for a in pattern.axes if a.extent.substitute(highs).value == 1)
 
 
 def can_be_met(instruction: Instruction) -> bool:
-    """Return whether there are values in the ranges of the parameters that `where` allows.
+    """Return whether some values within the parameters' ranges satisfy `where`.
 
-    Strides and alignments are those of whatever an operand is placed in: they can be had.
+    Strides and alignments depend on where an operand is placed, so they can always be satisfied.
     """
     return _largest(instruction) is not None
 

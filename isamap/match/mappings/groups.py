@@ -4,9 +4,9 @@
     kernel        S[n] = X[n] + Y[n];  D[n] = X[n] - Y[n];
 
 Each statement of the instruction performs a statement of the kernel by a mapping of its own, a *part*; the
-parts must agree: on what each operand stands for, on the kernel axes of each instruction axis, and on the
-loops around. Outputs that nothing in the kernel asks for may stay unused. A statement cannot be repeated by
-the loops of another, so that an axis that is not common to all parts must fit into one issue.
+parts must agree on the expression of each operand, on the kernel axes of each instruction axis, and on the
+surrounding loops. Outputs that no statement of the kernel needs may stay unused. A statement cannot be
+repeated by the loops of another, so that an axis that is not common to all parts must fit into one issue.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Part:
 
     @property
     def operands(self) -> dict[str, frozenset[tuple[tuple[Index, ...], Expr]]]:
-        """What each operand stands for, where it is read or written, the output included."""
+        """The expressions of each operand by subscript, for reads and writes, the output included."""
         bindings, target = self.mapping.bindings, self.pattern.target
         found = {
             n: frozenset((b.pattern, b.subject) for b in bindings if b.name == n)
@@ -192,8 +192,9 @@ def _longest(pattern: Pattern, axis: str) -> int | None:
 def _order_holds(parts: tuple[_Part, ...], kernel: tuple[Statement, ...]) -> bool:
     """Return whether performing the parts together, one after the other, gives the kernel's result.
 
-    Two parts may share a written tensor only element by element and in the kernel's order; a statement
-    between them in the kernel that is not among them may not touch what they write, nor write what they read.
+    Two parts may share a written tensor only element by element and in the kernel's order. A statement
+    between them in the kernel that is not a part must neither access the tensors that they write nor write
+    those they read.
     """
     numbers = [p.mapping.statement for p in parts]
     for (a, one), (b, other) in combinations(list(zip(numbers, parts, strict=True)), 2):
@@ -206,7 +207,7 @@ def _order_holds(parts: tuple[_Part, ...], kernel: tuple[Statement, ...]) -> boo
 
 
 def _independent(one: Statement, other: Statement) -> bool:
-    """Return whether neither statement touches what the other writes."""
+    """Return whether neither statement accesses a tensor that the other writes."""
     return not (one.assign.target.buffer in _touched(other) or other.assign.target.buffer in _touched(one))
 
 
@@ -215,7 +216,7 @@ def _touched(statement: Statement) -> set[str]:
 
 
 def _same_elements(one: Statement, other: Statement) -> bool:
-    """Return whether two statements touch what either writes at the same subscripts only."""
+    """Return whether two statements access each written tensor at the same subscripts only."""
     written = {s.assign.target.buffer: s.assign.target.index for s in (one, other)}
     accesses = [r for s in (one, other) for r in (*reads(s.assign.value), s.assign.target)]
     return all(r.index == written[r.buffer] for r in accesses if r.buffer in written)

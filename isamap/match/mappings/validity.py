@@ -75,9 +75,9 @@ class Condition:
 def first_violation(
     pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None
 ) -> Violation | None:
-    """Return the first condition that a mapping breaks, None when it is valid.
+    """Return the first condition that a mapping breaks; None if it is valid.
 
-    `kernel` says what is known of its sizes; without it each is some number of at least 1.
+    `kernel` has the facts about its sizes; without it every size is at least 1.
     """
     space = space_of(pattern, statement, kernel)
     for condition in conditions(pattern, statement, mapping.bindings):
@@ -90,9 +90,7 @@ def first_violation(
 
 
 def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
-    """Return the conditions of one pairing: on each operand, where it is read, on those that are read twice, on the
-    output, and on its elements being different.
-    """
+    """Return the conditions of one pairing: on each read operand, on operands read twice, and on the output."""
     highs = dict.fromkeys(unit_axes(pattern), 0) | largest_parameters(pattern.instruction)
     subscripts = [*pattern.target.index, *(i for b in bindings for i in b.pattern)]
     lanes = _own_names(pattern, frozenset(s for i in subscripts for s in i.symbols)) | highs
@@ -114,7 +112,7 @@ def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tu
 
 
 def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> Iterator[Condition]:
-    """Yield the condition on every two reads of one operand: where they meet, they stand for one value."""
+    """Yield the condition on every two reads of one operand: equal elements have equal values."""
     for one, other in combinations(bindings, 2):
         if one.name != other.name:
             continue
@@ -136,7 +134,7 @@ def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int
 
 
 def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> Space:
-    """Return how far everything runs, and what the kernel says of its sizes."""
+    """Return the extents of all axes, and the kernel's facts about sizes."""
     highs = largest_parameters(pattern.instruction)
     most = {a.name: a.extent.substitute(highs) for a in pattern.axes}
     lengths = tuple((f"%{a}", e.value) for a, e in most.items())
@@ -291,10 +289,10 @@ def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> 
 
 
 def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
-    """Return whether steps that leave the given side unchanged leave the required one so: both are linear.
+    """Return whether each step that keeps the given side unchanged keeps the required one unchanged: both are linear.
 
-    Only where each lane axis runs over one kernel axis, so that both take the same steps. Those of the given
-    side are numbers; those of the wanted side may be sizes.
+    It holds only if each lane axis runs over one kernel axis, so that both take the same steps. The steps of
+    the given side are numbers; those of the required side may be sizes.
     """
     if not all(len(g.instruction_axes) == len(g.kernel_axes) == 1 for g in groups):
         return False
@@ -308,9 +306,9 @@ def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bo
 
 
 def _is_spanned_between(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
-    """Return the same of two reads: what their subscripts differ by, on the one side and on the other.
+    """Return whether that holds for the differences between the subscripts of two reads, on both sides.
 
-    Lanes of the second read are others, begun to count at the same iteration.
+    The second read has its own lanes, counted from the same iteration.
     """
     if not all(len(g.instruction_axes) == len(g.kernel_axes) == 1 for g in groups):
         return False

@@ -68,7 +68,7 @@ def _own_ns(step: OperandMove) -> float:
 
 
 def kind_of(chain: tuple[OperandMove, ...], arrays: int, search: MoveSearch) -> MoveKind:
-    """Return the kind of a chain over so many arrays, each at one place unless it gathers."""
+    """Return the kind of a chain that accesses so many arrays; a gathering chain accesses one at several places."""
     places: dict[Location, bool] = {}
     for step in chain:
         owner = search.machine.instructions[step.instruction].instruction

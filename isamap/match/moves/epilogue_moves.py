@@ -31,7 +31,7 @@ from isamap.source.records import dataclass, field
 from isamap.transform import distinct_reads, reads, symbols
 
 Moves = tuple[tuple[str, float], ...]
-"""Instructions in their order, each with what it takes for all of a tile. Units: nanoseconds."""
+"""Instructions in execution order, each with its time for all elements of a tile. Units: nanoseconds."""
 
 ALIGNMENT_BYTES = 64
 # What is kept takes no more than such a part of its scratchpad.
@@ -92,8 +92,9 @@ class WayOut:
 
 
 def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch) -> WayOut | None:
-    """Return how what is written of sums gets to its array, from registers that hold them where it can, else from
-    scratchpad `home`; None where nothing does it.
+    """Return the path of a written expression of sums to its array; None if no instructions perform it.
+
+    The path starts at the registers that hold the sums if possible, else at scratchpad `home`.
     """
     held = held_way_out(acc, written, tile, home, search)
     return held or stored_way_out(acc, written, tile, home, search)
@@ -102,7 +103,7 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, search: M
 def stored_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> WayOut | None:
-    """Return how results leave the scratchpad `home` of their sums; None where no instruction moves them."""
+    """Return the path of results out of the scratchpad `home` of their sums; None if no instruction moves them."""
     copy, counts = _tile_out(acc, written, tile, home, search)
     at_once = find_dma(copy, counts, search)
     if at_once is not None:
@@ -216,7 +217,7 @@ class _MemoryChoice:
 
 
 def _stores_registers(search: MoveSearch) -> bool:
-    """Return whether some instruction assigns to memory what it reads from registers."""
+    """Return whether some instruction stores a register to memory."""
     patterns = (pattern_of(item.instruction) for item in search.machine.instructions.values())
     return any(
         pattern.statement.assign.op is None
@@ -247,7 +248,7 @@ def _between(
     search: MoveSearch,
     whole: tuple[str, tuple[int, ...]] | None,
 ) -> Between:
-    """Return a buffer in a scratchpad: of the `whole` for all tiles where there is room for that."""
+    """Return a buffer in a scratchpad: one of the `whole` buffers for all tiles if there is room."""
     step = lcm(ALIGNMENT_BYTES, search.known.address_steps[memory])
     capacity = search.machine.memories[memory].capacity_bytes or 0
 
@@ -271,9 +272,9 @@ def _moves(
     cut: Cut,
     holding: OperandTile | None,
 ) -> tuple[Moves, Moves] | None:
-    """Return the moves that fill kept buffers, and those of each tile; None where some part has none.
+    """Return the moves that fill persistent buffers, and those of each tile; None if a step has no moves.
 
-    With `holding`, sums lie in registers.
+    With `holding`, the sums are in registers.
     """
     names = [f"{PROBE}:{n}:{b.dtype}:{b.shape}@{b.memory}" for n, b in enumerate(buffers)]
     for name, buffer in zip(names, buffers, strict=True):
@@ -370,10 +371,11 @@ class Passage:
 def through(
     copy: Copy, cells: str, names: Sequence[str], starts: Sequence[Index] | None = None, *, cut: Cut = ()
 ) -> Passage | None:
-    """Return a copy from a buffer of tiles as several, through buffers that begin at `starts`: of what is computed,
-    laid out as tiles are, of each other array, and of each part of what is computed before the last.
+    """Return a copy from a buffer of tiles as several copies, through buffers that begin at `starts`.
 
-    None where the tile is read in two places, or an array beyond its edge.
+    There is a buffer for the computed value in the tiles' layout, one for each other array, and one for each
+    part of the value before the last. Return None if the tile is read in two places, or an array beyond its
+    edge.
     """
     own = [read for read in distinct_reads(copy.value) if read.buffer == cells]
     others = other_arrays(copy, cells)
@@ -425,9 +427,7 @@ def cuts(value: Expr, buffer: str) -> Iterator[Cut]:
 
 
 def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) -> tuple[Expr, ...]:
-    """Return the parts of a value in the order in which they are computed, each over what is `between`, where the
-    part before has been put.
-    """
+    """Return the parts of a value in execution order; each part reads the previous result from `between`."""
     way, found = _way_down(value, buffer), list[Expr]()
     inner = None
     for depth, read in zip((*cut, 0), (*between, None), strict=True):
@@ -443,13 +443,13 @@ def made_at(value: Expr, buffer: str, depth: int) -> Expr:
 
 
 def _way_down(value: Expr, buffer: str) -> list[Expr]:
-    """From the top to the element of a buffer, or to where it is read more than once."""
+    """Return the expressions from the top down to the element of a buffer, or to where it is read more than once."""
     within = [child for child in parts_of(value) if _is_made_of(child, buffer)]
     return [value, *(_way_down(within[0], buffer) if len(within) == 1 else ())]
 
 
 def _with(value: Expr, buffer: str, depth: int, new: Read) -> Expr:
-    """Return the value with what stands so far below the top, towards the buffer's element, as `new`."""
+    """Return the value with `new` at a depth below the top, on the path to the buffer's element."""
     if not depth:
         return new
 

@@ -18,9 +18,9 @@ from isamap.match.tiles.operand_tiles import OperandTile, Tile
 
 
 def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], search: MoveSearch) -> dict[str, Index]:
-    """Return how far an element of the only array that is read lies from the next one along axes of single elements.
+    """Return the address step of the only read array along each axis of single elements. Units: elements.
 
-    Those are left out along which it is no fixed number. Units: elements.
+    Axes along which the step is not constant are left out.
     """
     met = reads(subject)
     address = address_of(met[0], search.strides) if len(met) == 1 and met[0].fill is None else None
@@ -50,9 +50,9 @@ def joined(
 
 
 def tiles_along(operand: OperandTile, tile: Tile, search: MoveSearch) -> dict[str, int | None]:
-    """Return how many whole tiles of an operand a copy may count along each of its axes, as far as that is known.
+    """Return how many whole tiles of an operand a copy may count along each of its axes, if known.
 
-    Axes behind each other count for the innermost one, as where loops stand in their order.
+    Consecutive axes count as the innermost one, because loops run in that order.
     """
     found: dict[str, int | None] = {}
     for name in operand.axes:

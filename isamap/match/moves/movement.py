@@ -75,9 +75,9 @@ def movements(
     *,
     search: MoveSearch | None = None,
 ) -> tuple[Movement, ...]:
-    """Return the movement of every operand of a mapping, inputs first, as it is without other decisions.
+    """Return the default movement of every operand of a mapping, inputs first.
 
-    `search` of the same kernel and machine, where many mappings are looked at, remember what was found.
+    A `search` of the same kernel and machine caches results across many mappings.
     """
     search = search or move_search_of(kernel, machine)
     return tuple(ways[0] for ways in _choices(statement, mapping, search, every=False))
@@ -122,7 +122,7 @@ def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | 
 
 
 def _plain(expr: Expr) -> Expr:
-    """Return the expression without fills: what lies outside an array is read from a padded copy of it."""
+    """Return the expression without fills: elements outside an array are read from a padded copy of it."""
     return map_reads(expr, lambda read: replace(read, fill=None))
 
 

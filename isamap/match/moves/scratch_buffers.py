@@ -1,8 +1,8 @@
 """Buffers in scratchpads: those that an operand may use, and the moves of its elements there and back.
 
-Copies between two memories that are both reached by address: what one instruction moves at once.
+One instruction copies a block between two memories that are both addressed:
 
-mvin(scalar R: 0..16, scalar C: 0..16) { in x: i8[R, C] @ dram strides(any, 1); out z: i8[R, C] @ spad …; }
+    mvin(scalar R: 0..16, scalar C: 0..16) { in x: i8[R, C] @ dram strides(any, 1); out z: i8[R, C] @ spad …; }
 moves a tile of A[@m + ~m, @k + ~k] into a buffer of 16 by 16: R counts ~m, C counts ~k, both as far as the
 axes go. Counters that no axis of the instruction counts become loops around it.
 """
@@ -97,7 +97,7 @@ def _most_at_once(
 
 
 def movers(search: MoveSearch) -> Iterator[Pattern]:
-    """Yield instructions that assign to memory what they read there, or compute of it, or a number."""
+    """Yield the instructions that assign to memory a value read there, an expression of it, or a number."""
     for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None:
@@ -108,7 +108,7 @@ def movers(search: MoveSearch) -> Iterator[Pattern]:
 
 
 def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Yield which counter each axis of the instruction counts; axes that count none are left out."""
+    """Yield the counter that each axis of the instruction counts; axes that count none are left out."""
     for size in range(min(len(axes), len(counters)), -1, -1):
         for chosen in permutations(counters, size):
             for places in permutations([a.name for a in axes], size):
@@ -163,7 +163,7 @@ def _laid_over(
 def _pieces(
     pattern: Pattern, counters: Mapping[str, str], counts: Mapping[str, Index]
 ) -> tuple[dict[str, Index], dict[str, Index]]:
-    """Return how far each axis of the instruction goes, and counters over these axes and over pieces of them."""
+    """Return the extent of each axis of the instruction, and the counters in terms of these axes and their pieces."""
     extents: dict[str, Index] = {}
     over: dict[str, Index] = {}
     for axis in pattern.axes:
@@ -295,14 +295,14 @@ def homes_of(
 
 
 def is_whole(operand: OperandTile, home: str, search: MoveSearch) -> bool:
-    """Return whether tiles one behind the other in a scratchpad all begin where its instructions find them."""
+    """Return whether consecutive tiles in a scratchpad all start at addresses that its instructions accept."""
     return prod(operand.cell_shape) * operand.dtype.size_bytes % search.known.address_steps[home] == 0
 
 
 def is_cleared(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> bool:
     """Return whether every cell of an operand's tiles in a scratchpad gets an element or zero.
 
-    What sizes are still open leave over is seen when the program is made.
+    Remainders of open sizes are checked when the program is built.
     """
     if operand.fill.value == 0 and (
         find_clearing(search, home, operand.dtype.name) is not None
@@ -317,7 +317,7 @@ def is_cleared(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) 
 
 
 def explain_uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
-    """Return the error for a mapping whose tiles some instruction has to fill up with zeros, where none does."""
+    """Return the error for a mapping whose tiles need zero fill that no instruction provides."""
     for operand in (*tile.inputs, *((tile.accumulator,) if tile.accumulator is not None else ())):
         for memory in scratchpads(search.machine):
             if tile.overwrites(operand) or is_cleared(operand, tile, memory.name, search):
@@ -329,7 +329,7 @@ def explain_uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
 
 
 def no_clearing(dtype: DType, home: str, what: str, search: MoveSearch) -> NoMapping:
-    """Return the error for tiles in a scratchpad that elements do not fill, where nothing writes zeros."""
+    """Return the error for partly filled tiles in a scratchpad to which no instruction writes zeros."""
     return NoMapping(
         Diagnostic(
             "no-clearing",
@@ -411,9 +411,9 @@ class WayIn:
 
 
 def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> WayIn | None:
-    """Return how instructions compute a tile of an operand on its way into scratchpad `home`; None where none do.
+    """Return the instructions that compute a tile of an operand on its way into scratchpad `home`; None if none do.
 
-    What is computed behind the end of a summed axis would be summed, so that such axes have to be whole tiles.
+    Values computed beyond the end of a reduction axis would be summed, so such axes must be whole tiles.
     """
     summed = [a for a in tile.axes if a.is_reduction and a.tile > 1]
     if any(a.extent.value is None or a.extent.value % a.tile for a in summed):
@@ -592,7 +592,7 @@ def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
 def _cut(
     copy: Copy, counts: Counts, counter: str, before: Index, length: int
 ) -> tuple[Copy, dict[str, Index]] | None:
-    """Return the copy with a counter in runs no longer than `length`, the first begun `before` its start."""
+    """Return the copy with a counter cut into runs of at most `length`; the first starts `before` its start."""
     run, inside, count = f"{counter}/", Index.of(counter), counts[counter]
     here, skipped = Index.of(run) * length, before.mod(length)
     start = here if skipped.value == 0 else index_max(0, here - skipped)

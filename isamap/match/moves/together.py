@@ -2,8 +2,9 @@
 
     dma_in(scalar R: 0..64, scalar C: 0..64)    a cycle for 16 elements of a row, one at least
 
-A tile of A[@m, @k] that is one element takes a cycle, 64 tiles along k take 4: if the buffer has them one
-behind the other. Which tiles lie so is for the buffer to choose: each order has an address for each tile.
+A tile of A[@m, @k] that is one element takes a cycle. 64 tiles along k take 4 cycles if they are contiguous
+in the buffer. The layout of the buffer decides which tiles are contiguous: each order gives every tile an
+address.
 """
 
 from __future__ import annotations

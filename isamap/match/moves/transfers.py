@@ -1,12 +1,12 @@
 """Copies between arrays and buffers: the instructions that move their elements, as many at once as possible.
 
 A copy is given for one element. By axes, a group of elements that follow each other along one axis moves at
-once, where both sides lie so. By cells, a group that follows each other in the buffer moves at once, wherever
-its elements come from: interleaves and transposing loads pack whole registers in this way.
+once, if both sides are contiguous. By cells, a group that follows each other in the buffer moves at once,
+wherever its elements come from: interleaves and transposing loads pack whole registers in this way.
 
-Private sums put together: what a machine adds elementwise when several threads have summed one element.
+It also joins the private partial sums of several threads elementwise:
 
-b[i] = b[i] + b[i + distance]      as wide as registers and instructions allow
+    b[i] = b[i] + b[i + distance]      as wide as registers and instructions allow
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def find_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -
 
 
 def _alone(copy: Copy, search: MoveSearch) -> Transfer | None:
-    """Return the cheapest store of one element as the first lane of a register, where there are no scalars."""
+    """Return the cheapest store of one element as the first lane of a register, for machines without scalars."""
     target, value = _beside(copy.target), map_reads(copy.value, _beside)
     ways = (
         _deliver(target, value, "", 1, register, search) for _, register in widths(search, copy.target.dtype)
@@ -86,7 +86,7 @@ def _alone(copy: Copy, search: MoveSearch) -> Transfer | None:
 
 
 def _beside(read: Read) -> Read:
-    """Return the elements that follow it, over the lanes of a register, of which the first one is meant."""
+    """Return an element and those that follow it, over the lanes of a register, starting with lane 0."""
     return replace(read, index=(*read.index[:-1], read.index[-1] + LANE)) if read.index else read
 
 
@@ -102,7 +102,7 @@ def transfer_ns(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
 
 
 def _along(copy: Copy, counter: str, width: int, register: int, search: MoveSearch) -> Transfer | None:
-    """Return the operand store of so many elements that follow each other along a counter, which counts elements."""
+    """Return the store of `width` consecutive elements along a counter of elements."""
     lanes = {counter: Index.of(counter) + LANE}
     target = substitute_expr(copy.target, lanes)
     value = substitute_expr(copy.value, lanes)
@@ -125,7 +125,7 @@ def _deliver(
 
 
 def shown_axes(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
-    """Return loop axes of which one tile of an operand holds more than one element that differs."""
+    """Return the loop axes along which one tile of an operand has more than one distinct element."""
     return [
         a
         for a in tile.axes
@@ -149,9 +149,9 @@ def copy_by_axes(
     *,
     back: Written | None,
 ) -> Copy:
-    """Return one element between the kernel's arrays and a buffered tile, over counters `~axis` in the tile.
+    """Return the copy of one element between an array and a buffered tile, with counters `~axis` in the tile.
 
-    Into the buffer, or where `back` says what is written from it.
+    It copies into the buffer; if `back` gives the written value, it copies out of the buffer.
     """
     digits: dict[str, Index] = {d: ZERO for a in tile.axes for d, _ in a.digits}
     moved: dict[str, Index] = {f"@{n}": p for n, p in position.items()}
@@ -174,7 +174,7 @@ def copy_by_axes(
 def copy_by_cells(operand: OperandTile, buffer: str, offset: Index) -> Copy | None:
     """Return one cell of a buffered tile as an element of the kernel, over counters `~0`, … of its coordinates.
 
-    None where elements repeat in the register: its coordinates are then not those of the buffer.
+    Return None if elements repeat in the register: its coordinates are then not those of the buffer.
     """
     if operand.cell_shape != operand.shape or not operand.shape:
         return None
@@ -207,7 +207,7 @@ def _groups(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Iterator[
 
 
 def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float | None:
-    """Return the price of what `find_packing` finds, one for all whose groups lie alike. Units: ns per element."""
+    """Return the price of the result of `find_packing`; copies of equal layout share one. Units: ns per element."""
     first, last = copy.counters[0], copy.counters[-1]
     alike = replace(copy, value=hide_position(copy.value, lambda symbol: symbol == last))
     rows = shape[:1] if first == last or first in symbols(alike.value) else ()
@@ -219,7 +219,7 @@ def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float 
 
 
 def _group_ns(target: Expr, value: Expr, width: int, register: int, search: MoveSearch) -> float | None:
-    """Return the price of a group whose elements follow each other in the buffer: one for all that lie alike."""
+    """Return the price of a group of elements that are contiguous in the buffer; groups of equal layout share one."""
     alike = hide_position(value, is_lane)
     question = (target.dtype, (not search.homes and lying(alike, search.strides)) or alike, width, register)
     if question not in search.groups:

@@ -48,10 +48,10 @@ class Counters:
 def find_block(
     copy: Copy, counts: Mapping[str, int], search: MoveSearch, around: Mapping[str, int | None] | None = None
 ) -> BlockMove | None:
-    """Return the cheapest instruction that moves blocks of a copy; None when there is none.
+    """Return the cheapest instruction that moves blocks of a copy; None if there is none.
 
-    Blocks fill what counters of `counts` count. Those `around` are cut short by them, and go on without: they
-    count so far at most, if that is known.
+    Blocks run over the counters of `counts`. The counters in `around` shorten them at the end; their value is
+    the largest count, if known.
     """
     counters = Counters(counts, around or {})
     best: BlockMove | None = None
@@ -73,9 +73,9 @@ def across_tiles(
     *,
     back: Written | None,
 ) -> Copy:
-    """As `copy_by_axes`, of several tiles: a counter `+axis` goes from tile to tile of an axis.
+    """Return the copy of `copy_by_axes` for several tiles: a counter `+axis` runs over the tiles of an axis.
 
-    Units: `strides` are how far apart these tiles lie in the buffer, in elements.
+    Units: `strides` between these tiles in the buffer, in elements.
     """
     moved = dict(position)
     for axis, stride in strides.items():
@@ -96,7 +96,7 @@ def find_tiles_block(
 ) -> BlockMove | None:
     """Return the block in which tiles of an operand may be copied into a buffer, or written from it.
 
-    Units: `most` of the tiles that loops along axes count, as far as that is known.
+    `most` is the largest number of tiles along each axis, if known.
     """
     if not search.known.block_moves:
         return None

@@ -3,9 +3,9 @@
     fma_zmm_f32 { i: p.q } of a convolution, 14 * 14 positions on 16 lanes: p.q or q.p; a is gathered into a
     buffer, b is broadcast in place or from a buffer; the last of 13 tiles holds 4 positions, hence a tail
 
-All variants of a mapping are the same mapping: counts do not tell them apart. They differ in what moves, so
-each is listed with the movement of every operand. Not among them are tile sizes, blocks and loop orders,
-which a scheduler decides, nor cuts at other lengths than the instruction's largest.
+All variants count as one mapping. They differ in data movement, so each is listed with the movement of every
+operand. Tile sizes, blocks and loop orders are no variants: a scheduler decides them. Cuts use only the
+instruction's largest lengths.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Variant:
     """One way to carry a mapping out.
 
     `groups` are the mapping's, kernel axes in the order in which they are fused, instruction axes in that of
-    the digits that the fused number is cut into, outermost first. `tail` says what happens where an axis ends
-    inside a tile:
+    the digits that the fused number is cut into, outermost first. `tail` is the treatment of an axis that
+    ends inside a tile:
 
-    - `exact`: no axis does, at these sizes;
+    - `exact`: no axis ends inside a tile at these sizes;
     - `masked`: every operand's moves touch the elements that there are, and no others;
     - `padded`: operands that go through a buffer find `fills` there behind their last element;
-    - `staged`: a tile at the edge goes through a buffer of its own, for no move of part of it exists;
-    - `none`: nothing that fills the rest leaves the reduction as it is, or the mapping is not carried out.
+    - `staged`: a tile at the edge goes through a separate buffer, because no move of a part of it exists;
+    - `none`: no fill of the remainder leaves the reduction unchanged, or the mapping cannot be executed.
 
     `fills` are the values, by operand, that make lanes without an iteration count for nothing.
     """
@@ -79,9 +79,9 @@ def variants(
     *,
     search: MoveSearch | None = None,
 ) -> Iterator[Variant]:
-    """Yield all variants, one at a time: orders and cuts as the mapping is written first, what is done first.
+    """Yield all variants, one at a time: the order and the cuts of the written mapping come first.
 
-    Tails are those of the sizes that the kernel is bound to; where they are left open, any tail may come.
+    Tails are those of the kernel's bound sizes; if sizes are open, any tail may occur.
     """
     search = search or move_search_of(kernel, machine)
     for groups in _groupings(mapping):
@@ -101,7 +101,7 @@ def count_variants(
     *,
     search: MoveSearch | None = None,
 ) -> int:
-    """Return how many variants there are. What lies where is looked for in each order and cut."""
+    """Return the number of variants. The layout is determined for each order and cut."""
     search = search or move_search_of(kernel, machine)
     found = (
         choices(kernel, statement, replace(mapping, groups=g), machine, search=search)
@@ -111,7 +111,7 @@ def count_variants(
 
 
 def count_groupings(mapping: Mapping) -> int:
-    """Return how many orders of fusion and cuts there are together, without looking at what moves."""
+    """Return the number of combinations of fusion orders and cuts, without searching data movement."""
     return prod(factorial(len(g.kernel_axes)) * factorial(len(g.instruction_axes)) for g in mapping.groups)
 
 

@@ -1,15 +1,16 @@
 """Loads of partially used registers, and loads by instructions that write a register in pieces.
 
-An interleave of two rows needs only some lanes of each; a register that is read in such lanes may be made by
-whatever fills these. Of all digits of the lane number along which elements do not follow each other in memory
-the lowest is taken apart first, so that each order of interleaves is tried once.
+An interleave of two rows reads only some lanes of each; any instruction that fills these lanes may produce
+the register. Elements are not contiguous in memory along some digits of the lane number. The search splits
+the lowest of these digits first, so that it tries each order of interleaves once.
 
-Permutations of one register are tried as loads only where they bring neighbours in memory together.
+Permutations of one register are tried as loads only if they move neighbours in memory to neighbouring lanes.
 
-    z[2*i + p] = a[16*p + i]    of two rows in turn makes two rows side by side
+    z[2*i + p] = a[16*p + i]    of two alternating rows makes two contiguous rows
 
-A search that laid every permutation over every request would go through all of their products. One that has to
-gain on the number of lanes next to which the next element of memory stands goes straight to the rows.
+A search that tried every permutation for every request would enumerate all their products. This one requires
+each step to increase the number of lanes whose next lane holds the next element of memory, so it finds the
+rows directly.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
 
 
 def rows_beside(search: MoveSearch, request: LoadRequest) -> int | None:
-    """Return the length of the rows that lanes hold one after the other; None where elements lie otherwise."""
+    """Return the length of the rows that the lanes hold one after the other; None for another layout."""
     places, apart = _places(search, request), lanes_apart(search, request)
     if request.used is not None or places is None or apart is None:
         return None
@@ -78,7 +79,7 @@ def rows_beside(search: MoveSearch, request: LoadRequest) -> int | None:
 
 
 def step_of(pieces: tuple[Pattern, ...]) -> int:
-    """Return how many lanes lie between what the first and the second piece write."""
+    """Return the distance in lanes between the first and the second piece."""
     first, second = (p.target.index[0].constant for p in pieces[:2])
     return abs(second - first)
 
@@ -98,7 +99,7 @@ def is_out_of_reach(search: MoveSearch, request: LoadRequest) -> bool:
 
 
 def places_of(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | None:
-    """Return the same for what is computed lane by lane from one array."""
+    """Return the place of each lane's element, for a value computed lane by lane from one array."""
     found = [r for r in reads(request.expr) if "%0" in symbols(r)]
     return _places(search, replace(request, expr=found[0])) if len(found) == 1 else None
 
@@ -178,7 +179,7 @@ def try_pieces(
 
 
 def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> Box | None:
-    """Return all lanes that a piece writes, where those that matter are among them."""
+    """Return all lanes that a piece writes, if they include the used ones."""
     whole = box_of(piece.target.index[0], piece.axes, lengths, ALL_LANES)
     return replace(whole, full=False) if whole is not None and used <= whole.lanes else None
 
@@ -191,7 +192,7 @@ def _subject(piece: Pattern, box: Box, request: LoadRequest) -> Expr:
 
 
 def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], search: MoveSearch) -> bool:
-    """Return whether elements follow each other below the digit that the pieces stand for, but not along it."""
+    """Return whether elements are contiguous below the digit that separates the pieces, but not along it."""
     addresses: list[Index] = []
     for subject, box in zip(subjects, boxes, strict=True):
         address = address_of(subject, search.strides) if isinstance(subject, Read) else None
@@ -278,7 +279,7 @@ def is_wasted(search: MoveSearch, pattern: Pattern, request: LoadRequest) -> boo
 
 
 def _neighbours(places: NDArray[np.int64]) -> int:
-    """Return how many lanes hold what follows in memory the element of the lane below."""
+    """Return the number of lanes that hold the memory successor of the previous lane's element."""
     return int(np.count_nonzero(np.diff(places) == 1))
 
 

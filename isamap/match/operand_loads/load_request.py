@@ -24,7 +24,7 @@ Places = tuple[tuple[str, Index], ...]
 
 
 def placement_of(operand: Operand, params: Params) -> Places:
-    """Return where the elements of an operand are: what two operands agree on when neither needs a move."""
+    """Return the places of an operand's elements: two operands with equal places need no move between them."""
     placement = operand.placement
     if placement is None:
         return ()
@@ -173,17 +173,17 @@ class Repertoire:
 
     @cached_property
     def least_copies(self) -> dict[DType, float]:
-        """What copying an element to a buffer costs at least, by its type. Units: ns."""
+        """The least cost of copying an element to a buffer, by its type. Units: ns."""
         return {}
 
     @cached_property
     def permuted_lanes(self) -> dict[str, tuple[int, ...] | None]:
-        """For each lane that an instruction writes the one that it reads, where it permutes a register."""
+        """For each instruction that permutes a register, the lane that it reads for each lane that it writes."""
         return {}
 
     @cached_property
     def address_steps(self) -> dict[str, int]:
-        """Per scratchpad what addresses of buffers are multiples of. Units: bytes."""
+        """The alignment of buffer addresses in each scratchpad. Units: bytes."""
         return address_steps(self.machine)
 
     @cached_property
@@ -217,7 +217,7 @@ class MoveSearch:
 
     @cached_property
     def known(self) -> Repertoire:
-        """What does not depend on the kernel."""
+        """The facts that do not depend on the kernel."""
         return _repertoire(self.machine, self.strict)
 
     @cached_property
@@ -227,17 +227,17 @@ class MoveSearch:
 
     @cached_property
     def stores(self) -> dict[tuple[Read, Expr, str, DType | None, LoadRequest], OperandMove | None]:
-        """Ways of writing that were looked for, by all that was asked."""
+        """The results of earlier searches for stores, by their full query."""
         return {}
 
     @cached_property
     def transfers(self) -> dict[tuple[Read, Expr, tuple[tuple[str, Index], ...]], float | None]:
-        """Time to copy an element, by where to, what, and how far counters run. Units: ns."""
+        """The time to copy an element, by target, value, and ranges of the counters. Units: ns."""
         return {}
 
     @cached_property
     def movers(self) -> dict[tuple[Read, Expr, tuple[tuple[str, Index], ...]], object]:
-        """What moves a copy to or from a scratchpad, or computes it, by all that was asked."""
+        """The instructions found for a copy to or from a scratchpad, by their full query."""
         return {}
 
     @cached_property
@@ -252,7 +252,7 @@ class MoveSearch:
 
     @cached_property
     def blocks(self) -> dict[tuple[Read, Expr, tuple[tuple[str, int | None], ...]], BlockMove | None]:
-        """Blocks that were looked for across tiles, by where to, what, and how far counters run."""
+        """The blocks found across tiles, by target, value, and ranges of the counters."""
         return {}
 
     @cached_property
@@ -279,14 +279,15 @@ class MoveSearch:
         return memory is not None and self.machine.memories[memory].kind == "addressable"
 
     def lies_in(self, buffer: str, memory: str | None) -> bool:
-        """Return whether an array or buffer lies in a memory: arrays lie in what is addressable."""
+        """Return whether an array or buffer is in a memory: arrays are in addressable memory."""
         home = self.homes.get(buffer)
         return self.holds_arrays(memory) if home is None else home == memory
 
     def aligned_bytes(self, place: Location, dtype: DType) -> int:
         """Return a divisor of the address of a place.
 
-        Buffers of the workspace start at lines; those of a scratchpad where all of its instructions find them.
+        Buffers of the workspace start at lines; those of a scratchpad start where all of its instructions
+        accept them.
         """
         size = max(1, dtype.bits // 8)
         home = self.homes.get(place.buffer)
@@ -329,6 +330,6 @@ class MoveSearch:
         return 0.0 if energy is None else cost_value(energy, self._numbers(item, params))
 
     def _numbers(self, item: MachineInstruction, params: Params) -> dict[str, int]:
-        """Return all that the costs of an instruction may name; what is not known is as large as it can be."""
+        """Return all values that the costs of an instruction may use; an unknown one is as large as possible."""
         most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
         return cost_params(item, self.machine, {**most, **params})

@@ -1,9 +1,10 @@
 """Search for operand loads: chains of move, conversion and arithmetic instructions into a register.
 
-What is requested is a register of a memory, a type and a shape whose element [%0, %1] is an expression of its
-coordinates, such as `f32(A[@m, 2*@k + %0])`. The search lays every instruction that writes such a register
-over that expression; what the instruction reads is requested in turn, until only elements in memory, at strides
-that the instruction takes, are left. A broadcast, a widening load, a bias addition are found the same way.
+A load request asks for a register of a memory, a type and a shape whose element [%0, %1] is an expression of
+its coordinates, such as `f32(A[@m, 2*@k + %0])`. The search unifies every instruction that writes such a
+register with that expression. Each operand that the instruction reads becomes a request as well, until only
+elements in memory remain, at strides that the instruction allows. A broadcast, a widening load, a bias
+addition are found the same way.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 def find_place(
     search: MoveSearch, instruction: Instruction, name: str, request: LoadRequest, params: Params
 ) -> Location | None:
-    """Return where an instruction that reads memory itself finds what it needs; None when it does not lie so."""
+    """Return where an instruction that reads memory finds its operand; None if the layout does not fit."""
     if any(
         part is not None and part.value != size
         for part, size in zip(request.valid, request.shape, strict=True)
@@ -60,7 +61,7 @@ def find_place(
 
 
 def find_operand_load(search: MoveSearch, request: LoadRequest, moves: int = 0) -> OperandMove | Leaf | None:
-    """Return the cheapest chain that fills the requested register after so many moves; None when there is none."""
+    """Return the cheapest chain that fills the requested register with so many moves; None if there is none."""
     if search.is_addressable(request.memory):  # no register, and nothing is written to memory on the way
         return None
     if _is_there(request):

@@ -2,8 +2,9 @@
 
     for l in 4, j in 8, p in 2 { z[16*l + 2*j + p] = select(p == 0, a[16*l + j], b[16*l + j]); }
 
-has two pieces, z[16*l + 2*j] = a[16*l + j] and z[16*l + 2*j + 1] = b[16*l + j]. What z is to hold says, piece
-by piece, what a and b must hold in the lanes that they are read at; their other lanes may hold anything.
+has two pieces, z[16*l + 2*j] = a[16*l + j] and z[16*l + 2*j + 1] = b[16*l + j]. The requested contents of z
+determine, piece by piece, the contents of a and b in the lanes that are read; their other lanes may hold
+anything.
 """
 
 from __future__ import annotations

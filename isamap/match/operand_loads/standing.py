@@ -2,10 +2,10 @@
 
     X[(@n.w + ~0) / 56, @r + (@n.w + ~0) % 56, (@s.c + 2*~0 + %0) % 64]   ->   X[@0, @1, (@2 + %0) % 64]
 
-How elements lie to each other decides what moves them and for how long; where the first of them lies, and
-in which order loops came there, does not. Mappings that differ in nothing else are priced once, which halves
-the time that convolutions take: they offer hundreds. For prices only: what is carried out is looked for at
-its real place.
+The relative places of elements decide which instructions move them and for how long. The place of the first
+element and the order of the loops do not. Mappings that differ in nothing else are priced once, which halves
+the time for convolutions with their hundreds of mappings. Only prices use these expressions: the moves of a
+program are searched at their real places.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of
 
 
 def hide_position(expr: Expr, is_moving: Callable[[str], bool]) -> Expr:
-    """Return the element of an array (or a cast of it) with whatever holds no moving symbol in symbols `@0`, `@1`, …
+    """Return the element of an array (or its cast) with each part without a moving symbol as a symbol `@0`, `@1`, …
 
-    Equal results mean that the same instructions bring the elements, at the same cost. Equal sums get equal
-    symbols; constants, and divisions by what is not a number, stay as they are, and so do other expressions.
+    Equal results mean that the same instructions load the elements at the same cost. Equal sums get equal
+    symbols. Constants, divisions by a non-constant, and other expressions stay as they are.
     """
     if isinstance(expr, Cast):
         return replace(expr, value=hide_position(expr.value, is_moving))
@@ -35,14 +35,14 @@ def hide_position(expr: Expr, is_moving: Callable[[str], bool]) -> Expr:
 
 
 Lying = tuple[tuple[tuple[DType, str], ...], Expr | None, tuple[tuple[Index, Index], ...]]
-"""Casts down to the element, what fills it outside, and subscripts of lanes with their strides."""
+"""The casts down to the element, its fill outside the array, and the subscripts of lanes with their strides."""
 
 
 def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
-    """Return how elements over lanes lie to each other, whatever array they are of; None for what is computed.
+    """Return the relative layout of elements over lanes, for any array; None for a computed value.
 
-    `X[@0, @1, @2 + %0 % 4, @3 + %0 / 4]` and `F[@0, @1 + %0 % 4, @2, @3 + %0 / 4]` lie alike: four runs, as
-    far from each other as some stride says. Strides are numbered by where they occur first.
+    `X[@0, @1, @2 + %0 % 4, @3 + %0 / 4]` and `F[@0, @1 + %0 % 4, @2, @3 + %0 / 4]` have the same layout: four
+    runs, at a distance that some stride gives. Strides are numbered in the order of their first use.
     """
     types: list[tuple[DType, str]] = []
     while isinstance(expr, Cast):
@@ -92,7 +92,7 @@ def _moves(monomial: Monomial, is_moving: Callable[[str], bool]) -> bool:
 
 
 def _atom(atom: Atom, is_moving: Callable[[str], bool], known: dict[Index, Index]) -> Index:
-    """Return a factor of a term that moves; what its divisions leave over depends on no more than they divide by."""
+    """Return a moving factor of a term; the remainder of its divisions depends on no more than their divisors."""
     match atom:
         case FloorDiv(value, divisor) if divisor.value is not None:
             return Index.of(FloorDiv(_subscript(value, is_moving, known), divisor))

@@ -23,8 +23,8 @@ def find_operand_store(
 ) -> OperandMove | None:
     """Return the cheapest way to write `value`, an expression over the coordinates of `request`, to `target`.
 
-    `request` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say what the last
-    instruction reads when it is to be the one that the mapping names; empty means any register.
+    `request` gives shape and valid part; its expression is ignored. If the mapping names the last
+    instruction, `memory` and `dtype` are the register that it reads; empty means any register.
     """
     question = (target, value, memory, dtype, request)
     if question not in search.stores:
@@ -115,7 +115,7 @@ def _is_filled(pattern: Pattern, params: Params, limits: dict[str, int]) -> bool
 
 
 def _reading(pattern: Pattern, read: Read) -> Statement:
-    """Return the statement with its register operand in the place of its target: limits are counted along that."""
+    """Return the statement with its register operand in place of its target: limits are counted along it."""
     assign = replace(pattern.statement.assign, target=read)
     return replace(pattern.statement, assign=assign)
 
@@ -135,9 +135,9 @@ def widths(search: MoveSearch, dtype: DType) -> tuple[tuple[int, int], ...]:
 
 
 def least_copy_ns(search: MoveSearch, dtype: DType) -> float:
-    """Return a lower bound of the time to store one element of `dtype`, whatever computes it. Units: ns.
+    """Return a lower bound of the time to store one element of `dtype`, for any value. Units: ns.
 
-    Some instruction writes it, and another one has made the register that it comes from; or one moves blocks.
+    One instruction writes it and another one has produced its register; or one instruction moves blocks.
     """
     if dtype not in search.known.least_copies:
         apart = [

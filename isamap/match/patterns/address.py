@@ -2,16 +2,16 @@
 
 `A[@m, %k]` with rows 64 elements apart starts at `64*@m` and goes on in steps of 1.
 
-Index expressions simplified by the ranges of their symbols: `(2*i + p) / 2` is `i` when p is 0 or 1.
+Index expressions are simplified by the ranges of their symbols: `(2*i + p) / 2` is `i` if p is 0 or 1.
 
-Elements that wrap around: where lanes lie relative to each other depends on where the loops have come to.
+Elements may wrap around. The relative places of the lanes then depend on the loop counters:
 
     X[(@n.w + %0) / 28, (@n.w + %0) % 28]
 
-is one run of elements where `@n.w` is a multiple of 28, and two runs elsewhere, unless the rows of X lie one
-behind the other, so that the address is `@n.w + %0` again. No load has an address for
-that: only lanes whose distance is a multiple of 28 keep their distance in memory, so that each other lane
-takes a move of its own. Where that comes to too many moves the search for them is spared.
+is one run of elements if `@n.w` is a multiple of 28, and otherwise two, unless the rows of X are contiguous,
+so that the address is `@n.w + %0` again. No load can address two such runs: only lanes whose distance is a
+multiple of 28 keep their distance in memory, and every other lane needs a separate move. If that takes too
+many moves, the search is skipped.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def _inside(atom: Atom) -> Iterator[FloorDiv | Mod]:
 
 @lru_cache(maxsize=1 << 14)
 def _residues(value: Index, divisor: int | None, shape: tuple[int, ...]) -> int:
-    """Return how many different remainders lanes leave when what is divided starts anywhere; 1 if it stands."""
+    """Return the number of distinct remainders over the lanes for any start of the dividend; 1 if it is constant."""
     if divisor is None or not any(_is_lane(s) for s in value.symbols) or all(map(_is_lane, value.symbols)):
         return 1
     moved = Index(tuple(t for t in value.terms if any(map(_is_lane, Index((t,)).symbols))))

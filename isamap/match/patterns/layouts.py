@@ -54,9 +54,9 @@ def _is_of_multiples(constraint: Constraint, align: str) -> bool:
 
 
 def alignment(place: Location, base_bytes: int, element_bytes: int, steps: Mapping[str, int]) -> int:
-    """Return a divisor of the address of a place at all positions of the loops. Units: bytes.
+    """Return a divisor of the address of a place for all loop counters. Units: bytes.
 
-    `steps` are symbols that count in so many elements.
+    `steps` are the increments of symbols, in elements.
     """
     found = base_bytes
     for monomial, coefficient in place.offset.terms:
@@ -67,7 +67,7 @@ def alignment(place: Location, base_bytes: int, element_bytes: int, steps: Mappi
 
 
 def stated_alignments(kernel: Kernel) -> dict[str, int]:
-    """Return, per array of a kernel, what divides its address: its element, or what `where` says. Units: bytes."""
+    """Return the known alignment of each array of a kernel: its element size, or the one in `where`. Units: bytes."""
     return {
         o.name: max(1, o.dtype.bits // 8, *(_stated(c, Index.of(f"align({o.name})")) for c in kernel.where))
         for o in kernel.operands
@@ -82,7 +82,7 @@ def address_unit(item: MachineInstruction, operand: Operand) -> int:
 
 
 def address_steps(machine: Machine) -> dict[str, int]:
-    """Return, per scratchpad, what addresses of buffers are multiples of, as instructions require. Units: bytes."""
+    """Return, per scratchpad, the alignment of buffer addresses that its instructions require. Units: bytes."""
     found = {m.name: 1 for m in machine.memories.values() if m.kind == "scratchpad"}
     for item in machine.instructions.values():
         for operand in item.instruction.operands:

@@ -1,8 +1,8 @@
 """Padding lanes: values of their operands that leave the reduction unchanged.
 
-In `c[i] += a[i, k] * b[k]` a lane k beyond the end counts for nothing when a and b hold 0 there, and in
-`c[i] max= a[i, k]` when a holds the lowest number. `c[i] max= a[i, k] * b` has no fill: whatever a holds,
-some b makes it count.
+In `c[i] += a[i, k] * b[k]` a lane k beyond the end does not change the sum if a and b are 0 there. In `c[i]
+max= a[i, k]` it has no effect if a is the lowest number. `c[i] max= a[i, k] * b` has no fill: for every value
+of a, some b changes the result.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
 
 
 def _absorbed(call: Call, parts: list[Const | None], *, finite: bool) -> Const | None:
-    """Return the result that one argument decides alone, whatever the others are."""
+    """Return the result if one argument determines it for all values of the others."""
     dtype = call.dtype
     exact = not dtype.is_float or finite
     match call.op, parts:
@@ -87,7 +87,7 @@ def _absorbed(call: Call, parts: list[Const | None], *, finite: bool) -> Const |
 
 
 def _candidates(dtype: DType, neutral: Const) -> Iterable[Const]:
-    """Zero first, then one, then what is neutral and its ends in the operand's type."""
+    """Yield candidate fills: zero, one, the neutral element, and the ends of its range in the operand's type."""
     if dtype.kind == "bool":
         return (Const(False, dtype), Const(True, dtype))
     numbers: list[float] = [0, 1]

@@ -1,16 +1,16 @@
 """The matcher's view of an instruction: one statement, its axes, and each operand's subscripts.
 
-Subscript maps are inverted here: from an element of `a[m, 2*k + p]` with p in 2 back to m, k and p.
+Subscript maps are inverted here: an element of `a[m, 2*k + p]` with p in 2 determines m, k and p.
 
-Parameters that are part of an instruction's encoding (`imm`), where the instruction computes with them.
+Parameters that are encoded in the instruction (`imm`) may stand for numbers of the kernel:
 
-instruction srai(imm S: 0..31) { … z[i] = a[i] >> i32(S); } performs Y[n] = X[n] >> 3, S being 3
+    instruction srai(imm S: 0..31) { … z[i] = a[i] >> i32(S); } performs Y[n] = X[n] >> 3, S being 3
 
-What a masked load takes: every line that its register spans, whatever its mask leaves out.
+A masked load takes the time of every line that its register spans, even of the lines that its mask excludes.
 
-A register of 64 bytes of which a mask takes 32 comes from as many lines as one that is full. Measured on
-Zen 5, columns of 128 bytes out of memory read by halves of registers: 13 ns a row with masks, 6.8 without;
-a product with four rows in bf16 took 2.2 times as long.
+If a mask selects 32 of a register's 64 bytes, the load reads as many lines as a full one. Measured on Zen 5,
+columns of 128 bytes out of memory read by halves of registers: 13 ns a row with masks, 6.8 without; a product
+with four rows in bf16 took 2.2 times as long.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def encoded_params(instruction: Instruction) -> frozenset[str]:
 
 
 def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
-    """Return an instruction's expression in which encoded parameters may stand for something."""
+    """Return an instruction's expression in which encoded parameters may stand for numbers of the kernel."""
     match expr:
         # However it is cast: the statement has a number of that type, so that the parameter is that number.
         case Cast(IndexValue(index), dtype) if str(index) in encoded:
@@ -59,7 +59,7 @@ def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
 
 
 def encoded_values(instruction: Instruction, bindings: Iterable[Binding]) -> dict[str, int] | None:
-    """Return the numbers that encoded parameters stand for; None where one is no number, or cannot be encoded."""
+    """Return the numbers for encoded parameters; None if one is not a number, or cannot be encoded."""
     names = encoded_params(instruction)
     found: dict[str, int] = {}
     for binding in bindings:
@@ -145,7 +145,7 @@ def _shortened(statement: Statement, instruction: Instruction) -> Statement:
 
 
 def _bound(condition: Expr, extents: dict[str, Index], instruction: Instruction) -> tuple[str, Index] | None:
-    """Return the axis that a condition cuts short, and what it leaves: its first values, as many as a bound says."""
+    """Return the axis that a condition shortens, and its remaining number of values."""
     match condition:
         case Call("lt" | "le" | "gt" | "ge" as op, args):
             left, right = (_count(a) for a in (args if op in ("lt", "le") else args[::-1]))
@@ -186,7 +186,7 @@ def _most(count: Index, instruction: Instruction) -> int | None:
 def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
     """Return the pattern of a statement: numbers encoded in the instruction stand for numbers of the kernel.
 
-    `z[i] = a[i] >> S` with S encoded performs `Y[n] = X[n] >> 3`, S being 3.
+    `z[i] = a[i] >> S` with S encoded performs `Y[n] = X[n] >> 3` with S = 3.
     """
     value = with_encoded(statement.assign.value, encoded_params(instruction))
     return Pattern(instruction, replace(statement, assign=replace(statement.assign, value=value)))
@@ -212,7 +212,7 @@ def _patterns_of(instruction: Instruction, span: Span | None) -> tuple[Pattern, 
 
 
 def _overwrites(later: Pattern, earlier: Pattern) -> bool:
-    """Return whether nothing of an earlier statement is left: zeroing, as loads under a predicate do first."""
+    """Return whether a later statement overwrites all of an earlier one, such as the zeroing before a masked load."""
     return (
         later.statement.assign.op is None
         and later.target == earlier.target
@@ -279,7 +279,7 @@ def invert(
 
 
 def spanned(pattern: Pattern, masks: Mapping[str, Index]) -> float:
-    """Return how many times what it wants a load spans, at least 1; 1 where only the run knows its mask."""
+    """Return the factor by which a load spans more than its elements, at least 1; 1 for a run-time mask."""
     factor = 1.0
     for param in pattern.instruction.params:
         taken = masks[param.name].value if param.name in masks else None

@@ -108,10 +108,10 @@ def coordinate_names(count: int) -> tuple[str, ...]:
 def axis_limits(
     pattern: Pattern, params: Params, subscripts: tuple[Index, ...], shape: tuple[int, ...], valid: Valid
 ) -> tuple[dict[str, int], dict[str, Index]] | None:
-    """Return the extents of the instruction's axes, and values of the parameters that mask it.
+    """Return the extents of the instruction's axes, and the values of the parameters that mask it.
 
-    None when it would not write all valid elements, or when a parameter that is chosen before the run would
-    have to be what only the run knows. A masked axis has the extent of the coordinate that it runs over.
+    Return None if it would not write all valid elements, or if a parameter chosen at compile time would need
+    a run-time value. A masked axis has the extent of its coordinate.
     """
     known, masked = extents_of(pattern, params, ("scalar", "choose"))
     limits: dict[str, int] = dict(known)
@@ -144,7 +144,7 @@ def axis_limits(
 def valid_parts(
     pattern: Pattern, limits: dict[str, int], shape: tuple[int, ...], valid: Valid
 ) -> dict[Digits, Index | None]:
-    """Return how many values of each digit sequence matter: those of a partly valid coordinate, by its digits."""
+    """Return the number of valid values of each digit sequence, for each coordinate that is only partly valid."""
     found: dict[Digits, Index | None] = {}
     for subscript, size, part in zip(pattern.target.index, shape, valid, strict=True):
         digits = digits_of(subscript, limits)

@@ -3,12 +3,12 @@
     pattern   f32(a[i]) * f32(b[i])        subject   f32(B[k, n]) * f32(A[m, k])
 
 unifies twice, a with B and b with A, and a with A and b with B: products commute. An operand may stand for
-any subexpression of its type; what computes that subexpression is not this module's concern. One that is read
-at two subscripts, `a[2*i] + a[2*i + 1]`, stands for an expression at each of them.
+any subexpression of its type; other modules find the instructions that compute it. An operand read at two
+subscripts, `a[2*i] + a[2*i + 1]`, stands for an expression at each of them.
 
-Expressions of a kernel that are the same but for their subscripts.
+Two expressions may be equal up to their subscripts:
 
-X[n] * 2  and  X[m + 1] * 2      the same where n is m + 1
+    X[n] * 2  and  X[m + 1] * 2      equal if n is m + 1
 X[n]      and  Z[n]              never
 """
 
@@ -51,7 +51,7 @@ def unify(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
 
 
 def _as_written(bindings: Bindings, pattern: Expr) -> Bindings:
-    """Return the bindings in the order of the pattern's reads, where an operand has several."""
+    """Return the bindings in the order of the pattern's reads, for operands that have several."""
     if not _reads_twice(bindings):
         return bindings
     written = [(r.buffer, r.index) for r in reads(pattern)]
@@ -60,7 +60,7 @@ def _as_written(bindings: Bindings, pattern: Expr) -> Bindings:
 
 
 def unify_once(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
-    """Return the ways in which each operand stands for one expression, at one subscript."""
+    """Yield the ways in which each operand stands for one expression, at one subscript."""
     return (found for found in unify(pattern, subject) if not _reads_twice(found))
 
 
@@ -155,7 +155,7 @@ def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindi
 
 
 def _bind(new: Binding, bound: Bindings) -> Iterator[Bindings]:
-    """Yield the bindings with a new one, if an operand read twice at one subscript stands for one value there."""
+    """Yield the bindings with a new one, unless an operand read twice at one subscript would have two values."""
     for old in bound:
         if old.name == new.name and old.pattern == new.pattern:
             if old == new:
@@ -168,10 +168,10 @@ Pairs = tuple[tuple[Index, Index], ...]
 
 
 def subscripts_to_agree(one: Expr, other: Expr) -> Pairs | None:
-    """Return the subscripts whose values must be equal for both to be one value; None where they never are.
+    """Return the subscripts whose values must be equal for both expressions to have one value; None if they never do.
 
-    Two reads that fill what lies outside of an array with two different values are two values, though one
-    that fills nothing is never outside.
+    Two reads with different fills outside an array have different values; a read without a fill is never
+    outside.
     """
     match one, other:
         case Read(), Read():

@@ -6,9 +6,9 @@ Pairs of lanes of one issue: whether equal subscripts on one side mean equal sub
 
     a[p + r] for X[p + r]       no (p, r, p', r') with p + r = p' + r' for lanes, and not for iterations
 
-An iteration is where its issue begins plus its lane; where issues begin drops out of the difference of two.
-For kernel axes that are fused this says less, namely that lanes are equal when and only when the axes are;
-with extents that are numbers every order of fusion is tried.
+An iteration is the start of its issue plus its lane, so the start drops out of the difference of two
+iterations. For fused kernel axes this gives less: lanes are equal if and only if the axes are. If the extents
+are numbers, every order of fusion is tried.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
 
 
 def affine_facts(names: Names, facts: Sequence[Constraint]) -> list[str]:
-    """Return the facts that are affine; the others are left out, which only allows more."""
+    """Return the affine facts. The others are left out, which only weakens the assumptions."""
     found: list[str] = []
     for fact in facts:
         left, right = names.text(fact.left), names.text(fact.right)
@@ -241,7 +241,7 @@ def _range(names: Names, axis: str, extent: Index) -> list[str]:
 
 
 def _link(names: Names, group: AxisGroup, pairs: Pairs, *, exact: bool) -> list[str]:
-    """Return how lanes of a group and the iterations that they stand for belong together."""
+    """Return the relation between the lanes of a group and the iterations that they stand for."""
     lanes, axes = [_lane(i) for i in group.instruction_axes], group.kernel_axes
     if exact:
         number, lane = Index(), Index()

@@ -2,19 +2,20 @@
 
     prove(pattern, statement, mapping, kernel)  ==  Proof("proved", "")
 
-What is proved, for all sizes that `where` allows, every order of fusion and every position of an issue:
-lanes that touch one element of an operand stand for one element of the tensor, and different elements of an
-output for different ones; every iteration of the kernel is performed by one lane of one issue; lanes that
-stand for nothing change nothing. Three lemmas reach what isl cannot, because sizes multiply each other:
+The proof covers all sizes that `where` allows, every order of fusion and every position of an issue. It shows
+that lanes which access one element of an operand stand for one element of the tensor, and that different
+elements of an output stand for different ones. Every iteration of the kernel is performed by one lane of one
+issue, and unused lanes change nothing. Three lemmas reach what isl cannot, because sizes multiply each other:
 
 *Numbering.* To number the points of a box in a fixed order of its axes is one to one, whatever its extents.
 So, in one issue, lanes of a group are equal exactly when its kernel axes are, for any order of fusion; and
 blocks of lanes of any lengths cover all points.
 
-*Congruence.* What depends on the axes of some groups only is the same where their lanes are; no matter how it
-depends on them: `X[p*stride + r]` needs no product to be understood when operand elements determine p and r.
+*Congruence.* A term that depends only on the axes of some groups is equal if their lanes are equal, however
+it depends on them: `X[p*stride + r]` needs no product to be understood when operand elements determine p and
+r.
 
-*Cancellation.* Of two iterations of one issue the terms of axes that both share are equal, and drop out.
+*Cancellation.* Two iterations of one issue have equal terms for the axes outside the issue; these drop out.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ class _OpenQuestion(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A mapping with what its proof is about.
+    """A mapping with the data of its proof.
 
-    `lengths` are the largest of all axes of the instruction, 1 where nothing runs; `extents` of all axes of
-    the kernel; `facts` what is known of the sizes.
+    `lengths` are the largest lengths of the instruction's axes, 1 for axes on which nothing runs. `extents`
+    are those of the kernel's axes. `facts` are the known facts about sizes.
     """
 
     pattern: Pattern
@@ -95,7 +96,7 @@ class _Case:
 
 
 def prove(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None) -> Proof:
-    """Return whether the mapping is sound. `kernel` says what holds of its sizes; without it each is at least 1."""
+    """Return whether the mapping is sound. `kernel` has the facts about its sizes; else each size is at least 1."""
     moving = _moving_params(pattern)
     values = tuple(islice(_values_of(pattern, moving), MOST_VALUES + 1))
     if len(values) > MOST_VALUES:
@@ -193,9 +194,9 @@ def _trees_agree(case: _Case) -> None:
 
 
 def _filled(e: Expr, subjects: MappingType[str, Expr]) -> Expr:
-    """Return an instruction's expression with what its operands stand for in their places, all at once.
+    """Return an instruction's expression with its operands replaced by their subjects, all at once.
 
-    What is put in belongs to the kernel: its names mean nothing among the instruction's.
+    The subjects belong to the kernel: their names have no meaning among the instruction's names.
     """
     match e:
         case Read(str(name)) | Scalar(str(name)) if name in subjects:
@@ -256,7 +257,7 @@ def _order_is_kept(case: _Case) -> None:
 
 
 def _elements_follow(case: _Case, operand: str, own: tuple[Index, ...], theirs: tuple[Index, ...]) -> None:
-    """Lanes with the same element of an operand stand for the same elements of the kernel's arrays."""
+    """Check that lanes with the same element of an operand stand for the same elements of the kernel's arrays."""
     own = case.own(own)
     needed = [g for g in case.groups if any(k in i.symbols for i in theirs for k in g.kernel_axes)]
     lanes = {i: Index.of(n) for i, n in case.lengths.items() if n > 1}
@@ -282,7 +283,7 @@ def _written_apart(case: _Case) -> None:
 def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...], *, from_lanes: bool) -> bool:
     """Return whether one side implies the other in one issue, for all lengths of axes that share their kernel axes.
 
-    What a lane of one such axis stands for depends on how long the others are.
+    The iteration of a lane on one such axis depends on the lengths of the others.
     """
     shared = {i for g in case.groups if len(g.instruction_axes) > 1 for i in g.instruction_axes}
     deciding = {s for a in case.pattern.axes if a.name in shared for s in a.extent.symbols}
@@ -306,7 +307,7 @@ def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...],
 
 
 def _padding_is_neutral(case: _Case) -> None:
-    """Lanes beyond the end, and all but the first where nothing runs, leave what is written as it is."""
+    """Check that lanes beyond the end, and unused lanes, leave the written element unchanged."""
     padded = list(_padded(case))
     written = _used(case.pattern.target.index)
     outer = [p for p in padded if p & written]
@@ -326,10 +327,10 @@ def _padding_is_neutral(case: _Case) -> None:
 
 
 def _padded(case: _Case) -> Iterator[frozenset[str]]:
-    """Yield instruction axes that together may have lanes without an iteration.
+    """Yield sets of instruction axes that together may have lanes without an iteration.
 
-    None have where extents are whole tiles, where a parameter makes the axis as short as it has to be, and
-    where a predicate switches lanes off.
+    There are no such lanes if extents are whole tiles, if a parameter shortens the axis, or if a predicate
+    switches the lanes off.
     """
     guard = case.pattern.statement.assign.guard
     masked = _used(tuple(indices(guard))) if guard is not None else frozenset[str]()
@@ -350,7 +351,7 @@ def _padded(case: _Case) -> Iterator[frozenset[str]]:
 
 
 def _full_lengths(pattern: Pattern) -> dict[str, int]:
-    """Return the largest lengths of all axes, 1 for those that nothing bounds: they are as long as one likes."""
+    """Return the largest lengths of all axes; 1 for those without an upper bound, whose length is arbitrary."""
     highs = largest_parameters(pattern.instruction)
     return {a.name: a.extent.substitute(highs).value or 1 for a in pattern.axes}
 

@@ -2,7 +2,8 @@
 
 mma runs over j in b = F[c, r, s] and c = Y[n, c, p, q], but no axis of the statement is in these alone
 
-Conditions on the two sides alone: what no instruction is laid over, and what lies over no statement.
+The first conditions concern one side alone: statements that no instruction can perform, and instructions that
+can perform no statement.
 
 An instruction of one plain statement performs a statement without a guard.
 """
@@ -151,7 +152,7 @@ def _of_one(case: Case, axis: Axis, required: Signature, missing: _Homeless, run
 def _in_every_operand(
     case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str
 ) -> Cause | None:
-    """Depthwise: an axis is in all operands that the instruction's is in, and in others besides."""
+    """Refuse a depthwise axis: it indexes all operands of the instruction's axis, and others besides."""
     bindings, assign = missing.bindings, case.statement.assign
     everywhere = frozenset(name for name, b in places(bindings) if b.pattern)
     found = next(
@@ -276,7 +277,7 @@ def refuse_guard(case: Case) -> Cause | None:
 
 
 def _chosen(assign: Assign) -> tuple[Expr, str]:
-    """Return the value, or a factor of it, and what to take instead so that nothing changes."""
+    """Return the value, or a factor of it, and the neutral alternative for `select`."""
     chosen = assign.value
     if assign.op is None:
         return chosen, text_of(assign.target)
@@ -301,7 +302,7 @@ _LOOKED_AT = 24
 
 
 def refuse_elements(case: Case) -> Cause | None:
-    """Candidates there are, but in each some elements do not belong together."""
+    """Refuse a statement all of whose candidates break a condition on elements."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     candidates = [
@@ -326,7 +327,7 @@ def refuse_elements(case: Case) -> Cause | None:
 
 
 def _not_at_once(case: Case) -> Cause:
-    """Each axis has a place, but not all of them at once."""
+    """Refuse a statement whose axes each have a place, but not all at once."""
     assert case.pattern is not None
     names = ", ".join(a.name for a in case.pattern.axes)
     message = f"runs over {names}: the statement has an axis for each, but not a different one for each"
@@ -450,7 +451,7 @@ def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
 
 
 def _open(case: Case, read: Read, own: Read, message: str) -> Cause:
-    """Not refuted, but not proved either: sizes are open."""
+    """Refuse a condition that is neither refuted nor proved because sizes are open."""
     sizes = {p.name for p in case.kernel.params if p.dtype is None}
     axes = {a.name for a in (*case.statement.axes, *case.statement.sequence)}
     factors = sorted(
@@ -495,7 +496,7 @@ def refuse_parameters(case: Case) -> Cause | None:
 
 
 def refuse_order(case: Case) -> Cause | None:
-    """Floating-point sums of a strict kernel run term by term, each term rounded."""
+    """Refuse to reassociate a strict kernel: its floating-point sums run term by term, each one rounded."""
     if not case.kernel.strict or not case.performed:
         return None
     whys = [_reassociates(case, m) for m in case.performed]
@@ -510,7 +511,7 @@ def refuse_order(case: Case) -> Cause | None:
 
 
 def _reassociates(case: Case, mapping: Mapping) -> str | None:
-    """In which way terms would be added otherwise than the text says."""
+    """Return how the mapping would change the order of the additions; None if it keeps the written order."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     if statement.assign.op not in ("add", "mul") or not statement.accumulator.is_float:
@@ -529,7 +530,7 @@ def _reassociates(case: Case, mapping: Mapping) -> str | None:
 
 
 def refuse_flushing(case: Case) -> Cause | None:
-    """Subnormal numbers of a strict kernel are numbers."""
+    """Refuse an instruction that flushes subnormal numbers for a strict kernel."""
     if not case.kernel.strict or not case.performed:
         return None
     words = sorted(FLUSHING & set(case.item.instruction.numerics))
@@ -546,7 +547,7 @@ def refuse_flushing(case: Case) -> Cause | None:
 
 
 def refuse_padding(case: Case) -> Cause | None:
-    """Lanes beyond the end of a sum must be able to hold something that it does not notice."""
+    """Refuse a mapping whose lanes beyond the end of a sum have no neutral value."""
     assert case.pattern is not None
     if case.statement.assign.op is None or not case.performed:
         return None
@@ -599,7 +600,7 @@ def _lowest(case: Case, axis: Axis) -> int | None:
 
 
 def _extent(case: Case, group: AxisGroup) -> Index:
-    """Return how many points a group has, over what `where` leaves free."""
+    """Return the number of points of a group in terms of the sizes that `where` leaves free."""
     total = Index.of(1)
     for name in group.kernel_axes:
         total = total * case.statement.axis(name).extent

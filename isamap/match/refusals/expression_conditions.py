@@ -2,7 +2,7 @@
 
 a[i] * 2 * b[i]        A[i] * 3 * B[i]        constant-differs: `2` where the statement has `3`
 
-The first node that differs is named on both sides; where casts are all that is missing, they are the edit.
+The refusal names the first different node on both sides. If only casts are missing, the edit adds them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two nodes that differ, and how. `by_casts` says that casts are all that is missing there."""
+    """Two nodes that differ, and how. `by_casts` is true if casts would make them equal."""
 
     reason: str
     words: str
@@ -104,7 +104,7 @@ def _calls_differ(pattern: Call, subject: Call) -> Difference | None:
 
 
 def _nearness(found: Difference) -> int:
-    """Return how much of the expressions agrees: differences of leaves are nearer than those of operations."""
+    """Return how far the expressions agree: a difference between leaves is nearer than one between operations."""
     return (found.reason != "expression-differs") + 2 * found.by_casts
 
 

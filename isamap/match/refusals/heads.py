@@ -1,11 +1,11 @@
 """Conditions on whole statements: the operation on the result, and its type.
 
-vmul: assigns; the statement sums up          fma_f64: sums in f64; the statement sums in f32
+    vmul: assigns; the statement sums up          fma_f64: sums in f64; the statement sums in f32
 
-Products of more factors than an instruction takes: what the others must be grouped with, or summed apart.
+A product may have more factors than the instruction takes. The others must be grouped, or summed separately:
 
-Y[n, k, p] += X[n, c, p + r] * F[c, r] * G[k, c]        three-factors: sum X * F over r first
-C[m, n] += A[m, k] * B[k, n] * alpha                    scale-misplaced: (A[m, k] * alpha) * B[k, n]
+    Y[n, k, p] += X[n, c, p + r] * F[c, r] * G[k, c]        three-factors: sum X * F over r first
+    C[m, n] += A[m, k] * B[k, n] * alpha                    scale-misplaced: (A[m, k] * alpha) * B[k, n]
 """
 
 from __future__ import annotations
@@ -233,9 +233,9 @@ def _three(case: Case, arrays: list[Expr]) -> Cause:
 
 @lru_cache(maxsize=64)
 def _factorisation(kernel: Kernel, span: Span | None, number: int) -> tuple[str, Edits]:
-    """Return the cheapest way to take a statement apart, and the kernel after it, sizes left open.
+    """Return the cheapest factorisation of a statement, and the factored kernel with open sizes.
 
-    `span` is the kernel's own: kernels are equal wherever they stand, and their edits are not.
+    `span` is the kernel's own: equal kernels may have different spans, so edits are not shared.
     """
     written = as_written(kernel) or kernel
     found = next((f for f in factorisations(written) if f.statement == number), None)

@@ -1,11 +1,12 @@
 """Edit a kernel's text in place: declarations, casts and `where`.
 
-`add_where(kernel, "K % 16 == 0")` puts ` where K % 16 == 0` behind the parameters, or `, K % 16 == 0` behind
-what `where` says already. Kernels that were not read from a text have no edits.
+`add_where(kernel, "K % 16 == 0")` puts ` where K % 16 == 0` after the parameters, or `, K % 16 == 0` at the
+end of an existing `where`. Kernels that were not read from a text have no edits.
 
-Casts that make an expression of a kernel one that an instruction's expression can be laid over.
+Casts may make a kernel's expression unify with an instruction's:
 
-`f32(a[i]) * f32(b[i])` of bf16 operands over `A[i] * B[i]` of f32 gives `f32(bf16(A[i])) * f32(bf16(B[i]))`.
+`f32(a[i]) * f32(b[i])` with bf16 operands and the kernel's `A[i] * B[i]` of f32 give `f32(bf16(A[i])) *
+f32(bf16(B[i]))`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def text_of(expr: Expr) -> str:
 
 
 def abridge(expr: Expr) -> str:
-    """Return an expression for the middle of a sentence: long subscripts are left out, `X[…]`."""
+    """Return an expression for use inside a sentence: long subscripts become `X[…]`."""
     text = text_of(expr)
     if len(text) > _BRIEF:
         text = re.sub(r"\[[^\[\]]*\]", "[…]", text)
@@ -143,7 +144,7 @@ def remove_strict(kernel: Kernel) -> Edits:
 
 
 def without_guard(kernel: Kernel, assign: Assign) -> Edits:
-    """Return a statement without its condition, or without that of the loops that it is alone in."""
+    """Return a statement without its own condition, or without that of the loops around it alone."""
     guard = assign.guard.span if assign.guard is not None else None
     if guard is None or assign.span is None or assign.value.span is None:
         return ()  # two conditions are joined in the tree, and stand in two places of the text
@@ -226,7 +227,7 @@ def replace_statement(assign: Assign, text: str) -> Edits:
 
 
 def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
-    """Return the edits after which the expressions agree; None when more than casts is missing."""
+    """Return the edits after which the expressions agree; None if casts alone do not make them agree."""
     match pattern, subject:
         case Call(op, args), Call(other, others):
             if (op, pattern.mode, len(args)) != (other, subject.mode, len(others)):
@@ -287,7 +288,7 @@ def _unwrapped(outer: Expr, inner: Expr) -> Edits | None:
 
 
 def _around(subject: Expr, dtype: DType, mode: str, inner: Edits) -> Edits | None:
-    """Return a cast around what is edited inside; edits at one place are put together."""
+    """Return the edit that adds a cast around an edited expression; edits at one place are merged."""
     name = dtype.name if mode == "exact" else f"{mode}_{dtype}"
     if not inner:
         return wrap(subject, f"{name}(", ")")
@@ -307,12 +308,12 @@ def cast_name(source: DType, target: DType) -> str:
 
 
 def needs_parentheses(expr: Expr) -> bool:
-    """Return whether an expression cannot stand as a factor as it is written."""
+    """Return whether an expression needs parentheses to be a factor."""
     infix = isinstance(expr, Call) and OPS[expr.op].spelling is not None
     return infix or (isinstance(expr, Read) and expr.fill is not None)
 
 
 def as_factor(expr: Expr) -> str:
-    """Return an expression as the kernel writes it, fit to stand in a product."""
+    """Return an expression as the kernel's text has it, with parentheses if a product needs them."""
     text = text_of(expr)
     return f"({text})" if needs_parentheses(expr) else text

@@ -2,13 +2,14 @@
 
     fma_f64: takes a of f64; A[m, k] is f32
 
-Conditions are tried in one order: one plain statement, operation, type of the sum, operand tree, types of
-the operands, places for all axes, elements that belong together, sizes and preconditions; of mappings, what
-the machine lacks to carry them out. The later an instruction fails the nearer it is.
+Conditions are tried in one order: one plain statement, operation, type of the sum, operand tree, types of the
+operands, places for all axes, elements that belong together, sizes and preconditions; the moves that the
+machine needs to execute a mapping. An instruction that fails later is nearer.
 
-What of a statement no instruction of a machine does at all: a type, a conversion, an operation of a type.
+It also reports the types, conversions and operations of a statement that no instruction of a machine
+supports:
 
-y[i] += f32(x[i]) * w[i] where x is of f16:   dot-16 has no instruction that reads or writes f16, as x is
+    y[i] += f32(x[i]) * w[i] where x is of f16:   dot-16 has no instruction that reads or writes f16, as x is
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def refusals(
 ) -> tuple[Rejection, ...]:
     """Return a rejection for every statement and instruction without a whole or split mapping, nearest first.
 
-    `mappings` are all that there are, looked for when they are not given.
+    `mappings` are all mappings; they are searched if not given.
     """
     known: dict[tuple[int, str], list[Mapping]] = {}
     for mapping in find_mappings(kernel, machine) if mappings is None else mappings:
@@ -89,7 +90,7 @@ def refusal(
     number: int,
     mappings: tuple[Mapping, ...],
 ) -> Rejection | None:
-    """Why an instruction does not perform a statement; None when it does, or is not meant to compute."""
+    """Return why an instruction does not perform a statement; None if it does, or if it is not meant to compute."""
     if not any(o.role in ("out", "inout") for o in item.instruction.operands):
         return None
     pattern = pattern_of(item.instruction)
@@ -122,7 +123,7 @@ def _first(case: Case, around: Surroundings) -> Cause | None:
 
 
 def _not_counted(case: Case) -> Cause | None:
-    """Nothing is wrong with it: the mappings that were given are those of a narrower way of counting."""
+    """Report that only the narrower counting mode excludes the mapping."""
     pattern = case.pattern
     assert pattern is not None
     found = find_in_statement(pattern, case.statement, case.number, kernel=case.kernel)
@@ -139,10 +140,10 @@ Ability = tuple[str, str, str]
 
 
 def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool = False) -> tuple[str, ...]:
-    """Return in words what no instruction of the machine does, whatever else it does; () where all is done.
+    """Return the missing abilities in words: those that no instruction of the machine has; () if none is missing.
 
-    Types come first: what has no type has no operation of it either. Innermost operations come first.
-    With `in_lanes`, only instructions count that perform several iterations in one issue.
+    Types come first, because a missing type has no operations. Innermost operations come first. With
+    `in_lanes`, only instructions that perform several iterations in one issue count.
     """
     instructions = [
         item.instruction
@@ -172,7 +173,7 @@ def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool 
 
 
 def _abilities(statement: Statement) -> Iterator[tuple[Expr, Ability]]:
-    """Yield the operations of a statement with where they stand, from the inside out."""
+    """Yield the operations of a statement with their places, innermost first."""
     assign = statement.assign
     yield from _operations(assign.value)
     if assign.op is not None:

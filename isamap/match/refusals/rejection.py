@@ -80,7 +80,7 @@ REASONS = (
 """Codes of the conditions from the farthest to the nearest, about the order in which they are tried."""
 
 REMARKS = frozenset((*REASONS[REASONS.index("reassociation-forbidden") :], "three-factors"))
-"""Reasons that may be given beside mappings: these exist, but are not carried out, or had better not be."""
+"""Reasons that may be given although mappings exist: the mappings cannot be executed, or should not be."""
 
 OTHER = "another instruction"
 """The help text for a case in which no change of the kernel helps."""
@@ -104,9 +104,9 @@ _CHANGING = frozenset(
 class Rejection:
     """One instruction that cannot perform one statement, and the first condition that fails.
 
-    `span` is that of the part of the statement, `instruction_span` that of the instruction's text, in the
-    description that it stands in. `edit` says what would help; `edits` change the kernel's text so that the
-    condition is met, () where no change of the kernel does it.
+    `span` is the place in the statement; `instruction_span` is the place in the instruction's text, in its
+    description. `edit` describes the remedy. `edits` change the kernel's text so that the condition is met;
+    () if no change of the kernel helps.
     """
 
     instruction: str
@@ -120,7 +120,7 @@ class Rejection:
 
 
 def changes_result(rejection: Rejection) -> bool:
-    """Return whether the edits change what is computed, and not only its types or the sizes that are allowed."""
+    """Return whether the edits change the computed values, and not only types or allowed sizes."""
     return rejection.reason in _CHANGING or any("sat_" in e.replacement for e in rejection.edits)
 
 

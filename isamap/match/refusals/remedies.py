@@ -3,13 +3,13 @@
     in C: bf16[M, N];  C[m, n] += A[m, k] * B[k, n]      for an instruction that widens and sums in f32:
     in C: bf16[M, N] accumulate f32;  C[m, n] += f32(A[m, k]) * f32(B[k, n])
 
-A rejection's edits meet the condition that failed first. They are applied, and the next condition is asked
-for, until the instruction performs the statement; what does not come that far is no fix.
+A rejection's edits meet the condition that failed first. They are applied, and the next condition is checked,
+until the instruction performs the statement. Edits that do not lead to a mapping are no fix.
 
-Which rewrites of a kernel let a machine perform more of it: mappings that the kernel as written has not.
+It also finds the rewrites of a kernel that give a machine mappings which the kernel as written lacks.
 
-A depthwise-separable convolution as one sum of three factors has no mapping onto a matrix multiplication;
-taken apart, its second statement has 14.
+A depthwise-separable convolution as one sum of three factors has no mapping onto a matrix multiplication.
+After factorisation, its second statement has 14.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _fix(
     sizes: Sizes | None,
     texts: dict[str, Kernel | None],
 ) -> Fix | None:
-    """Round after round; `texts` remembers what edited texts became."""
+    """Return the fix that repeated edits lead to; `texts` caches the kernels of edited texts."""
     if kernel.span is None or not rejection.edits:
         return None
     source = kernel.span.source
@@ -149,7 +149,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """A rewrite with what it gains."""
+    """A rewrite with its gain in mappings."""
 
     rewrite: Rewrite
     gains: tuple[Gain, ...]
@@ -167,11 +167,9 @@ def improving_rewrites(
 ) -> tuple[Improvement, ...]:
     """Return rewrites and factorisations with which some instruction gets more mappings than as written.
 
-    All of them, or those that are given in `among`.
-
-    Those first that let instructions perform something which performed nothing before; then those with
-    fewer steps, in the order of `rewrites` and `factorisations`. Left out is what gains no more than another
-    does before it, and leaves as many sums, none of fewer terms.
+    Candidates are all rewrites, or those in `among`. Rewrites come first if an instruction without any
+    mapping gets one; then those with fewer steps, in the order of `rewrites` and `factorisations`. A rewrite
+    is left out if an earlier one gains as much and leaves as many sums with no fewer terms.
     """
     counted = _Counted(machine, mode, {})
     among = (*factorisations(kernel), *rewrites(kernel)) if among is None else tuple(among)
@@ -197,7 +195,7 @@ def _rank(found: Improvement) -> tuple[int, int]:
 
 
 def _covers(found: Improvement, other: Improvement) -> bool:
-    """Return whether one improvement gains at least what another does, in fewer sums or as many no larger ones."""
+    """Return whether one improvement gains at least as much as another, with fewer or equally many, smaller sums."""
     mine, its = _gained(found), _gained(other)
     for instruction, required in its.items():
         there = mine.get(instruction, [])
@@ -216,7 +214,7 @@ def _gained(found: Improvement) -> dict[str, list[int]]:
 
 
 def _sums(kernel: Kernel) -> list[Counter[str]]:
-    """Return the extents of each sum, those of many axes first: which of two open sizes is less is not known."""
+    """Return the extents of each sum with its axes; the order of two open sizes is not known."""
     sums = (s for s in statements(kernel) if s.is_reduction and s.reduction_axes)
     return sorted((Counter(str(a.extent) for a in s.axes) for s in sums), key=lambda c: -c.total())
 
@@ -230,7 +228,7 @@ class _Counted:
     known: dict[tuple[object, ...], Counts]
 
     def of(self, kernel: Kernel, s: Statement) -> Counts:
-        """Whole and split mappings of a statement that computes something, by instruction."""
+        """Return the whole and split mappings of a statement that computes, by instruction."""
         if not _computes(s):
             return {}
         key = (s.axes, s.assign, s.accumulator, _operands(kernel, s))
@@ -249,7 +247,7 @@ class _Counted:
 
 
 def _computes(s: Statement) -> bool:
-    """Return whether a statement does more than to copy or to add: what does not follows from the rest."""
+    """Return whether a statement does more than copy or add; mappings of the others follow from the kernel."""
     return bool(s.is_reduction and s.reduction_axes) or _operates(s.assign.value)
 
 

@@ -25,7 +25,7 @@ Held = tuple[str, str]
 """A memory and a type."""
 
 _TRIED = 16
-"""Mappings of one instruction of which it is asked how their operands move."""
+"""The number of mappings of one instruction whose operand moves are searched."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Surroundings:
 
     @cached_property
     def search(self) -> MoveSearch:
-        """What finds chains of moves, and remembers them."""
+        """The cached search for chains of moves."""
         return move_search_of(self.kernel, self.machine)
 
     @cached_property
@@ -158,11 +158,10 @@ def _coordinates(placement: Placement) -> str:
 
 
 def _moves(case: Case, around: Surroundings) -> Cause | None:
-    """Return operands that stand in memory, and that no chain brings there, in every mapping.
+    """Refuse a mapping set: some operand is in memory, and no chain loads it in any mapping.
 
-    Of registers it is known from where they are loaded; how a chain fills them is shown with a mapping. An
-    assignment is carried out by the last instruction of a chain: what does not reach into a scratchpad may be
-    one before it.
+    Registers are loaded from a known place; the chain is shown with the mapping. The last instruction of a
+    chain performs an assignment: one that does not reach a scratchpad may be followed by another.
     """
     operands = [o for o in case.item.instruction.operands if around.is_addressable(o)]
     if case.statement.assign.op is None:
@@ -213,7 +212,7 @@ def _fill(case: Case, around: Surroundings) -> Cause | None:
 
 
 def _writes(pattern: Pattern, fill: Const) -> bool:
-    """Return whether an instruction may leave a value in what it writes: as its result, or where it is masked."""
+    """Return whether an instruction may leave a value in its target: as its result, or in masked lanes."""
     if pattern.output.dtype != fill.dtype:
         return False
     if pattern.output.outside == "zero" and fill.value == 0:

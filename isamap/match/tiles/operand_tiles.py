@@ -1,12 +1,13 @@
 """A mapping applied to a statement: loop axes with their tiles, and the tile of each operand.
 
-For `tdpbf16ps { m: m, n: n, k: k, p: k }` with R = N = 16 and Q = 16 the loop axes are m by 16, n by 16 and
-k by 32; element (i, j) of operand a is A[@m + i, @k + j], where @x is how far the loops of axis x have come.
+For `tdpbf16ps { m: m, n: n, k: k, p: k }` with R = N = 16 and Q = 16 the loop axes are m by 16, n by 16 and k
+by 32; element (i, j) of operand a is A[@m + i, @k + j], where @x is the current position of the loops of axis
+x.
 
-How a kernel's arrays lie in memory, and the buffers of whole tiles into which operands may be copied.
+It also has the layout of a kernel's arrays, and the buffers of whole tiles into which operands may be copied:
 
-A: f32[M, K], an argument   ->  (A.s0, 1)     its rows are as far apart as the caller says
-T: f32[M, K], a temporary   ->  (K, 1)
+    A: f32[M, K], an argument   ->  (A.s0, 1)     the caller gives the distance of its rows
+    T: f32[M, K], a temporary   ->  (K, 1)
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class OperandTile:
     def request(
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
     ) -> LoadRequest:
-        """Return the load request for when axes in `partial` have only so many valid elements left."""
+        """Return the load request if the axes in `partial` have only so many valid elements left."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
         return LoadRequest(
             expr if expr is not None else self.elements,
@@ -125,7 +126,7 @@ class Tile:
 
     @property
     def run_time_lengths(self) -> dict[str, str]:
-        """The parameter that says, by loop axis, how many elements one issue covers of it: no more than are left."""
+        """The parameter of each loop axis that gives the number of elements per issue: at most the remainder."""
         if self.accumulator is None or not self.overwrites(self.accumulator):
             return {}
         params = {p.name for p in self.pattern.instruction.params if p.kind == "scalar"}
@@ -233,7 +234,7 @@ def fills_behind(
 
 
 def sums_can_be_padded(tile: Tile) -> bool:
-    """Return whether lanes that are left over at the end of a sum can be filled so that it does not notice them."""
+    """Return whether unused lanes at the end of a sum can be filled with a neutral value."""
     cut = [axis for axis in tile.axes if cuts_sum(axis)]
     return not cut or fills_behind(tile.pattern, tile.inputs, cut, finite=True) is not None
 
@@ -368,7 +369,7 @@ def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> 
 
 
 def over_tile(tile: Tile, expr: Expr) -> OperandTile | None:
-    """Return an expression over the statement's axes as the accumulator's tile holds it; None when it cannot."""
+    """Return an expression over the statement's axes in terms of the accumulator's tile; None if it has none."""
     target, lengths = tile.pattern.target, extents_of(tile.pattern, dict(tile.params))[0]
     positions = _positions(tile.statement, tile.mapping, tile.axes)
     args = (dict(tile.params), tile.axes, lengths, positions)
@@ -428,14 +429,14 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
 
 
 def profile_sizes(statement: Statement) -> dict[str, int]:
-    """Return the values that stand for sizes left symbolic when lengths are chosen: large."""
+    """Return large values for the symbolic sizes, for the choice of lengths."""
     return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
 
 
 def in_tiles(operand: OperandTile, search: MoveSearch, home: str = "") -> Read:
-    """Return an operand's elements, over its coordinates, as they would lie in a staging buffer.
+    """Return an operand's elements, over its coordinates, in the layout of a staging buffer.
 
-    `home` is the scratchpad that the buffer is to lie in; "" means the workspace.
+    `home` is the scratchpad of the buffer; "" means the workspace.
     """
     name = f"{PROBE}:{operand.dtype}:{operand.cell_shape}" + (f"@{home}" if home else "")
     if home:

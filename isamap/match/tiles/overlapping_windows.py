@@ -1,11 +1,11 @@
 """Windows: operands whose neighbouring iterations share elements, as the taps of a filter do.
 
-    X[p + r, c]                     what r = 1 reads of p = 0 to 7 is what r = 0 reads of p = 1 to 8
+    X[p + r, c]                     the elements for r = 1 and p = 0 to 7 are those for r = 0 and p = 1 to 8
     X[p.q / 56 + r, p.q % 56, c]    the same along both as one axis, 56 steps farther on
-    X[2*p + r, c]                   what r = 2 reads of p is what r = 0 reads of p + 1; r = 1 is another plane
+    X[2*p + r, c]                   the element for r = 2 and p is that for r = 0 and p + 1; r = 1 is another plane
 
-A buffer in a scratchpad then holds each of them once: tap r of a tile begins so many cells behind tap 0, or
-in another plane.
+A buffer in a scratchpad then stores each element once: tap r of a tile starts at an offset from tap 0, or in
+another plane.
 """
 
 from __future__ import annotations

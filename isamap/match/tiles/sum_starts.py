@@ -17,7 +17,7 @@ from isamap.transform import Statement, reads, statements
 
 
 def beginning_of(name: str, machine: Machine) -> str | None:
-    """Return the instruction that performs from 0 what `name` adds to what is there; None where there is none."""
+    """Return the instruction that computes what `name` does, from 0 instead of the old sum; None if none does."""
     own = pattern_of(machine.instructions[name].instruction)
     if own is None:
         return None

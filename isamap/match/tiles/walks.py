@@ -27,9 +27,9 @@ MOST_LENGTHS = 4096
 def choose_params(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Params:
-    """Return the values of `choose` parameters: as large as the kernel fills, at most what the instruction allows.
+    """Return the values of `choose` parameters: as large as the kernel fills, and at most the instruction's limit.
 
-    Lengths that an issue says at run time are as large as they may be: where less is left, lanes are padded.
+    Run-time lengths of an issue are as large as possible; a remainder is padded.
     """
     asked = _asked(pattern)
     filled = [
@@ -44,7 +44,7 @@ def choose_params(
 
 
 def _lengths_of_one(pattern: Pattern, empty: tuple[str, ...]) -> Params:
-    """Return 1 as the run-time length of axes without loops, where operands have one element along them."""
+    """Return 1 as the run-time length of axes without loops, along which operands have one element."""
     _, lengths = extents_of(pattern, {})
     shapes = {str(extent) for operand in pattern.instruction.operands for extent in operand.shape}
     used = {param for axis, param in lengths.items() if axis not in empty}
@@ -61,7 +61,7 @@ def _asked(pattern: Pattern) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 14)
 def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -> tuple[tuple[str, int], ...]:
-    """Return the parameters where the kernel has so many iterations for these axes together."""
+    """Return the parameters for the kernel's number of iterations of these axes together."""
     chosen, needs = full_lengths(pattern), list[tuple[str, int]]()
     group_of = {axis: (axes, count) for axes, count in filled for axis in axes}
     for axis in pattern.axes:
@@ -95,10 +95,10 @@ def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -
 
 
 def _allowed(pattern: Pattern, chosen: Params, needs: MappingType[str, int]) -> Params:
-    """Return the parameters, or those nearby that the instruction allows.
+    """Return the parameters, or nearby values that the instruction allows.
 
-    What is left over behind tiles of which not every length is allowed (`where M % 32 == 0`) is padded. So of
-    lengths at least half as long as wanted those count that pad least, of as many the largest.
+    If not every length is allowed (`where M % 32 == 0`), the remainder is padded. Among the lengths of at
+    least half the desired one, the one with the least padding wins, and among equals the largest.
     """
     for name, needed in needs.items():
         low, high = _limits(pattern, name)
@@ -123,7 +123,7 @@ def _limits(pattern: Pattern, name: str) -> tuple[int, int]:
 
 
 def full_lengths(pattern: Pattern) -> Params:
-    """Return the largest value of each parameter that is the run-time length of an axis, where it is a number."""
+    """Return the largest value of each parameter that is the run-time length of an axis, if it is a number."""
     _, lengths = extents_of(pattern, {})
     highest = {name: pattern.instruction.param(name).high for name in lengths.values()}
     return {name: high.value for name, high in highest.items() if high is not None and high.value is not None}
@@ -158,7 +158,7 @@ Walk = tuple[Params, dict[str, int], tuple[LoopAxis, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """The loops that mappings of a statement have: around the instruction, and by what runs on its axes."""
+    """The loops of the mappings of a statement: around the instruction, and on each of its axes."""
 
     statement: Statement
     around: MappingType[str, LoopAxis]

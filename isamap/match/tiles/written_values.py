@@ -81,9 +81,9 @@ def written_value(tile: Tile, outcome: Outcome) -> tuple[Written, ...] | None:
 
 
 def start_of_sum(tile: Tile, outcome: Outcome) -> tuple[OperandTile, Written] | None:
-    """Return the accumulator with what a companion lets it start from, and that written to the sum's own array.
+    """Return the accumulator with an initial value by another statement, and the value written to the sum's array.
 
-    None where no companion says it, or it has no place in the tile.
+    Return None if no statement gives the initial value, or if it has no place in the tile.
     """
     acc, target = tile.accumulator, tile.statement.assign.target
     if outcome.first is None or acc is None:
@@ -150,10 +150,9 @@ def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[M
 
 
 def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
-    """Return whether all inputs go along an axis, or some do and the other factors of their products are numbers.
+    """Return whether all inputs follow an axis, or some do and the other factors of their products are numbers.
 
-    In unused lanes, what goes along is what the reduction does not notice: 0, and so are products
-    with it.
+    In unused lanes the inputs hold a neutral value, such as 0, and so do products with it.
     """
     along = [axis in symbols(b.subject) for b in bindings]
     value = pattern.statement.assign.value
@@ -168,7 +167,7 @@ def _is_number(e: Expr) -> bool:
 
 
 def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:
-    """Return the tile with an accumulator of shares, which begin from what leaves the reduction as it is."""
+    """Return the tile with an accumulator of partial sums, which start from the neutral element."""
     nothing = identity_of(_op(tile), acc.dtype)
     here = tuple(Index.of(d) for d in coordinate_names(len(acc.shape)))
     shares = replace(
@@ -191,9 +190,9 @@ def _op(tile: Tile) -> str:
 
 
 def sum_of_lanes(buffer: str, lanes: int, tile: Tile) -> tuple[Read, Expr]:
-    """Return over positions, the target and what it becomes when shares that lie in a buffer are joined with it.
+    """Return, for each position, the target and its sum with the partial sums in a buffer.
 
-    Halves are joined with each other, again and again: so compilers find vector instructions for it.
+    Halves are added repeatedly: compilers then find vector instructions.
     """
     assert tile.held is not None
     op = _op(tile)
