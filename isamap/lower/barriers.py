@@ -1,14 +1,14 @@
-"""Make the lanes of a block wait for each other where one reads what another wrote, and check that they do.
+"""Insert barriers between lanes that write an element and lanes that read it, and check that none is missing.
 
     stage a { … a_tiles0 … }                  stage a { … a_tiles0 … }
     for k { v1 = load a_tiles0 }      ->      for k { barrier; v1 = load a_tiles0 }
 
-A barrier stands in front of an issue that reads an array which was written since the last barrier, or writes an
-array which was read or written since then. Loops over which these accesses are carried count as run twice.
-What one parallel loop writes is complete before the next one begins.
+A barrier precedes an issue that reads an array written since the last barrier, or writes an array accessed
+since then. A loop that carries such accesses between iterations counts as two iterations. All writes of one
+parallel loop are complete before the next one begins.
 
-`check_barriers` shares no code with `with_barriers`: it follows the program in the order in which it runs, the
-body of each loop twice.
+`check_barriers` shares no code with `with_barriers`: it follows the program in the order in which it runs,
+the body of each loop twice.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
         return tuple(found), since
 
     def one(node: Node, since: _Since) -> tuple[tuple[Node, ...], Node, _Since]:
-        """Return what stands before a node, the node with barriers inside, and what is behind it."""
+        """Return the nodes before a node, the node with barriers inside, and the accesses after it."""
         match node:
             case Issue() | Fill():
                 return touched(node, node, since)
@@ -111,7 +111,7 @@ def _barriers(nodes: tuple[Node, ...]) -> int:
 
 
 def _repeated(loop: For, machine: Machine) -> Issue | None:
-    """Return the issue that a loop nest repeats, where no two of its iterations touch one element it writes."""
+    """Return the issue that a loop nest repeats, if no two of its iterations write the same element."""
     counts: dict[str, int] = {}
     node: Node = loop
     while isinstance(node, For):
@@ -142,7 +142,7 @@ def _indices(params: Mapping[str, object]) -> dict[str, Index | int]:
 
 
 def _coefficient(index: Index, variable: str) -> int | None:
-    """Return the coefficient of a variable; None where it stands in a product of variables or in a quotient."""
+    """Return the coefficient of a variable; None if it occurs in a product of variables or in a quotient."""
     terms = [(monomial, c) for monomial, c in index.terms if variable in Index(((monomial, 1),)).symbols]
     return terms[0][1] if len(terms) == 1 and terms[0][0] == (variable,) else None
 
@@ -159,7 +159,7 @@ def _is_apart(steps: list[tuple[int | None, int | None]]) -> bool:
 
 
 def check_barriers(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
-    """Return where lanes touch what others may still write, and barriers that lanes may not reach together."""
+    """Return the races between lanes, and the barriers that not all lanes may reach together."""
     return tuple(dict.fromkeys(_Walk(machine).said(program.body)))
 
 

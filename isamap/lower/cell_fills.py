@@ -29,7 +29,7 @@ def cleared_tile(
     first: int = 0,
     cells: int | None = None,
 ) -> tuple[Node, ...]:
-    """Return a tile of nothing but the operand's fill, from a cell on, or so many cells."""
+    """Return a tile filled with the operand's fill, starting at a cell, or that many cells."""
     cells = prod(operand.cell_shape) if cells is None else cells
     if operand.fill.value == 0:
         return clear(buffer, operand.dtype, offset + first, cells - first, search, names)

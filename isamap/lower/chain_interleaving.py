@@ -3,10 +3,10 @@
     load v0; exp v1 of v0; tanh v2 of v1; store v2      load v0; load v3; exp v1 of v0; exp v4 of v3;
     load v3; exp v4 of v3; tanh v5 of v4; store v5  ->  tanh v2 of v1; tanh v5 of v4; store v2; store v5
 
-A core out of order overlaps chains that its window reaches. Functions of dozens of operations fill it: two
-of them behind each other take their latencies, not their intervals. Side by side they take at most half of
-the registers beside those that hold what several chains read; the others are for what functions compute in
-between.
+An out-of-order core overlaps the chains within its window. A function of dozens of operations fills the
+window, so two consecutive functions take their latencies instead of their intervals. Registers limit the
+number of interleaved chains: values that several chains read stay in registers, chains use half of the
+others, and intermediate results the rest.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _nodes(nodes: tuple[Node, ...], core: Core) -> tuple[Node, ...]:
 
 
 def _side_by_side(run: Sequence[Declare | Issue], core: Core) -> Sequence[Node]:
-    """Return a straight piece of code with its chains in groups."""
+    """Return straight-line code with its chains interleaved in groups."""
     issues = [node for node in run if isinstance(node, Issue)]
     touched = [_touched(issue, core) for issue in issues]
     values = {value.name: value for node in run if isinstance(node, Declare) for value in node.values}
@@ -145,7 +145,7 @@ def _waits(chain: Sequence[int], touched: Sequence[Touched]) -> bool:
 def _most(
     chains: Sequence[Sequence[int]], touched: Sequence[Touched], values: Mapping[str, Value], machine: Machine
 ) -> int:
-    """Return how many chains stand side by side: in half of the registers that what several of them read leaves."""
+    """Return the number of chains to interleave: half of the registers that their shared values leave free."""
     last = {name: n for n, one in enumerate(touched) for name in one.reads}
     own = {
         name

@@ -46,7 +46,7 @@ def dma_loops(
 
 
 def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
-    """Return loops that count `trips` around what goes from memory to memory."""
+    """Return loops with these trip counts around a memory-to-memory move."""
     variables: list[tuple[str, Index]] = []
     bindings: dict[str, Index] = {}
     for counter, reach in trips.items():
@@ -160,7 +160,7 @@ def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
 
 
 def _named(e: Expr) -> str:
-    """Return an expression as it is written in the text, or what it is read from where it stands in none."""
+    """Return an expression as in the text, or the value that it is read from if it does not occur there."""
     if e.span is not None:
         return f"`{' '.join(e.span.text.split())}`"
     names = dict.fromkeys(r.buffer for r in reads(e))

@@ -1,16 +1,16 @@
 """Divide work evenly among the iterations of a loop: each iteration performs a slice of the pieces.
 
-Twelve pieces dealt to the five trips of `for k`:
+Twelve pieces interleaved with the five iterations of `for k`:
 
     begin copy, 12 pieces in 5 shares
     for k in 5:  share k of 5 of copy
 
-which is, of any of them by itself,
+Each slice alone is
 
     for s in (k + 1) * 12 / 5 - k * 12 / 5:  piece(k * 12 / 5 + s)
 
-A piece is what stands inside the loops that do nothing but count: one row of a copy, or what one register
-takes of it, as there are more pieces than trips.
+A piece is the body of the loops that only count: one row of a copy, or one register of it, so that there are
+more pieces than iterations.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from isamap.source.records import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """Work that is divided among the iterations of some loops, each directly inside the one before.
+    """Work that is divided among the iterations of some loops, each directly inside the previous one.
 
-    `hosts` are the loops (by number) with their trip counts; `make` builds the work's nodes, anew each
-    time. With `by_rows`, each iteration of the last host has the pieces of the same number of rows, the
-    last ones perhaps of fewer, and the iterations around it divide them. The work named `work` has begun
+    `hosts` are the loops (by number) with their trip counts; `make` builds the work's nodes, anew each time.
+    With `by_rows`, each iteration of the last host has the pieces of the same number of rows (the last one
+    perhaps of fewer), and the iterations of the outer hosts divide them. The work named `work` has begun
     outside of them.
     """
 
@@ -54,9 +54,9 @@ class Dealt:
 
 
 def begun(dealt: Dealt, names: Names) -> tuple[Dealt, tuple[Node, ...]]:
-    """Work whose shares go on where the one before ended, and where it begins.
+    """Return the work with slices that continue where the previous one ended, and the nodes that start it.
 
-    Values in registers are seen by the nodes behind: where some stand in no loop, the work is one piece.
+    Later nodes read values in registers: if such values are defined outside a loop, the work is one piece.
     """
     work = names.fresh("work")
     _, nodes = _guarded(dealt.make())
@@ -70,9 +70,9 @@ def begun(dealt: Dealt, names: Names) -> tuple[Dealt, tuple[Node, ...]]:
 
 
 def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
-    """Return how many loops count the pieces of each part of some work: as few as make a piece for each trip.
+    """Return how many loops count the pieces of each part of the work: as few as give a piece to each iteration.
 
-    With several for each, they are the more alike the smaller they are: at least four, or as many for all.
+    If an iteration gets several, smaller pieces are more even: at least four, or as many for all.
     """
     found: list[int] = []
     for node in nodes:
@@ -96,7 +96,7 @@ def is_even(dealt: Dealt) -> bool:
 
 
 def has_rows(dealt: Dealt) -> bool:
-    """Return whether pieces stand in rows, of which each trip of the last host has as many."""
+    """Return whether pieces form rows, with equally many for each iteration of the last host."""
     return _rows_of(dealt) is not None
 
 
@@ -104,8 +104,8 @@ def has_rows(dealt: Dealt) -> bool:
 class _Rows:
     """Pieces in rows: a loop over rows, and around it a loop over their lines.
 
-    Each iteration of the loop over rows has `each` pieces. `conditions` are those around all of it. Without
-    a loop over lines, there is one line. `last` is the last row if the last iteration may have fewer.
+    Each iteration of the loop over rows has `each` pieces. `conditions` guard all of it. Without a loop over
+    lines, there is one line. `last` is the last row if the last iteration may have fewer.
     """
 
     conditions: tuple[Condition, ...]

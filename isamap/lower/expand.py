@@ -52,7 +52,7 @@ class Case:
 
 
 def in_pieces(nest: Nest, block: LoopStep, scope: Scope, build: Build) -> Nodes:
-    """Return all pieces of what is left of a block at a place, each with the body that `build` gives."""
+    """Return all pieces of a block's remainder at a place, each with the body that `build` returns."""
     axis, place = nest.tile.axis(block.axis), scope.place
     staged = frozenset(stage.operand for stage in nest.schedule.stages)
     known = staged, nest.search
@@ -73,7 +73,7 @@ def _at(place: Place, axis: LoopAxis, case: Case) -> Place:
 
 
 def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]:
-    """Yield one case per number of tiles, the last of which shows only what is left."""
+    """Yield one case per number of tiles; the last tile covers only the remainder."""
     left, size = place.left[axis.name], axis.tile
     most = block.step // size
     for count in range(most, 0, -1):
@@ -84,7 +84,7 @@ def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]:
 
 
 def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]:
-    """Cases of full tiles, and behind them the tile that is not full."""
+    """Yield the cases of full tiles, followed by the partial tile."""
     left, size = place.left[axis.name], axis.tile
     # Where threads share an axis in blocks, a block may be whole without being known to be.
     most = block.step // size - (not block.is_dealt)
@@ -103,7 +103,7 @@ def _one_of(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
 
 
 def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
-    """Pieces of which as many follow each other as there are full tiles: none is needed twice."""
+    """Yield pieces with one tile after the other, as many as there are full tiles: no piece is needed twice."""
     left = full
     for count in counts:
         yield Case(((Index.of(count), "<=", left),), Piece(full - left, count), Index.of(count * size))
@@ -111,7 +111,7 @@ def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
 
 
 def is_masked(tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str], search: MoveSearch) -> bool:
-    """Return whether instructions of the machine move tiles that are cut along an axis, all that are not staged."""
+    """Return whether the machine's instructions move tiles that are cut along an axis, for all unstaged operands."""
     cut = symbols_of({axis.name: Index.of(axis.name)})
     for operand in tile.inputs:
         if operand.name in staged or not _shows(operand, axis):
@@ -134,7 +134,7 @@ def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
 def _is_masked_out(
     tile: Tile, held: OperandTile, cut: dict[str, Index], finish: Finish, search: MoveSearch
 ) -> bool:
-    """Return the same of what a tile's result goes to."""
+    """Return whether the same holds for the targets of a tile's result."""
     request = held.request(cut)
     if tile.accumulator is None:
         assert tile.target_elements is not None, "a statement that only assigns has a target"
@@ -169,10 +169,10 @@ End = Literal["least", "most"]
 
 
 def skipped(nest: Nest, inner: tuple[Step, ...], scope: Scope, nodes: Nodes) -> Nodes:
-    """Return a register block, where some iteration of it may pass the statement's guard.
+    """Return a register block that is skipped if the statement's guard excludes all of its iterations.
 
-    `inner` are the steps in it. What is fused with its sum, or copied for other iterations, has to be done
-    anyhow; so has what an ordered loop carries from one of its iterations to the next.
+    `inner` are the steps in it. Statements fused with its sum and copies for other iterations always execute,
+    and so do values that an ordered loop carries to its next iteration.
     """
     place = scope.place
     shared = any(work.work and work.innermost >= nest.schedule.hold for work in scope.dealt)
@@ -252,7 +252,7 @@ def _end(difference: Index, axes: frozenset[str], place: Place, end: End) -> Ind
 
 
 def _is_certain(condition: Condition) -> bool:
-    """Return whether a condition holds whatever the counters and sizes are, none of which is negative."""
+    """Return whether a condition holds for all counters and sizes; none of them is negative."""
     left, sign, right = condition
     gap = right - left - (1 if sign == "<" else 0)
     return all(count >= 0 and all(isinstance(a, str) for a in atoms) for atoms, count in gap.terms)
@@ -363,7 +363,7 @@ def _iteration(nest: Nest, step: LoopNode, scope: Scope, inside: Build) -> Nodes
 
 
 def _rest(nest: Nest, step: LoopNode, place: Place) -> Index | None:
-    """Elements after the last whole step of a loop; None when there are never any."""
+    """Return the elements after the last whole step of a loop; None if there are never any."""
     axis, size, left = step.loop.axis, step.loop.step, place.left[step.loop.axis]
     if is_multiple(left, size):
         return None
@@ -378,7 +378,7 @@ def _rest(nest: Nest, step: LoopNode, place: Place) -> Index | None:
 
 
 def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: Scope, build: Build) -> Nodes:
-    """Pieces, or a loop over tiles, around code that unrolls an axis whose length is not a number."""
+    """Return pieces, or a loop over tiles, around code that unrolls an axis of symbolic length."""
     place = scope.place
     for number, axis, size, block in ((u.number, u.axis, u.step, u.block) for u in unrolled):
         if count_tiles_here(place, axis, size) is None and number not in place.trips:
@@ -430,9 +430,10 @@ def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:
 
 
 def _leaves_by_blocks(nest: Nest, stage: Stage) -> bool:
-    """Return whether each register block of sums leaves a scratchpad when its last part is summed.
+    """Return whether each register block of sums leaves a scratchpad once its last part is summed.
 
-    Of sums whose parts come and go there, all but the last block then leave while others are computed.
+    If partial sums move to the scratchpad and back, all but the last block leave during the computation of
+    others.
     """
     schedule, between = nest.schedule, nest.loops[stage.depth : nest.schedule.hold]
     is_cut = any(nest.tile.axis(loop.axis).is_reduction and loop.counts for loop in between)
@@ -440,7 +441,7 @@ def _leaves_by_blocks(nest: Nest, stage: Stage) -> bool:
 
 
 def _finished_tiles(nest: Nest, scope: Scope) -> Nodes:
-    """Return the tiles of a register block written back from a scratchpad, where the last part of them is summed."""
+    """Return the tiles of a register block stored from a scratchpad when their last part is summed."""
     acc, place = nest.tile.accumulator, scope.place
     stage = next((s for s in nest.schedule.stages if acc is not None and s.operand == acc.name), None)
     if acc is None or stage is None or not _leaves_by_blocks(nest, stage):

@@ -114,7 +114,7 @@ def copied_in(
     search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...]:
-    """Return the buffer of a staged accumulator filled: from its array, or as a companion says."""
+    """Return the fill of a staged accumulator's buffer: from its array, or with another statement's initial value."""
     args = (tile, loops, place, search, names)
     if tile.overwrites(staged.operand):
         return ()

@@ -4,9 +4,9 @@
       …                                       →   for (t …) { …
     }                                             }
 
-A copy moves when the loop writes nothing that it reads, and nothing else writes what it writes: packed
-weights of a recurrent network, or of statements that share blocks. In a scratchpad buffers of other nests may
-have the same addresses: copies into one stay.
+A copy moves if the loop does not write its source, and no other code writes its buffer. Examples are packed
+weights of a recurrent network, or of statements that share blocks. Copies into a scratchpad stay, because
+buffers of other nests may have the same addresses there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _hoisted(nodes: Nodes, machine: Machine, addressed: frozenset[str]) -> Nodes
 
 
 def _candidates(body: Nodes) -> Iterator[Block]:
-    """Yield copies that stand by themselves in a loop, and those that the nests in it begin with."""
+    """Yield the copies in a loop's body, and those at the start of the nests in it."""
     for node in body:
         if isinstance(node, Block):
             if node.is_copy:

@@ -56,7 +56,7 @@ def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str
 
 
 def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str]) -> Nodes:
-    """Return nodes without conditions on the length; those of other lengths are left out."""
+    """Return the nodes for one length, without conditions on the length."""
     found: list[Node] = []
     for node in nodes:
         body = _at_length(children(node), at, names)
@@ -84,7 +84,7 @@ def _holds(left: Index, how: str, right: Index) -> bool:
 
 @dataclass
 class _Spelled:
-    """A body with what it declares called by number; `sizes` are those of its buffers, by these."""
+    """A body whose declarations are renamed by number; `sizes` are those of its buffers by these numbers."""
 
     buffers: tuple[Buffer, ...]
     numbers: dict[str, str] = field(default_factory=dict[str, str])

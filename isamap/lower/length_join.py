@@ -4,7 +4,8 @@
     Q = 4: For("n0", trips=N / 16) { load(C + 16*n0, L = 8) }
     both:  For("n0", trips=N / (4*Q)) { load(C + 4*Q*n0, L = 2*Q) }
 
-What is not alike stands in an `If` for each length. Nothing is said about lengths that were not lowered for.
+Different parts become an `If` for each length. The joined program supports only the lengths that it was
+lowered for.
 
 Numbers that differ between lengths become expressions of the length:
 
@@ -12,8 +13,8 @@ Numbers that differ between lengths become expressions of the length:
     index         4*n0     8*n0    16*n0    ->  2*Q*n0
     trips           11        6        3    ->  q0, with (11, 6, 3) in a table
 
-An expression stands for the numbers that it was made of and no others: it is evaluated for each length that a
-program is made for, and no program runs at another one.
+An expression represents only the numbers that it was built from: a program runs only at the lengths that it
+was lowered for.
 """
 
 from __future__ import annotations
@@ -106,9 +107,10 @@ class _NotAlike(Exception):
 
 @dataclass
 class _Join:
-    """`known` are the joint names of what each program has declared so far, `claimed` its buffers by theirs.
+    """A joint program under construction.
 
-    `trail` is what was kept, in order, so that a trial that fails leaves nothing.
+    `known` are the joint names of the values that each program has declared so far, `claimed` its buffers by
+    their joint names. `trail` records additions in order, so that a failed trial can undo them.
     """
 
     programs: Sequence[LoweredProgram]
@@ -155,7 +157,7 @@ class _Join:
         return tuple(found)
 
     def _tried(self, make: Callable[[], T]) -> T | None:
-        """Return the result of `make`; None, with the names that it declared undone, where parts differ."""
+        """Return the result of `make`; if the parts differ, undo its declarations and return None."""
         before = len(self.trail)
         try:
             return make()
@@ -171,7 +173,7 @@ class _Join:
     # --- nodes
 
     def node(self, nodes: Sequence[Node], which: Which) -> Node:
-        """Return one node for those of the programs. Raises: _NotAlike."""
+        """Return one node for corresponding nodes of all programs. Raises: _NotAlike."""
         first = nodes[0]
         match first:
             case Issue():
@@ -342,14 +344,14 @@ class _Join:
         self.trail.append((kept, name))
 
     def _named(self, own: Sequence[str], which: Which) -> str:
-        """Return the joint name of what is declared here."""
+        """Return the joint name of a new declaration."""
         name = self.names.exactly(own[0])
         for n, one in zip(which, own, strict=True):
             self._keep(self.known[n], one, name)
         return name
 
     def _given(self, own: Sequence[str], which: Which) -> str:
-        """Return the joint name of what was declared."""
+        """Return the joint name of an earlier declaration."""
         names = {self.known[n].get(one) for n, one in zip(which, own, strict=True)}
         found = names.pop()
         if found is None or names:
@@ -375,7 +377,7 @@ class _Join:
         self._keep(self.claimed, self._named(own, which), buffers)
 
     def buffer(self, name: str) -> Buffer:
-        """Return a buffer that has room for what it holds at any of the lengths."""
+        """Return a buffer with room for its contents at each length."""
         of = self.claimed[name]
         which = tuple(of)
         sizes = [self._renamed(b.elements, n) for n, b in of.items()]
@@ -412,7 +414,7 @@ def _zipped(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
 def _columns(
     given: Sequence[tuple[tuple[str, T], ...]], join: Callable[[str, list[T]], T]
 ) -> tuple[tuple[str, T], ...]:
-    """Return things by name, those of each name joined."""
+    """Return values by name, joined across the programs."""
     names = _same([tuple(name for name, _ in one) for one in given])
     return tuple(
         (name, join(name, [thing for _, thing in some]))
@@ -434,10 +436,10 @@ Values = tuple[int, ...]
 
 @dataclass
 class Numbers:
-    """Joins indices; numbers that are no multiples of the length are kept in tables.
+    """Joins indices; numbers that are not multiples of the length become tables.
 
-    `name` is what programs call the constant. `fresh` gives names that no program has, `trail` is told what
-    is kept. `tables` are numbers by their names, one for each of `values`; 0 where no program asks for it.
+    `name` is the constant's name in programs. `fresh` returns unused names, and `trail` records additions.
+    `tables` are numbers by name, one for each of `values`; 0 if no program reads it.
     """
 
     constant: str
@@ -449,7 +451,7 @@ class Numbers:
 
     @property
     def lengths(self) -> Lengths:
-        """What programs of these numbers ask the hardware."""
+        """The lengths that programs with these numbers query from the hardware."""
         return Lengths(self.constant, self.name, self.values, tuple(self.tables.items()))
 
     def joined(self, indices: Sequence[Index], which: Sequence[int]) -> Index | None:
@@ -530,7 +532,7 @@ Form = tuple[tuple[object, ...], int]
 
 
 def _by_form(index: Index) -> dict[Form, Term]:
-    """Return the terms of an index by what they are but for their numbers, and by their order among those."""
+    """Return the terms of an index by their form without numbers, and by their order within a form."""
     seen: Counter[tuple[object, ...]] = Counter()
     found: dict[Form, Term] = {}
     for term in sorted(index.terms, key=lambda t: [n for atom in t[0] for n in _numbers_in(atom)]):

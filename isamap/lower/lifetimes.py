@@ -3,7 +3,7 @@
     workspace_buffers(program, machine)   the packing problem: sizes, lifetimes, alignment
     place_buffers(program, offsets)       the program with its solution
 
-Buffers whose size is known only at run time have a place of their own behind all others.
+Buffers whose size is known only at run time have separate places after all others.
 
     stage a { a_tiles0 = … }          time 0
     for m { … a_tiles0 …              times 1 to 3
@@ -11,11 +11,11 @@ Buffers whose size is known only at run time have a place of their own behind al
     stage b { b_tiles2 = … }          time 7
 
 Times number the leaves of the program. A buffer lives in the innermost body that contains all of its uses,
-from the first node there that uses it to the last; a loop counts as a whole. Here a_tiles0 lives from 0 to
-3, and c_tiles1 from 4 to 6, anew in every iteration of the loop. If the first use is a read, the contents
-come from the previous iteration, and the buffer lives as long as that loop. An array of the kernel also
-lives that long, since any element may be read in a later iteration, unless its first statement in the loop
-writes all of it.
+from the first node there that uses it to the last; a loop counts as a whole. Here a_tiles0 lives from 0 to 3,
+and c_tiles1 from 4 to 6, anew in every iteration of the loop. If the first use is a read, the contents come
+from the previous iteration, and the buffer lives as long as that loop. An array of the kernel also lives that
+long, since any element may be read in a later iteration, unless its first statement in the loop writes all of
+it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A node with what it spans and the uses inside; leaves have no children."""
+    """A node with its span and the uses inside; leaves have no children."""
 
     start: int
     end: int
@@ -76,7 +76,7 @@ def lifetimes(program: LoweredProgram, machine: Machine) -> dict[str, Life]:
 
 
 def _written_anew(kernel: Kernel) -> set[str]:
-    """Arrays whose first statement assigns all elements, within the ordered loops that hold all others."""
+    """Return the arrays whose first statement assigns all elements, within the ordered loops around the others."""
     anew: set[str] = set()
     around: dict[str, tuple[int, ...]] = {}
     for statement in statements(kernel):
@@ -95,7 +95,7 @@ def _written_anew(kernel: Kernel) -> set[str]:
 
 
 def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
-    """Return whether a statement writes every element of its target, whatever stands there."""
+    """Return whether a statement writes every element of its target, for any old contents."""
     target, extents = statement.assign.target, {a.name: a.extent for a in statement.axes}
     shape = next(o.shape for o in kernel.operands if o.name == target.buffer)
     plain = [i for i in target.index if len(i.symbols) == 1 and i == Index.of(next(iter(i.symbols)))]
@@ -111,9 +111,9 @@ def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
 
 
 def _life(body: _Body, name: str, carried: bool, own: bool) -> Life:
-    """Within this body or, where one child holds all uses and starts anew in each iteration, within that.
+    """Return the lifetime in this body, or in a child that contains all uses and starts anew in each iteration.
 
-    One part may still need a buffer that another has done with, unless each has a memory of its `own`.
+    One thread may still need a buffer that another no longer uses, unless each has a memory of its `own`.
     """
     using = [child for child in body.children if name in child.uses]
     if not using:
@@ -164,7 +164,7 @@ def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Bod
 
 
 def _touched(node: Issue | Fill, machine: Machine) -> Iterator[tuple[str, bool]]:
-    """Buffers that a leaf touches, reads behind writes, so that a buffer both read and written is read."""
+    """Yield the buffers that a leaf accesses; reads come after writes, so that a buffer with both counts as read."""
     if isinstance(node, Fill):
         yield node.buffer, True
         return
@@ -228,7 +228,7 @@ def place_buffers(
 
 
 def shared_names(program: LoweredProgram) -> frozenset[str]:
-    """Buffers that share bytes with another one."""
+    """Return the buffers that share bytes with another one."""
     found: set[str] = set()
     placed = [
         (b.name, place, place + (exact_bytes(b) or 0))
@@ -243,7 +243,7 @@ def shared_names(program: LoweredProgram) -> frozenset[str]:
 
 
 def fixed_bytes(program: LoweredProgram) -> int:
-    """Bytes of the workspace's buffers that have offsets."""
+    """Return the size of the workspace's buffers that have offsets. Units: bytes."""
     return max(
         (b.offset + (padded_bytes(b) or 0) for b in program.buffers if b.offset is not None and not b.memory),
         default=0,
@@ -259,7 +259,7 @@ def most_bytes(program: LoweredProgram) -> int:
 
 
 def scratch_regions(program: LoweredProgram) -> dict[str, tuple[int, int]]:
-    """Return where a model keeps each scratchpad behind the workspace's buffers: its place, and the bytes in use."""
+    """Return the place of each scratchpad in a model, after the workspace's buffers, and the bytes in use."""
     at = fixed_bytes(program)
     found: dict[str, tuple[int, int]] = {}
     for memory in sorted({b.memory for b in program.buffers if b.memory}):
@@ -271,12 +271,12 @@ def scratch_regions(program: LoweredProgram) -> dict[str, tuple[int, int]]:
 
 
 def place_of(program: LoweredProgram, buffer: Buffer) -> int | None:
-    """Return where a buffer begins in what the caller gives; None where only the run time knows."""
+    """Return the start of a buffer in the caller's workspace; None if it is known only at run time."""
     if buffer.offset is None:
         return None
     return buffer.offset + (scratch_regions(program)[buffer.memory][0] if buffer.memory else 0)
 
 
 def placed_bytes(program: LoweredProgram) -> int:
-    """Bytes of all buffers that have places."""
+    """Return the size of all buffers that have places. Units: bytes."""
     return fixed_bytes(program) + sum(size for _, size in scratch_regions(program).values())

@@ -24,7 +24,7 @@ Bindings = Mapping[str, Index]
 
 @dataclass
 class Emitter:
-    """Collects the nodes of one straight piece of code."""
+    """A collector of the nodes of straight-line code."""
 
     names: Names
     nodes: list[Node] = field(default_factory=list[Node])
@@ -56,7 +56,7 @@ class Emitter:
         return RegisterRef(self.value(found, bindings).name)
 
     def deliver(self, load: OperandMove, bindings: Bindings, leaf: Value | None = None) -> None:
-        """Write what an operand store computes to its place in memory."""
+        """Write the result of an operand store to its place in memory."""
         placed = bind_load(load, bindings)
         assert placed.target is not None
         target = MemoryRef(placed.target.buffer, placed.target.offset, placed.target.strides)

@@ -34,12 +34,12 @@ def lower(
     matches: Sequence[Matches] | None = None,
     names: Names | None = None,
 ) -> LoweredProgram:
-    """Return the program that performs a canonical kernel as its schedule says.
+    """Return the program that performs a canonical kernel by its schedule.
 
-    `kernel` has its sizes bound and its guards made explicit; `sizes` are those it was bound with.
-    `matches` are those of its statements where they are known: else what the schedule names is looked for.
-    With `names`, those of another program are not given again.
-    Raises: UsageProblem when the schedule names a mapping that the kernel does not have.
+    `kernel` has its sizes bound and its guards made explicit; `sizes` are those that it was bound with.
+    `matches` are the mappings of its statements, if known; else the mapping that the schedule names is
+    searched. With `names`, names of another program are not used again. Raises: UsageProblem if the schedule
+    names a mapping that the kernel does not have.
     """
     passes = tuple(lowering(kernel, machine, schedule, sizes, matches=matches, names=names))
     _, program = passes[-1]
@@ -57,7 +57,7 @@ def lowering(
     names: Names | None = None,
     passes: Sequence[Pass] = PASSES,
 ) -> Iterator[tuple[str, State]]:
-    """As `lower`, pass by pass: the name of each, and what it leaves."""
+    """Yield the passes of `lower` one by one: the name of each, and its result."""
     nests = tuple(sorted(schedule.nests, key=lambda nest: nest.statement))
     trees = tuple(_tree(kernel, machine, nest, matches) for nest in nests)
     known = move_search_of(kernel, machine), names or names_of(kernel)
@@ -110,9 +110,9 @@ def lower_versions(
     sizes: Sizes,
     seen: Callable[[str, State], None] = lambda _name, _state: None,
 ) -> LoweredProgram:
-    """Return the program of all versions; `kernel` is bound to `sizes`, which the versions share out among them.
+    """Return the program of all versions; `kernel` is bound to `sizes`, which the versions partition.
 
-    `seen` is told what each pass leaves of each version.
+    `seen` receives the result of each pass for each version.
     """
     names = names_of(kernel)
     body: list[If | Block] = []
@@ -149,7 +149,7 @@ def _lowering(version: Version, machine: Machine, names: Names) -> Iterator[tupl
 
 
 def _conditions(part: Sizes, whole: Sizes) -> Iterator[Condition]:
-    """Yield when the sizes of a call are those of a part."""
+    """Yield the conditions under which the sizes of a call belong to a part."""
     for name, given in whole.items():
         if not isinstance(given, Range):
             continue

@@ -48,9 +48,9 @@ class Nest:
 class Scope:
     """The context of a step.
 
-    `staged` are the buffers that are filled here, `shared` those that iterations of an outer loop share.
-    `around` is the place outside each outer loop, by number. `dealt` is the work that inner loops perform
-    in slices. `held` are the accumulators in registers, none outside of `hold`.
+    `staged` are the buffers filled at this step, `shared` those that iterations of an outer loop share.
+    `around` is the place outside each outer loop, by number. `dealt` is the work that inner loops perform in
+    slices. `held` are the accumulators in registers; there are none outside `hold`.
     """
 
     place: Place
@@ -65,12 +65,12 @@ class Scope:
         return replace(self, place=place)
 
     def with_staged(self, staged: Staged, operand: str) -> Scope:
-        """With the buffer of one more operand."""
+        """Return the scope with the buffer of one more operand."""
         return replace(self, staged={**self.staged, operand: staged})
 
 
 Build = Callable[[Scope], Nodes]
-"""Makes the nodes of what stands inside."""
+"""A function that builds the nodes inside."""
 
 
 def key_of(operand: OperandTile, place: Place) -> tuple[Index, ...]:

@@ -2,11 +2,12 @@
 
     for k by 256 {               fill b for iteration 0
       stage b ahead 1;       ->  for each iteration t:
-      for m by 6 { ... }           for each m: { a share of filling b for t + 1;  what uses b of t }
+      for m by 6 { ... }           for each m: { a slice of filling b for t + 1;  uses of b for t }
     }
 
-`stage b ahead 1 into k;` deals it to all loops down to the one over k: where that is the loop that sums, a
-few rows of the copy stand beside each step of the sum, which another unit may perform at the same time.
+`stage b ahead 1 into k;` interleaves the copy with all loops down to the one over k. If k is the reduction
+axis, a few rows of the copy are interleaved with each step of the sum; another unit may copy them in
+parallel.
 
 `stage c; spread write c into k;` is the mirror image: iteration t writes back what iteration t - 1 has left
 in the buffer, and the last one is written behind the loop. A buffer has one copy more than iterations lie in
@@ -81,7 +82,7 @@ def epilogue(nest: Nest, step: LoopNode, scope: Scope) -> Nodes:
 
 
 def of_iteration(nest: Nest, step: Copies, scope: Scope) -> Staged | None:
-    """Return the buffer that an iteration uses, where iterations share one; None where each has its own contents."""
+    """Return the buffer of an iteration if iterations share one; None if each fills its own."""
     return None if step.slots == 1 else _slot(nest, step, scope, scope.place.trips[step.stage.depth - 1])
 
 
@@ -106,11 +107,12 @@ def for_other_iterations(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope,
 
 
 def with_hints(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
-    """Return prefetches dealt to the first loop inside that runs more than once; those performed at once.
+    """Return prefetches interleaved with the first inner loop that has several iterations; and the immediate ones.
 
-    Inside `hold` a share that differs from trip to trip costs more than its hints: they come at once. Of
-    pieces of rows each iteration of the sum has those of its own rows: all the hints of a register block at
-    once have more lines under way than a cache can wait for, and what it computes waits with them.
+    Inside `hold`, slices that differ between iterations cost more than the hints themselves, so all hints are
+    issued at once. Hints for pieces of rows are an exception: each iteration of the sum hints its own rows,
+    because all hints of a register block at once would exceed the fill buffers and delay the block's own
+    loads.
     """
     if not step.hints:
         return scope, ()
@@ -140,8 +142,8 @@ def _dealt(scope: Scope, works: Iterable[Dealt]) -> Scope:
 def _at_first(nest: Nest, prefetch: Prefetch, scope: Scope, hosts: Hosts) -> Dealt:
     """Return a prefetch interleaved with the first inner loops.
 
-    It takes all rows line by line where loops go along them. Rows along a sum are prefetched one after the
-    other: line by line they come a fifth slower.
+    If loops follow the rows, it advances over all rows line by line. Rows along a sum are prefetched one
+    after the other: line by line they are a fifth slower.
     """
     axis = nest.loops[hosts[-1][0]].axis if hosts and hosts[-1][0] < nest.schedule.hold else ""
     lines = "side by side" if goes_along(_operand(nest.tile, prefetch.operand), axis) else "row by row"
@@ -149,8 +151,9 @@ def _at_first(nest: Nest, prefetch: Prefetch, scope: Scope, hosts: Hosts) -> Dea
 
 
 def _by_rows(nest: Nest, prefetch: Prefetch, scope: Scope, trips: Hosts) -> Dealt | None:
-    """Return a prefetch of pieces of rows interleaved with the loop inside `hold` that goes from row to row; None
-    where there is no such loop.
+    """Return a prefetch of pieces of rows, interleaved with the loop inside `hold` that runs from row to row.
+
+    Return None if there is no such loop.
     """
     hold = nest.schedule.hold
     counting = [(number, count) for number, count in trips if number >= hold and count.value != 1]
@@ -168,8 +171,10 @@ def _by_rows(nest: Nest, prefetch: Prefetch, scope: Scope, trips: Hosts) -> Deal
 
 
 def _prefetch(nest: Nest, prefetch: Prefetch, scope: Scope, lines: Lines) -> Make:
-    """Return hints about what a later iteration reads, if there is one: row by row, line by line of all rows,
-    or so about as many lines of each row as a whole iteration reads.
+    """Return hints for the data of a later iteration, if there is one.
+
+    They run row by row, line by line over all rows, or over as many lines of each row as a whole iteration
+    reads.
     """
     number = prefetch.depth - 1
     loop, iteration = nest.loops[number], scope.place.trips[number] + prefetch.ahead
@@ -250,7 +255,7 @@ def _fill_first(nest: Nest, step: Copies, scope: Scope, outer: int) -> Make:
 
 
 def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
-    """Write back the copy of the iteration before, if there is such an iteration."""
+    """Write back the copy of the previous iteration, if there is one."""
     number = step.stage.depth - 1
     axis, size = nest.loops[number].axis, nest.loops[number].step
     now = scope.place.trips[number]
@@ -270,8 +275,8 @@ def _written(nest: Nest, step: Copies, scope: Scope, place: Place, iteration: In
 def _slot(nest: Nest, step: Copies, scope: Scope, iteration: Index) -> Staged:
     """Return the copy of a buffer that an iteration uses.
 
-    In a scratchpad the first iteration of a loop goes on behind the last one of the time before, so that what
-    fills it need not wait until that one has read its copy.
+    In a scratchpad the copies alternate across runs of a loop, so that the first fill of a run need not wait
+    until the last iteration of the previous run has read its copy.
     """
     made = scope.shared[step.stage.operand]
     before = _iterations_before(nest, scope, step.stage.depth - 1) if step.stage.memory else ZERO
@@ -279,7 +284,7 @@ def _slot(nest: Nest, step: Copies, scope: Scope, iteration: Index) -> Staged:
 
 
 def _iterations_before(nest: Nest, scope: Scope, number: int) -> Index:
-    """Return how many iterations a loop had before it began, where each time they are as many, else 0."""
+    """Return how many iterations earlier runs of a loop had, if all runs have equally many, else 0."""
     before = ZERO
     for outer, loop in enumerate(nest.loops[: number + 1]):
         outside = scope.around.get(outer)  # none outside of loops that threads share
@@ -359,13 +364,12 @@ def tensor_lines(
     by_lines: bool,
     whole: Place | None = None,
 ) -> tuple[Node, ...]:
-    """Return hints about the elements of a tensor that are read at a place, row by row; or line by line of all rows,
-    where their length is known.
+    """Return hints for the elements of a tensor that are read at a place, row by row, or line by line over all rows.
 
-    With `whole`, a place of an iteration that nothing cuts short, there are as many lines as it has: one that
-    a shorter iteration lacks is named by its first element.
+    Line by line needs a known row length. With `whole`, the place belongs to a full iteration, so the number
+    of lines is fixed; a line that a shorter iteration lacks is replaced by its first element.
 
-    Raises: UsageProblem where they are no box.
+    Raises: UsageProblem if the elements are no box.
     """
     read = _read_of(operand.subject)
     box = _box(read, place) if read is not None and read.fill is None else None
@@ -396,13 +400,13 @@ def tensor_lines(
 
 
 def goes_along(operand: OperandTile, axis: str) -> bool:
-    """Return whether a loop over an axis goes along the rows of what an operand reads."""
+    """Return whether a loop over an axis advances along the rows of an operand."""
     read = _read_of(operand.subject)
     return read is not None and _moves(read.index[-1], axis)
 
 
 def goes_across(operand: OperandTile, axis: str) -> bool:
-    """Return whether a loop over an axis goes from row to row of what an operand reads."""
+    """Return whether a loop over an axis advances from row to row of an operand."""
     read = _read_of(operand.subject)
     if read is None or _moves(read.index[-1], axis):
         return False
@@ -418,11 +422,10 @@ def _moves(subscript: Index, axis: str) -> bool:
 def _lines(
     buffer: str, start: Index, elements: Index, most: Index, size_bytes: int, hint: LineHint, names: Names
 ) -> tuple[Hint, tuple[tuple[str, Index], ...]]:
-    """Return a hint about a line of a run of elements, at an element of it, and the loop over the lines of a run of
-    as many elements as there may be.
+    """Return a hint for one line of a run of elements, and the loop over the lines of the longest possible run.
 
-    Elements are counted back from the last one: the line that the first one lies in has mostly come with what
-    lies before it, that of the last one has not.
+    Elements are counted back from the last one: the first element's line was probably loaded with the data
+    before it, but the last element's line was not.
     """
     each = max(1, hint.line_bytes // size_bytes)
     count = most.ceildiv(each)
@@ -449,7 +452,7 @@ def _read_of(expr: Expr) -> Read | None:
 
 
 def _box(read: Read, place: Place) -> list[tuple[Index, Index]] | None:
-    """Per subscript of a read its least value at a place and how many values it takes; None if not affine."""
+    """Return, per subscript of a read, its least value at a place and its number of values; None if not affine."""
     positions = {f"@{axis}": position for axis, position in place.position.items()}
     found: list[tuple[Index, Index]] = []
     for subscript in read.index:

@@ -5,9 +5,10 @@
       loops that read the buffer              gemm(A, B_packed, C)     { loops that read B_packed }
     }
 
-A packed tensor begins with a header that says how it is laid out: a caller may have kept it for long, and may
-have got it from another program. What the layout depends on is in its digest: the machine, the mapping, the
-elements of a tile, the loops that count tiles, and sizes that are numbers. Those that are not stand beside.
+A packed tensor starts with a header that identifies its layout: a caller may have stored it for a long time,
+or received it from another program. The header has a digest of everything that determines the layout: the
+machine, the mapping, the elements of a tile, the loops that count tiles, and constant sizes. Open sizes
+follow the digest.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def pack_apart(
     search: MoveSearch,
     names: Names,
 ) -> tuple[Staged, Pack]:
-    """Return the packed operand as the nest reads it, and what packs it."""
+    """Return the packed operand that the nest reads, and the program that packs it."""
     source = is_read_of(operand.subject)
     assert source is not None, "planning has checked that the operand is one of the kernel's"
     loops, claimed = schedule.loops, len(names.buffers)

@@ -69,7 +69,7 @@ class Parts:
 
 
 def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) -> Nodes:
-    """Return all parts of a nest. `inside` builds what stands in one."""
+    """Return all parts of a nest. `inside` builds the body of one part."""
     parts = parts_of(nest.tile, step.loops, nest.names)
     claimed, place = len(nest.names.buffers), scope.place
     if not step.split:
@@ -143,7 +143,10 @@ def part_number(counters: Counters) -> Index:
 
 
 def copy_stride(elements: Index, element_bytes: int, machine: Machine) -> Index:
-    """Elements from one part's copy of a buffer to the next: whole cache lines, and whole blocks to join."""
+    """Return the distance between two parts' copies of a buffer: whole cache lines, and whole blocks to join.
+
+    Units: elements.
+    """
     unit = lcm(BLOCK, -(-(line_bytes(machine) or machine.model.line_bytes) // element_bytes))
     return elements.ceildiv(unit) * unit
 
@@ -155,7 +158,7 @@ def part_count(tile: Tile, schedule: NestSchedule) -> Index:
 
 
 def dealt(nodes: Nodes, count: Index, names: Names) -> Nodes:
-    """Return nodes whose outermost loops are dealt to so many parts: a copy whose iterations are independent."""
+    """Return nodes whose outermost loops are distributed over `count` parts: independent copy iterations."""
     if count.value == 1 or not all(isinstance(node, For) for node in nodes):
         return nodes
     return tuple(_dealt(node, count, names) for node in nodes if isinstance(node, For))
@@ -175,9 +178,9 @@ def _dealt(loop: For, count: Index, names: Names) -> Parallel:
 
 @dataclass(frozen=True, slots=True)
 class SplitSum:
-    """A sum of which every part computes a partial sum, in its own copy of the accumulators' buffer.
+    """A sum for which every part computes a partial sum, in its own copy of the accumulators' buffer.
 
-    Units: copies lie `stride` elements apart.
+    Units: copies are `stride` elements apart.
     """
 
     tile: Tile

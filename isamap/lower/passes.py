@@ -2,9 +2,11 @@
 
     states(trees, setting, PASSES)   ->   ("loops", trees), …, ("barriers", program)
 
-What each pass leaves is verified (`isamap.lower.verifier`): a fault is found behind the pass that made it.
+The result of each pass is verified (`isamap.lower.verifier`), so an error is found right after the pass that
+made it.
 
-A body made into a program: with its tensors, buffers, symbols, and the programs that pack operands.
+The last step makes a program of the body: with its tensors, buffers, symbols, and the programs that pack
+operands.
 """
 
 from __future__ import annotations
@@ -158,7 +160,7 @@ def expand(trees: Trees, setting: Setting) -> LoweredProgram:
 
 
 def _around(statement: Statement, nest: NestSchedule) -> Statement:
-    """Return a statement in the ordered loops that stand around its nest: one that is carried turns inside."""
+    """Return a statement in the ordered loops around its nest; a carried loop is inside the nest instead."""
     if not nest.carried:
         return statement
     return replace(statement, sequence=statement.sequence[:-1], ordered_loops=statement.ordered_loops[:-1])

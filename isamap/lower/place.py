@@ -14,7 +14,7 @@ from isamap.source.records import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a block's remainder: `count` tiles, the last of which may not be full.
+    """A piece of a block's remainder: `count` tiles, of which the last may be partial.
 
     Units: `first` is the number of tiles of the block before it.
     """
@@ -27,8 +27,8 @@ class Piece:
 class Place:
     """Units: `position` and `left` in elements of the axis, over loop variables; `trips` counts from 0.
 
-    `spans` are the lengths of axes of which only a part is performed here, where threads share an axis;
-    `pieces` say of axes whose blocks are cut short how many tiles are performed here.
+    `spans` are the lengths of axes that threads share, of which this place covers a part. `pieces` are the
+    numbers of tiles at this place, for axes whose blocks are partial.
     """
 
     position: Mapping[str, Index]
@@ -43,7 +43,7 @@ class Place:
         return Place(*moved, self.spans, self.pieces)
 
     def first(self, axis: str) -> Index:
-        """Return how many tiles of an axis's block stand before what is performed here."""
+        """Return the number of tiles of an axis's block before this place."""
         return self.pieces[axis].first if axis in self.pieces else ZERO
 
 
@@ -55,9 +55,9 @@ def start_of(tile: Tile) -> Place:
 def elements_left(
     tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Place, position: Index
 ) -> Index:
-    """Return elements left for one trip of loop `number` that stands at `position` of its axis.
+    """Return the elements left for the iteration of loop `number` at `position` of its axis.
 
-    Where all loops around it on its axis go in multiples of its step, only the axis's end can cut it short.
+    If all outer loops on its axis advance in multiples of its step, only the axis's end can cut it short.
     """
     loop = loops[number]
     step, extent = loop.step, tile.axis(loop.axis).extent
@@ -79,7 +79,7 @@ def at_least(count: Index, size: int) -> bool:
 
 
 def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
-    """Return axes of which a tile may not be full here, with the elements that are left."""
+    """Return the axes whose tile may be partial at this place, with the remaining elements."""
     return {
         a.name: place.left[a.name] for a in axes if a.tile > 1 and not at_least(place.left[a.name], a.tile)
     }
@@ -94,9 +94,9 @@ def count_tiles_here(place: Place, axis: str, step: int) -> int | None:
 
 
 def unrolled_places(place: Place, loops: Sequence[Unroll]) -> Iterator[tuple[tuple[int, ...], Place]]:
-    """Yield places of all tiles under unrolled loops, the last fastest, with their counters.
+    """Yield the places of all tiles under unrolled loops, the last fastest, with their counters.
 
-    An axis whose rest is neither a number nor a piece has one tile here: a loop over tiles stands around it.
+    An axis with a symbolic remainder has one tile here, inside a loop over tiles.
     """
     if not loops:
         yield (), place

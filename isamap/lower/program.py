@@ -47,10 +47,11 @@ class Header:
 class Tensor:
     """A kernel operand as the caller passes it.
 
-    Shapes: `shape` in elements. Units: `strides` in elements; each is a number or the symbol `NAME.s0` that
-    the caller's byte stride is turned into (the last axis is always dense). A packed tensor has a `header`,
-    whose elements `shape` includes; places in it count from behind the header. `given` is the shape of the
-    caller's array, where neighbouring dimensions of it are one here. `domain` says which values it may hold.
+    Shapes: `shape` in elements. Units: `strides` in elements; each is a number or the symbol `NAME.s0`, the
+    caller's byte stride in elements (the last axis is always dense). A packed tensor has a `header`, whose
+    elements `shape` includes; offsets count from the end of the header. `given` is the shape of the caller's
+    array, if neighbouring dimensions of it are merged here. `domain` has the values that its elements may
+    have.
     """
 
     name: str
@@ -72,11 +73,11 @@ def tensor_of(operand: Operand) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A piece of the workspace: `elements` of `dtype`, 64-byte aligned, contents undefined at first.
+    """A piece of the workspace: `elements` of `dtype`, 64-byte aligned, with undefined initial contents.
 
-    `offset` is where it begins, None while that is not decided or known only at run time; then it lies behind
-    all that have one. `memory` is the scratchpad that it lies in, "" for the workspace. `life` is from when
-    to when it is needed, in leaves of the program. Units: bytes.
+    `offset` is its start; None if it is undecided or known only at run time, in which case the buffer is
+    after all others. `memory` is its scratchpad, "" for the workspace. `life` is the first and the last leaf
+    of the program that needs it. Units: bytes.
     """
 
     name: str
@@ -174,7 +175,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All lanes of one instance of a level wait here for each other, and see what the others have written."""
+    """A point at which all lanes of one instance of a level wait for each other, and see each other's writes."""
 
     level: str
 
@@ -230,9 +231,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The start of some work that slices will perform: its number of pieces, for the `Share`s of its name.
+    """The start of work that slices will perform: the number of pieces, for the `Share`s of its name.
 
-    At most `depth` loops count the pieces of a part of it, and there are `parts` parts.
+    At most `depth` loops count the pieces of one part, and there are `parts` parts.
     """
 
     work: str
@@ -247,8 +248,8 @@ class Share:
     """The slice of some work that iteration `now` of `trips` performs; slices are equal up to one piece.
 
     Each part of the body is a loop nest, of which the `depths` outermost loops count its pieces. Iterations
-    run in order, and each slice begins at the end of the previous one: counters continue, and nothing is
-    divided. `nth` counts the pieces of a slice that is lowered by itself (`isamap.lower.work_slices`).
+    run in order, and each slice begins at the end of the previous one: counters continue, so that no division
+    is needed. `nth` counts the pieces of a slice that is lowered separately (`isamap.lower.work_slices`).
     """
 
     work: str
@@ -311,7 +312,7 @@ class LoweredProgram:
 class Pack:
     """The copy of one operand, made before a program: from `source`, an input of its kernel, to `target`.
 
-    `buffers` are what it needs besides, `symbols` the sizes, known at run time only, that it may depend on.
+    `buffers` are its temporary buffers. `symbols` are the run-time sizes that it may depend on.
     """
 
     source: str
@@ -323,7 +324,7 @@ class Pack:
 
 @dataclass
 class Names:
-    """Hands out names; `buffers` collects the workspace as it is claimed, `packs` what is copied before."""
+    """A supply of fresh names; `buffers` collects the buffers of the workspace, `packs` the copies made before."""
 
     taken: set[str]
     buffers: list[Buffer] = field(default_factory=list[Buffer])

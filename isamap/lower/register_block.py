@@ -1,10 +1,10 @@
 """Lower a register block: load the accumulators, sum into them, and write them back.
 
-hold c { v0 = load C[m, n]; for k { v0 += … }; store C[m, n] = v0 }
+    hold c { v0 = load C[m, n]; for k { v0 += … }; store C[m, n] = v0 }
 
-How an operand gets its elements: from its buffer, from where it lies, or through a tile of its own.
+An operand is loaded from its staging buffer, from its tensor, or through a temporary tile.
 
-The innermost block: one issue for each tile, with operands that tiles share loaded once.
+The innermost block has one issue for each tile, and loads an operand that tiles share once.
 
 Elements that one iteration of an ordered loop stores and the next one loads stay in registers:
 
@@ -14,8 +14,8 @@ Elements that one iteration of an ordered loop stores and the next one loads sta
       v2 = add(v0, v1)                           v0 = add(v0, v1)
       store(v2, y[n + 1]) }                      store(v0, y[n + 1]) }
 
-Only between instructions that copy a register to memory and back as it is. Where anything else brings what
-the iteration before left, it goes on coming out of memory.
+This applies only if the instructions copy a register to memory and back unchanged. Otherwise the next
+iteration loads the element from memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from isamap.source.records import dataclass, replace
 from isamap.transform import reads
 
 LoadedOperand = tuple[OperandMove | Leaf | Location, dict[str, Index], str | None]
-"""The chain of moves, what its symbols are here, and the buffer of its own that it goes through, if any."""
+"""The chain of moves, the values of its symbols, and the temporary buffer that it uses, if any."""
 
 
 def load_operand(
@@ -83,7 +83,7 @@ def find_chain(
 
 
 def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]:
-    """Return axes of which an operand's tile may not be full here, with the elements that are left."""
+    """Return the axes whose tile of an operand may be partial here, with the remaining elements."""
     own = {*operand.parts, *operand.scattered}
     return {a: n for a, n in partial_axes(nest.tile.axes, place).items() if a in own}
 
@@ -143,7 +143,7 @@ def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brough
 
 
 def _at_most(length: int, left: Index | None) -> Index | int:
-    """Return how many elements an issue covers along an axis of which so many are left."""
+    """Return how many elements an issue covers along an axis with so many elements left."""
     found = Index.of(length) if left is None else index_min(length, left)
     return found if found.value is None else found.value
 
@@ -154,7 +154,7 @@ def _assign(nest: Nest, result: OperandTile, place: Place, emitter: Emitter) -> 
 
 
 def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside: Build) -> Nodes:
-    """Return the block, around what `inside` makes of the sums that it holds."""
+    """Return the block around the body that `inside` builds for its accumulators."""
     acc, place = nest.tile.accumulator, scope.place
     assert acc is not None, "only what sums is held"
     held: dict[tuple[Index, ...], Value | MemoryRef] = {}
@@ -277,7 +277,7 @@ def _take_back(
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A register that a load fills from what the iteration before has stored of another register."""
+    """A register with a value that the previous iteration stored from another register."""
 
     load: Issue
     value: Value
@@ -336,7 +336,7 @@ def _kept(axis: str, body: tuple[Node, ...], machine: Machine) -> list[_Kept]:
 
 
 def _at_start(load: Issue, axis: str) -> Issue:
-    """Return the load of the first iteration. What it copies it takes as it is: no parameter depends on it."""
+    """Return the load of the first iteration. It copies unchanged: no parameter depends on the iteration."""
     first = {axis: ZERO}
     return replace(
         load,

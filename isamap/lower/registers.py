@@ -3,8 +3,8 @@
 A value lives from its declaration to the last issue that names it in its block (or inside a block within).
 Two values may share a register when their lives do not meet and they need the same configuration.
 
-The configuration that numbered registers need: loaded before, given back behind what uses it. All nests of a
-program share one where their registers suffice; else each has its own:
+The configuration that numbered registers need is loaded before their uses and released after. All nests of a
+program share one if their registers suffice; else each has its own:
 
     configure; nest 0; seq t { nest 1; … } release    ->    nest 0; seq t { configure; nest 1; release; … }
 """
@@ -121,7 +121,7 @@ def _file(value: Value, first: int) -> set[tuple[str, int]]:
 
 
 def _mentions(node: Node) -> set[str]:
-    """Return the names of values that a node, or what is inside of it, uses."""
+    """Return the names of values used by a node or inside it."""
     issues = (inner for inner in walk((node,)) if isinstance(inner, Issue))
     return {ref.value for issue in issues for _, ref in issue.operands if isinstance(ref, RegisterRef)}
 
@@ -150,10 +150,10 @@ Configured = Mapping[tuple[str, str], Mapping[int, int]]
 
 
 def configured(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """Return the nodes between loading each state once and giving it back: nothing in between changes it.
+    """Return the nodes between the load and the release of each state: no node in between changes it.
 
-    State belongs to a thread: where parts are dealt to threads, each loads it and gives it back. Unchanged
-    where no register that has a number needs any.
+    State belongs to a thread: each parallel part loads it and releases it. The nodes are unchanged if no
+    numbered register needs a state.
     """
     found = _configuration(nodes, machine)
     if found is None:
@@ -206,7 +206,7 @@ def _users(machine: Machine, states: frozenset[str]) -> set[str]:
 def _around(
     nodes: tuple[Node, ...], before: tuple[Node, ...], after: tuple[Node, ...], users: frozenset[str]
 ) -> tuple[Node, ...]:
-    """Return the nodes with `before` and `after` around what one thread performs without a break."""
+    """Return the nodes with `before` and `after` around the part that one thread performs without interruption."""
     if not has_parallel(nodes):
         return (*before, *nodes, *after)
     found: list[Node] = []
@@ -229,7 +229,7 @@ def _around(
 
 
 def _fixed_fields(machine: Machine, state: str) -> list[tuple[str, int | None, int]]:
-    """Return fields that every issue requires at one value whatever its operands: a palette."""
+    """Return the fields for which every issue requires one value, whatever its operands: a palette."""
     found: dict[tuple[str, int | None], int] = {}
     for item in machine.instructions.values():
         for require in item.instruction.requires:

@@ -56,8 +56,9 @@ def passing(
     names: Names,
     held: Value | None = None,
 ) -> tuple[Copy, tuple[Node, ...]]:
-    """Return the copy that takes what is written of a tile out, and what computes it before, all of the tile: of
-    what is `held` in a register, or of what lies in the buffer.
+    """Return the copy that stores a tile's result, and the nodes that compute the whole tile before.
+
+    They compute from a register if the sums are `held` in one, else from the buffer.
     """
     home, found = search.homes.get(buffer), stored_way_out if held is None else held_way_out
     way = found(operand, written, tile, home, search) if home is not None else None
@@ -201,13 +202,13 @@ def _start(between: Between, tiles: Sequence[Index], place: Place) -> Index:
 
 
 def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
-    """Return the axes along which a tile has neighbours, those of its rows and columns first."""
+    """Return the axes along which a tile has neighbours; those of its rows and columns come first."""
     axes = [a for a in tile.axes if a.name in operand.axes]
     return sorted((a for a in axes if (a.extent.value or inf) > a.tile), key=lambda a: a.tile == 1)
 
 
 def _iteration(tiles: Sequence[Index], copies: int) -> Index:
-    """Return which copy of a buffer a tile has, by where it stands along two axes."""
+    """Return the copy of a buffer that a tile uses, by its place along two axes."""
     if copies > MOST_ALIKE:
         return sum((count * (number + 1) for number, count in enumerate(tiles)), ZERO).mod(copies)
     return sum(tiles, ZERO).mod(copies)

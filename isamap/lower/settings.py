@@ -5,8 +5,8 @@ one, without operands, sets it (`sets loader.stride = S`):
 
     mvin(x = A[…], …)    ->    config_load(S = A.s0)  mvin(x = A[…], …)
 
-It is set where it may have another value only: in front of loops that change nothing about it, and not again
-while it stays. What the time of such instructions is, no price of a schedule counts.
+It is set only if it may have another value: before loops that do not change it, and not again while it keeps
+its value. The cost model does not include the time of such instructions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Known = Mapping[Field, Index]
 
 
 def with_settings(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """Return the nodes with the instructions that set what others require. Raises: Infeasible where none sets it."""
+    """Return the nodes with the instructions that set the required fields. Raises: Infeasible if none sets one."""
     setters = [m.instruction for m in machine.instructions.values() if m.instruction.settings]
     free = tuple(i for i in setters if not i.operands)
     declared = (node for node in walk(nodes) if isinstance(node, Declare))
@@ -47,7 +47,7 @@ def with_settings(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """Goes through nodes in their order, with what is known of fields when each begins."""
+    """A walk over nodes in their order, with the known fields at the start of each."""
 
     machine: Machine
     setters: Sequence[Instruction]
@@ -82,7 +82,7 @@ class _Pass:
                 return (node,), known
 
     def loop(self, body: tuple[Node, ...], known: Known, variable: str) -> tuple[tuple[Node, ...], Known]:
-        """Return the body of a loop, which begins with what was known in front of it and stays through the body."""
+        """Return the body of a loop; it starts with the fields that are known before it and never changed in it."""
         while True:
             inner, end = self.block(body, known)
             kept = {f: v for f, v in _agreed(known, end).items() if variable not in v.symbols}
@@ -163,8 +163,9 @@ def _key(ref: StateRef) -> Field:
 def _params(
     setter: Instruction, name: Field, required: Mapping[Field, Index], known: Known
 ) -> dict[str, Index] | None:
-    """With which parameters an instruction sets a field as wanted, and other wanted ones too; None if it
-    does not. What nothing is wanted of stays as it is known to be.
+    """Return the parameters with which an instruction sets a field, and other required ones, as required.
+
+    Return None if it does not. Fields without a requirement keep their known values.
     """
     params: dict[str, Index] = {}
     for setting in setter.settings:

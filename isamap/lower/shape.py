@@ -28,8 +28,8 @@ def hold(tree: Tree) -> Tree:
 def stage(tree: Tree) -> Tree:
     """Insert copies of operands around the loops that read them.
 
-    An engine that fills scratchpads works in order: what a later iteration reads comes behind what this one
-    waits for.
+    An engine that fills scratchpads works in order: copies for a later iteration come after those that this
+    one waits for.
     """
     steps = tree.steps
     staged: set[str] = set()
@@ -42,7 +42,7 @@ def stage(tree: Tree) -> Tree:
 
 
 def parallel(tree: Tree) -> Tree:
-    """Return loops that deal their iterations to threads become one step; a sum in parts needs no own copy."""
+    """Replace the loops that are distributed over threads by one step; a partial sum needs no copy of its own."""
     count = tree.schedule.parallel
     dealt = tree.schedule.loops[:count]
     split = any(_splits(loop, tree.tile) for loop in dealt)
@@ -110,7 +110,7 @@ def _unrolled(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
 
 
 def _inserted(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps with new ones inside so many loops."""
+    """Return the steps with new ones inside the first `depth` loops."""
     outside = [n + 1 for n, step in enumerate(steps) if isinstance(step, LoopNode) and step.number < depth]
     at = max(outside, default=0)
     return (*steps[:at], *new, *steps[at:])

@@ -1,13 +1,14 @@
 """Reorder an innermost loop as a software pipeline: overlapped iterations, peeled prologue and epilogue.
 
-for k in 8: { load a[k]; fma }      load a[0]
-load in stage 0, fma in 1      ->   for k in 7: { load a[k + 1]; fma of iteration k }
-                                    fma of iteration 7
+    for k in 8: { load a[k]; fma }      load a[0]
+    load in stage 0, fma in 1      ->   for k in 7: { load a[k + 1]; fma of iteration k }
+                                        fma of iteration 7
 
-The steady state of an innermost loop of a lowered program: what its issues wait for, unit by unit.
+The steady state of an innermost loop has the dependences of its issues, and the units that they occupy.
 
-Units take operations in any order: within an iteration an operation has to come after what it reads.
-Around a circle of iterations, a sum that reads what it wrote an iteration before, latencies count in full.
+Units execute operations in any order; within an iteration an operation must follow the ones whose results it
+reads. Latencies count in full around a dependence cycle, such as a sum that reads its result of the previous
+iteration.
 """
 
 from __future__ import annotations
@@ -173,9 +174,9 @@ def _free_registers(issues: tuple[Issue, ...], loop: For, machine: Machine) -> I
 
 
 def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
-    """Return the nodes with their main loop, and those of the same issues, in the order of a pipeline.
+    """Return the nodes with their main loop, and loops of the same issues, in the order of a pipeline.
 
-    Raises: UsageProblem where the pipeline is none of that loop.
+    Raises: UsageProblem if it is no pipeline of that loop.
     """
     main = main_loop(nodes)
     if main is None:
@@ -246,9 +247,9 @@ def _iterations(loop: For, pipeline: Pipeline, steady: Steady) -> tuple[Node, ..
 
 
 def _order(pipeline: Pipeline, steady: Steady) -> list[int]:
-    """Return the operations by their slot within the interval; in one slot, what reads before what writes there.
+    """Return the operations by their slot within the interval; within a slot, reads come before writes.
 
-    Raises: UsageProblem where two operations each have to come before the other.
+    Raises: UsageProblem if two operations each have to precede the other.
     """
     slots = [start % pipeline.interval for start in pipeline.starts]
     before: dict[int, set[int]] = {i: set() for i in range(len(slots))}

@@ -1,13 +1,13 @@
 """Stage operands: copy tiles into a workspace buffer in the order in which inner loops read them.
 
-By rows, if a schedule says so, each row of the array is gone along before the next one is:
+If the schedule copies by rows, each row of the array is copied completely before the next one:
 
     for n in 2:                        for k in 16:
       for k in 16:                       for k' in 16:
         for k' in 16:             ->       for n in 2:
           copy B[16*k + k', 32*n + 32]       copy B[16*k + k', 32*n + 32]
 
-A buffer holds whole tiles: what lies outside the axes is the operand's fill there, mostly zero, so that code
+A buffer holds whole tiles: elements outside the axes have the operand's fill, mostly zero, so that code
 reading it needs no tails.
 """
 
@@ -88,8 +88,11 @@ class Along:
 
 
 def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
-    """Return the axes that run along the rows of the one tensor that is read, over positions `@axis`, and along
-    nothing else of it; each with the bytes of a step. What is computed of an element does not matter."""
+    """Return the axes that run along the rows of the only tensor that is read, each with the bytes of a step.
+
+    Axes that also run along other dimensions are left out. Positions are `@axis`; operations on the element
+    do not matter.
+    """
     met = reads(subject)
     if len(met) != 1 or len(met[0].index) < 2:
         return {}
@@ -101,11 +104,11 @@ def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
 
 
 def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: Names) -> Nodes:
-    """Return the loop over a body, inside the body's own loops as far as lines reach, and inside those over rows.
+    """Return the loop over a body, moved inside the body's loops to advance line by line, and inside loops over rows.
 
-    As it is where lines are not known, or the body has no loops. `inner` are variables of loops in the body
-    that run along the same rows, which stay inside; those made here are added. The iterations of all loops
-    may run in any order.
+    The loop is unchanged if lines are unknown, or if the body has no loops. `inner` are variables of loops in
+    the body that run along the same rows and stay inside; new ones are added. The iterations of all loops may
+    run in any order.
     """
     inner.add(loop.variable)
     iterations = line_bytes // max(1, loop.step_bytes)
@@ -133,7 +136,7 @@ def _over(loop: Along, body: Nodes) -> Node:
 
 
 def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) -> Nodes:
-    """Return the loop inside a body's loop over rows, of which it takes a few at a time."""
+    """Return the loop inside a body's loop over rows, a few rows at a time."""
     each = ceil(WRITTEN_BYTES / max(1, loop.written_bytes))
     match body:
         case (For(rows, trips, within),) if (
@@ -151,7 +154,7 @@ def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) ->
 
 
 def _each(trips: Index, iterations: int) -> int | None:
-    """Return how many iterations are taken together; None for all of them, where they reach over two lines."""
+    """Return how many iterations go together; None for all of them, if they span two lines."""
     if trips.value is None:
         return iterations
     if trips.value <= 2 * iterations:
@@ -204,11 +207,11 @@ def _can_sink(variable: str, nodes: Nodes, inner: Collection[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A staging buffer. `loops` are the loops (by number) that count its tiles, with elements per count;
-    `by_rows` says that copies go along whole rows of its array. Of `windows` it holds each element once.
-    Tiles along the axis `together` lie one behind the other, to be copied at once.
+    """A staging buffer, with the loops that count its tiles.
 
-    Units: `start`, where the copy in use begins, and `size`, how large a copy is, in elements.
+    `loops` are these loops (by number) with elements per count. With `by_rows`, copies go along whole rows of
+    its array. Each element of `windows` is stored once. Tiles along the axis `together` are contiguous, so
+    that one copy moves several. Units: elements, for `start` (the copy in use) and `size` (of a copy).
     """
 
     buffer: str
@@ -245,7 +248,7 @@ def claim_buffer(
 ) -> str:
     """Return the name of a new buffer of whole tiles of an operand, in the workspace or its stage's scratchpad.
 
-    In the latter, tiles begin at multiples of their elements, or at other `steps` beside.
+    In a scratchpad, tiles start at multiples of their size, or at multiples of `steps`.
     """
     name = names.fresh(f"{operand.name}_tiles")
     memory, address = (stage.memory, stage.address) if stage is not None and stage.memory else ("", None)
@@ -273,7 +276,7 @@ def stage_at(
     copies: int = 1,
     stage: Stage | None = None,
 ) -> Staged:
-    """Return a buffer for all tiles of an operand that the loops from `depth` on read, so many times over."""
+    """Return a buffer with `copies` copies of all tiles of an operand that the loops from `depth` on read."""
     region: dict[str, Index] = {}
     for axis in tile.axes:
         steps = [s.step for s in loops[:depth] if s.axis == axis.name]
@@ -320,7 +323,7 @@ def copy_tiles(
     *,
     back: Written | None = None,
 ) -> tuple[Node, ...]:
-    """Loops that copy every tile of a staged operand into its buffer, or write something from it."""
+    """Return loops that copy every tile of a staged operand into its buffer, or that store tiles from it."""
     if staged.windows:
         assert back is None, "windows are of inputs"
         return _windows_filled(staged, tile, loops, place, search, names)
@@ -339,7 +342,7 @@ def copy_tiles(
 def _windows_filled(
     staged: Staged, tile: Tile, loops: tuple[LoopStep, ...], place: Place, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Loops that copy all that windows hold: of each plane its first tap, as far as its last one reaches."""
+    """Return loops that fill windows: each plane from its first tap to the end of its last one."""
     axes = {axis.name: axis for axis in tile.axes}
     for held in staged.windows:
         along = held.window.along
@@ -364,16 +367,17 @@ def _windows_filled(
 
 
 def _pieces(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the same with each move as a separate piece of work, to be interleaved with iterations of loops."""
+    """Return the nodes with each move as a separate piece of work, to be interleaved with iterations of loops."""
     return tuple(Block("", (node,)) if isinstance(node, Issue) else node for node in nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class _TileLoops:
-    """The loops around copies of tiles. `iterations` are those whose iterations blocks take, as `transposed_tiles`;
-    `chains` those that one counter goes through for them, as `joined_loops`. `windows` are axes
-    along windows. With `rows`, that of a tile's rows and what is left of it without taps, what lies behind is
-    set to zero instead.
+    """The loops around copies of tiles.
+
+    `iterations` are the loops whose iterations blocks take (`transposed_tiles`). `chains` are the loops that
+    one counter runs through (`joined_loops`). `windows` are axes along windows. With `rows`, a row's
+    remainder without taps is set to zero instead of copied.
     """
 
     staged: Staged
@@ -425,7 +429,7 @@ class _TileLoops:
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
 
     def at_once(self, number: int, here: Place) -> tuple[Node, ...]:
-        """Return all whole tiles of the innermost loop, and what is left behind them."""
+        """Return all whole tiles of the innermost loop, and its remainder."""
         axis, step = self.loops[number].axis, self.loops[number].step
         counter, count = Index.of(f"+{axis}"), here.left[axis].floordiv(step)
         place = here.enter(number, axis, here.position[axis] + counter * step, Index.of(step), counter)
@@ -449,12 +453,12 @@ class _TileLoops:
         return nodes if number else (If(((left, "<", ends),), nodes),)
 
     def is_whole(self, number: int, here: Place) -> bool:
-        """Return whether a loop goes through all that there is of its axis, also where threads share it."""
+        """Return whether a loop covers its whole axis, even if threads share the axis."""
         axis = self.loops[number].axis
         return here.left[axis] == self.tile.axis(axis).extent
 
     def through(self, chain: tuple[int, ...], remaining: list[int], here: Place) -> tuple[Place, list[int]]:
-        """Return all iterations of loops that go along one row, given to the innermost one."""
+        """Return the place and the remaining loops after a chain of loops along one row becomes the innermost one."""
         axis = self.loops[chain[-1]].axis
         total = here.left[axis]
         for number in chain[:-1]:
@@ -484,7 +488,7 @@ class _TileLoops:
         size: int,
         first: Index,
     ) -> tuple[tuple[Node, ...], Index]:
-        """Return the loop over whole blocks of so many tiles behind the first ones, and how many tiles they take."""
+        """Return the loop over whole blocks of tiles after the first ones, and the number of tiles that it covers."""
         (axis, _), step = self.iterations[number], self.loops[number].step
         count = (here.left[axis] - first * step).floordiv(step * size)
         if count.value == 0:
@@ -498,7 +502,7 @@ class _TileLoops:
     def over(
         self, axis: str, variable: str, trips: Index, elements: int, body: tuple[Node, ...]
     ) -> tuple[Node, ...]:
-        """Return the loop whose iterations take so many elements of an axis."""
+        """Return the loop whose iterations cover so many elements of an axis."""
         if axis not in self.along:
             return (For(variable, trips, body),)
         operand = self.staged.operand
@@ -513,7 +517,7 @@ class _TileLoops:
     def copied(
         self, here: Place, transposed: Mapping[str, int], together: Mapping[str, Index] | None = None
     ) -> tuple[Node, ...]:
-        """Return one tile, or a block of them; where a loop has too few tiles left for it, those of the others."""
+        """Return one tile or a block of tiles; if a loop has too few tiles left for a block, smaller ones."""
         whole = len(transposed) == len(self.iterations)
         nodes = copy_tile(
             self.staged.operand,
@@ -577,7 +581,7 @@ def in_windows(
     region: Mapping[str, Index],
     loops: Sequence[tuple[int, LoopStep]],
 ) -> tuple[tuple[HeldWindow, ...], Index]:
-    """Windows as a buffer of a region holds them, rows innermost, and how many elements that takes."""
+    """Return the windows in a buffer of a region, rows innermost, and their size in elements."""
     found: list[HeldWindow] = []
     size = Index.of(prod(operand.cell_shape))
     for window in windows:

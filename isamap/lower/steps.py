@@ -102,7 +102,7 @@ Step = Packed | Copies | Parts | LoopNode | Hold | Issues
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A nest as steps, the outermost first. `note` says what is performed, for readers of the code."""
+    """A nest as steps, the outermost first. `note` names the performed statement for readers of the code."""
 
     schedule: NestSchedule
     tile: Tile

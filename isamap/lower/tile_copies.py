@@ -1,6 +1,7 @@
 """Copy one tile between the kernel's arrays and a buffer, completely or up to the ends of its axes.
 
-A tile of 32 pixels of which 28 are left: what is behind is set to the operand's fill, then 28 are copied.
+For a tile of 32 pixels at an edge with 28 left, the last four are set to the operand's fill, then 28 are
+copied.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ def copy_tile(
     held: Value | None = None,
     together: Mapping[str, Index] | None = None,
 ) -> tuple[Node, ...]:
-    """Return one tile between the kernel's arrays and a buffer, where what is not valid becomes its fill; or what is
-    written `back` of sums in a register, through buffers beside that one.
+    """Return the copy of one tile between the kernel's arrays and a buffer; invalid elements become the fill.
 
-    With `transposed`, a block of so many tiles along axes, counted by `+axis`, and so are those that move
-    `together` as far as one instruction takes them. On `spared` ones the rest stays.
+    If `back` is given, the copy stores values of sums, from a register or through further buffers. With
+    `transposed`, it copies a block of tiles along axes, counted by `+axis`; with `together`, as many tiles as
+    one instruction moves. Along `spared` axes the elements beyond the end stay unchanged.
     """
     used = shown_axes(operand, tile)
     spared = spared.union(tile.run_time_lengths)
@@ -140,7 +141,7 @@ def _as_far_as_axes_go(
 
 
 def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
-    """Return how far the counters of a tile go: over all of it, or `partly` as far as its axes do."""
+    """Return the ranges of a tile's counters: the whole tile, or, if `partly`, up to the ends of its axes."""
     return {
         f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
     }
@@ -149,7 +150,7 @@ def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
 def _block(
     copy: Copy, used: list[LoopAxis], transposed: Mapping[str, int], search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return a whole tile and those after it, which blocks take along axes that are `transposed`."""
+    """Return a whole tile and the following ones, which blocks cover along `transposed` axes."""
     across = _with_tiles(copy, transposed)
     inside = {f"~{a.name}": a.tile for a in used}
     found = find_block(across, inside, search, {f"+{axis}": tiles for axis, tiles in transposed.items()})
@@ -184,7 +185,7 @@ def _pack(
 
 
 def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Iterator[tuple[Condition, ...]]:
-    """Yield conditions of which exactly one holds when some axis has less than a tile left: the first such axis."""
+    """Yield conditions of which exactly one is true if some axis has less than a tile left: the first such axis."""
     before: tuple[Condition, ...] = ()
     for axis in axes:
         yield (*before, (lefts[axis], "<", Index.of(axis.tile)))

@@ -110,7 +110,7 @@ def value_of(tile: Tile) -> Written:
 def copy_of_result(
     tile: Tile, written: Written, position: Mapping[str, Index], left: Mapping[str, Index]
 ) -> tuple[Copy, dict[str, Index]]:
-    """Return the copy that computes a tile's elements one after the other, and how far its counters go."""
+    """Return the copy that computes a tile's elements one after the other, and the ranges of its counters."""
     counts = {f"~{a.name}": left[a.name] for a in tile.axes if a.tile > 1 and not a.is_reduction}
     moved = {f"@{n}": p + Index.of(f"~{n}") if f"~{n}" in counts else p for n, p in position.items()}
     target = substitute_read(written.target_at, moved)

@@ -2,9 +2,9 @@
 
     check_touched(program, machine)  ->  ("broadcast2_zmm_bf16 reads A, 2 x 1024 elements, at 2048 where …",)
 
-It shares no code with the search for moves. What an issue touches is what its instruction's meaning says,
-whatever becomes of it afterwards; where that lies is what the emitted code would compute. Loops are performed
-at their ends, or in all of their iterations, on numbers.
+It shares no code with the search for moves. The meaning of an instruction gives the elements that an issue
+accesses, even if their values are not used later. Their addresses are those of the emitted code. Loops run
+with numbers, at their ends or in all iterations.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def check_touched(
     *,
     every_iteration: bool = False,
 ) -> tuple[str, ...]:
-    """Return accesses outside of a program's tensors and buffers, a sentence each; () when there are none.
+    """Return accesses outside a program's tensors and buffers, a sentence each; () if there are none.
 
-    `sizes` are sets of those that the caller gives. Rows lie once dense, once apart. Without `every_iteration`,
-    loops are performed in their first, last but one and last iteration: what grows with their counters is at
-    its ends there.
+    `sizes` are sets of sizes that the caller gives. Rows are once dense and once padded. Without
+    `every_iteration`, loops run only their first, last but one and last iteration: linear addresses reach
+    their ends there.
     """
     found: dict[str, None] = {}
     given = [{**dict(program.sizes), **some} for some in sizes]
@@ -99,7 +99,7 @@ def _promised(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
 
 
 def _laid_out(program: LoweredProgram, sizes: Mapping[str, int], gap: int) -> dict[str, int]:
-    """Return numbers for sizes, strides with such a gap behind each row, and what `_stride` and `_extent` name."""
+    """Return numbers for sizes, for strides with a gap after each row, and for the names `_stride` and `_extent`."""
     env = dict(sizes)
     for item in (*program.tensors, *program.buffers):
         least = 1
@@ -291,11 +291,11 @@ def _steps(
 def touched_elements(
     instruction: Instruction, params: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
-    """Return for each operand that a meaning touches the elements at its ends: others lie between them.
+    """Return, for each accessed operand of a meaning, the extreme elements: all others are between them.
 
-    `params` are values of the integer parameters. Where data decide, a condition counts as true, and both
-    branches of a selection. An output that is said to be something outside of what is assigned is written as
-    a whole.
+    `params` are values of the integer parameters. A condition that depends on data counts as true, and both
+    branches of a selection count. An output with a declared value outside the assigned part is written as a
+    whole.
     """
     numbers = dict(params)
     shapes = {o.name: tuple(s.evaluate(numbers) for s in o.shape) for o in instruction.operands}

@@ -3,8 +3,8 @@
     for k in 512:                        for k in 32:
       copy 16 of B[n, k]           ->      transpose16 B[n : n + 16, 16*k : 16*k + 16]
 
-The loops that count tiles give up as many iterations as a block has; what is left over takes smaller blocks
-where there are some, and is copied as before in the end. Loops that go along one long row together are one:
+A block replaces as many iterations of the loops that count tiles. The remainder uses smaller blocks if there
+are some, and single copies at the end. Loops that run along one long row together become one:
 
     for c in 26:                         for s in 14:
       for r in 3:                          transpose16 F[k : k + 16, c, 0, 16*s : 16*s + 16]
@@ -50,8 +50,10 @@ def transposed_tiles(
     back: Written | None,
     chains: Mapping[int, tuple[int, ...]],
 ) -> dict[int, tuple[str, tuple[int, ...]]]:
-    """Return the loops that give iterations to blocks: by number, the axis and tiles of a block, then of smaller
-    ones for what is left over; none where blocks do not pay. `chains` as `joined_loops` finds them.
+    """Return the loops that give iterations to blocks: by number, the axis and tiles of a block, and of smaller ones.
+
+    The smaller blocks cover the remainder. The result is empty if blocks do not pay. `joined_loops` finds
+    `chains`.
     """
     tiled = {loops[n].axis: n for n in numbers if loops[n].step == tile.axis(loops[n].axis).tile}
     most: dict[str, int | None] = {}
@@ -86,9 +88,9 @@ def joined_loops(
     *,
     back: Written | None,
 ) -> dict[int, tuple[int, ...]]:
-    """Return loops over single elements that one counter may go through, by the number of the outermost one.
+    """Return loops over single elements that one counter may run through, by the number of the outermost one.
 
-    They stand next to each other, but for loops that run once.
+    They are adjacent, apart from loops with one iteration.
     """
     counting = [n for n in numbers if _whole(n, tile, loops).ceildiv(loops[n].step).value != 1]
     last = {loops[n].axis: n for n in counting}
@@ -102,7 +104,7 @@ def joined_loops(
 
 
 def _whole(number: int, tile: Tile, loops: tuple[LoopStep, ...]) -> Index:
-    """Return how many elements of its axis a loop goes through, where no other end cuts it short."""
+    """Return the number of elements of its axis that a loop covers, if no other end cuts it short."""
     axis = tile.axis(loops[number].axis)
     around = [loop.step for loop in loops[:number] if loop.axis == axis.name]
     return index_min(around[-1], axis.extent) if around else axis.extent
@@ -125,7 +127,7 @@ def _tile_ns(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written
 def transposed_by(
     transposed: Mapping[str, int] | Mapping[str, Index], nodes: tuple[Node, ...], names: Names
 ) -> tuple[Node, ...]:
-    """Return nodes that symbols `+axis` stand in, for every tile of a block."""
+    """Return nodes with symbols `+axis`, for every tile of a block."""
     for axis, size in transposed.items():
         if nodes:
             variable = names.fresh(axis)

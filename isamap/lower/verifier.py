@@ -2,10 +2,10 @@
 
     check_program(program, machine)   ->  ("load_zmm_f32 reads v7, which is declared nowhere around it",)
 
-It looks at the form of a program alone, and quickly, so that it can stand behind every pass. Whether issues
-touch what they may touch is judged on numbers, once, by `isamap.lower.touched`.
+It checks only the structure of a program, which is fast enough to run after every pass.
+`isamap.lower.touched` checks the accesses of issues once, with numbers.
 
-The verifier of a nest's steps: that each stands where it can be made into nodes.
+The verifier of a nest's steps checks that each step has a place from which nodes can be built.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The names in scope at a node: symbols with values, arrays, declared values, and work that has begun."""
+    """The names in scope at a node: symbols with values, arrays, declared values, and started work."""
 
     machine: Machine
     symbols: frozenset[str]
@@ -105,7 +105,7 @@ def _array(array: Tensor | Buffer, sizes: frozenset[str], machine: Machine) -> S
 
 
 def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
-    """Return the errors in nodes, each of which sees the values that those before it declare."""
+    """Yield the errors in nodes; each node sees the values that the previous ones declare."""
     values, begun = dict(around.values), set(around.begun)
     here = _Around(around.machine, around.symbols, around.arrays, values, begun, around.in_parallel)
     for node in nodes:
@@ -312,7 +312,7 @@ def check_tree(tree: Tree) -> tuple[str, ...]:
 
 
 def _steps(tree: Tree) -> Iterator[str]:
-    """Yield one walk inward: `depth` is how many loops stand around."""
+    """Yield the errors of a walk inward: `depth` is the number of loops around."""
     depth, is_held, staged = 0, False, set[str]()
     for place, step in enumerate(tree.steps):
         match step:

@@ -52,16 +52,16 @@ def with_children(node: Node, nodes: Nodes) -> Node:
 
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the nodes and all inside of them, each before what it holds, in the order of the text."""
+    """Yield the nodes and all nodes inside them, parents first, in the order of the text."""
     for node in nodes:
         yield node
         yield from walk(children(node))
 
 
 def rewrite(nodes: Iterable[Node], change: Callable[[Node], Iterable[Node] | None]) -> Nodes:
-    """Return the nodes with others in place of those that `change` answers for.
+    """Return the nodes with those replaced for which `change` returns new ones.
 
-    Where it answers None, the node stays, and what it holds is rewritten.
+    If it returns None, the node stays, and the nodes inside it are rewritten.
     """
     found: list[Node] = []
     for node in nodes:
@@ -107,7 +107,7 @@ def arrays_in(nodes: Nodes) -> frozenset[str]:
 
 
 def shifted(nodes: Nodes, moves: Mapping[str, Index]) -> Nodes:
-    """Return the nodes with everything in the named buffers moved on by so many elements."""
+    """Return the nodes with all accesses to the named buffers moved by so many elements."""
 
     def offset(buffer: str, at: Index) -> Index:
         return at + moves[buffer] if buffer in moves else at

@@ -2,7 +2,7 @@
 
     share 3 of 5 of 12 pieces      for s in 4 * 12 / 5 - 3 * 12 / 5:  piece(3 * 12 / 5 + s)
 
-Code that performs shares one after the other needs none of these divisions (`isamap.emit.c_body`).
+Code that performs slices one after the other needs none of these divisions (`isamap.emit.c_body`).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from isamap.lower.program import (
 from isamap.lower.walk import rename_in
 
 Counted = tuple[list[tuple[str, Index]], tuple[Node, ...]]
-"""Counters of loops with how often each runs, and what is inside."""
+"""Counters of loops with their numbers of iterations, and the nodes inside."""
 
 MOST_LOOPS = 200
 
 
 def counted(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
-    """Return the loops that stand alone around each other, outer to inner, at most so many, and what is inside.
+    """Return perfectly nested loops, outer to inner, at most so many, and the nodes inside.
 
-    Only the outermost may run as often as the run says: a division finds the position in each other one.
+    Only the outermost may have a run-time number of iterations: divisions find the positions in the others.
     """
     counters: list[tuple[str, Index]] = []
     while len(nodes) == 1 and isinstance(nodes[0], For) and len(counters) < most:
@@ -94,7 +94,7 @@ def positions(counters: list[tuple[str, Index]], piece: Index) -> dict[str, Inde
 
 
 def dense_numbers(program: LoweredProgram, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return sizes with numbers for the strides that they leave open: those of dense tensors, in elements."""
+    """Return the sizes, with numbers for open strides: those of dense tensors, in elements."""
     env = {**sizes, **dict(program.sizes)}
     for tensor in program.tensors:
         dense = 1
