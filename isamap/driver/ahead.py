@@ -2,10 +2,10 @@
 
     compile_ahead([{"kernel": "kernel add() {…}", "machine": "host"}, …], jobs=2)
 
-This process, which is ready, begins at once with the shortest texts; others with the longest, each with the
-next one when it says that it has done one. They are started by a command: those of `multiprocessing` begin
-the caller's program anew, which has to be written for that. What one of them fails at is compiled, or
-refused, when it is asked for.
+This process is ready at once and starts with the shortest texts. The other processes start with the longest,
+and take the next one when they report a result. They are started by a command, because processes of
+`multiprocessing` would rerun the caller's program, which must be written for that. A kernel that fails in one
+of them is compiled, or refused, when it is needed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def label_of(text: str) -> str:
 
 
 def compile_ahead(requests: Sequence[Asked], jobs: int, watch: Watch = unwatched) -> None:
-    """Wait until so many processes, this one among them, have compiled, and kept, what they can."""
+    """Compile kernels in `jobs` processes, this one among them, and wait until their results are cached."""
     done, lock = count(1), Lock()
 
     def told(asked: Asked) -> None:
@@ -117,7 +117,7 @@ def _compile(asked: Asked) -> None:
 
 
 def _serve() -> None:
-    """Compile what each line asks for, and says so with a line."""
+    """Compile the request of each input line, and report it with a line."""
     answers, sys.stdout = sys.stdout, sys.stderr  # whatever is printed meanwhile is no answer
     for line in sys.stdin:
         _compile(json.loads(line))

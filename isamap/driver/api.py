@@ -53,15 +53,15 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     `kernel` is a shipped name, the path of an .ir file, or a text of the language; `machine` a name, a path
     or "host"; sizes are numbers, or ranges such as "1..8192@512", which stay open until the call. `schedule`
     is a text to replay, or the path of one. `profile` is "default" (the newest one that fits), "none" or a
-    path. `limit_s` is the longest time for the solver, `fix` what it may not decide: {"block.k": 256}, or
-    {"block": None} for what `schedule` has. `tune` is how many of the model's best schedules to measure, of
-    which the fastest is taken and kept, 0 for none, or, with `search`, of those that a searcher proposes
-    (docs/command-tune.md); `tuned` takes the one that was kept before. `packed` names inputs that calls take
-    packed: `CompiledKernel.pack`. `cold` says that each call's operands are in no cache yet, which excludes
-    `tune` and `tuned`. With `transform` the kernel is rewritten where that is faster; a number takes the form
-    of that number (docs/transformations.md). `objective` is "time", "energy" or "edp", and `within` a bound such as
-    "time=1.1" (docs/energy.md).
-    Raises: IsamapError of every kind; what is given is looked at before any work begins.
+    path. `limit_s` is the longest time for the solver. `fix` are decisions that it must not change:
+    {"block.k": 256}, or {"block": None} for those of `schedule`. `tune` is the number of the model's best
+    schedules to measure, 0 for none; with `search`, a searcher proposes them. The fastest is used and stored
+    (docs/command-tune.md); `tuned` uses the stored one. `packed` names inputs that calls receive packed:
+    `CompiledKernel.pack`. `cold` states that no cache has a call's operands yet, which excludes `tune` and
+    `tuned`. With `transform` the kernel is rewritten if that is faster; a number selects the variant of that
+    number (docs/transformations.md). `objective` is "time", "energy" or "edp", and `within` a bound such as
+    "time=1.1" (docs/energy.md). Raises: IsamapError of any kind; arguments are checked before any work
+    begins.
     """
     is_isolated = given_flag("isolate", isolate)
     request = _request(
@@ -73,16 +73,16 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
 
 
 def compile_only(kernel: str | Path, machine: str | Path, **asked: Any) -> None:
-    """Keep what `compile` would build a library of; of a `model`, plain C. Raises: as `compile`."""
+    """Cache the plain C that `compile` would build for a model machine. Raises: as `compile`."""
     compile_program(_request(kernel, machine, **asked))
 
 
 def find_mappings(
     kernel: str | Path, machine: str | Path, sizes: Sizes | None = None, mode: CountMode = "complete"
 ) -> tuple[KernelMapping, ...]:
-    """Return every mapping of a kernel onto a machine's instructions; without sizes, for all that it allows.
+    """Return every mapping of a kernel onto a machine's instructions; without sizes, for all sizes that it allows.
 
-    `mode` says what is counted: "complete", "fixed" or "amos" (docs/matching.md).
+    `mode` is the set that is counted: "complete", "fixed" or "amos" (docs/matching.md).
     """
     counted, given = given_choice("mode", mode, COUNTS), given_sizes(sizes)
     routine = parse_kernel(source_of(kernel))

@@ -3,10 +3,10 @@
 gemm_f32-x86-avx512/
   gemm_f32.c  gemm_f32.h  gemm_f32.schedule  report.txt  manifest.json
 
-A folder that takes another's place at once: a reader finds the old one or the new one, whole.
+The folder is replaced atomically: a reader finds the complete old one or the complete new one.
 
-Writers of one place take turns, by a lock on the folder around it, which ends with the process. So what an
-earlier writer left behind when it was killed is known by its name alone, and goes.
+Writers of one folder take a lock on its parent, which ends with their process. Temporary folders of a killed
+writer are therefore recognised by their names, and removed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _AT_FDCWD = -100
 
 
 def replace_folder(target: Path, fill: Callable[[Path], None], check: Callable[[Path], None]) -> None:
-    """Put a folder that `fill` makes in the place of one that `check` does not refuse.
+    """Replace `target` by a folder that `fill` makes, if `check` accepts the old one.
 
-    `check` is asked again of what was taken away, so that an edit in the meantime brings it back. Raises:
-    OSError where nothing can be written, and what `check` raises.
+    `check` runs again on the old folder after it was moved away, so that an edit in the meantime restores it.
+    Raises: OSError if nothing can be written, and the errors of `check`.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with _turn(target.parent) as is_alone:
@@ -61,7 +61,7 @@ def replace_folder(target: Path, fill: Callable[[Path], None], check: Callable[[
 
 
 def _sweep(target: Path) -> None:
-    """Remove what writers of this place left behind when they were killed."""
+    """Remove temporary folders of killed writers of this place."""
     for left in target.parent.iterdir():
         if left.name.startswith(_prefix(target)):
             shutil.rmtree(left, ignore_errors=True)
@@ -92,7 +92,7 @@ def _turn(folder: Path) -> Generator[bool]:
 
 
 def _waited_for(take: Callable[[], None]) -> bool:
-    """Return whether a lock was to be had in time."""
+    """Return whether a lock was acquired in time."""
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -122,7 +122,7 @@ def _swap(made: Path, target: Path, check: Callable[[Path], None]) -> None:
 
 
 def _move(made: Path, target: Path) -> None:
-    """To a place where nothing is, or an empty folder."""
+    """Move a folder to a place that does not exist, or to an empty folder."""
     if os.name == "nt" and target.exists():
         target.rmdir()
     made.rename(target)
@@ -193,9 +193,9 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool 
 
 
 def check_replaceable(folder: Path, *, force: bool = False) -> None:
-    """Check that a folder may be replaced: it is not there, empty, or holds what its manifest lists.
+    """Check that a folder may be replaced: it does not exist, is empty, or contains only the files of its manifest.
 
-    With `force` also what was changed since it was listed. Raises: UsageProblem.
+    With `force`, files that were changed since may be replaced, too. Raises: UsageProblem.
     """
     _check(folder, folder, force=force)
 

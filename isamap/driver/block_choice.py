@@ -52,15 +52,15 @@ from isamap.transform import (
 
 
 SAME = 1.1
-"""Plans that cost no more than so many times as much cost the same: strips are counted by short loops."""
+"""The cost ratio up to which plans count as equal: strip-mining is priced by short loops."""
 
 
 def in_strips(
     request: Request, kernel: Kernel, whole: Kernel, problem_of: ProblemOf, clock: Clock
 ) -> tuple[Kernel, tuple[Blocks, ...]] | None:
-    """Return a bound kernel in strips, with the blocks that these are; None where there are none, or dearer ones.
+    """Return a bound kernel after strip-mining, with its blocks; None if there are none, or only more expensive ones.
 
-    `whole` is its canonical form, whose plan says what a register holds.
+    `whole` is its canonical form, whose plan gives the contents of the registers.
     """
     canonical = make_guards_explicit(kernel)
     given = statements(canonical)
@@ -81,9 +81,9 @@ def _is_elementwise(s: Statement) -> bool:
 
 
 def _blocks(given: Sequence[Statement], plan: Plan) -> tuple[Blocks, ...]:
-    """Return one iteration of each axis but the innermost, and as many of that as half of the registers hold.
+    """Return one iteration of each axis but the innermost, and as many of that one as half of the registers hold.
 
-    What statements pass on takes registers, a temporary or what is read and written.
+    Values passed between statements take registers: temporaries, and arrays that are written and read.
     """
     (*outer, inner) = given[-1].axes
     nest = plan.schedule.nests[-1]
@@ -96,7 +96,7 @@ def _blocks(given: Sequence[Statement], plan: Plan) -> tuple[Blocks, ...]:
 
 
 def _cut(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
-    """Return the kernel in these blocks, where all of them stand around its ordered loops."""
+    """Return the kernel in these blocks, if all of them are outside its ordered loops."""
     own = ordered_axes(kernel)
     for one in blocks:
         found = share_blocks(kernel, one, own)
@@ -119,7 +119,7 @@ def form_in_blocks(
 ) -> tuple[Rewrite, tuple[Blocks, ...]]:
     """Return a bound kernel as it is matched, and the blocks that its statements share, the outermost first.
 
-    What is decided, else the model's choice where it is asked for. Raises: as `asked_blocks`, `in_blocks`.
+    Fixed blocks come first, else the model's choice if requested. Raises: as `asked_blocks`, `in_blocks`.
     """
     fewer = _in_fewer_passes(request, kernel, problem_of, clock)
     kernel, steps = fewer.kernel, fewer.steps
@@ -144,7 +144,7 @@ def form_in_blocks(
 
 
 def _in_fewer_passes(request: Request, kernel: Kernel, problem_of: ProblemOf, clock: Clock) -> Rewrite:
-    """Return the kernel with temporaries computed where they are read, where the model finds that cheaper."""
+    """Return the kernel with temporaries inlined into their readers, if the model prices that lower."""
     written = Rewrite(kernel, ())
     found = (
         inline_temporaries(kernel) if request.transform == BEST_FORM and is_rewritable(kernel) else written
@@ -161,7 +161,7 @@ def _in_fewer_passes(request: Request, kernel: Kernel, problem_of: ProblemOf, cl
 def offered_blocks(
     kernel: Kernel, own: Sequence[Operand], machine: Machine
 ) -> Iterator[tuple[tuple[Blocks, ...], Kernel]]:
-    """Blocks in which one of a kernel's `own` temporaries shrinks, with the kernel in them."""
+    """Yield blocks in which one of a kernel's `own` temporaries shrinks, with the blocked kernel."""
     around: tuple[Blocks, ...] = ()
     room = sorted({c.capacity_bytes // 2 for c in Memories.of(machine).caches if not c.shared})
     last = statements(kernel)[-1]
@@ -184,13 +184,13 @@ def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
 
 
 def _even(extent: int, most: int) -> int:
-    """Blocks of nearly equal length, none of which is longer than `most`."""
+    """Return the length of nearly equal blocks, none longer than `most`."""
     count = -(-extent // most)
     return -(-extent // count)
 
 
 def _passed_through_bytes(kernel: Kernel, axis: str) -> int:
-    """Bytes of the arrays that an axis moves through in several statements, temporaries left out."""
+    """Return the bytes of the arrays that an axis traverses in several statements, without temporaries."""
     found: dict[str, set[int]] = {}
     for number, statement in enumerate(statements(kernel)):
         assign = statement.assign
@@ -206,5 +206,5 @@ def _bytes_of(operand: Operand) -> int:
 
 
 def _temporary_bytes(kernel: Kernel) -> int:
-    """Bytes of all temporaries together."""
+    """Return the bytes of all temporaries together."""
     return sum(_bytes_of(o) for o in kernel.operands if o.role == "temp")

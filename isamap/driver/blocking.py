@@ -1,4 +1,4 @@
-"""Blocks that a kernel's statements share: those of a schedule's text, or those that a person fixes.
+"""Apply the blocks that a kernel's statements share: those of a schedule's text, or those that a person fixes.
 
 --fix blocks.p=4        blocks of 4 iterations of p, outside of all nests      ->  `blocks p by 4`
 """

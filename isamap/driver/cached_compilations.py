@@ -1,10 +1,11 @@
 """The cache of compilations: found by the digest of all inputs, without a solver.
 
-What is kept is the content of the output folder, what a person is told, and nothing that differs from run to
-run. A result that the wall clock cut short is not kept.
+An entry has the content of the output folder and the messages, and nothing that differs from run to run. A
+result that the wall clock cut short is not stored.
 
-For callers that go on with the program its C is kept, too, with how it is called: it is built, or found
-built, without any stage. Only they read it, as it takes modules that a recalled `compile` does without.
+For callers that run the program, the entry also has its C and its interface: the library is then built, or
+found in the cache, without running any stage. Only these callers read it, because it needs modules that a
+cache hit of `compile` does not import.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Outcome:
 
     @property
     def gaps(self) -> tuple[float | None, ...]:
-        """By what fraction each schedule may be above the optimum; None where no bound is known."""
+        """The relative gap of each schedule to its proven bound; None if no bound is known."""
         return tuple(one["gap"] for one in self._schedules)
 
     @property
@@ -72,7 +73,7 @@ def key_of(request: Request) -> str | None:
 
 
 def recall(key: str | None) -> Outcome | None:
-    """Return the outcome of an equal request; None where there is none yet, or none that can be read."""
+    """Return the cached outcome of an equal request; None if there is none, or none that can be read."""
     with OnlyWarned():
         path = Cache.open(KIND).find(key) if key is not None else None
         return _read(path) if path is not None else None
@@ -99,7 +100,7 @@ def remember(key: str | None, outcome: Outcome) -> None:
 
 
 def recall_emitted(key: str | None) -> EmittedC | None:
-    """Return the C of an equal request; None where there is none yet, or none that can be read."""
+    """Return the cached C of an equal request; None if there is none, or none that can be read."""
     from isamap.emit.c import EmittedC
     from isamap.source.codec import read
 

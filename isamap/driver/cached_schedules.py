@@ -1,15 +1,15 @@
 """The cache of problems and schedules, keyed by the digest of all inputs.
 
-A problem depends on the kernel with its sizes, on the machine with its measured figures, and on this program.
-A schedule depends on the problem itself, down to the last number in it, on what was asked, and on the version
-of OR-Tools. Both are kept as text under its sha256, and a schedule that is recalled is judged like a new one:
-an entry that is damaged, or breaks a rule, is no entry.
+A problem depends on the kernel with its sizes, on the machine with its measured parameters, and on the
+version of isamap. A schedule depends on every number of the problem, on the request, and on the version of
+OR-Tools. Both are stored as text under their sha256. A cached schedule is checked like a new one: an entry
+that is damaged, or breaks a rule, is ignored.
 
-What is known about the cost of a schedule that is replayed from a file.
+The module also prices a schedule that is replayed from a file.
 
-A file says what it cost, and what was proven, when it was written. That holds for the question that was asked
-then: the same kernel, machine, model, threads and so on; and a text that was changed since claims nothing. So
-a schedule is priced anew, and what is proven stands only where all of that is as it was.
+The file states the cost and the proven bound of the time when it was written. They hold only for the same
+kernel, machine, model, threads and so on, and only if the text was not edited. So a schedule is priced again,
+and its bound is used only if nothing has changed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ PROBLEMS, SCHEDULES = "problems", "schedules"
 
 
 def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
-    """Return the sha256 of everything that a problem depends on; `kernel` has its sizes bound and guards explicit.
+    """Return the sha256 of everything on which a problem depends; `kernel` has bound sizes and explicit guards.
 
-    `extent` says which mappings it has; a cost model decides about those that are left out.
-
-    Raises: as `machine_digest`.
+    `extent` says which mappings it has; a cost model decides about the others. Raises: as `machine_digest`.
     """
     return digest(
         program_state(),
@@ -64,7 +62,7 @@ def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
 
 
 def recall_problem(key: str) -> Problem | None:
-    """Return the problem that was built before; None where there is none, or none that can be read."""
+    """Return the cached problem; None if there is none, or none that can be read."""
     try:
         content = _content(PROBLEMS, key)
         found = read(content) if content is not None else None
@@ -88,9 +86,9 @@ def _content(kind: str, key: str) -> bytes | None:
 
 
 def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -> str | None:
-    """Return the sha256 of everything that a schedule depends on; None where that cannot be known.
+    """Return the sha256 of everything on which a schedule depends; None if that cannot be known.
 
-    What a plug-in does may depend on anything.
+    A plug-in may depend on anything.
     """
     if plugin_package(load_heuristic(request.heuristic)) or plugin_package(
         load_cost_model(request.cost_model)
@@ -125,7 +123,7 @@ ROUNDING = 1e-9
 
 
 def question_of(request: Request) -> str:
-    """Return how the digest begins of all that a proof depends on, but for what a schedule's text says by itself.
+    """Return the start of the digest of everything on which a proof depends, except what the schedule's text states.
 
     Raises: as `machine_digest`.
     """
@@ -135,9 +133,9 @@ def question_of(request: Request) -> str:
 
 
 def replayed(schedule: Schedule, request: Request, problem: Problem) -> Schedule:
-    """Return the schedule with its price by the model of today, and with what was proven where that still holds.
+    """Return the schedule with its current price, and with its proven bound if that still holds.
 
-    Units: nanoseconds. There is no price where the model cannot say one. Raises: as `load_cost_model`.
+    Units: nanoseconds. There is no price if the model cannot give one. Raises: as `load_cost_model`.
     """
     model = load_cost_model(request.cost_model)
     parts = price(schedule, problem, model)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | None = None) -> Outcome:
-    """Return the files of a compilation with all that is said about it. Raises: IsamapError of every kind.
+    """Return the files of a compilation with its messages. Raises: IsamapError of any kind.
 
-    Nothing is recalled where it is to be seen what passes leave.
+    The cache is not read if the results of passes are requested.
     """
     key = key_of(request)
     known = recall(key) if seen is None else None
@@ -46,7 +46,7 @@ def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | 
 
 @dataclass(frozen=True)
 class Program:
-    """The outcome of a compilation and its C; what its stages made is made again where both were recalled."""
+    """The outcome of a compilation and its C; the results of its stages are computed on demand after a cache hit."""
 
     outcome: Outcome
     emitted: EmittedC
@@ -59,7 +59,7 @@ class Program:
 
 
 def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen | None = None) -> Program:
-    """As `compile_files`, for callers that go on with the program; what was found before is used again."""
+    """Return the outcome of `compile_files` with its program, from the cache if possible."""
     from isamap.driver.length_versions import compile_request
     from isamap.driver.pipeline import ignore_pass
     from isamap.emit.c import EmittedC
@@ -232,7 +232,7 @@ def _views(request: Request, made: Compilation, report: str) -> dict[str, str]:
 
 
 def manifest(summary: dict[str, Any], depends: dict[str, Any], files: dict[str, str]) -> str:
-    """Return the manifest: what was compiled, everything that it depends on, and the digest of each file."""
+    """Return the manifest: what was compiled, everything on which it depends, and the digest of each file."""
     from isamap.driver.artifacts import manifest_text
 
     return manifest_text(summary | {"depends_on": depends}, files)

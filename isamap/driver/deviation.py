@@ -19,7 +19,7 @@ from isamap.source.records import dataclass
 
 Array = NDArray[Any]
 TELLING = 0.1
-"""A bound says something of a value as long as it is no larger than this share of the values."""
+"""The largest ratio of a bound to its value at which the bound can tell right from wrong."""
 TELLING_PLACES = 16
 """As many units in the last place it may be in any case: a tenth is less than one in numbers of 8 bits."""
 SMALL_TERMS = 2.0**-10
@@ -28,7 +28,7 @@ SMALL_TERMS = 2.0**-10
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """The element nearest to its bound, or furthest beyond, by its position in what was compared."""
+    """The element with the largest error relative to its bound, by its position in the compared data."""
 
     position: int
     error: float
@@ -55,7 +55,7 @@ def find_deviation(found: Array, expected: Expected) -> Deviation:
 
 
 def must_overflow(expected: Expected) -> Array:
-    """Return where a right result is too large for its type, whatever its error."""
+    """Return where a correct result is too large for its type, within any allowed error."""
     if not expected.dtype.is_float:
         return np.zeros(expected.values.shape, np.bool_)
     return _overflows(expected, -expected.computed)
@@ -101,9 +101,9 @@ class Vague:
 
 
 def find_vague(found: Array, expected: Expected, given: Mapping[str, Array]) -> Vague | None:
-    """Return the largest bound of an output, where it is too large to tell right from wrong; else None.
+    """Return the largest bound of an output, if it is too large to tell right from wrong; else None.
 
-    What is equal element by element needs no bound; where no element is finite, all that overflows is equal.
+    Outputs that are equal in every element need no bound. If no element is finite, equal overflows suffice.
     """
     if not expected.dtype.is_float or not expected.bound.size:
         return None

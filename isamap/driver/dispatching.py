@@ -20,9 +20,9 @@ from isamap.source.records import replace
 
 
 def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None) -> Outcome:
-    """Return the files of a kernel for several machines, one request for each, with all that is said about them.
+    """Return the files of a kernel for several machines, one request for each, with all messages.
 
-    Raises: IsamapError of every kind; UsageProblem for machines between which no program can choose.
+    Raises: IsamapError of any kind; UsageProblem for machines between which no program can choose.
     """
     machines = [at_one_length(load_machine(request.machine)) for request in requests]
     if len({machine.name for machine in machines}) < len(machines):

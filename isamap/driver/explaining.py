@@ -64,9 +64,9 @@ from isamap.transform import (
 def scalar_warnings(
     kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule
 ) -> tuple[Diagnostic, ...]:
-    """Return a warning for each statement of which scalar instructions do the work on a machine with others.
+    """Return a warning for each statement that scalar instructions perform on a machine with vector instructions.
 
-    That is all of the statement, or the values that its instruction reads from a buffer.
+    They perform the whole statement, or compute the values that its instruction reads from a buffer.
     """
     if len(machine.chain) == 1:
         return ()
@@ -113,9 +113,10 @@ def _remainders(e: Expr) -> Iterator[Mod]:
 
 
 def _is_wide(option: NestOption, arrays: frozenset[str]) -> bool:
-    """Return whether issues perform several iterations, or there is but one: lanes of an empty axis perform none.
+    """Return whether issues perform several iterations, or there is only one: lanes of an empty axis perform none.
 
-    What is computed element by element into a buffer first is not: no instruction has the work but the last.
+    A value computed element by element into a buffer is not wide: only the last instruction performs the
+    work.
     """
     if any(o.tensor not in arrays and o.direct_ns is None and not o.packed for o in option.operands):
         return False
@@ -227,9 +228,9 @@ def _known(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Mach
 
 
 def _find_gathered(tile: Tile, option: NestOption, search: MoveSearch) -> Iterator[tuple[str, Short]]:
-    """Yield the operands of which short tiles are brought element by element, with these tiles.
+    """Yield the operands of which partial tiles are loaded element by element, with these tiles.
 
-    Of an axis that ends with a whole tile, another size may leave one element.
+    An axis that ends with a whole tile at this size may leave one element at another.
     """
     offered, lasts = {o.name for o in option.operands}, {a.name: a.extent % a.tile or 1 for a in option.axes}
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
@@ -268,9 +269,9 @@ def _find_gathered(tile: Tile, option: NestOption, search: MoveSearch) -> Iterat
 
 
 def statement_extents(kernel: Kernel, sizes: Mapping[str, int | str]) -> tuple[Mapping[str, Index], ...]:
-    """Return how long the axes of each statement are, over the sizes that may be others under the same loops.
+    """Return the extents of each statement's axes in terms of the sizes that may change under the same loops.
 
-    A size that is a stride has its number: what tiles touch depends on it.
+    A size that is a stride has its number, because it determines the elements that tiles access.
     """
     found: list[Mapping[str, Index]] = []
     for statement in statements(make_guards_explicit(kernel)):
@@ -300,7 +301,7 @@ def explain(
 
 
 def _runner(schedule: Schedule, problem: Problem) -> Runner:
-    """Return a schedule by the decisions that it stands for."""
+    """Return a schedule as the decisions that it expresses."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found: dict[str, int | str] = {}
     for question in problem.nests:

@@ -1,13 +1,13 @@
 """Formulate the scheduling problems of a kernel's variants, and choose the variant to compile.
 
-A problem is recalled, or built of the mappings that `match` finds: all of them, those that may win, enough
-for a first schedule, or some. Forms are rewritten so that instructions perform more of them:
+A problem comes from the cache, or is built from the mappings that `match` finds: all of them, those that may
+win, enough for a first schedule, or named ones. Rewrites give variants of a kernel of which instructions
+perform more:
 
     gemm_s8s8, where an instruction multiplies u8 by i8  ->  one factor shifted, and the sum corrected
 
-Each form that lets an instruction perform something new is planned quickly, and the cheapest few as
-thoroughly as the chosen one will be; the cheapest by the model is taken, the kernel as written where nothing
-is cheaper.
+Each variant that lets an instruction perform something new is scheduled quickly, and the cheapest few are
+scheduled thoroughly. The cheapest by the model wins; the kernel as written wins if no variant is cheaper.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _with_room(o: Operand, machine: Machine) -> Operand:
 
 
 Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
-"""All mappings, those that may win, enough of them for a first schedule, or those of these names."""
+"""The mappings of a problem: all, those that may win, enough for a first schedule, or those of these names."""
 
 
 def extent_of(request: Request) -> Extent:
@@ -105,7 +105,7 @@ def problem_in(
     sizes: Mapping[str, int | Range],
     matches: Sequence[Matches],
 ) -> Problem:
-    """Return the problem of a canonical kernel, as much of it as is needed, made of its matches.
+    """Return the problem of a canonical kernel to the requested extent, built from its matches.
 
     Raises: NoMapping.
     """
@@ -138,7 +138,7 @@ class Questions:
         return self.known[kernel]
 
     def problem(self, kernel: Kernel, extent: Extent) -> Problem:
-        """Return the problem of a canonical kernel, as much of it as is asked for. Raises: NoMapping."""
+        """Return the problem of a canonical kernel to the requested extent. Raises: NoMapping."""
         if (kernel, extent) not in self.formulated:
             with self.clock("formulate"):
                 self.formulated[kernel, extent] = self._asked(kernel, extent)
@@ -177,9 +177,9 @@ def formulate_matched(matched: Matched) -> tuple[Kernel, Problem, Mapping[str, i
 
 
 def choose_registers(addressed: Questions, numbered: Questions, canonical: Kernel) -> Questions:
-    """Return the questions with the cheaper machine: registers that loops address, or that issues name.
+    """Return the questions for the cheaper machine: its registers are addressed by loops, or named by issues.
 
-    A schedule that is replayed decides by what it stages; else the quick plan that costs less.
+    The stages of a replayed schedule decide; else the cheaper quick plan does.
     """
     request, clock = addressed.request, addressed.clock
     if request.schedule is not None:
@@ -199,15 +199,16 @@ LEAST_COPY = 0.1
 """Copies that take a smaller share of a quick plan stay: nine sums take longer to plan than they spare."""
 
 ProblemOf = Callable[[Kernel, Extent], Problem]
-"""The problem of a canonical kernel, as much of it as is asked for. Raises: NoMapping."""
+"""A function that returns the problem of a canonical kernel to a requested extent. Raises: NoMapping."""
 
 
 def canonical_form(
     request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
 ) -> Rewrite:
-    """Return a bound kernel as it is matched: guards explicit and, where forms are chosen, what is dense as one.
+    """Return a bound kernel as it is matched: with explicit guards and, if variants are tried, merged dense axes.
 
-    What is read beyond an array lies in a padded copy of it or, where that is cheaper, edges are apart.
+    Elements beyond an array come from a padded copy of it or, if that is cheaper, from separate edge
+    statements.
     """
     if request.transform != BEST_FORM:
         return Rewrite(with_row_room(make_guards_explicit(kernel), kernel, machine), ())
@@ -328,7 +329,7 @@ class Plan:
 def quick_plan(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> Plan | None:
-    """Return a heuristic's plan, where there is one whose cost is known."""
+    """Return a heuristic's plan, if it finds one of known cost."""
     model = load_cost_model(request.cost_model)
     may_narrow = isinstance(model, FlooredModel)
     try:

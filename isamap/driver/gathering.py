@@ -2,8 +2,8 @@
 
     for found in gather(plan, samples_of(plan, Log.open()), stop): ...     a visit of a row after the other
 
-Everything is in the log of evaluations as soon as it is measured, and rows with the fewest samples come
-first: a run that was stopped goes on where it was.
+Every measurement is logged at once, and rows with the fewest samples come first, so that a stopped run can
+continue.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class _Formulated:
-    """A row's space, and what trials have in common."""
+    """A row's search space, and the data that its trials share."""
 
     request: Request
     space: SearchSpace
@@ -95,8 +95,8 @@ def gather(
 ) -> Iterator[Gathered]:
     """Yield the samples of each visited row until `stop` on the monotonic clock, rows with few samples first.
 
-    What was timed `before` is not timed again. A row that cannot be compiled here, or of which there is
-    nothing new, is not visited again.
+    Schedules timed `before` are not timed again. A row that cannot be compiled here, or has no new schedules,
+    is not visited again.
     """
     timed = {row: set(texts) for row, texts in before.items()}
     known: dict[SampleRow, _Formulated] = {}
@@ -115,7 +115,7 @@ def gather(
 
 
 def _posed(plan: Plan, row: SampleRow) -> _Formulated:
-    """Return the space around what greedy finds of a row. Raises: NoMapping, Infeasible, UsageProblem."""
+    """Return the search space around the greedy schedule of a row. Raises: NoMapping, Infeasible, UsageProblem."""
     request = plan.request(row)
     made = compile_kernel(request, "formulate")
     assert made.machine, "the stages before have run"

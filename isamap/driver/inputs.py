@@ -124,16 +124,15 @@ def _decode(name: str, data: bytes) -> str:
 
 NONE, DEFAULT = "none", "default"
 ENVIRONMENT = "ISAMAP_PROFILE"
-"""The variable that says what `default` stands for: `none`, or a file."""
+"""The environment variable that defines `default`: `none`, or a file."""
 
 
 def find_profile(word: str, machine: str) -> Profile | None:
-    """Return the profile that a word names; None for `none`, and for `default` where nothing is known.
+    """Return the profile that a word names; None for `none`, and for `default` if there is none.
 
-    By default it is the newest that was measured here of this machine, else what is shipped for the
-    processor.
+    The default is the newest one measured here for this machine, else the one shipped for the processor.
 
-    Raises: UsageProblem when a file is no profile, damaged, or of another machine or processor.
+    Raises: UsageProblem if a file is no profile, damaged, or of another machine or processor.
     """
     if word == DEFAULT:
         word = os.environ.get(ENVIRONMENT) or DEFAULT
@@ -147,7 +146,7 @@ def find_profile(word: str, machine: str) -> Profile | None:
 
 
 def with_profile(machine: Machine, profile: Profile | None) -> Machine:
-    """Return the machine with measured figures in the place of stated ones."""
+    """Return the machine with measured parameters instead of the stated ones."""
     return machine if profile is None else _apply_profile(machine, profile)
 
 

@@ -34,7 +34,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The cheapest choice that was found, and all that were priced."""
+    """The cheapest choice, and all priced ones."""
 
     made: Derivative
     prices: tuple[Price, ...]
@@ -48,9 +48,9 @@ def choose_kept(
     sizes: Mapping[str, Size],
     watch: Callable[[str], None] = lambda _: None,
 ) -> Kept:
-    """Return the cheaper of nothing and all that may be kept, and from there whatever is cheaper one by one.
+    """Return the cheaper of keeping nothing and keeping everything, improved one array at a time.
 
-    Raises: IsamapError where a kernel cannot be performed, or a name is unknown.
+    Raises: IsamapError if a kernel cannot be performed, or a name is unknown.
     """
     request = Request(
         Source("kernel", ""), machine, sizes, heuristic="greedy", profile=find_profile("default", machine)

@@ -1,8 +1,8 @@
 """One program for several vector lengths, which it reads from the hardware at run time: `--hw rvv@Q=any`.
 
-The schedule is found for the length that the machine typically has, and made longer and shorter for others.
-For each the kernel is lowered, and judged, as for that length alone; what comes out is joined into one
-program. Where a schedule cannot be made longer or shorter, that length has one of its own.
+The schedule is found for the machine's typical length, and scaled to the others. The kernel is lowered and
+checked for each length separately, and the results are joined into one program. If the schedule cannot be
+scaled to a length, that length gets a separate one.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def parts_of_size(request: Request, name: str, whole: Mapping[str, Size]) -> tup
 
 
 def end_of_first(costs: Callable[[int], Sequence[float]], below: int, beyond: int) -> int:
-    """Return the last value that is left to the first of two schedules: the better one `below`, the other `beyond`.
+    """Return the last value for the first of two schedules: `below` is better up to it, `beyond` after it.
 
     `costs` prices both at a value.
     """
@@ -160,7 +160,7 @@ def _joined_size_versions(
     watch: Watch,
     seen: Seen,
 ) -> Compilation:
-    """Return the program of all versions, with what is known of the last of them."""
+    """Return the program of all versions, with the compilation data of the last one."""
     clock, last = Clock(watch), made[-1]
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, request.sizes)
@@ -231,7 +231,7 @@ def _of_text(request: Request) -> Iterator[Request]:
 
 
 def _check_alone_size_versions(request: Request) -> None:
-    """Forms differ in their arrays, and each schedule would pack in an order of its own."""
+    """Refuse options that need one schedule: variants differ in their arrays, and schedules in their packing."""
     option = "--packed" if request.packed else "--transform" if request.transform is not None else ""
     if option:
         raise UsageProblem(
@@ -249,9 +249,9 @@ def _check_alone_size_versions(request: Request) -> None:
 def compile_request(
     request: Request, stop_after: str = "emit", watch: Watch = lambda _: None, seen: Seen = ignore_pass
 ) -> Compilation:
-    """Return the compilation of a request, for one length of vectors or several. Raises: as `compile_kernel`.
+    """Return the compilation of a request, for one vector length or several. Raises: as `compile_kernel`.
 
-    Stages and passes before the whole program leave what they leave for the typical length.
+    Stages and passes before the joined program report their results for the typical length.
     """
     word, given = split_word(request.machine)
     if all(len(values) == 1 for values in given.values()):
@@ -343,7 +343,7 @@ def _joined(
 
 
 def _check_emission(name: str, machine: Machine, described: Machine) -> None:
-    """Only calls are the same text for all lengths."""
+    """Refuse instructions that are not emitted as calls: other text differs between lengths."""
     entry, whole = machine.instructions[name], described.instructions.get(name)
     if isinstance(entry.emit, EmitCall | EmitNothing):
         return
@@ -378,10 +378,10 @@ def _check_alone(request: Request, constant: str, typical: int) -> None:
 def at_other_tiles(
     schedule: Schedule, problem: Problem, other: Problem, lengths: tuple[int, int]
 ) -> Schedule | None:
-    """Return the schedule of a problem as an answer to that of the same machine at another length of its vectors.
+    """Return a schedule scaled to the problem of the same machine at another vector length; None if that fails.
 
-    `lengths` are both, in the order of the problems. None where a mapping is not offered there, or cuts its
-    axes otherwise. What comes out is judged as any schedule is.
+    `lengths` are both lengths, in the order of the problems. Scaling fails if a mapping does not exist there,
+    or cuts its axes in another way. The result is checked like any schedule.
     """
     nests: list[NestSchedule] = []
     for nest in schedule.nests:
@@ -407,7 +407,7 @@ def _offered(nest: NestSchedule, problem: Problem) -> Iterator[NestOption]:
 def _counterpart(
     nest: NestSchedule, options: tuple[NestOption, ...], lengths: tuple[int, int]
 ) -> NestOption | None:
-    """Return the option that chooses as much of a vector; what does not grow with it is chosen alike."""
+    """Return the option that fills the same share of a vector; choices that do not scale with it stay equal."""
     here, there = lengths
     grown = tuple((name, value * there // here) for name, value in nest.choose)
     chosen = dict(nest.choose)

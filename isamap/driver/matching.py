@@ -95,7 +95,7 @@ MOST = 32
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The fix that was chosen, and what matches the kernel now."""
+    """The chosen fix, and the matches of the fixed kernel."""
 
     fix: Fix
     matched: Matched
@@ -108,10 +108,10 @@ def fix_kernel(
     mode: CountMode = "complete",
     instruction: str | None = None,
 ) -> Fixed | None:
-    """Return the kernel with the nearest refusal answered, of one instruction or of any; None without a known edit.
+    """Return the kernel with the nearest refusal fixed, of one instruction or of any; None if no edit is known.
 
-    Statements that nothing performs come first, and edits that leave the result what it is before others.
-    Raises: IsamapError where the kernel's text is wrong.
+    Statements that nothing performs come first, and edits that keep the result come before others. Raises:
+    IsamapError if the kernel's text is wrong.
     """
     matched = match_kernel(source, machine, sizes, mode)
     found = _first_fix(matched, _candidates(matched, instruction), sizes or {})
@@ -121,7 +121,7 @@ def fix_kernel(
 
 
 def _candidates(matched: Matched, instruction: str | None) -> list[Rejection]:
-    """Return refusals with edits, those of statements that nothing performs first, else in their order."""
+    """Return refusals with edits: first those of statements that nothing performs, then the others in their order."""
     found = refusals(matched.kernel, matched.machine, matched.mappings)
     own = [r for r in found if r.edits and instruction in (None, r.instruction)]
     return sorted(own, key=lambda r: r.statement not in matched.unperformed)[:MOST]

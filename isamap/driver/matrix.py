@@ -2,7 +2,7 @@
 
 gemm_f32 on aarch64-neon   ->   verified by fma_n_q_f32, 89 % of its lanes, 6 comparisons on emulator
 
-What a machine cannot do is no failure, nor is what cannot be run here: such a cell says why.
+A kernel that the machine cannot perform, or that cannot run here, is no failure: its cell gives the reason.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CellRequest:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The result of one kernel on one machine; `reason` says why nothing was verified, or the error.
+    """The result of one kernel on one machine; `reason` explains why nothing was verified, or has the error.
 
     `scalar` are those of `instructions` that perform one iteration at a time. `utilisation` is the share of
     busy lanes of the instruction with the most work. Units: seconds.
@@ -94,7 +94,7 @@ def verify_cell(cell_request: CellRequest) -> Cell:
 
 
 def _verified(cell_request: CellRequest, uses: list[Use], cases: list[Case]) -> tuple[Verdict, str]:
-    """Return the verdict and its reason; `uses` and `cases` are filled as far as one comes."""
+    """Return the verdict and its reason; fill `uses` and `cases` as far as verification gets."""
     try:
         for request in cell_request.requests:
             prepared = prepare(request, emulator=cell_request.emulator)
@@ -119,7 +119,7 @@ def _verified(cell_request: CellRequest, uses: list[Use], cases: list[Case]) -> 
 
 
 def _said(error: IsamapError) -> str:
-    """Return the code and the first of what explains it, for a line."""
+    """Return the code and the first explanation of an error, for one line."""
     found = error.diagnostics[0]
     why = found.notes[0].splitlines()[0] if found.notes else found.message
     return f"{found.code}: {why}"
@@ -131,9 +131,9 @@ def open_sizes(kernel: Source) -> tuple[str, ...]:
 
 
 def sizes_for(kernel: Source, given: Iterable[Sizes] = ()) -> tuple[Sizes, ...]:
-    """Return those of the given sets that name all open sizes of a kernel, else two sets of odd sizes of its own.
+    """Return the given sets that name all open sizes of a kernel; if there are none, two sets of odd sizes.
 
-    They are drawn from the kernel's name: a small set, and one beyond the length of most vectors.
+    These are derived from the kernel's name: a small set, and one beyond the length of most vectors.
     """
     names = open_sizes(kernel)
     fitting = tuple(sizes for sizes in given if set(sizes) == set(names))
@@ -144,7 +144,7 @@ def sizes_for(kernel: Source, given: Iterable[Sizes] = ()) -> tuple[Sizes, ...]:
 
 
 def _drawn(kernel: Source, names: Sequence[str], draw: random.Random, low: int, high: int) -> Sizes:
-    """Return sizes between two numbers that keep what the kernel's `where` asks."""
+    """Return sizes between two limits that satisfy the kernel's `where`."""
     parsed = parse_kernel(kernel)
     for _ in range(MOST_DRAWS):
         sizes = {n: draw.randint(1, 3) if n in FEW else draw.randint(low, high) for n in names}

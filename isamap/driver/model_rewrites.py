@@ -13,10 +13,10 @@ from isamap.transform.statements import statements
 
 @cache
 def form_of(text: str) -> str | None:
-    """Return the form in which a kernel of a whole model is compiled. Raises: as `parse_kernel`.
+    """Return the variant in which a kernel of a model is compiled. Raises: as `parse_kernel`.
 
-    The best one of kernels that sum rows several times, as a norm, a softmax; products are left as written,
-    whose forms take longer to search than they save.
+    Kernels that reduce rows several times, such as a norm or a softmax, get the best variant. Products stay
+    as written, because searching their variants takes longer than it saves.
     """
     reductions = 0
     for statement in statements(parse_kernel(Source("kernel", text))):

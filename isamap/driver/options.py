@@ -34,9 +34,9 @@ _MOST_WRITTEN = 1 << 53  # beyond that floats are not the whole numbers that the
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value: how it is read from a word behind a flag, taken from Python, and said in JSON.
+    """A kind of value: how it is read from the command line, taken from Python, and written to JSON.
 
-    `many` words are read together, where an option may be repeated; a `flag` has none.
+    `many` words are read together if an option may be repeated; a `flag` has none.
     """
 
     read: Callable[[Any, str], Any]
@@ -50,9 +50,9 @@ class Kind:
 class Option:
     """A declared option, or an argument, which has no flags.
 
-    `default` is the value where it is not given; one that is false is not shown. `commands` are those that
-    have it among the options of a record. `python` is its name as a keyword, and `key` in JSON, where that
-    is not the name of the field. `echo` is when JSON repeats it: always, where it is `given`, or never.
+    `default` is its value if it is not given; a false default is not shown. `commands` are those that list it
+    among the options of a record. `python` is its name as a keyword, and `key` in JSON, if they differ from
+    the field's name. `echo` is when JSON repeats it: always, if `given`, or never.
     """
 
     flags: tuple[str, ...]
@@ -97,7 +97,7 @@ class Option:
 
 
 def option(flags: str, metavar: str, about: str, kind: Kind, **facts: Any) -> Any:
-    """Return a field of a record that is an option: `-o, --output`. The facts are those of `Option`."""
+    """Return a field of a record that is an option: `-o, --output`. The arguments are those of `Option`."""
     commands = frozenset(facts.pop("commands", "").split())
     return Option(tuple(flags.split(", ")), metavar, about, kind, commands=commands, **facts).field()
 
@@ -113,7 +113,7 @@ def flags_of(record: type[Any]) -> tuple[str, ...]:
 
 
 def given_flags(record: Any) -> tuple[str, ...]:
-    """Return the flags of a record's options that are not as by default, those of records inside as well."""
+    """Return the flags of a record's options that differ from their defaults, including those of nested records."""
     found: list[str] = []
     for one in fields(record):
         value = getattr(record, one.name)
@@ -131,7 +131,7 @@ def count(low: int, high: int, *, none: bool = False) -> Kind:
 
 
 def seconds_in(low: float, high: float) -> Kind:
-    """Return the kind of numbers within limits. Units: seconds of wall clock, where Python gives them."""
+    """Return the kind of numbers within limits. Units: seconds of wall clock, in Python."""
     return Kind(partial(read_number, low=low, high=high), partial(given_seconds, low=low, high=high))
 
 
@@ -155,7 +155,7 @@ def plugin(kind: Literal["heuristic", "cost model", "evaluator", "searcher"], *,
 
 
 def given_count(name: str, value: object, low: int, high: int, *, none: bool = False) -> int:
-    """Return a whole number within its limits; 0 for none of them, where that may be. Raises: UsageProblem."""
+    """Return a whole number within its limits; 0 for none, if that is allowed. Raises: UsageProblem."""
     number = whole_number(value)
     if number is not None and (low <= number <= high or (none and number == 0)):
         return number
@@ -222,7 +222,7 @@ def given_items(name: str, value: object, code: str, example: str) -> list[tuple
 
 
 def as_number(name: str, value: object) -> str | None:
-    """Return how a whole number in other clothes is written: that of a text, or of a float."""
+    """Return the decimal text of a whole number that is given as a text or a float."""
     try:
         number = int(value) if isinstance(value, str) else real_number(value)
     except ValueError:

@@ -53,11 +53,11 @@ ORDER_FACTOR = 4
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The exact values of an output, and the largest error of each that is allowed.
+    """The exact values of an output, and the largest allowed error of each.
 
-    `at` are the coordinates that were sampled, None where all elements are given. `is_exact` when nothing but
-    the very bits will do. `dtype` is the output's type, `computed` the part of the bound that is there before
-    a result is rounded to it: what decides whether it overflows.
+    `at` are the sampled coordinates, None if all elements are given. `is_exact` requires identical bits.
+    `dtype` is the output's type. `computed` is the part of the bound before the result is rounded to it,
+    which determines overflow.
     """
 
     values: Array
@@ -100,7 +100,7 @@ def expect(
 
 
 def _open_at_edges(expected: Expected, apart: Expected) -> Expected:
-    """Return expected values, without those that only a term beyond an array makes NaN: those are left open."""
+    """Return expected values without those that only a term beyond an array makes NaN: they accept any result."""
     if not expected.dtype.is_float:
         return expected
     is_open = np.isnan(expected.values) & ~np.isnan(apart.values)
@@ -174,7 +174,7 @@ def _judged(
 
 
 def sum_type(kernel: Kernel) -> DType:
-    """Return the narrowest float type in which the kernel computes; of one that computes in none, what it stores.
+    """Return the narrowest float type in which the kernel computes; if it computes in none, the type that it stores.
 
     A value that is cast and stored, `g[j] = bf16(h[j])`, is rounded once, and not computed in that type.
     """
@@ -223,10 +223,10 @@ def count_iterations(kernel: Kernel) -> int:
 
 
 def count_operations(kernel: Kernel) -> int:
-    """Return how many arithmetic operations a kernel performs, a multiply-add being two.
+    """Return the number of arithmetic operations of a kernel; a multiply-add counts as two.
 
-    An operation counts where its value depends on as many of the loops as that of its statement. What can be
-    computed ahead for several iterations is preparation: unpacking of weights, a scale of one factor. Bit
+    An operation counts if its value depends on as many loops as its statement has. Values that can be
+    computed ahead for several iterations are preparation: unpacking of weights, a scale of one factor. Bit
     operations, shifts, conversions, comparisons and selections do not count.
     """
     total = 0

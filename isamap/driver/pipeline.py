@@ -48,23 +48,23 @@ from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite
 
 Seen = Callable[[str, State], None]
-"""Told the name of each pass of lowering behind it, and what it leaves."""
+"""A callback that receives the name and the result of each lowering pass."""
 
 
 def ignore_pass(_name: str, _state: State) -> None:
-    """Take no notice of what passes leave."""
+    """Ignore the results of passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The results of the compilation's stages; those behind the last stage that ran are None.
+    """The results of the compilation's stages; those after the last stage that ran are None.
 
     `kernel` has its sizes bound; `canonical` also has explicit guards, and is the kernel that is scheduled.
     `matches` are its mappings, none if the problem came from the cache. `passed` is the state after the
-    requested last pass of lowering. `rewrite` is the variant that was compiled, with its steps; None for
-    the kernel as written. `origin` is the source of the schedule. `versions` are compilations, up to their
-    schedules, among which the sizes of a call choose; `schedule` is then that of the last one.
-    `own_lengths` are vector lengths for which the program has a separate schedule.
+    requested last pass of lowering. `rewrite` is the variant that was compiled, with its steps; None for the
+    kernel as written. `origin` is the source of the schedule. `versions` are compilations, up to their
+    schedules, among which the sizes of a call choose; `schedule` is then that of the last one. `own_lengths`
+    are vector lengths for which the program has a separate schedule.
     """
 
     kernel: Kernel
@@ -92,10 +92,10 @@ def compile_kernel(
     extent: Extent | None = None,
     seen: Seen = ignore_pass,
 ) -> Compilation:
-    """Return the way from a kernel's text to C, or to the stage or pass named. Raises: IsamapError of every kind.
+    """Compile a kernel's text to C, or to the named stage or pass. Raises: IsamapError of any kind.
 
-    The problem has as many mappings as `extent` says; without it all of them where it is the last that is
-    made, else those that the request needs. `seen` is told what each pass of lowering leaves.
+    `extent` selects the mappings of the problem. By default it has all of them if `formulate` is the last
+    stage, else those that the request needs. `seen` receives the result of each lowering pass.
     """
     clock = Clock(watch)
     with clock("parse"):
@@ -160,7 +160,7 @@ def _warnings(request: Request, made: Compilation, schedule: Schedule) -> tuple[
 
 
 def _lowered(made: Compilation, sizes: Mapping[str, int | Range], stop_after: str, seen: Seen) -> Compilation:
-    """With the program, or with what the pass leaves that is to be the last."""
+    """Return the compilation with the program, or with the result of the requested last pass."""
     assert made.machine, "the stages before have run"
     assert made.canonical, "the stages before have run"
     assert made.schedule, "the stages before have run"

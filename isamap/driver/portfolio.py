@@ -1,8 +1,8 @@
 """`--portfolio`: choose the faster of our code and calls of installed libraries for a kernel.
 
-Which calls compute it is told by what they compute (`isamap.libraries`). Each is called as emitted code is,
-in a child process, and held against the oracle; those that are right and our code take turns, and a library
-is taken where it won so many rounds that this is no chance. What was found is kept for equal questions.
+`isamap.libraries` finds the calls that compute the kernel. Each call runs in a child process, as emitted code
+does, and is verified against the oracle. The correct calls and our code are timed in alternation. A library
+is used if it wins significantly many rounds. The result is cached for equal questions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Theirs:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A call beside our code: what was measured at each of some sizes."""
+    """A library call compared with our code: the measurements at each of some sizes."""
 
     theirs: Theirs
     choices: tuple[tuple[Sizes, Choice], ...]
@@ -80,7 +80,7 @@ class Compared:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The call, and what was measured of it."""
+        """The call and its measurements."""
         names = ("ratio", "ours_ns", "theirs_ns", "rounds", "time")
         return {
             "library": self.theirs.name,
@@ -95,10 +95,10 @@ class Compared:
 
 
 def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch = lambda _: None) -> Prepared:
-    """Return the program, or in its place a call of a library that was measured to be faster, and what was found.
+    """Return the program, or a library call that was measured to be faster, with the comparison.
 
-    Raises: MissingTool where no library is installed, or this is no processor for the machine; UsageProblem
-    for what no library is called for; RunProblem where our own code fails.
+    Raises: MissingTool if no library is installed, or this processor cannot run the machine; UsageProblem if
+    no library call computes the kernel; RunProblem if our own code fails.
     """
     _check(prepared)
     names = [OURS, *(library.name for library in libraries)]
@@ -161,7 +161,7 @@ def _place(file: str, package: str) -> str:
 def ready_calls(
     prepared: Prepared, installed: Sequence[Installed]
 ) -> tuple[list[Theirs], tuple[Diagnostic, ...]]:
-    """Return the calls that compute the kernel, and do so rightly; with what is to be said of the others."""
+    """Return the calls that compute the kernel correctly, and diagnostics about the others."""
     parsed = parse_kernel(prepared.request.kernel)
     kernel = bind(parsed, complete_sizes(parsed, whole_sizes(prepared.request.sizes)))
     assert isinstance(kernel, Kernel)
@@ -234,7 +234,7 @@ def _report_no_call(kernel: Kernel, installed: Sequence[Installed]) -> Diagnosti
 
 
 def _choices(prepared: Prepared, ready: Sequence[Theirs], sizes: Sizes) -> list[Choice]:
-    """Return for each call whether it is faster than our code: as it was kept, or else as is measured now."""
+    """Return for each call whether it is faster than our code, from the cache or measured now."""
     keys = [_key(prepared, theirs, sizes) for theirs in ready]
     if prepared.request.cache:
         with OnlyWarned():
@@ -261,7 +261,7 @@ def _choices(prepared: Prepared, ready: Sequence[Theirs], sizes: Sizes) -> list[
 
 
 def _key(prepared: Prepared, theirs: Theirs, sizes: Sizes) -> str:
-    """Return the sha256 of all that may change which one is faster."""
+    """Return the sha256 of everything that may change which one is faster."""
     file = theirs.library.path.stat()
     library = [str(theirs.library.path), theirs.library.origin, file.st_size, file.st_mtime_ns]
     asked = json.dumps([library, sorted(sizes.items()), prepared.request.threads])

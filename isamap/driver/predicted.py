@@ -55,10 +55,10 @@ CONNECT_S = 10
 def done_on_cluster(
     do: Callable[[Work], Found], requests: Sequence[Work], address: str
 ) -> Iterator[tuple[int, Found]]:
-    """Yield the result of each piece of work with its number, in the order in which they end.
+    """Yield the result of each piece of work with its number, in order of completion.
 
-    Raises: MissingTool without `distributed`; UsageProblem where no scheduler answers, or where workers have
-    another isamap or none.
+    Raises: MissingTool without `distributed`; UsageProblem if no scheduler answers, or if workers have
+    another version of isamap or none.
     """
     with _client(address) as (distributed, client):
         # `pure`: work that is equal would be done once, and counted once
@@ -92,7 +92,7 @@ def _client(address: str) -> Generator[tuple[Any, Any]]:
 
 
 def _check_workers(address: str, client: Any) -> None:
-    """Nothing, where all workers that are there have the isamap that asks them."""
+    """Check that all present workers have the same isamap as this process."""
     try:
         versions: dict[str, str] = client.run(version)
     except Exception as error:  # noqa: BLE001 - whatever a worker raises that cannot import isamap
@@ -235,7 +235,7 @@ def _time_ns(made: Compilation) -> float | None:
 
 
 def _energy_and_area(made: Compilation) -> tuple[float | None, float | None]:
-    """Return the energy of a schedule and the area of its machine, where they are stated."""
+    """Return the energy of a schedule and the area of its machine, if they are stated."""
     from isamap.driver.explaining import schedule_accesses
 
     assert made.machine is not None, "the stages before have run"
@@ -272,9 +272,9 @@ def _improve(request: Request, known: Sequence[str]) -> Compilation:
 
 
 def _take_largest_bound(best: Schedule, *searched: Schedule) -> Schedule:
-    """Return the schedule with the largest bound that searches proved.
+    """Return the schedule with the largest bound that the searches proved.
 
-    A schedule that is cheaper than a bound is outside of what was searched, and proves that it is none.
+    A schedule that is cheaper than a bound was outside the searched space, and disproves the bound.
     """
     assert best.cost_ns is not None, "it was priced"
     bounds = [s.lower_bound_ns for s in searched if s.lower_bound_ns is not None]
@@ -286,10 +286,9 @@ def _take_largest_bound(best: Schedule, *searched: Schedule) -> Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An instruction that performs a statement that computes, in so many iterations.
+    """An instruction that performs a computing statement, in so many iterations.
 
-    `lanes` of them it performs at once, `utilisation` is the share of lanes that is busy; None where nothing
-    is known.
+    It performs `lanes` of them at once, and `utilisation` is the share of busy lanes; None if unknown.
     """
 
     instruction: str
@@ -335,7 +334,7 @@ class Sent:
 
 
 def predict_sent(sent: Sent) -> Predicted:
-    """Return the prediction, where it has arrived."""
+    """Return the prediction, if it has arrived."""
     with TemporaryDirectory() as folder:
         for name, text in sent.files:
             (Path(folder) / name).write_text(text, encoding="utf-8")

@@ -81,7 +81,7 @@ class Made:
         )
 
     def profile(self) -> Mapping[str, int]:
-        """Return the sizes, typical ones of those that are left open."""
+        """Return the sizes, with typical values for open ones."""
         return {name: typical_size(read_size(size)) for name, size in self.schedule.sizes}
 
 
@@ -89,9 +89,9 @@ class Made:
 def recording_of(
     request: Request, compilation: Compilation, watch: Watch = lambda _: None, *, is_recorded: bool = False
 ) -> Recorded | None:
-    """Return the simulated events of one call, where a program fills memories by itself or `is_recorded`.
+    """Return the simulated events of one call, if a program fills memories by itself or if `is_recorded`.
 
-    Raises: UsageProblem where it is requested for a program for several lengths of vectors.
+    Raises: UsageProblem if it is requested for a program for several vector lengths.
     """
     made = Made.of(request, compilation)
     has_scratchpads = any(memory.kind == "scratchpad" for memory in made.machine.memories.values())
@@ -221,7 +221,7 @@ def _panes(made: Made, found: Recorded | None) -> Iterator[Pane]:
 
 
 def _listing(made: Made, code: Sequence[Line], issues: int) -> Pane:
-    """Return the program in words, as text, as far as it is shown; or why there is none."""
+    """Return the program as instructions in text, as far as it is shown; or the reason why there is none."""
     try:
         program = assemble(made.program, made.machine, first=MOST_LISTED)
     except UsageProblem as problem:
@@ -238,7 +238,7 @@ def _listing(made: Made, code: Sequence[Line], issues: int) -> Pane:
 
 
 def _kernel_text(made: Made) -> tuple[str, str, Kernel]:
-    """Return the kernel as it was written, or as it was rewritten; and what was scheduled, with places in that."""
+    """Return the kernel as written or as rewritten, and the scheduled kernel with spans in that text."""
     rewrite = made.compilation.rewrite
     if rewrite is not None and rewrite.steps:
         text = print_routine(rewrite.kernel)
@@ -249,7 +249,7 @@ def _kernel_text(made: Made) -> tuple[str, str, Kernel]:
 
 
 def _pane(name: str, title: str, lines: Sequence[Line]) -> Pane:
-    """Return the text as far as it fits."""
+    """Return the text, cut to the page's limit."""
     ends = accumulate(LINE_BYTES + len(line.text) for line in lines)
     shown = sum(1 for end in ends if end <= MOST_BYTES)
     return Pane(name, title, tuple(lines[:shown]), len(lines) - shown)

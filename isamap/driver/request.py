@@ -134,7 +134,7 @@ def read_form(word: str, _flag: str) -> str:
 
 
 def read_fixes(words: Iterable[str], _flag: str) -> dict[str, int | None]:
-    """Return the decisions that are fixed, from NAME=NUMBER words; NAME alone keeps what a schedule has.
+    """Return the fixed decisions from NAME=NUMBER words; NAME alone keeps the value of a given schedule.
 
     Raises: UsageProblem.
     """
@@ -404,7 +404,7 @@ class Request(Choices):
     profile: Profile | None = field(default=None, kw_only=True)
 
     def options(self) -> dict[str, object]:
-        """Return all of it that is neither kernel, machine nor sizes, as JSON."""
+        """Return the options of the request as JSON, without kernel, machine and sizes."""
         return Choices.options(self) | {"profile": self.profile.digest if self.profile else None}
 
 
@@ -419,9 +419,9 @@ def take_choices(given: Mapping[str, object]) -> Choices:
 def make_request(
     kernel: Source, machine: str, sizes: Mapping[str, Size], choices: Choices, dash: str = "--"
 ) -> Request:
-    """Return the request for a kernel on a machine, its profile found. Raises: UsageProblem.
+    """Return the request for a kernel on a machine, with its profile. Raises: UsageProblem.
 
-    `dash` is what stands before the names of options where these are said.
+    `dash` is the prefix of option names in messages.
     """
     check_choosers(choices, dash)
     chosen = {f.name: getattr(choices, f.name) for f in fields(Choices)}
@@ -440,7 +440,7 @@ def _model_of(choices: Choices, dash: str) -> str:
 
 
 def check_choosers(choices: Choices, dash: str) -> None:
-    """Refuse choices of which two say which schedule to take, or one says nothing. Raises: UsageProblem."""
+    """Refuse options of which two choose a schedule, or one has no effect. Raises: UsageProblem."""
     choosers = {"schedule": choices.schedule is not None, "evaluate": bool(choices.evaluate),
                 "tune": choices.tune > 0, "tuned": choices.tuned}  # fmt: skip
     found = [f"{dash}{name}" for name, is_given in choosers.items() if is_given]
@@ -463,7 +463,7 @@ def check_choosers(choices: Choices, dash: str) -> None:
 
 
 def refuse_cold(measuring: list[str], dash: str = "--") -> None:
-    """Refuse `--cold` where something measures what it is about. Raises: UsageProblem."""
+    """Refuse `--cold` together with an option that measures warm calls. Raises: UsageProblem."""
     if measuring:
         goes_by = f"what `{measuring[0]}` goes by finds them there"
         said = f"`{dash}cold` says that operands are in no cache, and {goes_by}"

@@ -35,10 +35,10 @@ RanOn = Literal["native", "emulator", "model", "stream"]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A program with its library, and those that pack what it takes packed.
+    """A program with its library, and the libraries that pack its inputs.
 
-    `missing` are the features that made it a model. `lengths` are those of vectors that the program serves,
-    each with the emulator of the description that has it.
+    `missing` are the processor features whose absence made it a model. `lengths` are the vector lengths that
+    the program supports, each with the emulator that its description names.
     """
 
     request: Request
@@ -51,7 +51,7 @@ class Prepared:
     lengths: tuple[tuple[str, Emulator], ...] = ()
 
     def everywhere(self) -> Iterator[tuple[str, Prepared]]:
-        """Yield the same program at each length of vectors that it serves, with what it is called."""
+        """Yield the program at each vector length that it supports, with a name."""
         for at, emulator in self.lengths or (("", self.emulator),):
             yield at, replace(self, emulator=emulator)
 
@@ -121,10 +121,10 @@ class CompiledKernel:
     _process: InProcess | None = field(default=None, repr=False)
 
     def pack(self, sizes: Sizes | None = None, /, **values: Any) -> dict[str, Array]:
-        """Return packed inputs by the names under which a call takes them: `f(A=a, C=c, **f.pack(B=b))`.
+        """Return packed inputs by the names of a call's arguments: `f(A=a, C=c, **f.pack(B=b))`.
 
-        They are copies, and serve any number of calls. Raises: UsageProblem for what this kernel does not
-        take packed.
+        They are copies, and serve any number of calls. Raises: UsageProblem for inputs that this kernel does
+        not read packed.
         """
         packers = {packer.source: packer for packer in self.prepared.packers}
         found: dict[str, Array] = {}
@@ -151,7 +151,7 @@ class CompiledKernel:
     def __call__(self, sizes: Sizes | None = None, /, **values: Any) -> dict[str, Array]:
         """Return the outputs by name; arrays and scalars are given by name. Raises: UsageProblem, RunProblem.
 
-        Arrays are numpy's, torch's, or of what else speaks DLPack.
+        Arrays are numpy's, torch's, or those of another library with DLPack.
         """
         if self._process is not None:
             status = self._process.again(values, sizes)
@@ -178,11 +178,11 @@ class CompiledKernel:
         return {name: arrays[name] for name in self._outputs}
 
     def bind(self, sizes: Sizes | None = None, /, **values: Any) -> Callable[[], dict[str, Array]]:
-        """Return a call of always the same arrays and scalars, which are checked now: the cheapest call there is.
+        """Return a call with fixed arrays and scalars, which are checked now: the cheapest call.
 
-        The arrays are kept as long as it is.
+        The call keeps the arrays alive.
 
-        Raises: UsageProblem for arrays that do not fit, and for a kernel that runs in a process of its own.
+        Raises: UsageProblem for arrays that do not fit, and for a kernel that runs in a separate process.
         """
         if self.is_isolated:
             said = f"`{self.prepared.compiled.interface.name}` runs in a process of its own, on copies"

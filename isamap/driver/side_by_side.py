@@ -1,4 +1,4 @@
-"""Run many pieces of work on all cores, each in a Python process of its own."""
+"""Run many pieces of work on all cores, each in a separate Python process."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def all_jobs() -> int:
 def done_side_by_side(
     do: Callable[[Work], Found], requests: Sequence[Work], jobs: int, *, here: bool = False
 ) -> Iterator[tuple[int, Found]]:
-    """Yield the result of each piece of work with its number, in the order in which they end.
+    """Yield the result of each piece of work with its number, in order of completion.
 
-    With `here`, this process is one of them, and takes pieces from the end.
+    With `here`, this process takes part, and takes pieces from the end.
     """
     if jobs == 1 or len(requests) < 2:
         yield from ((number, do(one)) for number, one in enumerate(requests))

@@ -10,10 +10,7 @@ from isamap.source import Diagnostic, UsageProblem
 
 
 def read_size(value: Size) -> int | Range:
-    """Return the size that a number or the text of a range stands for.
-
-    Raises: UsageProblem for several profile values.
-    """
+    """Return the size for a number or the text of a range. Raises: UsageProblem for several profile values."""
     if isinstance(value, int):
         return value
     low, high, profiles = read_profiles(value)

@@ -54,7 +54,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, stage: str) -> Generator[None]:
-        """Time what runs inside; a stage that ran before goes on."""
+        """Time the code inside; a stage that ran before is resumed."""
         self._stop()
         self.running.append((stage, time.perf_counter()))
         self.watch(stage)
@@ -69,7 +69,7 @@ class Clock:
                 self.watch(outer)
 
     def _stop(self) -> None:
-        """Add what the stage that runs has taken since it went on."""
+        """Add the time of the current stage since it was resumed."""
         if self.running:
             stage, since = self.running[-1]
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - since

@@ -1,7 +1,7 @@
 """`--tune`: measure the model's best schedules, store the fastest and use it; `--tuned`: use the stored one.
 
-The contenders are what the solver finds, its next best schedules, and others with another mapping or register
-block: the cheapest ones of a model are mostly alike.
+The contenders are the solver's schedule, its next best ones, and some with another mapping or register block,
+because the cheapest ones of a model are mostly alike.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Question:
 
     @property
     def key(self) -> str:
-        """The sha256 of what a winner is kept under."""
+        """The sha256 under which a winner is stored."""
         return digest(
             __version__,
             print_routine(self.kernel),
@@ -77,9 +77,9 @@ class Question:
 def tuned_schedule(
     question: Question, model_choice: Callable[[], Schedule]
 ) -> tuple[Schedule, Mapping[str, object]]:
-    """Return the schedule that was measured to be the fastest, now (`--tune`) or before, and where it is from.
+    """Return the fastest measured schedule, measured now (`--tune`) or stored before, and its origin.
 
-    Where none was kept, it is what `model_choice` finds, with a warning. Raises: as `tune`.
+    If none is stored, return the schedule that `model_choice` finds, with a warning. Raises: as `tune`.
     """
     if question.request.tune:
         schedule, winner = tune(question, model_choice())
@@ -93,7 +93,7 @@ def tuned_schedule(
 
 
 def kept_schedule(question: Question) -> tuple[Schedule | None, Winner | None]:
-    """Return the schedule that was kept, judged like a new one; None where there is none, or none that fits."""
+    """Return the stored schedule, checked like a new one; None if there is none, or none that fits."""
     winner = _found(question)
     return (_replayed(winner, question.problem), winner) if winner is not None else (None, None)
 
@@ -118,10 +118,10 @@ def not_tuned(question: Question, winner: Winner | None) -> Diagnostic:
 
 
 def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
-    """Return the fastest of the contenders, of which `first` is the model's choice, with how it was found.
+    """Return the fastest of the contenders, of which `first` is the model's choice, and how it was found.
 
-    What an equal question has found is taken, and a tournament that was stopped goes on.
-    Raises: UsageProblem, MissingTool, RunProblem.
+    A stored result for an equal question is used, and an interrupted tournament continues. Raises:
+    UsageProblem, MissingTool, RunProblem.
     """
     check_here(question.machine)
     winners, request = Winners.open(), question.request
@@ -174,8 +174,9 @@ def tuning_json(winner: Winner) -> dict[str, object]:
 def _contenders(
     question: Question, first: Schedule, stop: float
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]]:
-    """Return `first` and others to be judged beside it, and their places among all that was looked at, then how many
-    these are. They are the model's list, or the fastest ones that a searcher has found.
+    """Return `first` and its competitors, their places in the candidate list, and the length of that list.
+
+    The candidates are the model's list, or the fastest ones that a searcher has found.
     """
     request, problem = question.request, question.problem
     listed = _listed(request, problem, first)
@@ -235,7 +236,7 @@ def _like(schedule: Schedule, first: Schedule) -> Schedule:
 
 
 def _bounded(schedule: Schedule, first: Schedule) -> Schedule:
-    """Return a schedule with what is proven of the model's first choice: no schedule of the problem costs less."""
+    """Return a schedule with the bound of the model's first choice, which holds for all schedules of the problem."""
     known = max(schedule.lower_bound_ns or 0.0, first.lower_bound_ns or 0.0)
     return replace(schedule, lower_bound_ns=min(known, schedule.cost_ns or known))
 
@@ -254,7 +255,7 @@ def _is_enough(known: Winner, asked: int, state: str) -> bool:
 
 
 def _state(question: Question) -> str:
-    """Return the digest of all that takes part in choosing what is measured, and in measuring it."""
+    """Return the digest of everything that influences which schedules are measured, and how."""
     found = (program_state(), Measured().depends_on(question.machine)["compiler"])
     return digest(*found, *([question.request.search] if question.request.search else []))
 

@@ -1,7 +1,7 @@
 """Verify a program: compare its results with the oracle on several fills, next to guard pages; and time it.
 
-A recurrence whose results show its state is compared twice: as a whole, as far as that says anything, and
-each iteration by itself, from the state that the program had.
+A recurrence whose results include its state is compared twice: as a whole, if its bounds are tight enough,
+and each iteration alone, from the program's own state.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def contraction_of(kernel: Kernel) -> Contraction | None:
 def wrong_vectors(
     c: Contraction, arrays: Mapping[str, Array], result: Array, unit: float
 ) -> tuple[int, float, float]:
-    """In how many of the vectors the result is off by more than allowed; the largest error, and its bound.
+    """Return how many vectors of the result exceed their bound, the largest error, and its bound.
 
-    Units: `unit` is the relative error of one element that is allowed, 0 for exact integers.
+    Units: `unit` is the allowed relative error of one element, 0 for exact integers.
     """
     axes = sorted({*_axes(c.target), *_axes(c.left), *_axes(c.right)})
     letters = {axis: chr(ord("a") + i) for i, axis in enumerate(axes)}
@@ -147,7 +147,7 @@ Array = NDArray[Any]
 
 
 GUARDED_BYTES = 1 << 30
-"""Larger data is not laid beside guard pages: it would be there twice."""
+"""The largest data next to guard pages: this placement needs a second copy."""
 FILLS_APART = ("random",)
 """Data whose rows lie apart."""
 GAP_BYTES = 64
@@ -160,10 +160,10 @@ MOST_MOVED = 4096
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run that was compared; `max_error` and `bound` are those of the element nearest to its bound.
+    """One compared run; `max_error` and `bound` are those of the element nearest to its bound.
 
-    `at` says at which length of vectors, where the program serves several; `vague` has a finding for each
-    output of which this run told nothing.
+    `at` is the vector length, if the program supports several. `vague` has a finding for each output for
+    which this run decides nothing.
     """
 
     sizes: Mapping[str, int]
@@ -184,7 +184,7 @@ class Case:
 
 @dataclass(slots=True)
 class Judged:
-    """A result while it is compared: how near its elements have come to their bounds, and what is wrong."""
+    """A result under comparison: how near its elements are to their bounds, and the errors found."""
 
     kernel: Kernel
     arrays: Mapping[str, Array]
@@ -200,7 +200,7 @@ class Judged:
     vague: dict[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
 
     def hold(self, name: str, expected: Expected) -> None:
-        """Hold an output against what is expected of it."""
+        """Compare an output with its expected values."""
         found = self.found[name]
         closest = find_deviation(found, expected)
         if closest.ratio > self.worst:
@@ -280,8 +280,8 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
 def rows_apart(arrays: Mapping[str, Array], kernel: Kernel, prepared: Prepared) -> dict[str, Array]:
     """Return the arrays with gaps between their rows.
 
-    Dense stay those whose strides the program or the kernel's `where` fixes, those of which dimensions have
-    become one, and those that would grow much.
+    Arrays stay dense if the program or the kernel's `where` fixes their strides, if their dimensions were
+    merged, and if they would grow much.
     """
     programs = (prepared.compiled, *(packer.compiled for packer in prepared.packers))
     tensors = [t for program in programs for t in program.interface.tensors]
@@ -322,7 +322,7 @@ def compare(
 
 
 def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Case:
-    """All outputs of a run held against the oracle."""
+    """Return the comparison of all outputs of a run with the oracle."""
     for name, expected in comparisons(judged, scalars):
         judged.hold(name, expected)
     return Case(
@@ -339,9 +339,9 @@ def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Cas
 
 
 def comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
-    """Yield the comparisons: outputs as a whole, and those of a recurrence from the program's own state, too.
+    """Yield the comparisons: outputs as a whole and, for a recurrence, iterations from the program's own state.
 
-    Where the whole is too vague to tell anything, the iterations alone decide, which is as much.
+    If the bounds of the whole are too wide, the iterations alone decide, which is just as strong.
     """
     kernel, arrays, fill = judged.kernel, judged.arrays, judged.fill
     whole = expect(kernel, arrays, scalars, fill)
@@ -474,7 +474,7 @@ class Timed:
 
     @property
     def is_busy(self) -> bool:
-        """True where runs differ so much that other work on the computer disturbed them."""
+        """Whether runs differ so much that other work on the computer disturbed them."""
         return self.middle > BUSY * self.best
 
 

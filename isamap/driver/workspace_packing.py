@@ -84,4 +84,4 @@ ALL_PASSES: tuple[Pass, ...] = (
     *PASSES,
     ProgramPass("workspace", lambda program, setting: pack_workspace(program, setting.machine)),
 )
-"""The passes of lowering; the last one asks the scheduler, and so stands here."""
+"""The passes of lowering; the last one calls the scheduler, and is therefore added here."""

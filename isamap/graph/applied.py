@@ -50,16 +50,16 @@ class Applied:
         return found
 
     def optional(self, number: int) -> Value | None:
-        """Return an input, None where it is left out."""
+        """Return an input; None if it is omitted."""
         return self.inputs[number] if number < len(self.inputs) else None
 
     @property
     def all(self) -> tuple[Value, ...]:
-        """All inputs, of which none may be left out."""
+        """All inputs; none of them may be omitted."""
         return tuple(self[n] for n in range(len(self.inputs)))
 
     def known(self, number: int) -> Array | None:
-        """Return the array of an input that is known, None where it is left out. Raises: NeedsConstant."""
+        """Return the array of a constant input; None if it is omitted. Raises: NeedsConstant."""
         found = self.optional(number)
         if found is None:
             return None
@@ -128,7 +128,7 @@ class Applied:
 
     @property
     def results(self) -> int:
-        """How many results are asked for; those that are left out behind the last do not count."""
+        """The number of requested results, without omitted ones at the end."""
         return max((n + 1 for n, name in enumerate(self.node.outputs) if name), default=0)
 
     # --- steps ---
@@ -140,7 +140,7 @@ class Applied:
     def calls(
         self, op: str, values: Sequence[Value | None], results: int, **attributes: Attribute
     ) -> tuple[Value, ...]:
-        """Return the results of another operator: the first so many."""
+        """Return the first results of another operator."""
         own = {id(value): name for value, name in zip(self.inputs, self.node.inputs, strict=True) if value}
         names = tuple(own.get(id(v), f"v{n}") if v is not None else "" for n, v in enumerate(values))
         node = Node(op, "", self.node.name, names, tuple(f"r{n}" for n in range(results)), attributes)
@@ -158,11 +158,11 @@ class Applied:
     def map(
         self, template: str, *values: Value, dtype: str = "", inside: str = "", result: str = ""
     ) -> Value:
-        """Return a kernel of single elements: a text of `{0}`, `{1}`, …, which are repeated to one size.
+        """Return an elementwise kernel: a template of `{0}`, `{1}`, …, whose operands are broadcast to one size.
 
-        They are computed in the type `inside`, by default that of the first one, or f32 where that is
-        narrower, and the text, which has the type `result`, by default that one, is cast to `dtype`, by
-        default the type of the first.
+        The operands are computed in the type `inside` (by default the type of the first one, at least f32).
+        The text has the type `result` (by default `inside`) and is cast to `dtype` (by default the type of
+        the first operand).
         """
         if not values:
             raise NotTaken("it has no inputs")
@@ -201,7 +201,7 @@ class Applied:
         return result
 
     def _passed(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:
-        """Return a value as a step reads it: with so many axes in such an order, or where that is none, its own."""
+        """Return a value as a step reads it, with its axes in the given order (by default its own)."""
         if value.is_part or (self.making.views and value.tensor and value.order != order):
             more = rank - value.rank if order else 0
             shape, strides = (1,) * more + value.shape, (0,) * more + value.walk
@@ -221,7 +221,7 @@ def tuple_of(value: Any) -> tuple[Any, ...]:
 
 
 def element(text: Text, value: Value, axes: Sequence[str]) -> Term:
-    """Return an element of a value that is repeated to larger sizes: a literal, where it is one known number."""
+    """Return an element of a value that is broadcast to larger sizes; a literal if it is one known number."""
     literal = scalar_of(value)
     if literal is not None:
         return literal

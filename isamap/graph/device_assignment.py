@@ -2,8 +2,8 @@
 
     deal(program, costs, machine, devices=2, limit_s=10)
 
-Prices are those of the kernels as they were compiled, and moves by their bytes; what begins a phase is what
-starting threads takes on the machine, measured by calibration or stated in its description.
+Kernels have their compiled prices, and moves are priced by their bytes. A phase costs the machine's time to
+start threads, which is measured by calibration or stated in its description.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def problem_of(program: Program, costs: Mapping[str, float], machine: Machine, d
 
 
 def places_of(phases: tuple[Phase, ...]) -> list[tuple[int, int]]:
-    """From when until before when each step runs: those of a phase with several parts all at one time."""
+    """Return the start and the end of each step; steps in the parts of one phase share their times."""
     places: list[tuple[int, int]] = []
     for phase in phases:
         at, count = len(places), sum(map(len, phase))

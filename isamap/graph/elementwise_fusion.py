@@ -2,8 +2,8 @@
 
     conv -> add -> relu      one kernel: the sums, and what is done to each of them
 
-A value goes where it is read if nothing else reads it, the sizes are the same, and it is read once, or cheap;
-each result is rounded as before.
+A value is computed in its reader if it has no other reader, the sizes are equal, and it is read once or is
+cheap. Each result is rounded as before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_CHARACTERS = 1500
 """Of an expression: chains of instructions are searched for each of its parts."""
 MOST_STATEMENTS = 16
 MOST_REPEATED = 120
-"""Characters of all copies of an expression that stands in several places of another."""
+"""The most characters of all copies of an expression that occurs several times in another."""
 
 
 def fuse_steps(
@@ -111,7 +111,7 @@ def writes_of(step: Open) -> Sequence[Passed]:
 def _with_producers(
     step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str], freely: bool
 ) -> Pointwise:
-    """With the expressions of inputs in their places, as far as only this one reads them."""
+    """Return the step with the expressions of its inputs inlined, as far as only this step reads them."""
     inputs: list[Passed] = []
     elements: list[str] = []
     joined: list[set[str]] = [set()]
@@ -148,9 +148,9 @@ def _with_producers(
 
 
 def _narrower(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | None]) -> list[str]:
-    """Return the inputs in narrower types than the results of kernels that they are computed from, in their order.
+    """Return the narrower inputs from which the kernel results of a step are computed, in their order.
 
-    One of those kernels may be fused with the step. The others write what they would, or these few bytes.
+    One of those kernels may be fused with the step. The others store their results or these narrower inputs.
     """
     numbers: dict[str, int] = {}
     for passed in step.inputs:
@@ -174,13 +174,13 @@ def _is_cheap(expression: str, times: int) -> bool:
 
 
 def put_places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:
-    """Return where more inputs stand, after those that are new were added."""
+    """Return the places of further inputs after the new ones are appended."""
     inputs += [passed for passed in dict.fromkeys(more) if passed not in inputs]
     return [f"«{inputs.index(passed)}»" for passed in more]
 
 
 def _in_sizes(passed: Passed, producer: Pointwise, sizes: tuple[int, ...]) -> tuple[Passed, Pointwise]:
-    """Return an operation, and its result, in the sizes in which all its elements are read, where it has these."""
+    """Return an operation and its result in the sizes in which all its elements are read, if it has these."""
     if prod(passed.shape) == prod(sizes) and (made := over(producer, sizes)) is not None:
         return made.output, made
     return passed, producer
@@ -194,7 +194,7 @@ def _behind(
     readers: Counter[str],
     freely: bool,
 ) -> tuple[int, Written | Pointwise]:
-    """Behind the statements of a kernel whose only result only this one reads, and at whose place.
+    """Return the step fused after the statements of a kernel whose only result it alone reads, and its place.
 
     Results of the widest type come first.
     """
@@ -238,7 +238,7 @@ def free_name(reads: Mapping[str, Passed]) -> str:
 
 
 def joined(kernel: Written, step: Pointwise, tensor: str, *, keeps: bool = False) -> Written:
-    """Return one kernel of both: what the second reads of the first is kept inside, or a result as well."""
+    """Return one kernel of both: the tensor between them becomes a temporary, or stays a result as well."""
     inner, result = next((name, p) for name, p in kernel.writes.items() if p.tensor == tensor)
     kept = {name: p for name, p in kernel.writes.items() if keeps or name != inner}
     declared = [
@@ -281,7 +281,7 @@ def joined(kernel: Written, step: Pointwise, tensor: str, *, keeps: bool = False
 
 
 def bordered(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
-    """Return the steps with borders where what they are read by wants them; `readers` counts steps by tensor."""
+    """Return the steps with the padding that their readers need; `readers` counts steps by tensor."""
     found = list(steps)
     made = {
         p.tensor: n for n, step in enumerate(steps) if isinstance(step, Written) for p in step.writes.values()

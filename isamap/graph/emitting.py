@@ -59,7 +59,7 @@ class Emitted:
     """The number of steps that `NAME_watch` times, 0 where there is no such function."""
     counts: tuple[OpenSize, ...] = ()
     returned: tuple[OpenSize, ...] = ()
-    """The sizes that data decides, and those whose places stand in front of the results' in a call."""
+    """The sizes that data determines, and those whose places precede the results' in a call."""
 
     @property
     def workspace_bytes(self) -> int:
@@ -79,13 +79,12 @@ def emit(
     watched: bool = False,
     bodies: Mapping[str, Emitted] = NO_BODIES,
 ) -> Emitted:
-    """Return the files; with `apart`, weights are given to each call, and lie in `NAME.weights`.
+    """Return the files of a library; with `apart`, weights are arguments of each call, stored in `NAME.weights`.
 
-    `builder` is the machine whose flags build the files,
-    None where all is plain C.
-    `phases` are steps by number, dealt to devices; without them, one step follows the other. A `watched`
-    library has `NAME_watch`, which times each step, and calls a function behind it. `bodies` are the libraries
-    of the programs that steps call, by name, each with its weights apart.
+    `builder` is the machine whose flags build the files, None for plain C. `phases` are the step numbers by
+    device; without them, steps run in sequence. A `watched` library has `NAME_watch`, which times each step
+    and calls a function after it. `bodies` are the libraries of programs that steps call, by name, each with
+    external weights.
     """
     writer = _Writer(program, kernels, plan, apart, phases, watched, bodies)
     name, weights = program.name, writer.weights
@@ -351,7 +350,7 @@ class _Writer:
         return [*weights, "  int status = 0;", "  (void)space, (void)inputs, (void)outputs;"]
 
     def _steps(self, part: Iterable[int]) -> list[str]:
-        """Return the steps, one behind the other."""
+        """Return the steps in sequence."""
         steps = [(number, self.program.steps[number]) for number in part]
         return [line for number, step in steps for line in self._step(number, step)]
 
@@ -392,7 +391,7 @@ class _Writer:
         return lines
 
     def _phase(self, number: int, parts: int) -> list[str]:
-        """Return a phase of several parts: by the threads of a pool, or one part behind the other."""
+        """Return a phase of several parts, run by the threads of a pool or in sequence."""
         function = f"{self.program.name}_phase_{number}"
         return [
             "  {",
@@ -604,7 +603,7 @@ class _Writer:
 
 
 def returned_counts(program: Program) -> list[OpenSize]:
-    """Return the sizes that data decides of which the sizes of results are made."""
+    """Return the data-determined sizes on which the sizes of results depend."""
     shown = {s for port in program.outputs for size in port.passed.shape for s in index_of(size).symbols}
     return [size for size in program.counts if size.symbol in shown]
 

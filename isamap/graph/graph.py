@@ -20,10 +20,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An input or a result: its name, its type, and its sizes, a name where one is open.
+    """An input or a result: its name, its type, and its sizes, a name for each open one.
 
-    The type is "" for what no kernel computes with, and `said` how the file calls it. Of unknown rank, the
-    sizes are None. Without strides, it is dense. Units: elements.
+    The type is "" if no kernel computes with it, and `said` is its name in the file. If the rank is unknown,
+    the sizes are None. Without strides, it is dense. Units: elements.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """An operation: inputs and results by name, "" for those that are left out."""
+    """An operation: inputs and results by name, "" for omitted ones."""
 
     op: str
     domain: str
@@ -59,15 +59,15 @@ class Node:
 
     @property
     def called(self) -> str:
-        """What a person finds it by."""
+        """The name under which a person finds the node."""
         return self.name or next((f"the node that gives {name}" for name in self.outputs if name), "a node")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """Nodes in an order in which each finds what it needs; constants by name.
+    """Nodes in topological order; constants by name.
 
-    `inside` is what the file says of values that are neither inputs nor results.
+    `inside` has the file's declarations of values that are neither inputs nor results.
     """
 
     name: str
@@ -138,10 +138,10 @@ class Definitions(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """A graph, the versions of the sets of operators that it is written in, and functions of its own.
+    """A graph, the versions of its operator sets, and its own functions.
 
-    `definitions` is the standard of the operators, where it is at hand; with `is_foreign`, each node is
-    compared with it. With `has_views`, elements that are only named anew are read where they lie.
+    `definitions` is the operators' standard, if it is installed; with `is_foreign`, each node is compared
+    with it. With `has_views`, operators that only rename elements are read in place.
     """
 
     graph: Graph

@@ -102,7 +102,7 @@ def _step_json(step: Step) -> dict[str, object]:
 
 
 def read_folder(path: Path) -> Program:
-    """Return the program of a graph file and of the files beside it. Raises: UsageProblem, SyntaxProblem."""
+    """Return the program of a graph file and the files next to it. Raises: UsageProblem, SyntaxProblem."""
     try:
         data = read_limited(path, MOST_BYTES)
         if len(data) > MOST_BYTES:
@@ -186,7 +186,7 @@ def _step(one: Mapping[str, Any]) -> Step:
 
 
 def _name(value: Any) -> str:
-    """Return a name that may stand in C, in a Makefile and in a path. Raises: ValueError for any other."""
+    """Return a name that is valid in C, in a Makefile and in a path. Raises: ValueError for any other."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,200}", value):
         raise ValueError(f"the name {show_value(value)} is none in C")
     if is_device(value):

@@ -123,9 +123,9 @@ def lines(size: int) -> int:
 
 
 def near_of(machine: Machine) -> Near:
-    """Return the largest cache that a core has to itself, and what its successor takes longer.
+    """Return the largest private cache of a core, and the extra time of the next level.
 
-    A machine without one has nothing near.
+    A machine without one has no near memory.
     """
     memories = Memories.of(machine)
     own = [n for n, cache in enumerate(memories.caches) if not cache.shared and cache.cores == 1]

@@ -1,8 +1,8 @@
 """Divide the kernels of a program between an accelerator and its host.
 
-A kernel that the accelerator performs is one part. Of any other, the longest run of statements that the
-accelerator performs is a part, and what stands before and behind it is divided likewise; the rest runs on the
-host. A temporary between two parts becomes a tensor of the program.
+A kernel that the accelerator performs is one part. Otherwise the longest run of statements that the
+accelerator performs is a part, and the statements before and after it are divided in the same way. The
+remaining statements run on the host. A temporary between two parts becomes a tensor of the program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from isamap.transform import make_guards_explicit, statements
 from isamap.transform.parts import kernel_of, units_of, with_values_apart
 
 NONE = "none"
-"""The word for no host: what the accelerator does not perform is refused."""
+"""The word for no host: kernels that the accelerator cannot perform are refused."""
 DEFAULT = "generic-c"
 """The host of an accelerator whose description names none."""
 
@@ -59,7 +59,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """A program whose kernels are parts, what was made of each, and why some of them run on `host`.
+    """A program whose kernels are parts, the origin of each, and the reasons why some of them run on `host`.
 
     `origins` has, by the first tensor that a part writes, the first tensor that its kernel writes.
     """
@@ -91,7 +91,7 @@ def reads_signed_bytes_only(machine: str) -> bool:
 
 
 def make_kernel(request: Request) -> Made:
-    """Return the C of a kernel, what it needs and takes, and whether the clock cut its schedule short."""
+    """Return the C of a kernel, its workspace and arguments, and whether the time limit ended its search early."""
     try:
         made = compiled(request)
     except NoMapping:
@@ -108,9 +108,9 @@ def make_kernel(request: Request) -> Made:
 def divide(
     program: Program, asked: Sequence[tuple[Request, Request]], host: Machine, jobs: int, watch: Watch
 ) -> Divided:
-    """Return a program divided; of each kernel there is a request for the accelerator, and one for the host.
+    """Return a divided program; each kernel has a request for the accelerator, and one for the host.
 
-    Raises: IsamapError of every kind, where the host does not perform what the accelerator does not.
+    Raises: IsamapError of any kind if the host cannot perform what the accelerator cannot.
     """
     names, parts = list(program.kernels), dict[str, tuple[Part, ...]]()
     for done, (number, found) in enumerate(done_side_by_side(_parts_of, asked, jobs, here=True)):
@@ -220,10 +220,10 @@ def _temporaries(kernel: Kernel, made: Made) -> dict[str, Passed]:
 
 
 def transfers_of(program: Program, on_host: Mapping[str, str], machine: Machine) -> list[float]:
-    """Return by step the time in which its tensors cross between the machines. Units: nanoseconds.
+    """Return, by step, the time of transfers between the machines. Units: nanoseconds.
 
-    A tensor crosses where another machine wrote it than reads it, by the slowest link of main memory; inputs,
-    results and constants lie in main memory, where both find them.
+    A tensor is transferred if the reading machine is not the one that wrote it, over the slowest link of main
+    memory. Inputs, results and constants are in main memory, which both machines access.
     """
     rates = [
         link.bandwidth_bytes_per_ns for link in machine.links

@@ -26,7 +26,7 @@ from isamap.syntax import parse_kernel
 
 MOST_SHOWN = 10
 MOST_FILLED = 1 << 24
-"""Elements of an input that one number of `--constant` stands for."""
+"""The most elements of an input that one number of `--constant` may fill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Imported:
     trace: Trace = Trace({}, {}, {})
 
     def whole(self) -> Program:
-        """Return the program. Raises: UsageProblem, where a node was refused."""
+        """Return the program. Raises: UsageProblem if a node was refused."""
         if self.program is None:
             raise UsageProblem(*self.findings)
         return self.program
@@ -69,7 +69,7 @@ def lower_model(
     *,
     signed: bool = False,
 ) -> Imported:
-    """Return the program of a model that was read; what is refused is among its findings."""
+    """Return the program of a model; refused nodes are among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
     _check_names(signatures, given, constants)
     _check_open((port for port in model.graph.inputs if port.name not in constants), given)
@@ -343,7 +343,7 @@ def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
 
 
 def _folded(maker: Node | None, node: Node, image: str, constants: dict[str, Array]) -> Node | None:
-    """Return a convolution that gives what a node does of another's result; None where no filters do."""
+    """Return a convolution that computes a node together with its producer; None if no filters do."""
     assert maker is not None, "only what is there makes a value"
     x, weights, *biases = maker.inputs
     if f"{node.outputs[0] if node.outputs else ''}.filters" in constants:

@@ -2,8 +2,8 @@
 
     conv, add, relu     for … { s[…] += …; }  for … { y[…] = max(s[…] + b[…], 0); }
 
-Operations on single elements stand in the expressions that read them: in each other's, and in the statement
-of a kernel that does. What a kernel gives is kept inside where an operation comes behind it.
+Elementwise operations are inlined into the expressions that read them: into each other, and into the
+statements of kernels. If an operation is fused after a kernel, the kernel's result becomes a temporary.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from isamap.plan.graphs import GraphNode
 
 
 def nodes_of(steps: Sequence[Open]) -> tuple[GraphNode, ...]:
-    """Return the steps as nodes: what may be computed inside of each, and behind what each may be performed."""
+    """Return the steps as nodes, with the steps that may be computed inside each, and those that it may follow."""
     made = {p.tensor: (n, p) for n, step in enumerate(steps) for p in writes_of(step)}
     return tuple(_node(step, steps, made) for step in steps)
 
@@ -71,9 +71,9 @@ def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Passe
 
 
 def _accesses(kernel: Written, name: str, rank: int) -> re.Pattern[str] | None:
-    """Return a pattern that finds an operand's access; None where an expression cannot stand in its place.
+    """Return a pattern that finds an operand's access; None if no expression can replace it.
 
-    That is so where it is read in several places: each would compute it again.
+    That is the case if it is read in several places, each of which would compute the expression again.
     """
     pattern = re.compile(rf"\b{name}\[([^\[\]]*)\]")
     if name in kernel.borders or sum(len(pattern.findall(text)) for text in kernel.statements) != 1:

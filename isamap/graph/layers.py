@@ -2,9 +2,9 @@
 
     for layer in layers_of(trace, library, machine): …       Conv_3 + Relu_4, 31 µs by the cost model
 
-A step is compared with the interpreter of its kernel, and with ONNX's reference evaluator, both from the
-tensors that the model itself had before the step. So errors do not add up from layer to layer, the bounds
-are those of single kernels, and a wrong layer is the only one that differs.
+A step is compared with the interpreter of its kernel, and with ONNX's reference evaluator. Both start from
+the tensors of the model before the step. So errors do not accumulate over layers, the bounds of single
+kernels apply, and only a wrong layer differs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """The names of its nodes, or that of its kernel where no node is known."""
+        """The names of its nodes, or that of its kernel if no node is known."""
         return " + ".join(self.nodes) or self.kernel
 
 
@@ -117,9 +117,9 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A layer, its largest error beside the bound of that error, and its problems. `with_onnx` counts results.
+    """A layer, its largest error with its bound, and its problems. `with_onnx` counts compared results.
 
-    `checked` is NOTHING for a move that ONNX's evaluator does not compute: nothing is known of it.
+    `checked` is NOTHING for a move that ONNX's evaluator does not compute.
     """
 
     layer: Layer

@@ -1,8 +1,8 @@
 """Lower a model: each node becomes a constant, a view, a step, or other nodes; or it is refused.
 
-Nodes come in the order of the graph, each with the types and sizes of its inputs. What needs no input of the
-model is computed now, by ONNX's own reference. An operator without a kernel here that ONNX defines by a
-function of others is lowered as those.
+Nodes come in the order of the graph, each with the types and sizes of its inputs. Nodes that depend on no
+input of the model are computed at import, by ONNX's own reference. If ONNX defines an operator by a function
+of others, and isamap has no kernel for it, the function is lowered.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Lowering:
     bodies: Iterator[int] = field(default_factory=counting)
 
     def run(self, graph: Graph, scope: Scope) -> None:
-        """Lowers the nodes of the model's own graph; those that are refused are noted, others go on."""
+        """Lower the nodes of the model's own graph; refused nodes are noted, and lowering continues."""
         names = scope.names
         for node in graph.nodes:
             if any(name and names.get(name, _ABSENT) is None for name in node.inputs):
@@ -122,12 +122,12 @@ class Lowering:
                 names.update(dict.fromkeys((n for n in node.outputs if n), None))
 
     def inline(self, nodes: Iterable[Node], scope: Scope) -> None:
-        """Lowers nodes all of which have to be taken. Raises: Refused."""
+        """Lower nodes that must all be supported. Raises: Refused."""
         for node in nodes:
             self.lower(node, scope)
 
     def lower(self, node: Node, scope: Scope) -> str:
-        """Lowers one node; how. Raises: Refused."""
+        """Lower one node, and return how it was lowered. Raises: Refused."""
         before = len(self.making.steps)
         self.nodes += 1
         self.opened.node = node.called
@@ -225,7 +225,7 @@ class Lowering:
         return [inside.names[name] for name in node.outputs]
 
     def _lowered(self, lowered: Lowered, applied: Applied) -> tuple[Value | None, ...]:
-        """Return the results of an operator: of inputs as they lie, where it can take them so."""
+        """Return the results of an operator, from inputs in their current layout if it accepts them."""
         mark = self.making.mark()
         try:
             found = lowered(applied)
@@ -414,7 +414,7 @@ _ABSENT = Value("", ())
 
 
 def _value(names: Names, name: str) -> Value | None:
-    """Return a value by its name, None for one that is left out. Raises: NotTaken for one that nothing computes."""
+    """Return a value by its name; None for an omitted one. Raises: NotTaken if nothing computes it."""
     if not name:
         return None
     if name not in names:
@@ -429,7 +429,7 @@ def _where(steps: Sequence[Open]) -> str:
 
 
 def known_names(constants: Mapping[str, Array]) -> Names:
-    """Constants of a model as values by name."""
+    """Return the constants of a model as values by name."""
     return {name: Value.of(array) for name, array in constants.items()}
 
 
@@ -705,7 +705,7 @@ def _with_axis(to: Lowering, value: Value, axis: int, place: int, scope: Scope) 
 
 
 def _numbers(node: Node, name: str, count: int) -> list[int]:
-    """Return an attribute that is a whole number for each of so many, by default 0."""
+    """Return an attribute with one whole number for each of `count`, by default 0."""
     found = node.attributes.get(name)
     return [int(number) for number in found] if isinstance(found, tuple) else [0] * count
 

@@ -26,7 +26,7 @@ MOST_ELEMENTS = 1 << 31
 MOST_NUMBERS = 1 << 25
 """Numbers that operators compute of sizes alone, which a small file may say to be large."""
 WORK_OF_PLACE = 32
-"""A place that Python computes costs as much as so many numbers."""
+"""The cost of a place computed in Python, as a count of numbers."""
 
 
 class OutOfOrder(Exception):
@@ -118,7 +118,7 @@ def whole(size: int) -> int:
 
 
 def permuted(sizes: Sequence[int], order: Shape) -> Shape:
-    """Sizes by axis in the order of these axes."""
+    """Return the sizes in the given order of the axes."""
     return tuple(sizes[n] for n in order) if order else tuple(sizes)
 
 
@@ -128,16 +128,16 @@ def _real(shape: Shape, order: Shape) -> list[int]:
 
 
 def is_in_place(shape: Shape, order: Shape) -> bool:
-    """Return whether axes in that order lie as they do in their own: those of one element may be anywhere."""
+    """Return whether a permutation leaves the memory layout unchanged; axes of one element may be anywhere."""
     return _real(shape, order) == _real(shape, ())
 
 
 @dataclass(slots=True)
 class Making:
-    """Steps so far, whose kernels are still open, and constants by name.
+    """The steps so far, whose kernels are still open, and the constants by name.
 
-    `moved` are values that were put into another order, with the step that did. With `views`, operators that
-    only name elements anew are no steps: what reads their results reads the tensor with other strides.
+    `moved` are permuted values, with the step that moved them. With `views`, operators that only rename
+    elements are no steps: their readers access the tensor with other strides.
     """
 
     steps: list[Move | Control | Written | Pointwise] = field(
@@ -157,11 +157,11 @@ class Making:
     """The sizes that steps of the program find."""
 
     def mark(self) -> int:
-        """Return where the program stands, to come back to."""
+        """Return the current position in the program, for `back_to`."""
         return len(self.steps)
 
     def back_to(self, mark: int) -> None:
-        """Take back the steps that came behind a mark; constants that none reads do no harm."""
+        """Remove the steps after a mark; unused constants do no harm."""
         del self.steps[mark:]
         self.moved = {key: found for key, found in self.moved.items() if found[1] < mark}
 
@@ -170,7 +170,7 @@ class Making:
         return self.laid(value, ())
 
     def laid(self, value: Value, order: Shape) -> Value:
-        """Return the value with its axes in memory in that order: by a step, where elements have to move."""
+        """Return the value with its axes in memory in that order; a step moves elements if necessary."""
         if value.known is not None and not value.tensor:
             return value.ordered(order)
         if not value.is_part and _real(value.shape, value.order) == _real(value.shape, order):
@@ -186,7 +186,7 @@ class Making:
         return self.moved[key][0]
 
     def reserve(self, *sizes: int) -> None:
-        """Count the numbers of a table that is computed now. Raises: NotTaken beyond those of a model."""
+        """Count the numbers of a table that is computed at import. Raises: NotTaken beyond a model's limit."""
         self.numbers += prod(sizes)
         if self.numbers > MOST_NUMBERS:
             said = f"a table of {prod(sizes)} numbers: the tables of a model have {MOST_NUMBERS} at most"
@@ -204,7 +204,7 @@ class Making:
         return self.opened.size(self.counts[-1].name), Value("i64", (), self.counts[-1].tensor)
 
     def passed(self, value: Value) -> Passed:
-        """Return a value as a step reads it; what is known becomes a constant of the program."""
+        """Return a value as a step reads it; a known value becomes a constant of the program."""
         if not value.dtype:
             raise NotTaken("no kernel computes with a tensor of this type")
         if value.is_part:
@@ -276,7 +276,7 @@ class Operand:
         return [index[n] for n in self.order] if self.order else list(index)
 
     def loops(self, names: Sequence[str]) -> dict[str, int]:
-        """Loops over the axes, of these names, in the order in which they lie; none where a name is "0"."""
+        """Return the loops over the named axes in memory order; none for an axis named "0"."""
         sizes = zip(self._lying(names), permuted(self.shape, self.order), strict=True)
         return {name: size for name, size in sizes if name != "0"}
 
@@ -292,7 +292,7 @@ class Operand:
 
 
 class Text:
-    """The text of a kernel in the making, with what it reads and writes."""
+    """The text of a kernel under construction, with its operands."""
 
     def __init__(self, making: Making, name: str, *, is_searched: bool = False) -> None:
         self.making = making
@@ -363,7 +363,7 @@ class Text:
         self._statements.append(nest(axes, *statements, guard=guard))
 
     def state(self, statement: str) -> None:
-        """Append a statement as it stands."""
+        """Append a statement unchanged."""
         self._statements.append(statement)
 
     def done(self) -> Value:
@@ -372,7 +372,7 @@ class Text:
         return value
 
     def all_done(self) -> tuple[Value, ...]:
-        """Return the results, likewise."""
+        """Return all results."""
         values = tuple(value for _, value in self._writes)
         if any(value.count for value in values):
             self._add()
@@ -396,7 +396,7 @@ class Text:
 
 
 def nest(axes: Mapping[str, int], *statements: str, guard: str = "", word: str = "for") -> str:
-    """Statements in loops, without those of one iteration, whose axes no statement names."""
+    """Return statements in loops; axes of one element, which no statement names, have no loop."""
     there = {name: size for name, size in axes.items() if size != 1}
     body = " ".join(statements)
     if not there:
@@ -406,7 +406,7 @@ def nest(axes: Mapping[str, int], *statements: str, guard: str = "", word: str =
 
 
 def axes_of(shape: Sequence[int], letter: str = "d") -> tuple[list[str], dict[str, int]]:
-    """Names for the axes of a shape, "0" for those of one element, and the loops over them."""
+    """Return names for the axes of a shape, "0" for those of one element, and the loops over them."""
     names = [f"{letter}{n}" if size != 1 else "0" for n, size in enumerate(shape)]
     return names, {name: size for name, size in zip(names, shape, strict=True) if name != "0"}
 

@@ -76,15 +76,15 @@ class How:
     profile: str = "default"
     cost_model: str = DEFAULT_COST_MODEL
     host: str = ""
-    """The machine that performs what the first does not; "" where that is refused."""
+    """The machine that performs kernels which the first cannot; "" if they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A model in C, and the machine that it is for.
+    """A model in C, and its machine.
 
-    `model` says that the machine's kernels are plain C; `builder` is the machine whose compilers and flags
-    build the library, None where all is plain C. `divided` says what runs on a host.
+    `model` is true if the machine's kernels are plain C. `builder` is the machine whose compilers and flags
+    build the library, None for plain C. `divided` lists the kernels on a host.
     """
 
     emitted: Emitted
@@ -182,7 +182,7 @@ def measured_machine(how: How) -> Machine:
 
 
 def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
-    """Return the machine, and whether a plain-C model of it is what runs here."""
+    """Return the machine, and whether this computer runs it as a plain-C model."""
     machine = at_one_length(load_machine(machine_of(how.machine)))
     return machine, runs and is_model(machine, missing_features(machine), None)
 
@@ -227,7 +227,7 @@ def fuse_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watch = u
 
 
 def partition_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watch = unwatched) -> Partition:
-    """Return the same by prices of a machine, with what it costs. Units: bytes, 0 for no limit."""
+    """Return the partition of a program by a machine's prices, with its cost. Units: bytes, 0 for no limit."""
     name = machine_of(how.machine)
     request = Request(
         Source(SOURCE, ""), name, {}, heuristic="greedy", profile=find_profile(how.profile, name),
@@ -238,7 +238,7 @@ def partition_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watc
 
 
 def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
-    """Nothing, where each kernel takes what it is called with. Raises: UsageProblem."""
+    """Check that each kernel accepts the arguments of its calls. Raises: UsageProblem."""
     for step in program.steps:
         if not isinstance(step, Call):
             continue
@@ -360,10 +360,7 @@ class CompiledModel:
     def _prepared(
         self, inputs: Mapping[str, Any]
     ) -> tuple[list[Array], list[Array], tuple[list[int], list[int]], Callable[[], list[Array]]]:
-        """Return the arrays that are read and written, the numbers of a call, and what gives its results.
-
-        Raises: as a call.
-        """
+        """Return the arrays that a call reads and writes, its numbers, and a function that returns its results."""
         sizes: dict[str, int] = {}
         given = [self._given(port.name, inputs, sizes) for port in self.emitted.inputs]
         returned = self.emitted.returned
@@ -604,7 +601,7 @@ class Kept:
 
 
 LEAST_BYTES = 1 << 18
-"""Fewer of weights stay in a near cache, where their order matters little; packing takes longer to plan."""
+"""The least size of weights worth packing: smaller ones stay in a near cache, and packing takes time to plan."""
 
 
 def packed_of(program: Program, given: Mapping[str, Mapping[str, Size]]) -> dict[str, tuple[str, ...]]:
@@ -666,7 +663,7 @@ def with_packed(
 
 
 def _with_packed(step: Call, packers: tuple[Packer, ...], program: Program, made: dict[str, Array]) -> Call:
-    """Return a call of a kernel with what it takes packed; what is packed is added to `made`."""
+    """Return a kernel call with packed arguments; packed tensors are added to `made`."""
     given = dict(step.reads)
     for packer in packers:
         passed, target = given.pop(packer.source), packer.target

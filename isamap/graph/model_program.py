@@ -4,8 +4,8 @@
     Move("gather", …)
     Control("if", "mlp_if0", (then, else_), …)
 
-A tensor is a piece of memory by name; steps look at it with a type and sizes of their own, so that reshaping
-is no step.
+A tensor is a named piece of memory. Each step accesses it with its own type and sizes, so reshaping needs no
+step.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A function of the library of moves, whose indices are data: what it reads and writes, and numbers."""
+    """A call of the library of moves, for indices that are data: its operands and numbers."""
 
     function: str
     reads: tuple[Passed, ...]
@@ -60,9 +60,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The source of an input of a body: a tensor that the step reads, or what changes from trip to trip.
+    """The source of an input of a body: a tensor that the step reads, or a value that changes in each iteration.
 
-    A "row" is a part of a tensor, the first one first, or the last one where it `is_backward`.
+    A "row" is a slice of a tensor, from the first one on, or from the last one if it `is_backward`.
     """
 
     kind: Literal["read", "trip", "state", "row"]
@@ -72,15 +72,15 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A step that calls programs, its bodies, as data decides when the model runs.
+    """A step that calls programs, its bodies, depending on data at run time.
 
-    "if" reads a condition first, and calls the first body where it holds, else the second. "loop" calls its
-    body `trips` times, or as often as the tensor at `trips_at` says, as long as the condition at `goes_at` and
-    the first result of a body that `has_condition` hold. The other results are the states, which begin as the
-    tensors at `starts`, and rows of the step's other results, from the last one on where `backward`.
+    "if" reads a condition first, and calls the first body if it is true, else the second. "loop" calls its
+    body `trips` times, or as often as the tensor at `trips_at` says, while the condition at `goes_at` and the
+    first result of a body that `has_condition` are true. The other results are the states, which start as the
+    tensors at `starts`, and rows of the step's other results, from the last one on if `backward`.
 
-    `counted` are writes by number that are sizes of other results: the size that the body had that was called,
-    by body, or of a loop the number of iterations.
+    `counted` are writes, by number, that are sizes of other results: by body, the size in the called body,
+    or, for a loop, the number of iterations.
     """
 
     function: Literal["if", "loop"]
@@ -104,13 +104,13 @@ Step = Call | Move | Control
 
 
 def called_by(step: Step) -> str:
-    """Return the kernel, or the step that calls bodies, whose workspace and cost are those of the step."""
+    """Return the kernel, or the step with bodies, that determines the workspace and the cost of the step."""
     return step.kernel if isinstance(step, Call) else step.name if isinstance(step, Control) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or a result of the model: what the model calls it, and the tensor that it is."""
+    """An input or a result of the model: its name in the model, and its tensor."""
 
     name: str
     passed: Passed
@@ -118,9 +118,9 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Steps over tensors. What is neither an input, a result nor a constant lies in the workspace.
+    """Steps over tensors. Other tensors than inputs, results and constants are in the workspace.
 
-    `sizes` are those that each call gives, `counts` those that its own steps find.
+    `sizes` are those that each call gives, `counts` those that its own steps determine.
     """
 
     name: str

@@ -21,7 +21,7 @@ _TYPE_BYTES = {1: 4, 2: 8, 3: 1, 4: 2, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8}
 
 
 def is_sound(move: Move) -> bool:
-    """Return whether a move touches its tensors only, whatever data it gets."""
+    """Return whether a move accesses only its tensors for any data."""
     rule = _RULES.get(move.function)
     if rule is None or any(number < 0 for number in move.numbers):
         return False
@@ -59,7 +59,7 @@ def _gather(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
 
 
 def _led(n: Numbers) -> tuple[int, int, int] | None:
-    """Elements of x and of indices, and bytes of an element; None where places may lie outside."""
+    """Return the elements of x and of the indices, and an element's bytes; None if places may be out of bounds."""
     rank, axis, size, index = n[:4]
     sizes, own = n[4 : 4 + rank], n[4 + rank :]
     fits = all(d == axis or few <= many for d, (many, few) in enumerate(zip(sizes, own, strict=True)))

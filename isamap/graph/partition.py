@@ -34,7 +34,7 @@ from isamap.source import Diagnostic, UsageProblem
 Method = Literal["none", "greedy", "cpsat"]
 METHODS: tuple[Method, ...] = ("none", "greedy", "cpsat")
 TRIES = 4
-"""Plans whose tensors are packed until they fit: what lives at one time is less than what packing needs."""
+"""The most plans whose tensors are packed until they fit: packing may need more than the peak of live bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def formulate(
 
 
 def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> list[Cone]:
-    """Return the groups of `fused`: what it leaves in memory is what roots write."""
+    """Return the groups of `fused`: the tensors that stay in memory are written by roots."""
     calls, _ = fuse_steps(steps, results)
     kept = {p.tensor for step in calls for p in written_by(step)}
     visible = frozenset(n for n, node in enumerate(edges.nodes) if kept & set(node.writes))
@@ -139,7 +139,7 @@ def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> lis
 
 
 def packed(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int], int]:
-    """Return where a plan's tensors lie, and how large the workspace is, with that of kernels. Units: bytes."""
+    """Return the places of a plan's tensors, and the size of the workspace with that of kernels. Units: bytes."""
     buffers = [
         Buffer(t, b, e, problem.room_bytes(t), LINE_BYTES)
         for t, (b, e) in live_ranges(problem, plan.order).items()

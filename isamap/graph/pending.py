@@ -32,8 +32,8 @@ class Border:
 class Written:
     """A kernel by its declarations and statements, what it reads and writes by its operands' names.
 
-    `borders` are operands that are read beyond their edges, where they count as a fill: `(a0[…] else 0)`.
-    Where it `is_searched`, schedules differ so much that one is searched for.
+    `borders` are operands that are read beyond their edges, where they count as a fill: `(a0[…] else 0)`. If
+    it `is_searched`, schedules differ so much that a search pays.
     """
 
     name: str
@@ -134,10 +134,10 @@ def declaration(role: str, name: str, passed: Passed) -> str:
 
 
 def laid_out(passed: Passed) -> tuple[tuple[int, ...], Passed]:
-    """Return the axes that a kernel walks of a tensor, the outermost first, and the tensor as it takes it.
+    """Return the axes of a tensor that a kernel loops over, the outermost first, and the tensor as its operand.
 
-    Of one with strides, axes of one element and those along which it is repeated are left out, and an axis of
-    one element is added where neighbours lie apart: those of an operand's last axis do not.
+    Axes of one element and broadcast axes of a strided tensor are left out. An axis of one element is added
+    if the last axis is not dense, because an operand's last axis must be dense.
     """
     if passed.strides is None:
         return tuple(range(len(passed.shape))), passed

@@ -2,8 +2,8 @@
 
     plan(program, {"gemm_1f": 4096})     {"t0": 0, "t1": 1024, "#3": 2048}, 6144
 
-A tensor lives from the step that writes it until behind the last that reads it. The workspace of a kernel
-lives as long as its step.
+A tensor lives from the step that writes it to the last step that reads it. The workspace of a kernel lives as
+long as its step.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def plan(
     pitches: Mapping[str, int],
     places: Sequence[tuple[int, int]] | None = None,
 ) -> Plan:
-    """Return the places of all tensors between steps, at their greatest sizes.
+    """Return the places of all tensors between steps, at their largest sizes.
 
-    `needed` are the workspaces of kernels, and of steps that call bodies, by name;
-    `pitches` are the distances of rows by tensor, where they are not dense (pitches.py); `places` say from
-    when until before when each step runs, where that is not one behind the other.
+    `needed` are the workspaces of kernels, and of steps with bodies, by name. `pitches` are the distances of
+    rows by tensor, if they are not dense (pitches.py). `places` are the start and the end of each step, if
+    they do not run in sequence.
     """
     runs = places or [(n, n + 1) for n in range(len(program.steps))]
     outside = {port.passed.tensor for port in (*program.inputs, *program.outputs)} | program.constants.keys()

@@ -39,7 +39,7 @@ rounded."""
 
 @dataclass(frozen=True, slots=True)
 class _Scaled:
-    """Bytes with what they stand for, by names: `values` less `zero`, times `scale`."""
+    """A quantised tensor by names: its values are (`values` - `zero`) * `scale`."""
 
     values: str
     scale: str
@@ -83,12 +83,12 @@ class _Rewriting:
         return _Scaled(values, scale, zero, axis) if is_known else None
 
     def bytes_of(self, name: str) -> _Scaled | None:
-        """Return the bytes that a value stands for; None where it is not made of bytes."""
+        """Return the quantised tensor that a value dequantises; None if there is none."""
         found = self.dequantised(name)
         return found if found is not None and is_byte(self.array(found.zero)) else None
 
     def bytes_of_one_scale(self, name: str) -> _Scaled | None:
-        """Return the bytes that a value stands for by one scale."""
+        """Return the quantised tensor that a value dequantises by one scale; None if there is none."""
         found = self.bytes_of(name)
         return found if found is not None and self.array(found.scale).size == 1 else None
 
@@ -145,9 +145,9 @@ HALF = 128
 
 
 def with_signed_bytes(graph: Graph, definitions: Definitions) -> Graph:
-    """Return the graph with signed bytes in the place of unsigned ones, for machines that read no others.
+    """Return the graph with signed bytes instead of unsigned ones, for machines that read only signed bytes.
 
-    Operators that subtract a known zero point compute the same: 130 less 100 is 2 less -28. Inputs and results of
+    Operators that subtract a known zero point compute the same: 130 - 100 = 2 - (-28). Inputs and results of
     the graph, and bytes that other operators read, stay unsigned, and nodes convert them.
     """
     rewriting, signed, nodes = _Rewriting(graph, 0, definitions), dict[str, str](), list[Node]()
@@ -190,7 +190,7 @@ def _points_of(graph: _Rewriting, node: Node) -> tuple[tuple[tuple[int, int], ..
 
 
 def _moved_bytes(node: Node) -> tuple[int, ...]:
-    """Return the places of the inputs whose elements a node moves, whatever bytes they are; () where it computes."""
+    """Return the places of the inputs whose elements a node moves unchanged; () if it computes."""
     if node.op not in _MOVED or node.domain or node.op in ("Pad", "Resize"):
         return ()
     is_pool_with_places = node.op == "MaxPool" and len(node.outputs) > 1
@@ -209,7 +209,7 @@ def _shifted(graph: _Rewriting, source: str, result: str, by: int) -> tuple[Node
 
 
 def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
-    """Return the nodes that replace QuantizeLinear and what it quantises; none where they are of another form."""
+    """Return the nodes that replace QuantizeLinear and its producers; none if they do not match."""
     name, scale, zero = last.inputs
     step, point = graph.array(scale), graph.array(zero)
     if not _is_byte_of_one_scale(step, point):
@@ -251,9 +251,9 @@ def _clip(graph: _Rewriting, last: Node, source: str, low: int, high: int, dtype
 
 
 def _looked_up(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
-    """Return the nodes that look up what operations on single elements make of bytes, or of joined bytes.
+    """Return the nodes that replace elementwise operations on bytes, or on concatenated bytes, by a table lookup.
 
-    They read one value, and single numbers that are known.
+    The operations read one value, and known single numbers.
     """
     if not _is_byte_of_one_scale(graph.array(last.inputs[1]), graph.array(last.inputs[2])):
         return ()
@@ -281,7 +281,7 @@ def _looked_up(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
 
 
 def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) -> Node | None:
-    """Return the node that does to bytes what nodes, the last one first, do to what they stand for."""
+    """Return the node that does to bytes what a chain of nodes, last one first, does to their values."""
     x, maker, last = graph.bytes_of_one_scale(name), graph.makers.get(name), chain[0]
     if x is None or maker is None:
         return None
@@ -353,7 +353,7 @@ def _moved(graph: _Rewriting, node: Node) -> tuple[Node, ...]:
 
 
 def _is_same(graph: _Rewriting, one: _Scaled, other: _Scaled) -> bool:
-    """Return whether bytes stand for the same numbers."""
+    """Return whether two quantised tensors have the same scale and zero point."""
     pairs = (
         (graph.array(one.scale), graph.array(other.scale)),
         (graph.array(one.zero), graph.array(other.zero)),
@@ -362,7 +362,7 @@ def _is_same(graph: _Rewriting, one: _Scaled, other: _Scaled) -> bool:
 
 
 def _fill(graph: _Rewriting, node: Node, of: _Scaled) -> str:
-    """Return the name of the byte that stands for what a Pad fills with; "" where none does exactly."""
+    """Return the name of the byte for the fill of a Pad; "" if no byte represents it exactly."""
     name = node.inputs[2] if len(node.inputs) > 2 else ""
     value = graph.array(name) if name else np.zeros((), np.float32)
     scale, zero = (graph.array(n).reshape(-1)[0] for n in (of.scale, of.zero))
@@ -534,7 +534,7 @@ _MOVED: Mapping[str, tuple[int, ...]] = {
     "Concat": (),
     "Where": (1, 2),
 }
-"""Operators whose results are elements of their inputs, with the inputs that these come from; () for all."""
+"""Operators whose results are elements of their inputs, with these inputs; () for all of them."""
 
 _POINTS: Mapping[str, tuple[tuple[tuple[int, int], ...], int | None]] = {
     "ConvInteger": (((0, 2), (1, 3)), None),

@@ -54,7 +54,7 @@ Given = int | str | tuple[int, int]
 
 
 def opened_sizes(sizes: Mapping[str, Given]) -> tuple[OpenSize, ...]:
-    """Return those sizes that are ranges. Raises: UsageProblem for what is no size."""
+    """Return the sizes that are ranges. Raises: UsageProblem for an invalid size."""
     found: list[OpenSize] = []
     for name, value in sizes.items():
         text = f"{value[0]}..{value[1]}" if isinstance(value, tuple) else str(value)
@@ -71,7 +71,7 @@ def opened_sizes(sizes: Mapping[str, Given]) -> tuple[OpenSize, ...]:
 
 
 def needs_numbers(sizes: Sequence[OpenSize], what: str) -> UsageProblem:
-    """Return the refusal of what is done for known sizes only."""
+    """Return the refusal of an operation that needs known sizes."""
     first = sizes[0]
     if first.tensor:
         said = f"{what} takes known sizes, and data decides a size of this model, {first.high} at most"
@@ -170,13 +170,13 @@ class Opened:
         return answer
 
     def spelled(self, text: str) -> str:
-        """Return a text with the names of the model in the place of those of kernels."""
+        """Return a text with the model's names instead of those of kernels."""
         for size in reversed(self.sizes):
             text = text.replace(size.symbol, size.name)
         return text
 
     def narrowed(self, guard: Guard) -> OpenSize | None:
-        """Return a size with the longest range of it in which a guard is right whatever the others are."""
+        """Return a size with the longest range in which a guard is true for all values of the others."""
         values = self.values(guard.index)
         if values is None:
             return None
@@ -191,17 +191,17 @@ class Opened:
 
 
 def _runs(right: NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
-    """Yield the first and the last place of each run of what is right."""
+    """Yield the first and the last place of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], right, [False])).astype(np.int8)))
     return zip(edges[::2].tolist(), (edges[1::2] - 1).tolist(), strict=True)
 
 
 class Size:
-    """An expression of open sizes in the place of a number; its text is as kernels spell it.
+    """An expression of open sizes instead of a number; its text is as kernels spell it.
 
-    It is taken neither for 1 nor for another open size, whatever they are in a call: a loop is right for one
-    iteration, too, and code for different sizes is right for equal ones. Where a node asks for more than a way
-    to write its loops, `is_zero` notes the answer.
+    It equals neither 1 nor another open size, whatever their values in a call: a loop is correct for one
+    iteration, too, and code for different sizes is correct for equal ones. If a node depends on more than the
+    form of its loops, `is_zero` records the answer.
     """
 
     __slots__ = ("index", "opened")
@@ -316,7 +316,7 @@ def is_open(size: object) -> bool:
 
 
 def opened_by(sizes: Iterable[object]) -> Opened | None:
-    """Return what knows the open sizes among such; None where there is no open size."""
+    """Return the record of the open sizes among these; None if there is none."""
     return next((size.opened for size in sizes if isinstance(size, Size)), None)
 
 

@@ -16,7 +16,7 @@ class NotTaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A value as text. Of a number, its text is left until a type is asked for."""
+    """A value as text. The text of a number is chosen when its type is known."""
 
     text: str
     dtype: str
@@ -24,7 +24,7 @@ class Term:
 
 
 def number(value: float | bool) -> Term:
-    """Return a number of Python: it takes the type of what it meets."""
+    """Return a Python number as a term: it takes the type of the other operand."""
     if isinstance(value, bool):
         return Term("true" if value else "false", "bool", value)
     return Term("", "i64" if isinstance(value, int) else "f64", value)

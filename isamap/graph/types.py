@@ -101,7 +101,7 @@ def in_type(array: Array, dtype: str) -> Array:
 
 
 def _fits(array: Array, made: Array, expected: DType) -> NDArray[np.bool_]:
-    """Return of which elements `made` has the number."""
+    """Return which elements `made` represents exactly."""
     is_whole = array.dtype.kind in "iub"
     wide, back = array.astype(np.float64), made.astype(np.float64)
     if expected.is_float and is_whole:

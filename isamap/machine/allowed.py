@@ -1,7 +1,7 @@
 """The allow-lists: everything that a description may name outside its own text.
 
-A description is not trusted. It can ask for what stands in `hw_specs/families` only: no path, no other flag
-or function. These files are isamap's own, a file a family of processors; no description adds to them.
+A description is not trusted. It can name only flags and functions listed in `hw_specs/families`, and no path.
+These files belong to isamap, one for each family of processors; no description adds to them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUNS = ("native", "emulator", "model")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A C header: the functions that may be called from it, as a pattern, and what people call them."""
+    """A C header: the functions that may be called from it, as a pattern, and its name in messages."""
 
     functions: re.Pattern[str]
     shown: str
@@ -38,7 +38,7 @@ class WordPart:
 
     @staticmethod
     def of(text: str) -> WordPart:
-        """`1` is the second word, `0[31..25]` bits of the first one."""
+        """Return the parsed part of a word: `1` is the second word, `0[31..25]` bits of the first one."""
         found = re.fullmatch(r"([0-9])(?:\[([0-9]+)\.\.([0-9]+)\])?", text)
         assert found is not None, "the files are isamap's own"
         return WordPart(int(found[1]), (int(found[2]), int(found[3])) if found[2] else None)
@@ -208,7 +208,7 @@ def issues() -> dict[str, IssueForm]:
 
 
 def support(target: tuple[str, ...]) -> str:
-    """Functions in C that programs which a compiler makes when it is told so may lack."""
+    """Return C functions that programs may lack if a compiler builds them for this target."""
     return next((runs.support for runs in emulators().values() if runs.target == target), "")
 
 
@@ -268,7 +268,7 @@ def is_sizeless(name: str) -> bool:
 
 
 def asked_bytes(name: str, held: int) -> tuple[str, int] | None:
-    """Return the function that tells a vector register's bytes, and how many it has where a C type holds so many."""
+    """Return the function that returns a vector register's bytes, and their number, if a C type depends on it."""
     for family in families():
         for pattern, registers in family.registers.items():
             if re.fullmatch(pattern, name):

@@ -37,7 +37,7 @@ class Banks:
 
     @property
     def moved_per_ns(self) -> float:
-        """What one access moves at most: through all banks, or through the one that its bytes lie in."""
+        """The most bytes that one access moves: through all banks, or through the bank that holds them."""
         return self.together_per_ns if self.is_interleaved else self.bytes_per_ns
 
     def taken(self, first: int, runs: Runs) -> tuple[tuple[int, float], ...]:

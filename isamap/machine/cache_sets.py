@@ -13,7 +13,7 @@ from isamap.ir import Index
 from isamap.machine.model import Machine, caches_from_nearest, line_bytes
 
 FEW_PLACES = 4
-"""Rows that begin at no more different places of a way than these crowd it."""
+"""The largest number of distinct row starts within a way at which rows conflict in it."""
 
 
 def uncrowding_bytes(row_bytes: int, machine: Machine) -> int:

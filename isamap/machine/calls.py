@@ -41,9 +41,9 @@ class Surroundings:
 def resolve_call(
     template: CallTemplate, row: Row, instruction: Instruction | None, around: Surroundings
 ) -> EmitCall:
-    """Return the call of one instruction, checked. Raises: SpecProblem with all that is wrong.
+    """Return the checked call of one instruction. Raises: SpecProblem with all errors.
 
-    Of an instruction that was refused, whose operands are not known, the function and the casts are checked.
+    For an instruction that was refused, whose operands are unknown, the function and the casts are checked.
     """
     found = Findings()
     result = None
@@ -63,7 +63,7 @@ def resolve_call(
 def resolve_nested(
     written: Nested, row: Row, instruction: Instruction | None, around: Surroundings, found: Findings
 ) -> EmitCall:
-    """Return one call and those that are its arguments; what is wrong with them is found."""
+    """Return one call with the calls among its arguments; errors are added to the findings."""
     function, cast = "", None
     with found.collect():
         function = _function(written.function, row, around)
@@ -77,7 +77,7 @@ def resolve_nested(
 def _value(
     written: Written, row: Row, instruction: Instruction | None, around: Surroundings, found: Findings
 ) -> EmitValue | None:
-    """Return an argument; None where what is wrong with it is found, or no instruction is known."""
+    """Return an argument; None if an error was found, or if the instruction is unknown."""
     match written:
         case Nested():
             return resolve_nested(written, row, instruction, around, found)
@@ -102,7 +102,7 @@ _OPERATORS: Mapping[str, Literal["+", "*", "<<"]] = {"+": "+", "*": "*", "<<": "
 
 
 def _check_number(value: EmitValue, word: Word, instruction: Instruction | None) -> None:
-    """Refuse to compute with what is no whole number. Raises: SpecProblem."""
+    """Refuse arithmetic on a value that is not an integer. Raises: SpecProblem."""
     typed = (
         {p.name for p in instruction.params if p.dtype is not None} if instruction is not None else set[str]()
     )
@@ -247,7 +247,7 @@ def _argument(
 
 
 def _passed_operands(instruction: Instruction) -> tuple[Operand, ...]:
-    """Return those that a call may name: what lives inside of the instruction alone has no place."""
+    """Return the operands that a call may name: temporaries of the instruction have no place."""
     return tuple(o for o in instruction.operands if o.role != "temp")
 
 

@@ -218,7 +218,7 @@ def digest_at(whole: str, given: Given) -> str:
 
 
 def digest_files(files: tuple[File, ...]) -> str:
-    """Return the sha256 of the texts of a chain and of what they are called."""
+    """Return the sha256 of the names and texts of a chain of descriptions."""
     state = hashlib.sha256()
     for file in files:
         for text in (file.stem or "-", file.source.text):

@@ -1,11 +1,12 @@
 """Machines and their summaries that are read and checked once, until a text or isamap changes.
 
 `load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends.
-Loading is the check. A machine without mistakes is cached under the digest of its texts and of this program,
-so that another process reads neither YAML nor the language again. A cached machine is compared with the types
-of its fields and with the digest; where one differs, the texts are read. A mistake here serves stale ones.
+Loading checks a description. A machine without errors is cached under the digest of its texts and of this
+program, so that another process parses neither YAML nor the language again. A cached machine is checked
+against the types of its fields and the digest; if one differs, the texts are read again. An error in this
+module may return stale machines.
 
-A stamp in the caller's folder remembers the summary of a machine.
+A stamp in the caller's folder stores the summary of a machine.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def load_summary(name_or_path: str) -> MachineSummary:
 
 
 def _read(stamp: Path) -> MachineSummary | None:
-    """Return the summary in a stamp; None when there is none, or not one that this program wrote whole."""
+    """Return the summary in a stamp; None if there is none, or if the stamp is incomplete."""
     try:
         stored: Any = read_json(read_limited(stamp, MOST_STAMP_BYTES), finite=False)
         fields = cast("dict[str, Any]", stored["summary"])

@@ -1,17 +1,13 @@
-"""Costs: numbers or expressions of an instruction's parameters, in nanoseconds.
-
-`"0.5 * R"` with R = 16 costs 8 ns.
-
-What a cost is for given parameters: a number of nanoseconds.
+"""Costs: numbers or expressions of an instruction's parameters, in nanoseconds, with their evaluation and check.
 
 `"0.5 * R"` with R = 16 is 8 ns.
 
-Whether a cost is a number of at least 0 whatever its parameters are, and where it is not.
+The check proves that a cost is at least 0 for all values of its parameters, or finds a counterexample:
 
-`1 / (N - 4)` with N of 4..8 divides by 0 at N = 4; `max(8, R)` with R of 1..16 lies within 8 and 16.
+`1 / (N - 4)` with N in 4..8 divides by 0 at N = 4; `max(8, R)` with R in 1..16 is between 8 and 16.
 
-Bounds of the whole range come first. Where they leave it open, the range is halved until a part is decided,
-or is one instance of the parameters, which is computed: also ranges of billions take a few dozen steps.
+The check first computes bounds over the whole range. If they do not decide, it halves the range until each
+part is decided or is a single instance. Ranges of billions take a few dozen steps.
 """
 
 from __future__ import annotations
@@ -70,10 +66,10 @@ def cost_value(expr: Expr, params: Mapping[str, int]) -> float:
 
 
 def cost_params(item: MachineInstruction, machine: Machine, known: Mapping[str, int]) -> dict[str, int]:
-    """Return all that the costs of an instruction may name, with values.
+    """Return values for all names that the costs of an instruction may use.
 
-    A parameter that is not known counts as 1, or as the value nearest to 1 that it may have; a constant of
-    the machine as it typically is.
+    An unknown parameter counts as 1, or as its allowed value nearest to 1; a constant of the machine has its
+    typical value.
     """
     named = (*(p for p in item.instruction.params if p.dtype is None), *machine.constants)
     return {p.name: known[p.name] if p.name in known else _usual(p) for p in named}
@@ -117,7 +113,7 @@ _BELOW = "write `max(0, …)` around it, or narrow the range"
 
 
 def parameter_ranges(instruction: Instruction, constants: Iterable[Param]) -> Ranges:
-    """From where to where each integer parameter goes, and each constant of the machine."""
+    """Return the range of each integer parameter, and of each constant of the machine."""
     known = {p.name: p for p in constants}
     lows = {name: p.low.value for name, p in known.items() if p.low and p.low.value is not None}
     highs = {name: p.high.value for name, p in known.items() if p.high and p.high.value is not None}
@@ -131,10 +127,10 @@ def parameter_ranges(instruction: Instruction, constants: Iterable[Param]) -> Ra
 
 
 def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw | None:
-    """Return the first instance found at which a cost is no number of at least 0; None where there is none.
+    """Return the first instance at which a cost is not a number of at least 0; None if there is none.
 
-    An instance that `where` rules out does not count. A cost that stays open for too long has a flaw, too, so
-    that what was loaded never fails in a schedule.
+    Instances that `where` excludes do not count. A cost that remains undecided for too long has a flaw, too,
+    so that a loaded machine never fails in a schedule.
     """
     names = names_in(expr)
     waiting, steps = [tuple(r for r in ranges if r[0] in names)], 0
@@ -168,7 +164,7 @@ def _flaw_at(expr: Expr, values: Mapping[str, int]) -> tuple[str, str] | None:
 
 
 def is_allowed(values: Mapping[str, int], where: tuple[Constraint, ...]) -> bool:
-    """Return whether constraints hold, as far as these values decide them."""
+    """Return whether the constraints hold, as far as these values decide them."""
     for c in where:
         left, right = c.left.substitute(values).value, c.right.substitute(values).value
         if left is not None and right is not None and not comparison_holds(left, c.comparison, right):

@@ -10,12 +10,13 @@
     type     = name {name}
     place    = "[" sum {"," sum} "]"        sum of products of integers and of what `for` counts
 
-What the names mean is checked in `calls`, and of steps in `sequences`.
+The module `calls` checks the meaning of the names.
 
-The language text of a description: found in its blocks, parsed in one go, with the file's own positions.
+The module also parses the language text in a description's blocks, all at once, with the file's own
+positions.
 
-All that is not of the language is blanked, which leaves every character where it was: a span of the syntax
-tree is a span of the YAML file.
+It replaces all other text by blanks, which keeps every character's position: a span of the syntax tree is a
+span of the YAML file.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def parse_texts(
 
 
 def _parse_alone(source: Source, region: tuple[int, int] | None, findings: Findings) -> Declarations | None:
-    """Return the declarations of one text, so that a mistake in one does not hide those in others.
+    """Return the declarations of one text, so that an error in one does not hide those in others.
 
-    Each takes as long as the whole file: of a file with more mistakes than are shown the rest is left out.
+    Each parse takes as long as the whole file, so texts after the largest number of shown errors are skipped.
     """
     if region is not None and len(findings.diagnostics) < MAX_FINDINGS:
         with findings.collect():
@@ -68,7 +69,7 @@ def _parse_alone(source: Source, region: tuple[int, int] | None, findings: Findi
 
 
 def text_region(scalar: Scalar) -> tuple[int, int]:
-    """Return where the text of a scalar stands, character by character. Raises: SpecProblem when it does not."""
+    """Return the range of characters of a scalar's text. Raises: SpecProblem if there is none."""
     span = scalar.span
     raw = span.text
     match scalar.style:
@@ -114,7 +115,7 @@ _BINDING = {"<<": 1, "+": 2, "*": 3}
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A name, a number or a C type, and where it stands."""
+    """A name, a number or a C type, with its place."""
 
     text: str
     span: Span
@@ -184,7 +185,7 @@ class CallTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`for turn in count, …: type name[place] = call;`, once for all that it counts; names unresolved.
+    """`for turn in count, …: type name[place] = call;`, once for each iteration; names are unresolved.
 
     Without a type, `name` is an operand in a register.
     """
@@ -198,7 +199,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepsTemplate:
-    """Calls one after the other, names unresolved."""
+    """Consecutive calls with unresolved names."""
 
     steps: tuple[Step, ...]
     span: Span

@@ -17,7 +17,7 @@ from isamap.source.records import dataclass, field
 class EmitArg:
     """One argument: `c.index`, `(__mmask16) L.mask`, `8`; a literal's `name` is its text.
 
-    A `value` is what an earlier step made. `place` is an element of an operand, () the first one.
+    A `value` is the result of an earlier step. `place` is an element of an operand, () the first one.
     """
 
     kind: Literal["operand", "param", "literal", "state", "value", "constant"]
@@ -45,9 +45,9 @@ class EmitArithmetic:
 
 @dataclass(frozen=True, slots=True)
 class EmitCall:
-    """`result = (cast) function(args)`; one that is an argument has no result.
+    """`result = (cast) function(args)`; a call that is an argument has no result.
 
-    `span` is where its function stands.
+    `span` is the place of its function.
     """
 
     result: str | None
@@ -99,10 +99,10 @@ def leaves(value: EmitValue) -> Iterator[EmitArg]:
 
 @dataclass(frozen=True, slots=True)
 class EmitStep:
-    """`c_type value = call`, or the call alone where it makes no value.
+    """`c_type value = call`, or only the call if it returns no value.
 
-    Without a type, `value` is an operand in a register that is written. `iterations` are what `for` counts in it,
-    each with how far it counts: fewer for some lengths of vectors than for others.
+    Without a type, `value` is an operand in a register that is written. `iterations` are the counters of
+    `for`, each with its count, which may depend on the vector length.
     """
 
     c_type: str
@@ -113,7 +113,7 @@ class EmitStep:
 
 @dataclass(frozen=True, slots=True)
 class EmitSteps:
-    """Calls one after the other, and what was written."""
+    """Consecutive calls, and their text."""
 
     steps: tuple[EmitStep, ...]
     text: str

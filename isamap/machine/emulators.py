@@ -33,7 +33,7 @@ def cpu_at(cpu: str | None, values: Mapping[str, int]) -> str | None:
 
 
 def read_emulator(node: Node | None, findings: Findings) -> str | None:
-    """Return the emulator that a target names; None, with a finding, where no family has it."""
+    """Return the emulator that a target names; None, with a finding, if no family lists it."""
     text = read_text(node, "`emulator`", findings)
     if text is None or text.text in allowed.emulators():
         return text.text if text is not None else None
@@ -42,7 +42,7 @@ def read_emulator(node: Node | None, findings: Findings) -> str | None:
 
 
 def read_cpu(node: Node | None, findings: Findings) -> str | None:
-    """Return the model of a processor that a target names; None, with a finding, where it is none."""
+    """Return the processor model that a target names; None, with a finding, if it is invalid."""
     text = read_text(node, "`cpu`", findings)
     if text is None or is_cpu(text.text):
         return text.text if text is not None else None

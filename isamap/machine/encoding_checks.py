@@ -86,7 +86,7 @@ def resolve_encoding(
 
 
 def _steps(known: Iterable[Quantity]) -> tuple[Quantity, ...]:
-    """Return the quantities that fields may hold besides those of each issue, where the hardware has loops."""
+    """Return the quantities that fields may hold in addition to those of each issue, if the hardware has loops."""
     return tuple(Quantity("step", q.name) for q in known if q.kind == "address")
 
 
@@ -127,7 +127,7 @@ def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[t
 
 
 def decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tuple[Quantity, ...]:
-    """Return all that an issue of an instruction decides."""
+    """Return all quantities that an issue of an instruction decides."""
     found: list[Quantity] = []
     for operand in instruction.operands:
         memory = memories[operand.memory or ""]
@@ -143,7 +143,7 @@ def decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tuple[Q
 def check_apart(
     instructions: Iterable[MachineInstruction], program: ProgramFormat | None, findings: Findings
 ) -> None:
-    """Report two instructions some words of which could be either; in slots, those of one unit."""
+    """Report two instructions with an ambiguous encoding; with slots, only those of one unit are compared."""
     encoded = [
         (item.name, item.encoding, item.cost.unit) for item in instructions if item.encoding is not None
     ]
@@ -190,7 +190,7 @@ def odd_units(machine: Machine) -> Iterator[Diagnostic]:
 
 
 def _entry_bytes(operand: Operand) -> int | None:
-    """Bytes from one entry of an operand to the next: all of it, or a row where there may be any number."""
+    """Return the distance between entries of an operand: its size, or a row if their number is open. Units: bytes."""
     *rows, last = operand.shape or (Index.of(1),)
     extents = [extent.value for extent in (*rows, last)]
     if None not in extents and None not in (operand.strides or ()):
@@ -235,7 +235,7 @@ def resolve_words(spec: EncodingSpec, row: Row, word_bits: int) -> tuple[Word, .
 
 
 def _word(specs: tuple[FieldSpec, ...], row: Row, word_bits: int) -> Word:
-    """Return the fields of a word, none of which share a bit. Raises: SpecProblem."""
+    """Return the fields of a word, which share no bits. Raises: SpecProblem."""
     fields = tuple(_field(spec, row, word_bits) for spec in specs)
     for one, other in combinations(fields, 2):
         if one.mask & other.mask:
@@ -301,7 +301,7 @@ def _number(text: Scalar, row: Row) -> int:
 
 
 def check_known(field: BitField, held: Quantity, known: Iterable[Quantity], what: str) -> None:
-    """Refuse what is not decided there, and tokens of more than one bit. Raises: SpecProblem."""
+    """Refuse a quantity that is not decided at this place, and tokens of more than one bit. Raises: SpecProblem."""
     if held not in known:
         raise SpecProblem(
             Diagnostic(

@@ -58,7 +58,7 @@ class EncodingSpec:
 
     @property
     def texts(self) -> tuple[Scalar, ...]:
-        """Everything in which a variable of a family may stand."""
+        """All texts in which a variable of a family may occur."""
         fields = (f for word in (*self.words, *(word for _, word in self.entries)) for f in word)
         return tuple(t for f in fields for t in (f.bits, f.constant, f.holds, f.unit) if t is not None)
 

@@ -106,7 +106,7 @@ class Encoding:
 
     @property
     def fields(self) -> tuple[BitField, ...]:
-        """Those of its words, then those of its entries."""
+        """The fields of its words, then those of its entries."""
         return tuple(f for word in (*self.words, *(word for _, word in self.entries)) for f in word)
 
     @property
@@ -122,7 +122,7 @@ class Encoding:
 
 
 def _fixed(word: Word) -> tuple[int, int]:
-    """Return bits of constants, and those of no field, which are zero."""
+    """Return the bits of constants and of no field; the latter are zero."""
     free = sum(f.mask for f in word if isinstance(f.holds, Quantity))
     return ~free, sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
 
@@ -167,7 +167,7 @@ class ProgramEnd:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Bits `high` to `low` of a word, in which one instruction of a unit stands; zero where none does."""
+    """Bits `high` to `low` of a word for one instruction of a unit; zero if there is none."""
 
     unit: str
     high: int
@@ -194,9 +194,9 @@ TRIPS, LOOPED = Quantity("param", "trips"), Quantity("param", "words")
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Words that hold an instruction in each of several slots, performed at once, one word behind the other.
+    """Encoded words with an instruction in each of several slots, performed in parallel, one word after the other.
 
-    `marks` are fields of each such word, all constants. `loop` is the word that repeats those behind it.
+    `marks` are constant fields of each such word. `loop` is the word that repeats those after it.
     """
 
     slots: tuple[Slot, ...]
@@ -209,17 +209,17 @@ class Bundle:
         return constant_words(self.marks.words)[0]
 
     def slots_of(self, unit: str) -> tuple[int, ...]:
-        """Return the numbers of the slots in which instructions of a unit stand."""
+        """Return the numbers of the slots for instructions of a unit."""
         return tuple(number for number, slot in enumerate(self.slots) if slot.unit == unit)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramFormat:
-    """The format that all programs of a machine share.
+    """The format that all encoded programs of a machine share.
 
-    `issue` names the way in which a processor gives words to the accelerator, one of `hw_specs/families`.
-    `tables` maps each table to the bits of an entry. With a `bundle` an instruction has one word, which
-    stands in a slot. Units: `first_address`, the lowest address of an array in main memory, in bytes.
+    `issue` names the way in which a processor passes words to the accelerator, one of `hw_specs/families`.
+    `tables` maps each table to the bits of an entry. With a `bundle` an instruction has one word, in a slot.
+    Units: `first_address`, the lowest address of an array in main memory, in bytes.
     """
 
     word_bits: int

@@ -110,7 +110,7 @@ def _size(table: _Table) -> int:
 
 
 def _members(table: _Table) -> Iterable[Row]:
-    """Return all combinations of what the variables may be, where each fits the others."""
+    """Return all combinations of the variables' values that are compatible with each other."""
     ranging = {name: values for name, values in table.items() if isinstance(values, _Types)}
     for combination in product(*map(_listed, table.values())):
         row = dict(zip(table, combination, strict=True))
@@ -163,7 +163,7 @@ def _read_types(node: Mapping, findings: Findings) -> _Types:
 
 
 def _check_references(table: _Table, findings: Findings) -> None:
-    """Check that sets of types refer to types, or to variables of the row that stand for types."""
+    """Check that sets of types refer to types, or to variables of the row whose values are types."""
     from isamap.ir import DTYPES  # brings numpy, which detection does without
 
     of_types = [name for name, values in table.items() if all(v in DTYPES for v in _listed(values))]

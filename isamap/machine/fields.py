@@ -1,4 +1,4 @@
-"""Typed reading of YAML nodes: each function returns what a key should hold, or keeps a finding."""
+"""Typed reading of YAML nodes: each function returns the value of a key, or adds a finding."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _unknown_key(key: Scalar, what: str, allowed: Collection[str], findings: Fin
 
 
 def _head(node: Node) -> Span:
-    """Return the first line of a node: what is underlined when all of it is meant."""
+    """Return the first line of a node, which is underlined when the whole node is meant."""
     if isinstance(node, Scalar) and node.style == "plain":
         return node.span
     start, end = node.span.start, node.span.end

@@ -1,10 +1,9 @@
 """Resolve the instructions of one description: each member of each family, with its cost and its emission.
 
-Whether the operands of an instruction fit into their registers.
+The module also checks that the operands of an instruction fit into their registers.
 
-`f32[16] @ ymm` where a register of `ymm` has 32 bytes is refused: the registers that a schedule counts, and
-what it keeps in them, would be others than those of the machine. Looked at for a number of small and large
-parameters, so that what is found is real.
+It refuses `f32[16] @ ymm` if a register of `ymm` has 32 bytes: a schedule would count other registers than
+the machine has. The check tries small and large parameter values, so every finding is real.
 """
 
 from __future__ import annotations
@@ -205,7 +204,7 @@ def _is_one_instruction(text: Declarations, spec: InstructionSpec, findings: Fin
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A member of a family as written; None for what was refused before."""
+    """A member of a family as written; None if it was refused before."""
 
     spec: InstructionSpec
     row: Row
@@ -311,7 +310,7 @@ Iteration = Mapping[str, int]
 def resolve_steps(
     template: StepsTemplate, row: Row, instruction: Instruction | None, around: Surroundings
 ) -> EmitSteps:
-    """Return the steps of one instruction, checked. Raises: SpecProblem with all that is wrong."""
+    """Return the checked steps of one instruction. Raises: SpecProblem with all errors."""
     found, steps, values = Findings(), list[EmitStep](), list[str]()
     if instruction is not None:
         with found.collect():

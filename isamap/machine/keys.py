@@ -22,7 +22,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list of at least so many values of one kind."""
+    """A list with a least number of values of one kind."""
 
     item: Value
     least: int = 0

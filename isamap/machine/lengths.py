@@ -1,11 +1,11 @@
 """Fix the vector length of a machine whose register size only the hardware knows.
 
-    machine Q: 2..16 = 4;                       Q is 4 unless a word says another value
+    machine Q: 2..16 = 4;                       Q is 4 unless `--hw` gives another value
     isamap compile gemm_f32 --hw rvv.yaml@Q=8   code for 512 bits
     isamap compile gemm_f32 --hw rvv.yaml@Q=any code for each length that the processor may have
 
-Everything that is computed for a kernel is for one length: loops, layouts, costs. What serves several is
-joined of what was made for each (`isamap.lower.length_join`). Other machines stay as they are.
+Loops, layouts and costs of a kernel are computed for one length. A program for several lengths is joined from
+those for each length (`isamap.lower.length_join`). Other machines are unchanged.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ LINK = Keys(
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """A link as written; None for what it leaves as it was. Units: the bandwidth is in bytes per ns."""
+    """A link as written; None for an inherited parameter. Units: the bandwidth is in bytes per ns."""
 
     source_memory: Scalar
     target_memory: Scalar

@@ -14,7 +14,7 @@ from isamap.machine.model import Link, Machine
 
 
 def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
-    """Return the link that units share, over which an instruction moves, and the operand in the farther memory."""
+    """Return the link that units share for an instruction's transfer, and the operand in the farther memory."""
     operands = machine.instructions[instruction].instruction.operands
     ends = {o.memory: o.name for o in operands if o.memory is not None}
     for link in machine.links:
@@ -24,9 +24,9 @@ def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
 
 
 def carried(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index, int]:
-    """Return how much a link carries for an operand of this shape, and in units of how many bits: bytes, or bits.
+    """Return the amount that a link carries for an operand of this shape, and the bits of its unit: bytes, or bits.
 
-    Elements that lie one behind the other are a row, which takes whole bursts as if it began with one.
+    Contiguous elements form a row, which takes whole bursts as if it started with one.
     """
     bits, burst = operand.dtype.bits, 8 * link.burst_bytes
     if link.burst_bytes == 1:
@@ -45,7 +45,7 @@ def carried_ns(link: Link, operand: Operand, extents: Sequence[int]) -> float:
 
 
 def _row_begins(operand: Operand, shape: Sequence[Index]) -> int:
-    """Return the first of the axes whose elements lie one behind the other."""
+    """Return the first of the axes along which elements are contiguous."""
     if operand.strides is None:
         return 0
     dense, first = Index.of(1), len(shape)

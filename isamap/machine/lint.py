@@ -130,9 +130,9 @@ def _beats_unit(item: MachineInstruction, machine: Machine) -> Diagnostic | None
 
 
 def _ignores_size(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
-    """Return where the scheduler may choose more work for the same time.
+    """Return a warning if the scheduler may choose more work for the same time.
 
-    Registers bound what is worked on; rows that are streamed from a memory are not bounded by hardware.
+    Registers bound the work of an issue; rows that are streamed from a memory have no bound in hardware.
     """
     streamed = [o for o in item.instruction.operands if o.memory and _is_streamed(machine.memories[o.memory])]
     lengths = {name for o in streamed for extent in o.shape for name in extent.symbols}
@@ -156,7 +156,7 @@ def _is_streamed(memory: Memory) -> bool:
 
 
 def _beats_link(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
-    """Return where what is stated for a copy is less than its link needs for the bytes."""
+    """Return a warning if the stated time of a copy is less than its link needs for the bytes."""
     if item.stated is None:
         return None
     for at in _allowed(item, machine)[-1:]:
@@ -202,7 +202,7 @@ def find_corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, 
 
 
 def _allowed(item: MachineInstruction, machine: Machine) -> list[dict[str, int]]:
-    """Return those of the corners that `where` does not rule out: costs need be numbers nowhere else."""
+    """Return the corners of the parameter space that `where` allows: costs need not be numbers elsewhere."""
     return [at for at in find_corners(item, machine) if is_allowed(at, item.instruction.where)]
 
 
@@ -324,7 +324,7 @@ def _reached(start: set[str], flows: list[_Flow]) -> set[str]:
 
 
 def _leaving(start: set[str], flows: list[_Flow]) -> set[str]:
-    """Return all memories out of which something gets to those at the start."""
+    """Return all memories from which data reach the starting ones."""
     found = set(start)
     while new := {n for f in flows if f.writes & found for n in f.reads} - found:
         found |= new
@@ -425,7 +425,7 @@ def _missing_links(machine: Machine, files: Mapping[str, str]) -> Iterator[Diagn
 
 
 def _joined(machine: Machine) -> set[frozenset[str]]:
-    """Return the pairs of memories of which links lead from one to the other."""
+    """Return the pairs of memories that links connect."""
     nearer: dict[str, set[str]] = {}
     for link in machine.links:
         nearer.setdefault(link.source_memory, set()).add(link.target_memory)
@@ -449,7 +449,7 @@ def _copied(instruction: Instruction) -> tuple[Operand, Operand] | None:
 
 
 def _values(statement: Stmt) -> Iterator[Expr | None]:
-    """Yield the assigned values, without their conversions; None stands for an accumulation."""
+    """Yield the assigned values without their conversions; None stands for an accumulation."""
     if isinstance(statement, Loop):
         for inner in statement.body:
             yield from _values(inner)

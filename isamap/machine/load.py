@@ -1,6 +1,6 @@
-"""From the texts of a description to a `Machine`, with every finding of the first text that is bad.
+"""Build a `Machine` from the texts of a description, or report every finding of the first wrong text.
 
-`load_machine` of `checks` is the front door: it reads only what no earlier process has read.
+Other packages call `load_machine` of `checks`, which reads only texts that are not cached.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ def _check_name(file: File, findings: Findings) -> None:
 
 
 def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, str], Link]) -> Cost:
-    """Return the cost of an instruction that moves data between two memories: never less than their link takes.
+    """Return the cost of an instruction that moves data between two memories: at least the time of their link.
 
-    A link of 16 bytes per ns takes 64 ns for an i8[32, 32], whatever the instruction states. Of what is
+    A link of 16 bytes per ns takes 64 ns for an i8[32, 32], even if the instruction states less. If data are
     converted on the way, the bytes in the farther memory count.
     """
     inputs = [o for o in instruction.operands if o.role != "out"]

@@ -12,8 +12,8 @@
       for i in 8 { c[i] += a[i] * b[i] if m[i]; }
     }
 
-A statement of a kernel has no predicate, so that the instruction performs it only so. What sets the lanes is
-an instruction of the machine: one that writes true, or the first L lanes, as many as there are.
+A statement without a predicate needs such an unpredicated instruction. An instruction of the machine sets the
+lanes: one that writes true, or one that sets the first L lanes.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
 
 
 def _placed(o: Operand) -> tuple[tuple[str, Index], ...] | None:
-    """Return where elements lie, whatever their indices are called."""
+    """Return the places of elements independent of the names of indices."""
     if o.placement is None:
         return None
     named: dict[str, Index | int] = {n: Index.of(f"%{at}") for at, n in enumerate(o.placement.indices)}
@@ -188,7 +188,7 @@ def _inside(call: EmitCall, calls: Mapping[str, EmitCall]) -> EmitCall:
 
 
 def _with(value: EmitValue, calls: Mapping[str, EmitCall], params: Mapping[str, int]) -> EmitValue:
-    """Return an argument with calls in the place of operands, and numbers in that of parameters."""
+    """Return an argument with calls instead of operands, and numbers instead of parameters."""
     match value:
         case EmitCall():
             return replace(value, args=tuple(_with(arg, calls, params) for arg in value.args))

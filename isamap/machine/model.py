@@ -4,12 +4,12 @@
 
 `caches_from_nearest(load_machine("generic-c"))` is `("l1", "l2", "l3")`.
 
-Registers that an issue needs for a moment, beside those of its operands.
+Some calls need temporary registers in addition to those of their operands:
 
-emit: c = _mm256_add_epi32(c, _mm256_madd_epi16(a, b))     the product waits while c is still there: one
-emit: z = _mm256_broadcastd_epi32(_mm_loadu_si32(a.addr))  what is loaded waits in z: none
+    emit: c = _mm256_add_epi32(c, _mm256_madd_epi16(a, b))     the product is live together with c: one
+    emit: z = _mm256_broadcastd_epi32(_mm_loadu_si32(a.addr))  the loaded value is in z: none
 
-Hints: instructions whose only output lies in a cache. They bring memory nearer and change no value.
+Hints are instructions whose only output is in a cache. They prefetch data and change no value.
 
     instruction prefetch_l2() {
       in a: u8[64] @ mem;
@@ -17,8 +17,8 @@ Hints: instructions whose only output lies in a cache. They bring memory nearer 
       for i in 64 { z[i] = a[i]; }
     }
 
-The language says honestly what such an instruction does: it copies a line. But a cache holds no buffers, so
-nothing can name the copy, and the schedule may drop or repeat it.
+The meaning of such an instruction is a copy of a line. A cache has no buffers, so no other instruction can
+name the copy, and the schedule may drop or repeat it.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ THREAD_START_NS = 5000.0
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A memory with the facts beside its declaration.
+    """A memory: its declaration and further facts.
 
     `c_types` gives the C type of a register operand by the name of its element type, or under `default`.
-    `energy` is None if it is not stated. Units: square millimetres, of the whole, and of each KiB in addition.
+    `energy` is None if it is not stated. Units: square millimetres, of the whole, and of each KiB in
+    addition.
     """
 
     decl: MemoryDecl
@@ -82,7 +83,7 @@ class Memory:
 
     @property
     def named(self) -> str | None:
-        """What names a register: `compiler`, `immediate`, `chosen`; None for other memories."""
+        """How a register gets its name: `compiler`, `immediate`, `chosen`; None for other memories."""
         value = dict(self.decl.attributes).get("named", "compiler" if self.kind == "registers" else None)
         return value if isinstance(value, str) else None
 
@@ -282,7 +283,7 @@ class Machine:
 
     @property
     def called(self) -> str:
-        """What users call it on a command line: its name, or the path that they gave."""
+        """The name on a command line: the machine's name, or the given path."""
         return self.word or self.name
 
 
@@ -304,7 +305,7 @@ def bound_level(machine: Machine) -> Level | None:
 
 
 def private_memories(machine: Machine) -> tuple[str, ...]:
-    """Return the memories of which each part of a parallel loop has its own: those of the level that performs it."""
+    """Return the memories that are private to a part of a parallel loop: those of the level that performs it."""
     level = bound_level(machine)
     return () if level is None else level.memories
 
@@ -350,9 +351,9 @@ def _settable(machine: Machine) -> tuple[frozenset[str], frozenset[tuple[str, st
 
 
 def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:
-    """Return how many results of calls that are arguments wait at a time, by the memory of what the last one writes.
+    """Return the number of temporary registers of nested calls, by the memory of the last call's target.
 
-    A register that is only written takes one of them meanwhile. Nothing where no call has another one in it.
+    A target that is only written serves as one of them. Without nested calls there are none.
     """
     match item.emit:
         case EmitCall(result=str(name), held=held):

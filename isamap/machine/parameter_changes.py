@@ -1,4 +1,4 @@
-"""Vary the parameters of descriptions: find what `isamap hw sweep --set` names in the text, and replace it.
+"""Vary the parameters of descriptions: find a parameter of `isamap hw sweep --set` in the text, and replace it.
 
 memories.spad.bytes = 128KiB          memory spad: scratchpad(bytes = 512 KiB, …)   ->   bytes = 128KiB
 links.dram.spad.bandwidth_bytes_per_ns = 32
@@ -21,14 +21,14 @@ _COMMENT = re.compile(r"#[^\n]*")
 
 
 def edited(file: File, path: str, value: str) -> File:
-    """Return the description with another figure. Raises: UsageProblem where it does not state that one."""
+    """Return the description with another value of a parameter. Raises: UsageProblem if it does not state it."""
     span = _place(file.source, path)
     text = file.source.text
     return File(Source(file.source.name, text[: span.start] + value + text[span.end :]), file.path)
 
 
 def _place(source: Source, path: str) -> Span:
-    """Return where a figure stands."""
+    """Return the place of a parameter."""
     root, keys = read_tree(source), path.split(".")
     if keys[0] == "memories" and len(keys) == 3 and keys[2] not in ("source", "c_types"):
         return _attribute(source, root, path, keys[1], keys[2])
@@ -56,7 +56,7 @@ def _place(source: Source, path: str) -> Span:
 
 
 def _item(items: Sequence, path: str, keys: list[str]) -> tuple[Node, list[str]]:
-    """Return the link from one memory to another, and what is left of the path."""
+    """Return the link from one memory to another, and the remaining path."""
     ends: list[str] = []
     for item in items.items:
         pair = [item.get(key) if isinstance(item, Mapping) else None for key in ("from", "to")]

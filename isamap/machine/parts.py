@@ -27,7 +27,7 @@ PARTS = {
     "some_beyond": ("a", "b"),
     "multiply_add": ("a", "b", "c"),
 }
-"""The parts, and what they are given, by the names that calls use."""
+"""The parts, and their parameters, by the names that calls use."""
 ANSWERS = frozenset({"some_beyond"})
 """The parts that say whether something holds, by a number that is not 0; the others make floats."""
 KINDS = tuple(f"f32x{lanes}" for lanes in (4, 8, 16))

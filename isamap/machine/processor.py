@@ -72,7 +72,7 @@ def _number(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a system file; "" where there is none, or none that may be read."""
+    """Return the text of a system file; "" if it does not exist or is not readable."""
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError:
@@ -161,7 +161,7 @@ def is_granted(permission: str) -> bool:
 
 @lru_cache(maxsize=16)
 def has_device(feature: str) -> bool:
-    """Return whether a feature is that of a device, and this computer has a driver for one."""
+    """Return whether a feature belongs to a device, and this computer has a driver for one."""
     if feature not in (known := allowed.devices()):
         return False
     library, counted_by = known[feature]
@@ -184,7 +184,7 @@ _KEYS = ("vendor_id", "cpu family", "model", "stepping", "CPU part", "CPU varian
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """A processor: its name, the numbers that tell it apart, its microcode, and what may be used of it."""
+    """A processor: its name, its identifying numbers, its microcode, and its usable features."""
 
     name: str
     numbers: tuple[tuple[str, str], ...]
@@ -193,12 +193,12 @@ class Cpu:
 
     @property
     def key(self) -> str:
-        """A digest of all of it."""
+        """A digest of all fields."""
         return hashlib.sha256(repr(asdict(self)).encode()).hexdigest()
 
     @property
     def family(self) -> str:
-        """What processors of one design have in common, as `GenuineIntel-6-207`."""
+        """The common name of processors of one design, such as `GenuineIntel-6-207`."""
         return "-".join(value for key, value in self.numbers if key in _FAMILY)
 
     def describe(self) -> str:

@@ -6,8 +6,8 @@
       for j in 4 { z[S, j] = a[j]; }                for S in 4, j in 4 { z[S, j] = a[S, j]; }
     }                                             }
 
-What a description says of one row, whose number is a parameter, holds for all of them one after the other:
-the whole is matched, priced and scheduled as any other instruction, and is emitted as a call for each row.
+A description gives the move of one row, whose number is a parameter. The derived instruction moves all rows
+one after the other: it is matched, priced and scheduled like any other, and emitted as one call per row.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
 
 
 def _cost(cost: Cost, row: _Row) -> Cost:
-    """Rows begin one after the other, and the last one ends it."""
+    """Return the cost of all rows: they start one after the other, and the last one ends the move."""
     *before, last = (cost_value(cost.interval_ns, {row.param: n}) for n in range(row.count))
     latency = cost_value(cost.latency_ns, {row.param: row.count - 1})
     begun = add_up(before)

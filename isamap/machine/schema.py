@@ -2,7 +2,8 @@
 
     bandwidth_bytes_per_ns: {type: number, minimum: 1e-6}
 
-A schema knows keys, words and numbers, not what names refer to nor what texts mean: `isamap hw check` does.
+A schema checks keys, words and numbers. `isamap hw check` also checks references of names and meanings of
+texts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One description file as data: every key read and checked by itself, its language text not yet parsed.
 
-Nothing here knows other files: what a name refers to, and what is inherited, is settled in `load`.
+It reads no other files: `load` resolves names and inheritance.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class InstructionSpec:
 
     @property
     def texts(self) -> tuple[Scalar, ...]:
-        """Everything in which a variable of the family may stand."""
+        """All texts in which a variable of the family may occur."""
         cost = self.cost.texts if self.cost is not None else ()
         words = self.encoding.texts if self.encoding is not None else ()
         return (self.semantics, *(t for t in (self.emit, *cost, self.source) if t is not None), *words)
@@ -231,7 +231,7 @@ MACHINE = Keys(
 
 
 def read_spec(root: Mapping, findings: Findings) -> Spec:
-    """Return the file as data; what is wrong with it is told in `findings`."""
+    """Return the file as data; errors are added to `findings`."""
     _check_version(root, findings)
     keys = read_mapping(root, "a machine", MACHINE, findings)
     name = read_text(keys.get("name"), "`name`", findings)

@@ -91,7 +91,7 @@ _PLACE = re.compile("@([A-Z_]+)@")
 
 
 def begin(name: str, kind: str, given: Mapping[str, float]) -> str:
-    """Return the text of a new description; what is not given is as usual."""
+    """Return the text of a new description; parameters that are not given have typical values."""
     answers = {asked.name: given.get(asked.name, asked.usual) for asked in KINDS[kind].asked}
     values: dict[str, object] = {"name": name, **answers, **KINDS[kind].derived(answers)}
     return _PLACE.sub(lambda found: _shown(values[found[1].lower()]), template_text(kind))
@@ -112,7 +112,7 @@ def read_figure(asked: Asked, word: str, sizes: Mapping[str, int]) -> float:
 
 
 def asked_of(kind: str, name: str) -> Asked:
-    """Return the figure of that name. Raises: UsageProblem where a kind has none."""
+    """Return the parameter of that name. Raises: UsageProblem if the kind has none."""
     found = next((asked for asked in KINDS[kind].asked if asked.name == name), None)
     if found is None:
         known = [asked.name for asked in KINDS[kind].asked]

@@ -22,7 +22,7 @@ T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures, AccessEner
 
 @dataclass(frozen=True, slots=True)
 class Stated(Generic[T]):
-    """Figures as written, with the citation of their source; `spans` are those of the values, by key."""
+    """Parameters as written, with the citation of their source; `spans` are those of the values, by key."""
 
     figures: T
     source: Scalar | None
@@ -34,7 +34,7 @@ def _figure(name: str) -> Leaf:
 
 
 def figure_keys(kind: type[Any], required: Iterable[str] = ()) -> Keys:
-    """Return the keys that are the fields of a class of figures."""
+    """Return the keys for the fields of a class of parameters."""
     figures = {f.name: _figure(f.name) for f in fields(kind) if f.name != "source"}
     return Keys({**figures, "source": TEXT}, (*required, "source"))
 
@@ -101,7 +101,7 @@ def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | 
 
 
 def _read(kind: type[T], node: Node | None, what: str, findings: Findings, table: Keys) -> Stated[T] | None:
-    """Return the figures of a mapping whose keys are the fields of a class; None where one of them is no number."""
+    """Return the parameters of a mapping whose keys are a class's fields; None if one of them is no number."""
     if node is None:
         return None
     names = [name for name in table.values if name != "source"]
@@ -130,9 +130,7 @@ def _read_figure(name: str, node: Node | None, findings: Findings) -> float | No
 
 
 def _check_part(found: Stated[T], name: str, least: str, findings: Findings) -> None:
-    """Keep a finding where a figure that is a part of something is more than all, or nothing though it must
-    be `above` that.
-    """
+    """Add a finding if a parameter that is a fraction exceeds 1, or is 0 although it must be `above` that."""
     value = getattr(found.figures, name)
     if name in found.spans and not (0 < value <= 1 or (value == 0 and least == "at least")):
         findings.report(
@@ -142,13 +140,13 @@ def _check_part(found: Stated[T], name: str, least: str, findings: Findings) -> 
 
 
 def _check_together(found: Stated[T], what: str, names: tuple[str, str], findings: Findings) -> None:
-    """Keep a finding where one of two figures stands alone."""
+    """Add a finding if only one of two parameters is given."""
     for name, other in (names, names[::-1]):
         _check_needed(found, what, name, other, findings)
 
 
 def _check_needed(found: Stated[T], what: str, name: str, other: str, findings: Findings) -> None:
-    """Keep a finding where a figure stands without the one that it counts beside."""
+    """Add a finding if a parameter is given without the one that it refers to."""
     if name in found.spans and other not in found.spans:
         findings.report(
             "missing-key", f"{what} gives `{name}` without `{other}`", found.spans[name],
@@ -157,7 +155,7 @@ def _check_needed(found: Stated[T], what: str, name: str, other: str, findings: 
 
 
 def _check_order(found: Stated[T], small: str, large: str, findings: Findings) -> None:
-    """Keep a finding where a figure is less than one that it cannot be less than."""
+    """Add a finding if a parameter is less than its lower limit, another parameter."""
     least, value = getattr(found.figures, small), getattr(found.figures, large)
     if value < least:
         findings.report(

@@ -243,7 +243,7 @@ class Findings:
     def unknown(
         self, code: str, what: str, name: str, span: Span | None, known: Iterable[str], *notes: str
     ) -> None:
-        """Keep the finding that nothing is called so, with what there is and the nearest of it."""
+        """Add the finding that a name is unknown, with the known names and the nearest one."""
         shown = sorted(known)
         listed = (
             f"known: {', '.join(shown[:16])}{', …' if len(shown) > 16 else ''}" if shown else "there is none"
@@ -258,7 +258,7 @@ class Findings:
 
     @contextmanager
     def collect(self, *notes: str) -> Generator[None]:
-        """Run a block; keep what it refuses, with these notes, instead of passing it on."""
+        """Run a block; record its errors with these notes instead of raising them."""
         try:
             yield
         except IsamapError as error:

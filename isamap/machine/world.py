@@ -83,7 +83,7 @@ def stand_in(spec: ProgramSpec) -> ProgramFormat:
 
 
 def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]:
-    """Return the queues, of which two units have one in each direction. Raises: SpecProblem."""
+    """Return the queues; two units have one in each direction. Raises: SpecProblem."""
     found: list[TokenQueue] = []
     for queue in spec.queues:
         for unit in (queue.giver, queue.taker):
@@ -98,7 +98,7 @@ def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]
 
 
 def _end(spec: ProgramSpec, program: ProgramFormat, units: Collection[str]) -> ProgramEnd | None:
-    """Return the words at the end, which say only what their unit waits for. Raises: SpecProblem."""
+    """Return the final words, which only make their unit wait. Raises: SpecProblem."""
     if spec.end is None:
         return None
     unit, written = spec.end
@@ -124,7 +124,7 @@ def _check_unit(unit: Scalar, units: Collection[str]) -> None:
 
 
 def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
-    """Return the slots of words, what marks them, and the word of a loop. Raises: SpecProblem."""
+    """Return the slots of words, their marks, and the word of a loop. Raises: SpecProblem."""
     if program.issue or program.queues or program.end is not None:
         said = "words with slots are performed one behind the other, and `issue`, `tokens` and `end` are not"
         raise SpecProblem(Diagnostic("encoding-issue", said, spec.span, help="leave out one of the two"))
@@ -172,7 +172,7 @@ def _check_slots(slots: tuple[Slot, ...], marks: Encoding) -> None:
 
 
 def _differ(marks: Encoding, loop: Encoding) -> bool:
-    """Return whether a constant of one stands where the other has another constant."""
+    """Return whether both have a constant at the same place, with different values."""
     (marked,) = marks.words
     constants = [f for f in marked if isinstance(f.holds, int)]
     ((bits, value),) = loop.fixed
@@ -184,7 +184,7 @@ def _differ(marks: Encoding, loop: Encoding) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An instruction, and what its cost was read from: the clock may change further down the chain."""
+    """An instruction, and the expression of its cost: the clock may change further down the chain."""
 
     built: MachineInstruction
     cost: CostSpec | None
@@ -219,7 +219,7 @@ class World:
 
     @property
     def module(self) -> Module:
-        """What the text of an instruction may refer to."""
+        """The declarations to which the text of an instruction may refer."""
         return Module(tuple(self.declarations.values()))
 
     @property
@@ -380,7 +380,7 @@ def _target(old: Target, new: TargetSpec, findings: Findings) -> Target:
 def _declarations(
     world: World, language: Declarations, findings: Findings
 ) -> dict[str, MemoryDecl | StateDecl | ConstantDecl]:
-    """Inherited declarations and those of this file, which replace inherited ones of their names."""
+    """Return inherited declarations and those of this file, which replace inherited ones of the same name."""
     own = {d.name.text for d in language}
     inherited = {name: d for name, d in world.declarations.items() if name not in own}
     resolved: tuple[Declaration, ...] = ()
@@ -453,7 +453,7 @@ def _states(world: World, facts: tuple[StateSpec, ...], findings: Findings) -> d
 
 
 def _check_image(decl: StateDecl, fact: StateSpec, findings: Findings) -> None:
-    """Every field has its place inside the image, and no two meet."""
+    """Check that every field is inside the image, and that fields do not overlap."""
     sizes = {f.name: f.dtype.size_bytes * (f.count or 1) for f in decl.fields}
     for missing in sizes.keys() - {name.text for name, _ in fact.offsets}:
         findings.report(
@@ -506,7 +506,7 @@ def _links(world: World, specs: tuple[LinkSpec, ...], findings: Findings) -> dic
 
 
 def _link(spec: LinkSpec, cited: str, old: Link | None) -> Link:
-    """Return the link as stated; what it does not say of rows and streams stays as it was."""
+    """Return the link as stated, with inherited parameters of rows and streams."""
     ends = (spec.source_memory.text, spec.target_memory.text)
     span = spec.source_memory.span
     new = old or Link(*ends, spec.bandwidth_bytes_per_ns, spec.shared, cited, span=span)

@@ -27,8 +27,8 @@ from isamap.syntax import parse_kernel
 class Formula:
     """An operation as a text of its terms `{0}`, `{1}`, ….
 
-    `kinds` says of what: "float", "number", "whole" (integers and bool), or "any". `is_truth` says that it
-    gives a bool, whatever it compares.
+    `kinds` are the accepted types: "float", "number", "whole" (integers and bool), or "any". `is_truth` is
+    true if the result is a bool, for any compared type.
     """
 
     template: str
@@ -55,7 +55,7 @@ _FORMULAS: Mapping[str, Formula] = {
     "tanh_backward": Formula("({0} * (1 - {1}*{1}))"),
     "clone": Formula("{0}", "any"),
 }
-"""Operations of the language, then what is made of them."""
+"""Operations of the language, then the operations composed of them."""
 
 Option = Callable[[str], Any]
 """The value of a further argument by its name, or its default."""
@@ -204,7 +204,7 @@ def _elementwise(o: Applied) -> Value:
 
 
 def _value_of(o: Applied, given: Sequence[Term], promoted: str, result: str) -> Term:
-    """Return what a node computes of its terms, in the type of its result. Raises: NotTaken."""
+    """Return the value that a node computes from its terms, in the type of its result. Raises: NotTaken."""
     match _entry(o.node.op):
         case Formula(template, kinds, is_truth):
             compared = promoted if is_truth else result
@@ -299,7 +299,7 @@ def _array(text: Text, value: Value, dtype: str) -> Operand:
 
 
 def _cut(shape: Sequence[int], axis: int, parts: int) -> tuple[int, ...]:
-    """Return sizes of which an axis is cut into parts, if there are several."""
+    """Return sizes with one axis cut into parts, if there are several."""
     cut = (parts, shape[axis] // parts) if parts != 1 else (shape[axis],)
     return (*shape[:axis], *cut, *shape[axis + 1 :])
 

@@ -28,7 +28,7 @@ def convolved(
     dtype: str,
     points: tuple[Value | None, Value | None] = (None, None),
 ) -> Value:
-    """Return a convolution of what is left behind zero points, one of the image and one of each filter or of all."""
+    """Return a convolution of quantised data less zero points: one of the image and one of each filter or of all."""
     groups = o.integer("group", 1)
     found = windows(o, x.shape[2:], o.list("kernel_shape") or w.shape[2:])
     if x.rank != w.rank or x.rank < 3 or w.shape[2:] != found.window:
@@ -99,7 +99,7 @@ LEAST_LANES = 8
 
 
 def _several(*sizes: int) -> tuple[int, ...]:
-    """Return sizes without those of one element: one behind the last axis would part neighbours in a text."""
+    """Return the sizes without those of one, which would separate neighbouring axes in a kernel's text."""
     return tuple(size for size in sizes if size != 1)
 
 
@@ -109,7 +109,7 @@ def _named(*names: str) -> tuple[str, ...]:
 
 
 def _apart(x: Value, parts: tuple[int, ...]) -> Value:
-    """Return an image with these axes in the place of axis 1, its channels, where it lies."""
+    """Return an image whose channel axis is split into these axes, without moving elements."""
     more = len(parts) - 1
     places = [tuple(range(1, 1 + len(parts))) if n == 1 else (n + more if n else 0,) for n in x.order]
     order = tuple(axis for part in places for axis in part)
@@ -123,12 +123,12 @@ def _together(y: Value, parts: int, order: tuple[int, ...]) -> Value:
 
 
 def _last(parts: int, places: int) -> tuple[int, ...]:
-    """Return the order of an image's axes where its channels, so many axes, lie behind its places."""
+    """Return the order of an image's axes with its channel axes last."""
     return (0, *range(1 + parts, 1 + parts + places), *range(1, 1 + parts))
 
 
 def _filters_order(rank: int, parts: int, places: int) -> tuple[int, ...]:
-    """Return how filters lie whose first axes are those of a result's channels: what registers hold is last."""
+    """Return the layout of filters whose first axes are the result's channels: the axis in registers is last."""
     window, channels = range(rank - places, rank), range(parts, rank - places)
     return (*range(parts - 1), *window, *channels, *range(max(0, parts - 1), parts))
 
@@ -182,7 +182,7 @@ def _conv_transpose(o: Applied) -> Value:
 def _cropped(
     o: Applied, full: Sequence[int], more: Sequence[int], image: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return how much is left out before, and the sizes of the result, of a transposed convolution."""
+    """Return the cropping at the start, and the sizes of the result, of a transposed convolution."""
     count = len(full)
     kind, output_shape = o.word("auto_pad", "NOTSET"), o.list("output_shape")
     pads = o.list("pads") if kind != "VALID" else None

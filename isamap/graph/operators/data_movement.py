@@ -27,7 +27,7 @@ def _transpose(o: Applied) -> Value:
 
 
 def transpose_axes(o: Applied, x: Value, order: Sequence[int]) -> Value:
-    """Return the axes of a value in another order; no step, where elements stay in theirs."""
+    """Return a value with its axes permuted; without a step if the elements keep their order."""
     shape = [x.shape[n] for n in order]
     if o.making.views:
         if x.is_part:
@@ -55,7 +55,7 @@ def _concat(o: Applied) -> Value:
 
 
 def joined(o: Applied, values: Sequence[Value], axis: int) -> Value:
-    """Values one behind the other along an axis. Raises: NotTaken for sizes that do not go together."""
+    """Return values concatenated along an axis. Raises: NotTaken for incompatible sizes."""
     first = values[0]
     rest = [v.shape[:axis] + v.shape[axis + 1 :] for v in values]
     if len(set(rest)) > 1 or len({v.dtype for v in values}) > 1:

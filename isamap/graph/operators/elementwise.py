@@ -15,7 +15,7 @@ from isamap.graph.types import CODED, TYPES, stored, stored_type
 from isamap.ir import DTYPES, OPS, Op
 
 Lowered = Callable[[Applied], "Value | tuple[Value | None, ...]"]
-"""An operator; None in the place of a result that it does not compute."""
+"""A lowered operator; None for each result that it does not compute."""
 
 
 def floats(template: str, **defaults: float) -> Lowered:
@@ -33,7 +33,7 @@ def floats(template: str, **defaults: float) -> Lowered:
 
 
 def through_f64(template: str) -> Lowered:
-    """Return the same of one float, computed in f64: what is written out would lose digits in f32."""
+    """Return the function of one float computed in f64: the composed formula would lose digits in f32."""
 
     def lowered(o: Applied) -> Value:
         _check_floats(o)
@@ -93,7 +93,7 @@ def _of_one_type(o: Applied) -> tuple[Value, ...]:
 
 
 def looked_up(o: Applied, x: Value, table: Value) -> Value:
-    """Return for each byte its element of a table of 256, the first of which is for the smallest byte."""
+    """Return for each byte its element in a table of 256, which starts with that of the smallest byte."""
     low = DTYPES[x.dtype].low
     text = o.text()
     lying = x.flat.shaped((x.count,))
@@ -106,7 +106,7 @@ def looked_up(o: Applied, x: Value, table: Value) -> Value:
 
 
 def of_bytes(o: Applied, x: Value, through: Callable[[Value], Value]) -> Value:
-    """Return an operation on single elements; of bytes it is looked up, where all else that it reads is known."""
+    """Return an elementwise operation; on bytes it becomes a table lookup if its other operands are known."""
     if DTYPES[x.dtype].is_integer and DTYPES[x.dtype].bits == 8 and x.known is None:
         mark, low = o.making.mark(), DTYPES[x.dtype].low
         table = through(known_value(np.arange(low, low + 256), x.dtype))
@@ -128,7 +128,7 @@ def decoded(o: Applied, value: Value) -> Value:
 
 
 def _numbers(dtype: str, count: int) -> Array:
-    """Return the numbers that the first codes of a type stand for; codes beyond those of 4 bits repeat them."""
+    """Return the values of the first codes of a type; codes beyond 4 bits repeat them."""
     codes = np.arange(count, dtype=np.uint8) & (15 if dtype == "f4e2m1" else 255)
     return codes.view(np.dtype(CODED[dtype])).astype(np.float32)
 
@@ -266,7 +266,7 @@ def _pow(o: Applied) -> Value:
 
 
 def _whole_power(o: Applied, x: Value, y: Value) -> Value:
-    """Return products of squares, which wrap around; negative powers are those of 1 and -1, or 0."""
+    """Return an integer power by repeated squaring, which wraps; negative powers are those of 1 and -1, or 0."""
     text = o.text()
     axes, loops = axes_of(shape := broadcast_shape([x.shape, y.shape]))
     base = element(text, x, axes)

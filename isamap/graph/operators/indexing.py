@@ -51,7 +51,7 @@ def _non_zero(o: Applied) -> Value:
 
 
 def _compress(o: Applied) -> Value:
-    """Lower Compress: slices along an axis, or elements, where a condition holds."""
+    """Lower Compress: select slices along an axis, or elements, by a condition."""
     x, axis = o[0], o.attribute("axis")
     x, at = (x.shaped((x.count,)), 0) if axis is None else (x, o.axis(o.integer("axis", 0), x.rank))
     if (known := o[1].known) is not None:
@@ -145,7 +145,7 @@ def _gather_nd(o: Applied) -> Value:
 
 
 def _how(o: Applied, x: Value) -> tuple[int, int]:
-    """Return how an update is combined with what is there, by number, and the number of the type."""
+    """Return the number of the operation that combines an update with the old value, and the number of the type."""
     word = o.word("reduction", "none")
     if word not in _COMBINED or (word != "none" and x.dtype not in _NUMBERS):
         raise NotTaken(f"the reduction `{word}` on {x.dtype}")

@@ -50,10 +50,10 @@ def normalised(
     statistics: bool = False,
     centred: bool = True,
 ) -> tuple[Value, ...]:
-    """Rows less their means over their deviations; scaled and shifted by values repeated to the whole.
+    """Return rows less their means, divided by their deviations, scaled and shifted by broadcast values.
 
-    `rows` are the axes that number them. With `statistics`, means and inverse deviations are results, too.
-    Not `centred`, the mean is taken for 0.
+    `rows` are the axes that number them. With `statistics`, means and inverse deviations are results, too. If
+    not `centred`, the mean is assumed to be 0.
     """
     text = o.text()
     inside = wide_type(x.dtype)

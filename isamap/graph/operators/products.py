@@ -28,7 +28,7 @@ def product(
 
 
 def accumulator_type(text: Text, dtype: str, shape: Sequence[int], result: Operand | None) -> Operand:
-    """Return where sums are added up: the result itself, where it has the type; else a buffer."""
+    """Return the accumulator: the result itself if it has the type, else a buffer."""
     if result is not None and result.dtype == dtype:
         return result
     return text.temp(dtype, shape, result.order if result is not None else ())
@@ -55,9 +55,9 @@ def multiplied(
     inside: str = "",
     onto: Value | None = None,
 ) -> Value:
-    """Return products of matrices as numpy has them, of what is left behind zero points, added to `onto`.
+    """Return products of matrices with numpy's broadcasting, of operands less their zero points, added to `onto`.
 
-    Raises: NotTaken for sizes that do not go together.
+    Raises: NotTaken for incompatible sizes.
     """
     if not a.rank or not b.rank:
         raise NotTaken("a factor is a single number")
@@ -193,7 +193,7 @@ def _einsum(o: Applied) -> Value:
 
 
 def _equation(said: str, values: Sequence[Value]) -> tuple[list[str], dict[str, int], str]:
-    """Return the letters of each input, their sizes, and those of the result; an ellipsis becomes others."""
+    """Return the letters of each input, their sizes, and those of the result; an ellipsis becomes new letters."""
     left, arrow, right = said.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(values):

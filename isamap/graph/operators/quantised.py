@@ -179,7 +179,7 @@ def _sum_type(a: Value) -> str:
 
 
 def _turned(o: Applied, x: Value) -> Value:
-    """Return a matrix with its rows as columns. Raises: NotTaken for what is no matrix."""
+    """Return a transposed matrix. Raises: NotTaken for other ranks."""
     if x.rank != 2:
         raise NotTaken("a factor is no matrix")
     return Value.of(np.ascontiguousarray(x.known.T)) if x.known is not None else transpose_axes(o, x, (1, 0))
@@ -202,9 +202,10 @@ def _linear_conv(o: Applied) -> Value:
 
 
 def _linear_pointwise(template: str, *, is_product: bool) -> Lowered:
-    """Return an operator on single elements: of what two inputs stand for, quantised.
+    """Return an elementwise operator on the dequantised values of two inputs, quantised again.
 
-    Where scales are known, the factors or their product are over the scale of the result: nothing is divided.
+    With known scales, the factors or their product are divided by the result's scale at import, not at run
+    time.
     """
 
     def lowered(o: Applied) -> Value:
@@ -252,7 +253,7 @@ def _means(o: Applied, total: Value, counts: Array) -> Value:
 
 
 def _linear_mean(o: Applied, axes: Collection[int]) -> Value:
-    """Return means over axes, of which one element is left: sums in i32, requantised."""
+    """Return means over reduced axes: sums in i32, requantised."""
     x, zero = o[0], o[2]
     count = prod(x.shape[n] for n in axes)
     if not count:

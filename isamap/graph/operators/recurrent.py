@@ -38,7 +38,7 @@ _FUNCTIONS: Mapping[str, tuple[str, float, float]] = {
     "softsign": ("({0} / (1 + abs({0})))", 0, 0),
     "softplus": ("(max({0}, 0) + log1p(exp(-abs({0}))))", 0, 0),
 }
-"""Activations by name: a text, and what its two parameters are where they are not given."""
+"""Activations by name: a text, and the defaults of its two parameters."""
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "RNN": ("Tanh",),
     "GRU": ("Sigmoid", "Tanh"),
@@ -71,7 +71,7 @@ class Layer:
 
 
 def _activations(o: Applied, kind: str, directions: int, inside: str) -> tuple[str, ...]:
-    """Return texts of all activations, those of the second direction behind the first. Raises: NotTaken."""
+    """Return the texts of all activations, those of the second direction last. Raises: NotTaken."""
     given = o.attribute("activations") or _USUAL[kind] * directions
     alphas, betas = (list(o.attribute(f"activation_{n}") or ()) for n in ("alpha", "beta"))
     found: list[str] = []
@@ -143,11 +143,11 @@ class _Way:
         return self.clipped(self.u.at([self.place(number), self.n, self.j]))
 
     def place(self, gate: int) -> str:
-        """Return where a gate of the operator stands among those of the weights: the attribute `gates` says."""
+        """Return the place of a gate among the gates of the weights, as the attribute `gates` orders them."""
         return str(self.places[gate])
 
     def rounded(self, state: Operand) -> list[str]:
-        """Return the statement that rounds a state as products read it, where they read another than it is."""
+        """Return the statement that rounds a state to the type that products read, if it differs."""
         if state is not self.h or self.seen is self.h:
             return []
         value = cast(Term(self.of_unit(self.h), self.h.dtype), self.seen.dtype)
@@ -183,9 +183,10 @@ class _Way:
         return cast(term, self.layer.inside).text
 
     def of_input(self, with_state_bias: int) -> Operand:
-        """Return biases, of the first gates those of the state too, and products with the input.
+        """Return biases and products with the input; biases of the first gates include those of the state.
 
-        Shapes: [steps, gates, batch, units], of one step where it is computed in it, as for too many.
+        Shapes: [steps, gates, batch, units], with one step if it is computed inside the loop because there
+        are too many.
         """
         layer, sizes = self.layer, (self.layer.gates, self.layer.batch, self.layer.units)
         is_ahead = layer.steps * prod(sizes) <= MOST_AHEAD
@@ -224,7 +225,7 @@ class _Way:
         return cast(self.text.read(self.o[0]).term(index), self.layer.inside).text
 
     def weight(self, weights: Value, gate: str, depth: int) -> str:
-        """Return the weight of a gate's unit for one of so many numbers."""
+        """Return the weight of a gate's unit for one of `depth` numbers."""
         sizes = (len(self.layer.directions), self.layer.gates, self.layer.units, depth)
         read = self.text.read(weights.shaped(sizes))
         return cast(read.term([str(self.number), gate, self.j, "k"]), self.layer.inside).text
@@ -250,7 +251,7 @@ class _Way:
         self.each(*statements)
 
     def done(self, *more: tuple[Operand, Operand]) -> tuple[Value, ...]:
-        """Return the results, after the loop over the steps and what is left in states."""
+        """Return the results after the loop over the steps, from the states."""
         self.text.state(nest({"t": self.layer.steps}, *self.body, word="seq"))
         for state, result in ((self.h, self.last), *more):
             value = cast(Term(self.of_unit(state), self.layer.inside), result.dtype).text
@@ -300,7 +301,7 @@ def _lstm(way: _Way) -> tuple[Value, ...]:
 
 
 def _seen(way: _Way, gate: int, part: int, cell: str) -> str:
-    """Return the sum of a gate that sees the cell, where there are weights for that."""
+    """Return the sum of a gate with its peephole term, if there are weights for that."""
     sums = way.u.at([way.place(gate), way.n, way.j])
     given = way.o.optional(7)
     if given is None:

@@ -234,7 +234,7 @@ def _softmax(*, is_log: bool) -> Lowered:
 
 
 def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
-    """Softmax along an axis, or its logarithm."""
+    """Return the softmax along an axis, or its logarithm."""
     text, inside = o.text(), wide_type(x.dtype)
     y = text.write(x.dtype, x.shape)
     at, whole = axes_of(x.shape)

@@ -56,7 +56,7 @@ def _pad(o: Applied) -> Value:
 
 
 def _bordered(o: Applied, x: Value, before: Mapping[int, int], behind: Mapping[int, int], mode: str) -> Value:
-    """With borders of what is inside."""
+    """Return a value padded by its own elements."""
     for axis in before:
         size = x.shape[axis]
         o.making.reserve(size + before[axis] + behind[axis])
@@ -186,9 +186,9 @@ def _taps(along: Along, how: Interpolation) -> tuple[Any, Any]:
 
 
 def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation) -> Value:
-    """Return a value with some axes resized: those that repeat each element at once, others one after the other.
+    """Return a value with some axes resized: repetitions at once, others one after the other.
 
-    Raises: NotTaken for sizes beyond what a result may have, before any place is looked for.
+    Raises: NotTaken for sizes beyond the limit of a result, before any place is computed.
     """
     for along in axes.values():
         reach = 1 + int(min(2 / along.scale, 1 << 30)) if 0 < along.scale < 1 and how.is_antialiased else 1
@@ -239,7 +239,7 @@ def _repeats(along: Along, places: Array, weights: Array) -> bool:
 
 
 def _repeated(o: Applied, x: Value, times: Mapping[int, int]) -> Value:
-    """Return a value each of whose elements comes so many times along some axes, where it lies."""
+    """Return a value with each element repeated along some axes, without moving it."""
     text = o.text()
     y = text.write(x.dtype, [size * times.get(n, 1) for n, size in enumerate(x.shape)], x.order)
     at, _ = axes_of(y.shape)

@@ -52,7 +52,7 @@ _PARAMETERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Elu":
 
 
 def _activated(o: Applied, y: Value, numbers: Sequence[float]) -> Value:
-    """Return what the attribute `activation` names, of a result."""
+    """Return a result after the activation that the attribute `activation` names."""
     name = o.word("activation", "")
     if name == "Clip":
         return o.call("Clip", y, *(known_value(np.asarray(n), y.dtype) for n in numbers))
@@ -134,9 +134,10 @@ def _heads(o: Applied, x: Value, heads: int, bias: Value | None = None) -> Value
 
 
 def _row_mask(o: Applied, mask: Value, batch: int, length: int, total: int, dtype: str) -> Value:
-    """Return what a mask adds to scores: nothing where it keeps a key, `mask_filter_value` elsewhere.
+    """Return the term that a mask adds to scores: 0 for a used key, `mask_filter_value` for others.
 
-    A mask has a number for each key, each row and key, or the end (and the start) of the keys of a sequence.
+    A mask has a number for each key, for each row and key, or the end (and the start) of each sequence's
+    keys.
     """
     low = cast(number(o.real("mask_filter_value", -10000.0)), "f32").text
     places = known_value(np.arange(total), "i32")
@@ -160,9 +161,9 @@ def _attended(
     more: Value | None,
     past: Sequence[Value | None] = (None, None),
 ) -> tuple[Value, Value, Value]:
-    """Return the rows that heads attend to, joined, and all keys and values, with those of before.
+    """Return the joined results of all heads, and all keys and values, including earlier ones.
 
-    `mask` says by `mask_filter_value` which keys count, and `more` is added to the scores.
+    `mask` excludes keys by `mask_filter_value`, and `more` is added to the scores.
     """
     q, k, v = qkv
     if mask is not None:
@@ -197,7 +198,7 @@ def _multi_head(o: Applied) -> tuple[Value | None, ...]:
 def _attention(
     o: Applied, joined: Value, mask: Value | None, past: Value | None, more: Value | None
 ) -> tuple[Value, ...]:
-    """Return the attention of rows of a query, a key and a value, one behind the other."""
+    """Return the attention of rows in which a query, a key and a value are concatenated."""
     _refuse(o, do_rotary=0, past_present_share_buffer=0)
     sizes = o.list("qkv_hidden_sizes") or (joined.shape[-1] // 3,) * 3
     qkv = [_heads(o, x, o.integer("num_heads", 1)) for x in _parts(o, joined, 2, *sizes)]
@@ -262,7 +263,7 @@ def _grouped(o: Applied) -> tuple[Value | None, ...]:
 
 
 def _stored(o: Applied, new: Value, old: Value | None, total: int, first: Value) -> Value:
-    """Return a cache of so many rows, with new ones from the first on, which differs by sequence."""
+    """Return a cache of `total` rows with new ones stored from `first` on, which differs by sequence."""
     if new.shape[2] == total:
         return new
     batch, heads, _, size = new.shape
@@ -275,7 +276,7 @@ def _stored(o: Applied, new: Value, old: Value | None, total: int, first: Value)
 
 
 def _unpacked(array: Array, bits: int, count: int) -> Array:
-    """Return the first `count` numbers of so many bits along the last axis, the lowest bits of a byte first."""
+    """Return the first `count` numbers of `bits` bits along the last axis, lowest bits of a byte first."""
     flags = np.unpackbits(np.ascontiguousarray(array).view(np.uint8), axis=-1, bitorder="little")
     whole = flags.shape[-1] // bits
     numbers = flags[..., : whole * bits].reshape(*array.shape[:-1], whole, bits)
@@ -283,7 +284,7 @@ def _unpacked(array: Array, bits: int, count: int) -> Array:
 
 
 def _matmul_nbits(o: Applied) -> Value:
-    """MatMulNBits: weights of a few bits in blocks, each with a scale; they are written out when it is imported."""
+    """Lower MatMulNBits: weights of a few bits in blocks, each with a scale; they are unpacked at import."""
     x, bits, size = o[0], o.integer("bits", 4), o.integer("block_size", 0)
     depth, columns = o.integer("K", 0), o.integer("N", 0)
     packed, scales, points, group = (o.known(n) for n in range(1, 5))
@@ -319,7 +320,7 @@ def _quantised(o: Applied, y: Value, scale: Value, zero: Value | None, dtype: st
 
 
 def _single(op: str, *names: str) -> Lowered:
-    """Return an operator on what single bytes stand for, quantised."""
+    """Return an operator on single quantised values."""
 
     def lowered(o: Applied) -> Value:
         x, scale, zero, result, point = o[0], o[1], o.optional(2), o[3], o.optional(4)
@@ -364,7 +365,7 @@ Factor = tuple[Value, Value, Value | None]
 
 
 def _to_float(o: Applied, a: Factor, b: Factor, bias: Value | None) -> Value:
-    """Return the product of what bytes stand for, with exact sums."""
+    """Return the product of dequantised values, with exact sums."""
     total = o.call("MatMulInteger", a[0], b[0], *(f[2] and _number(f[2]) for f in (a, b)))
     inside = a[1].dtype
     y = o.map("({0} * ({1} * {2}))", total, _number(a[1]), _number(b[1]), dtype=inside, inside=inside)

@@ -51,7 +51,7 @@ class Sampled:
         return self.size - 1.0 if self.is_aligned else self.size - 0.5
 
     def inside(self, place: str) -> str:
-        """Return a place moved to where it is read, where that is asked for."""
+        """Return a place clamped to the image, if required."""
         if self.padding == "border":
             beside = f"{place} < {self.low!r} | {place} > {self.high!r}"
             return f"select({beside}, min(max({place}, 0), {self.size - 1}), {place})"

@@ -14,7 +14,7 @@ from isamap.graph.operators.products import accumulator_type, round_sums
 from isamap.graph.terms import NotTaken, cast
 
 MOST = 4096
-"""A matrix of more rows would be larger than what it saves."""
+"""The most rows of a matrix; a larger one would cost more than it saves."""
 
 
 def _waves(o: Applied, count: int, length: int, results: int, sign: float) -> Any:

@@ -29,7 +29,7 @@ def _reshape(o: Applied) -> Value:
 
 
 def filled(sizes: list[int], count: int) -> list[int]:
-    """Sizes with the one in the place of -1 that makes so many elements. Raises: NotTaken."""
+    """Return the sizes with -1 replaced so that there are `count` elements. Raises: NotTaken."""
     if sizes.count(-1) == 1:
         others = prod(size for size in sizes if size != -1)
         if others and count % others == 0:
