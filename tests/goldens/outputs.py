@@ -261,7 +261,7 @@ def time_builds(other: str, commands: Sequence[str]) -> int:
                 break
             times = time_in_alternation((sys.executable, other), command, folder)
             if isinstance(times, str):
-                print(f"refused by {times}: isamap {command}", flush=True)
+                print(f"{times}: isamap {command}", flush=True)
                 continue
             here, there = times
             compared.append(is_slower(here, there))
@@ -283,13 +283,16 @@ def spread_evenly(commands: Sequence[str], count: int) -> list[str]:
 def time_in_alternation(
     pythons: tuple[str, str], command: str, folder: str
 ) -> tuple[list[float], list[float]] | str:
-    """Return the processor times of a command by two interpreters, or the one that refuses it. Units: seconds."""
+    """Return the processor times of a command by two interpreters, or which one refuses it and why.
+
+    Units: seconds.
+    """
     times: tuple[list[float], list[float]] = [], []
     for _ in range(ROUNDS):
         for python, found in zip(pythons, times, strict=True):
             seconds = run_once(python, command, folder)
-            if seconds is None:
-                return python
+            if isinstance(seconds, str):
+                return f"refused by {python} ({seconds})"
             found.append(seconds)
     return times
 
@@ -299,14 +302,14 @@ def is_slower(here: Sequence[float], there: Sequence[float]) -> bool:
     return min(here) > SLOWER * min(there)
 
 
-def run_once(python: str, command: str, folder: str) -> float | None:
-    """Run a command in a process of its own, and return its processor time. Units: seconds; None if refused."""
+def run_once(python: str, command: str, folder: str) -> float | str:
+    """Run a command in a process of its own, and return its processor time, or the error. Units: seconds."""
     words = [python, "-m", "isamap", *shlex.split(command), "--no-cache", "--force", "-o", "out"]
     before = os.times()
-    ended = subprocess.run(words, cwd=folder, capture_output=True, check=False)
+    ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     after = os.times()
     if ended.returncode:
-        return None
+        return next(iter((ended.stderr or ended.stdout).splitlines()), f"exit code {ended.returncode}")
     return after.children_user - before.children_user + after.children_system - before.children_system
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_command_emits_what_is_recorded(command: str) -> None:
     assert outputs.digest(command) == RECORDED[command]
 
 
-def compare_times(monkeypatch: pytest.MonkeyPatch, times: dict[str, tuple[float | None, ...]]) -> int:
+def compare_times(monkeypatch: pytest.MonkeyPatch, times: Mapping[str, tuple[float | str, ...]]) -> int:
     """Compare builds whose times are given: those of each command here and there, in the order of the runs."""
     runs = {
         python: {command: iter(found * outputs.ROUNDS) for command, found in chosen.items()}
@@ -36,7 +37,11 @@ def compare_times(monkeypatch: pytest.MonkeyPatch, times: dict[str, tuple[float 
             ("other", {command: found[1:] for command, found in times.items()}),
         )
     }
-    monkeypatch.setattr(outputs, "run_once", lambda python, command, _: next(runs[python][command]))
+
+    def give_next(python: str, command: str, folder: str) -> float | str:
+        return next(runs[python][command])
+
+    monkeypatch.setattr(outputs, "run_once", give_next)
     return outputs.time_builds("other", list(times))
 
 
@@ -63,16 +68,17 @@ def test_a_command_that_a_build_refuses_is_replaced_by_another(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(outputs, "TIMED", 2)
-    times = {"a": (1.0, 1.0), "b": (2.0, 1.0), "new": (0.1, None), "d": (1.0, 1.0)}
+    times = {"a": (1.0, 1.0), "b": (2.0, 1.0), "new": (0.1, "error[x]"), "d": (1.0, 1.0)}
     assert compare_times(monkeypatch, times) == 1  # a and new come first, then b in the place of new
     said = capsys.readouterr().out
-    assert "refused by other: isamap new" in said
+    assert "refused by other (error[x]): isamap new" in said
     assert "1 of 2 more" in said
 
 
 def test_a_build_that_refuses_everything_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compare_times(monkeypatch, {"a": (0.1, None), "b": (None, 1.0)}) == 1
+    assert compare_times(monkeypatch, {"a": (0.1, "error[x]"), "b": ("error[x]", 1.0)}) == 1
 
 
-def test_a_run_that_fails_has_no_time(tmp_path: Path) -> None:
-    assert outputs.run_once(sys.executable, "compile no_such_kernel --hw generic-c", str(tmp_path)) is None
+def test_a_run_that_fails_has_an_error_and_no_time(tmp_path: Path) -> None:
+    said = outputs.run_once(sys.executable, "compile no_such_kernel --hw generic-c", str(tmp_path))
+    assert str(said).startswith("error[")
