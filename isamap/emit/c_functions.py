@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from isamap.emit.c_elementary import ELEMENTARY_NAMES, elementary, part_text
 from isamap.emit.c_names import storage_type
-from isamap.ir import DTYPES, OPS, DType
+from isamap.ir import BF16, DTYPES, OPS, DType
 from isamap.machine import EmitCall
 from isamap.source.records import dataclass
 
@@ -150,10 +150,16 @@ static inline float wide_value(uint32_t magnitude, int fraction, int bias, uint3
 """
 
 
-def _small_float(dtype: DType, largest: int, beyond: int, nan: int, first_nan: int) -> dict[str, Helper]:
+def _small_float(dtype: DType) -> dict[str, Helper]:
     """Return the conversions of a float of at most 16 bits, from the magnitudes of its special values."""
-    infinite = beyond if beyond < first_nan else 0xFFFF
     fraction, bias = dtype.mantissa_bits - 1, (1 << (dtype.exponent_bits - 1)) - 1
+    if dtype.has_infinity:
+        infinite = beyond = (1 << dtype.exponent_bits) - 1 << fraction
+        nan, first_nan = beyond | 1 << fraction - 1, beyond + 1
+    else:  # what is too large becomes the only not-a-number
+        infinite, beyond = 0xFFFF, (1 << dtype.bits - 1) - 1
+        nan = first_nan = beyond
+    largest = beyond - 1
     name, stored, top = dtype.name, storage_type(dtype), dtype.bits - 1
     all_but_sign = hex((1 << top) - 1)
     widen = f"""\
@@ -339,6 +345,7 @@ _ONE_SUM = """\
 """
 
 _INTEGERS = tuple(d for d in DTYPES.values() if d.is_integer)
+_SMALL_FLOATS = tuple(d for d in DTYPES.values() if d.is_float and d.bits <= 16)
 
 HELPERS: dict[str, Helper] = {
     "float_bits": Helper(_BITS),
@@ -356,12 +363,9 @@ HELPERS: dict[str, Helper] = {
     "narrow_bits": Helper(_NARROW, ("float_bits",)),
     "bf16_to_f32": Helper(_BF16_TO_F32, ("float_from_bits",)),
     "f32_to_bf16": Helper(_F32_TO_BF16, ("float_bits",)),
-    **_small_float(DTYPES["f16"], 0x7BFF, 0x7C00, 0x7E00, 0x7C01),
-    # This format has no infinity: what is too large becomes its only not-a-number.
-    **_small_float(DTYPES["f8e4m3"], 0x7E, 0x7F, 0x7F, 0x7F),
-    **_small_float(DTYPES["f8e5m2"], 0x7B, 0x7C, 0x7E, 0x7D),
+    **{name: helper for d in _SMALL_FLOATS if d != BF16 for name, helper in _small_float(d).items()},
     "round_tf32": Helper(_ROUND_TF32, ("float_bits", "float_from_bits")),
-    **{f"round_{n}": _rounded(n) for n in ("bf16", "f16", "f8e4m3", "f8e5m2")},
+    **{f"round_{n}": _rounded(n) for n in map(str, _SMALL_FLOATS)},
     **{name: helper for dtype in _INTEGERS for name, helper in _integer_helpers(dtype).items()},
     **{name: helper for dtype in _INTEGERS for name, helper in _saturation(dtype).items()},
     **{f"rounding_shift_{mode}": _rounding_shift(mode, wide=False) for mode in _UPWARD},

@@ -93,17 +93,11 @@ def spell(preferred: str) -> str:
     return f"{name}_" if name in RESERVED or name.endswith("_t") or is_device(name) else name
 
 
-_STORED = {
-    "f64": "double", "f32": "float", "tf32": "float", "f16": "uint16_t", "bf16": "uint16_t",
-    "f8e4m3": "uint8_t", "f8e5m2": "uint8_t", "bool": "uint8_t",
-}  # fmt: skip
-
-
 def storage_type(dtype: DType) -> str:
-    """Return the C type of an element in memory."""
-    if dtype.is_integer:
-        return f"{'int' if dtype.kind == 'int' else 'uint'}{max(8, dtype.bits)}_t"
-    return _STORED[dtype.name]
+    """Return the C type of an element in memory: of floats of at most 16 bits, their bits."""
+    if dtype.is_float and dtype.bits > 16:
+        return "double" if dtype.bits == 64 else "float"
+    return f"{'int' if dtype.kind == 'int' else 'uint'}{max(8, dtype.bits)}_t"
 
 
 def compute_type(dtype: DType) -> str:

@@ -1,6 +1,7 @@
 """Number types: widths, ranges and exact conversions are defined here only.
 
-`DTYPES["bf16"]` is `DType("bf16", "float", 16, mantissa_bits=8)`.
+`DTYPES["bf16"]` is `DType("bf16", "float", 16, 8, 8, numpy_name="bfloat16")`. Intervals, conversions and their C
+follow from the row.
 
 The words in which an instruction says how its floating-point results differ from those of its loops.
 
@@ -28,7 +29,9 @@ Kind = Literal["float", "int", "uint", "bool"]
 class DType:
     """A number type.
 
-    Units: `bits` is the storage width; `mantissa_bits` counts the implicit leading one.
+    Units: `bits` is the storage width; `mantissa_bits` counts the implicit leading one. A float without infinity
+    has numbers in its largest exponent, too, and one NaN. `numpy_name` is the name in numpy or in ml_dtypes,
+    where it is not the kind with the bits.
     """
 
     name: str
@@ -36,6 +39,8 @@ class DType:
     bits: int
     mantissa_bits: int = 0
     exponent_bits: int = 0
+    has_infinity: bool = True
+    numpy_name: str = ""
 
     @property
     def is_float(self) -> bool:
@@ -63,9 +68,9 @@ class DType:
     @property
     def largest(self) -> float:
         """Largest finite value of a float type. Source: IEEE 754; OCP 8-bit floating point, 2023."""
-        if self.name == "f8e4m3":
-            return 448.0  # the largest exponent holds numbers, too: all but one
-        return (2 - 2.0 ** (1 - self.mantissa_bits)) * 2.0 ** ((1 << (self.exponent_bits - 1)) - 1)
+        last = 2.0 ** (1 - self.mantissa_bits)
+        bias = (1 << (self.exponent_bits - 1)) - 1
+        return (2 - last) * 2.0**bias if self.has_infinity else (2 - 2 * last) * 2.0 ** (bias + 1)
 
     @property
     def smallest_normal(self) -> float:
@@ -90,14 +95,14 @@ DTYPES: dict[str, DType] = {
     for d in (
         DType("f64", "float", 64, 53, 11),
         DType("f32", "float", 32, 24, 8),
-        DType("tf32", "float", 32, 11, 8),
+        DType("tf32", "float", 32, 11, 8, numpy_name="float32"),
         DType("f16", "float", 16, 11, 5),
-        DType("bf16", "float", 16, 8, 8),
-        DType("f8e4m3", "float", 8, 4, 4),
-        DType("f8e5m2", "float", 8, 3, 5),
+        DType("bf16", "float", 16, 8, 8, numpy_name="bfloat16"),
+        DType("f8e4m3", "float", 8, 4, 4, has_infinity=False, numpy_name="float8_e4m3fn"),
+        DType("f8e5m2", "float", 8, 3, 5, numpy_name="float8_e5m2"),
         *(DType(f"i{b}", "int", b) for b in (64, 32, 16, 8, 4)),
         *(DType(f"u{b}", "uint", b) for b in (64, 32, 16, 8, 4)),
-        DType("bool", "bool", 8),
+        DType("bool", "bool", 8, numpy_name="bool"),
     )
 }
 
@@ -117,16 +122,13 @@ F64, F32, BF16, BOOL, I64 = (DTYPES[n] for n in ("f64", "f32", "bf16", "bool", "
 
 @cache
 def _numpy_dtype(name: str) -> np.dtype[np.generic]:
-    plain = {"f64": "float64", "f32": "float32", "tf32": "float32", "f16": "float16", "bool": "bool"}
-    if name in plain:
-        return np.dtype(plain[name])
-    if name in ("bf16", "f8e4m3", "f8e5m2"):
-        import ml_dtypes  # heavy and needed for narrow floats only
-
-        spelled = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}[name]
-        return np.dtype(getattr(ml_dtypes, spelled))
     dtype = DTYPES[name]
-    return np.dtype(f"{'int' if dtype.kind == 'int' else 'uint'}{max(8, dtype.bits)}")
+    spelled = dtype.numpy_name or f"{dtype.kind}{max(8, dtype.bits)}"
+    if hasattr(np, spelled):
+        return np.dtype(spelled)
+    import ml_dtypes  # heavy and needed for narrow floats only
+
+    return np.dtype(getattr(ml_dtypes, spelled))
 
 
 def converts_exactly(source: DType, target: DType) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from commands import elide_shipped
 
-from isamap.ir import Instruction, Kernel, Range, bind
+from isamap.ir import DTYPES, OPS, Instruction, Kernel, Range, bind
 from isamap.source import IsamapError, Source
 from isamap.source.codes import read_tables
 from isamap.syntax import parse_module
@@ -54,7 +55,7 @@ def findings(text: str) -> str:
         routine = next(d for d in module.declarations if isinstance(d, Kernel | Instruction))
         bind(routine, dict(_size(word) for word in sizes.split()))
     except IsamapError as error:
-        return f"{type(error).__name__}, exit {error.exit_code}\n{error.render()}\n"
+        return f"{type(error).__name__}, exit {error.exit_code}\n{elide_shipped(error.render())}\n"
     return "nothing\n"
 
 
@@ -65,3 +66,11 @@ def _size(word: str) -> tuple[str, int | Range]:
         return name, int(value)
     high, _, profile = rest.partition("@")
     return name, Range(int(low), int(high), int(profile) if profile else None)
+
+
+def test_an_unknown_function_lists_all_that_there_are() -> None:
+    with pytest.raises(IsamapError) as raised:
+        parse_module(Source("wrong.ir", "kernel k(M) { inout C: f32[M]; for i in M { C[i] = sqt(C[i]); } }"))
+    (note,) = raised.value.diagnostics[0].notes
+    functions = {op.name for op in OPS.values() if op.spelling is None}
+    assert {*functions, *DTYPES} <= {*note.removeprefix("known: ").split(", ")}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from commands import elide_shipped
 
 from isamap.machine import load_machine
 from isamap.machine.lint import find_warnings
@@ -63,6 +64,6 @@ def findings(text: str) -> str:
     try:
         machine = load_machine("wrong.yaml")
     except IsamapError as error:
-        return f"{type(error).__name__}, exit {error.exit_code}\n{error.render()}\n"
+        return f"{type(error).__name__}, exit {error.exit_code}\n{elide_shipped(error.render())}\n"
     odd = "\n".join(warning.render() for warning in find_warnings(machine))
     return f"odd, exit 0\n{odd}\n" if odd else "nothing\n"
