@@ -128,7 +128,7 @@ class Backward:
                 self.add(name, replace(c, axes=tuple(axes)), (), ())
 
     def contributions(self, s: Statement) -> Iterator[tuple[str, Contribution]]:
-        """Yield the adjoint of a statement's target, passed on to what its value is computed from."""
+        """Yield the adjoint of a statement's target, propagated to the operands of its value."""
         target = s.assign.target
         if target.buffer not in self.useful or not depends(s.assign.value, self.active.__contains__):
             return
@@ -296,7 +296,7 @@ def is_data_bound(axes: Sequence[Axis]) -> bool:
 
 
 def check_gathered(name: str, index: Sequence[Index], span: Span | None) -> None:
-    """Nothing where no data says which element of `name` a derivative is added to. Raises: UsageProblem."""
+    """Check that no data selects the element of `name` to which a derivative is added. Raises: UsageProblem."""
     arrays = dict.fromkeys(e.buffer for i in index for e in elements_of(i))
     if arrays:
         by = " and ".join(f"`{a}`" for a in arrays)
@@ -309,7 +309,7 @@ def check_gathered(name: str, index: Sequence[Index], span: Span | None) -> None
 
 
 def arrays_of_indices(s: Statement) -> set[str]:
-    """Return the arrays of which subscripts, bounds of loops and numbers in a statement's expressions are made."""
+    """Return the arrays that occur in subscripts, loop bounds and index values of a statement's expressions."""
     a = s.assign
     found = [axis.extent for axis in (*s.axes, *s.sequence)]
     for expr in (a.target, a.value, *((a.guard,) if a.guard is not None else ())):
@@ -365,7 +365,7 @@ class Shares:
         return choose(_equals_result(s), div(adjoint, _at(ties, s.assign.target)), number(0, adjoint))
 
     def _of_product(self, s: Statement, adjoint: Expr) -> Expr:
-        """Return the adjoint times the product of all other factors, of which none may be 0."""
+        """Return the adjoint times the product of all other factors, none of which may be 0."""
         zeros = _at(self._counted("zeros", s.assign.target, _is_zero), s.assign.target)
         rest = _at(self._product(s.assign.target), s.assign.target)
         value = wide(s.assign.value)

@@ -49,9 +49,9 @@ def contribution(
     names: Names,
     selecting: Collection[str],
 ) -> Contribution:
-    """Return the contribution to the element that is read; `selecting` names the axes that select results.
+    """Return the contribution to the element that is read; `selecting` are the axes that select results.
 
-    Shapes: `shapes` gives those of all arrays.
+    Shapes: `shapes` has those of all arrays.
     """
     found, shape = Contribution(axes, read.index, value, guard), shapes(read.buffer)
     for dim, extent in enumerate(shape):
@@ -119,7 +119,7 @@ def _solved(
 
 
 def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
-    """Return a product of which a factor is 0 where `axis` leaves its range; None where it is no such product."""
+    """Return a product with a factor that is 0 if `axis` leaves its range; None if it is no such product."""
     factors = _factors(value)
     whole = (Index.of(axis.name), axis.extent)
     if factors is None or not any(whole in zip(r.index, shapes(r.buffer), strict=True) for r in factors):
@@ -135,7 +135,7 @@ def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
 
 
 def _factors(e: Expr) -> list[Read] | None:
-    """Return the elements of which an expression is the product, with numbers among them; None where it is none."""
+    """Return the elements whose product, with constants, is the expression; None if it is no such product."""
     match e:
         case Read():
             return [e]

@@ -30,7 +30,7 @@ class Derivative:
 
 
 def gradient(kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = ()) -> Kernel:
-    """Return the kernel of derivatives that computes all that it needs again: as `derivative` with nothing kept."""
+    """Return the kernel of derivatives that recomputes all values that it needs: `derivative` with nothing kept."""
     return differentiate(kernel, of, by).backward
 
 
@@ -41,10 +41,10 @@ def differentiate(
 
     It reads the inputs of `kernel` and, for each result Y in `of`, an input `d_Y`; for each A in `by` it has
     an output `d_A`. `of` are all results of floats unless some are named, `by` all inputs of floats that the
-    results depend on; a number or the old values of a result have to be named. What it needs of the results
-    of `kernel` it computes again; but arrays of `keep`, as its text names them, are its inputs, and
-    outputs of the forward kernel. Shapes: each `d_…` that of what it belongs to.
-    Raises: UsageProblem where a name is unknown or something has no derivative.
+    results depend on; scalars and the old values of a result have to be named. It recomputes the results of
+    `kernel` that it needs. Arrays of `keep`, by their names in the text, are inputs instead, and outputs of
+    the forward kernel. Shapes: each `d_…` has the shape of its array. Raises: UsageProblem if a name is
+    unknown or an operation has no derivative.
     """
     names = Names(kernel)
     built = single_assignment(kernel, names)

@@ -1,8 +1,8 @@
 """Derivatives of one expression: what each element that it reads adds to a result, in reverse mode.
 
-Of `tanh(a[i]) * b[i]` with the adjoint `d`, a has `d * b[i] * (1 - tanh(a[i])²)`
-and b `d * tanh(a[i])`. Where the value is stored as it stands (`h[i] = tanh(u[i])`), what is stored is read
-instead of computed again.
+For `tanh(a[i]) * b[i]` with the adjoint `d`, the adjoint of a is `d * b[i] * (1 - tanh(a[i])²)` and that of b
+is `d * tanh(a[i])`. If the value is stored unchanged (`h[i] = tanh(u[i])`), the stored value is read instead
+of computed again.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Source = Read | Scalar
 def partials(
     value: Expr, adjoint: Expr, is_active: Callable[[str], bool], stored: Read | None = None
 ) -> dict[Source, Expr]:
-    """Return the adjoint of each active element that `value` reads, from that of `value`.
+    """Return the adjoint of each active element that `value` reads, from the adjoint of `value`.
 
-    `adjoint` has the adjoint type of the value. `stored` is where the value itself can be read.
-    Raises: UsageProblem where an operation has no derivative.
+    `adjoint` has the adjoint type of the value. `stored` is where the value itself can be read. Raises:
+    UsageProblem if an operation has no derivative.
     """
     found: dict[Source, Expr] = {}
     _visit(_Taking(is_active, found), value, adjoint, stored)
@@ -103,7 +103,7 @@ _BUILT = {"add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "select": 
 
 
 def _put_in(e: Expr, known: Mapping[str, Expr]) -> Expr:
-    """Return a derivative of known operands, result and adjoint `w`, without what changes nothing."""
+    """Return a derivative with known operands, result and adjoint `w`, without neutral operations."""
     match e:
         case Scalar(name):
             return known[name]

@@ -7,8 +7,8 @@
     }                                               for n { h_1[t + 1, n] = tanh(u_1[t, n]); }
                                                   }
 
-What is overwritten gets an array for each of its values, in ordered loops with a place for each step: the
-statements backwards read all of them.
+An overwritten array gets a new array for each of its values. In ordered loops the new array has a place for
+each step, because the backward statements read all values.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Values:
     before: Place | None = None
 
     def enter(self, b: Building) -> None:
-        """Arrays for the values of all steps, the one that is carried over begun with what was there."""
+        """Create the arrays for the values of all steps; the carried one starts with the old values."""
         step, steps = Index.of(self.axis.name), self.axis.extent
         count = 1 + max(self.values.values(), default=-1)
         if self.is_sum or self.slice_ is not None:
@@ -155,7 +155,7 @@ class Values:
         return self.before if number < 0 else self.places[number]
 
     def writing(self, b: Building, s: Statement) -> Place:
-        """Return where a statement writes in this step, begun as a copy where it changes the value before."""
+        """Return the place of a statement's result in this step; a copy if the statement changes an old value."""
         number = self.values[id(s)]
         if number < 0:
             return self.places[-1]
@@ -167,7 +167,7 @@ class Values:
         return self.places[number]
 
     def leave(self, b: Building) -> None:
-        """Leave a loop: behind it the array's value is that of the last step."""
+        """Leave a loop: after it the array has the value of the last step."""
         last = self.places[-1]
         if last.step is not None:
             behind = last.step.substitute({self.axis.name: self.axis.extent - 1})

@@ -124,7 +124,7 @@ class Building:
         self.made.append(moved)
 
     def replaces(self, s: Statement, place: Place) -> bool:
-        """Return whether an assignment may replace some elements of what others have put into a place."""
+        """Return whether an assignment may replace some elements that other statements have written to a place."""
         of = Conflicts.of(replace(self.kernel, operands=tuple(self.operands.values())))
         target = replace(s.assign.target, buffer=place.name, index=place.index(s.assign.target.index))
         given = place.name not in self.written
@@ -135,9 +135,9 @@ class Building:
         )
 
     def others(self, s: Statement, operand: Operand) -> Others:
-        """Return the conditions on axes over all elements of which one holds for those that an assignment leaves.
+        """Return conditions on axes, one of which holds for each element that an assignment does not write.
 
-        Raises: UsageProblem where that are no whole slices.
+        Raises: UsageProblem if these are no whole slices.
         """
         axes, target = {a.name: a.extent for a in s.axes}, s.assign.target
         fixed: dict[int, Index] = {}
@@ -155,7 +155,7 @@ class Building:
         return lambda over: _beside([(Index.of(over[n].name), i) for n, i in fixed.items()])
 
     def begin(self, operand: Operand, steps: Index | None = None, drop: int | None = None) -> Place:
-        """Return a new array for a value of an operand; with `steps`, one for each of so many."""
+        """Return a new array for a value of an operand; with `steps`, one for each step."""
         name = operand.name if operand.name not in self.operands else self.names.fresh(f"{operand.name}_1")
         shape = tuple(e for n, e in enumerate(operand.shape) if n != drop)
         shape = shape if steps is None else (steps, *shape)
@@ -201,7 +201,7 @@ class Building:
 
 
 def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None) -> bool:
-    """Return whether a statement assigns all elements (of the step's, where one dimension is left out)."""
+    """Return whether a statement assigns all elements (of the step, if one dimension is left out)."""
     if s.assign.op is not None or s.assign.guard is not None:
         return False
     pairs = [
@@ -214,7 +214,7 @@ def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None
 
 
 def _beside(subscripts: Sequence[tuple[Index, Index]]) -> list[Expr]:
-    """Return conditions, at most one of which holds, that some index differs from the one it is paired with."""
+    """Return conditions, at most one of which holds, that some index differs from its counterpart."""
     found: list[Expr] = []
     equal: list[Expr] = []
     for i, fixed in subscripts:

@@ -1,6 +1,6 @@
 """Run all rows of a benchmark one after the other, and store each, so that a stopped run can be resumed.
 
-Where a benchmark ran, so that its figures can be read later.
+It also records the environment of a run, so that its numbers can be interpreted later.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ def _timed(
 
 
 def ring_of(needed: int, held: int, rules: Rules) -> int:
-    """Return the number of operand copies that together exceed twice the caches, where memory allows; else one.
+    """Return the number of operand copies that together exceed twice the caches, if memory allows it; else one.
 
-    Units: bytes; `held` are those of a copy with what contenders pack of it.
+    Units: bytes; `held` is the size of a copy with the contenders' packed operands.
     """
     if rules.cache == "warm" or needed > 2 * rules.caches_bytes:
         return 1
@@ -200,7 +200,7 @@ LIBRARIES = ("torch", "mkl", "onnxruntime", "numpy", "ortools")
 
 
 def environment(machine: str, compiler: str, cores: frozenset[int]) -> dict[str, object]:
-    """CPU, compiler, library versions, affinity, and whether the machine is a virtual one."""
+    """Return the CPU, compiler, library versions and affinity, and whether the machine is a virtual one."""
     return {
         "isamap": __version__,
         "machine": machine,
@@ -223,7 +223,7 @@ def caches_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """Memory that can be taken without swapping."""
+    """Return the memory that is available without swapping."""
     for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

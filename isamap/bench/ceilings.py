@@ -43,7 +43,7 @@ CALIBRATED_S = 0.5
 
 
 def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
-    """Return `chains` accumulators of a mapping's instruction, issued in turn TRIPS times."""
+    """Return a program that issues a mapping's instruction on `chains` accumulators in rotation, TRIPS times."""
     acc = tile.accumulator
     assert acc is not None, "a peak is that of an accumulating instruction"
     operands = (*tile.inputs, acc)
@@ -100,7 +100,7 @@ def _is_nested(tile: Tile, machine: Machine) -> bool:
 
 
 def _timed_peak(tile: Tile, machine: Machine) -> float:
-    """Return the rate of what is hidden from the compiler in each issue, with the parameters of this tile."""
+    """Return the rate of issues whose operands are hidden from the compiler, with the parameters of this tile."""
     name = tile.mapping.instruction
     profile = calibrate(machine, (name,), CALIBRATED_S)
     assert any(f.interval for f in profile.figure(name)), "what is scheduled and runs here can be timed"
@@ -161,14 +161,15 @@ SIZES_BYTES = tuple(part << power for power in range(13, 27) for part in (2, 3))
 
 @dataclass(frozen=True, slots=True)
 class Bandwidths:
-    """Read bandwidth of one core by the size of what is read over and over. Units: bytes per nanosecond."""
+    """Read bandwidth of one core by the size of a repeatedly read buffer. Units: bytes per nanosecond."""
 
     measured: tuple[tuple[int, float], ...]
 
     def at(self, size_bytes: int) -> float:
-        """Return the bandwidth of the level that holds so many bytes, and of no slower one.
+        """Return the bandwidth of the level that holds so many bytes, at least that of any larger level.
 
-        The largest size measured that is not above decides; what a larger one has reached, it can reach, too.
+        The largest measured size that does not exceed it decides; a bandwidth reached at a larger size is
+        possible, too.
         """
         below = max((size for size, _ in self.measured if size <= size_bytes), default=0)
         return max(rate for size, rate in self.measured if size >= below)
@@ -218,7 +219,7 @@ class Peaks:
 
 
 def padded_operations(tile: Tile) -> int:
-    """Return operations of all issues, whole tiles counted: what the instruction cannot do with fewer of."""
+    """Return the operations of all issues with whole tiles: the instruction cannot perform fewer."""
     extents = [axis.extent.value or 1 for axis in tile.axes]
     tiles = [axis.tile for axis in tile.axes]
     return 2 * prod(-(-extent // tile) * tile for extent, tile in zip(extents, tiles, strict=True))

@@ -64,7 +64,7 @@ class CellCase:
 
     @property
     def class_name(self) -> str:
-        """What bounds the row: reading the weights, or computing with them."""
+        """The bottleneck of the row: reading the weights, or computing with them."""
         return f"up to {FEW} sequences" if self.batch <= FEW else "more sequences"
 
     @property
@@ -78,13 +78,13 @@ class CellCase:
 
     @property
     def label(self) -> str:
-        """Units and sequences, and the steps that are run of those of the suite."""
+        """Units and sequences, and the number of steps that run."""
         steps = f"{self.steps} of {self.of_steps}" if self.steps < self.of_steps else f"all {self.steps}"
         return f"{self.hidden}x{self.batch}, {steps} steps"
 
 
 def cell_cases(cell: str, steps: int | None, suites: Sequence[str] = SUITES) -> tuple[CellCase, ...]:
-    """Return the rows of a cell, each with at most so many steps."""
+    """Return the rows of a cell, each with at most `steps` steps."""
     name = _SUITE_NAMES.get(cell, cell)
     rows = [r for r in read_suite("deepbench-rnn") if isinstance(r, Recurrent) and r.cell == name]
     return tuple(
@@ -120,7 +120,7 @@ def cell_work(case: CellCase, form: Form, beta: int = 0) -> Work:
 
 
 def is_right(contender: Timed, case: CellCase, form: Form, beta: int, shared: Shared) -> bool:
-    """Return one call, each step of which is compared with what the state before it makes."""
+    """Return whether one call is right; each step is compared with the result from the previous state."""
     found = shared.arrays["Y"][0]
     found[...] = np.nan
     contender.time(1)

@@ -2,7 +2,7 @@
 
 Predicted against measured times as a picture (SVG): a dot per row and set of figures, logarithmic scales.
 
-On the diagonal both are the same; above it the cost model promises less than the machine does.
+On the diagonal both are equal; above it the measured time is shorter than the prediction.
 """
 
 from __future__ import annotations
@@ -120,15 +120,15 @@ class _Scale:
         return (log10(ns) - self.low) / (self.high - self.low) * SIDE
 
     def x(self, ns: float) -> float:
-        """Return where a time stands on the horizontal scale."""
+        """Return the horizontal place of a time."""
         return round(MARGIN_LEFT + self._at(ns), 1)
 
     def y(self, ns: float) -> float:
-        """Return where a time stands on the vertical scale."""
+        """Return the vertical place of a time."""
         return round(MARGIN_TOP + SIDE - self._at(ns), 1)
 
     def axes(self) -> list[str]:
-        """Return lines at powers of ten, the diagonal, and what the scales are."""
+        """Return lines at powers of ten, the diagonal, and the labels of the scales."""
         bottom, end = MARGIN_TOP + SIDE, MARGIN_LEFT + SIDE
         parts: list[str] = []
         for power in range(self.low, self.high + 1):

@@ -66,7 +66,7 @@ class Contender:
         return bool(answer["offered"])
 
     def time(self, calls: int, first: int = 0) -> int:
-        """Return the nanoseconds of so many calls. Raises: ContenderLost."""
+        """Return the nanoseconds of a number of calls. Raises: ContenderLost."""
         ns = int(self._ask({"calls": calls, "first": first})["ns"])
         if ns < 0:
             raise self._lost("reports an error")

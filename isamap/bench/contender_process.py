@@ -3,11 +3,11 @@
 python -m isamap.bench.contender_process NAME THREADS READ WRITE PARENT
 
 READ and WRITE are the numbers of two pipes, on which requests and answers are lines of JSON, PARENT is the
-process that it ends with; standard output is the library's own.
+process with which it ends; standard output belongs to the library.
 
-A contender ends with the process that started it, however that one ended.
+A contender ends with the process that started it, even if that one was killed.
 
-It is stopped outside its turns, and what is stopped does not see that its pipe was closed.
+It is stopped while others are timed, and a stopped process does not notice that its pipe was closed.
 """
 
 from __future__ import annotations

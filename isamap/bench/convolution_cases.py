@@ -2,8 +2,8 @@
 
     training row 3: 4 images of 1 channel, 161 x 700, 32 filters of 5 x 20  ->  ConvCase(position=3, n=4, …)
 
-Images and filters lie as the layout says, channels before pixels (`nchw`, filters [k, c, r, s]) or behind
-them (`nhwc`, filters [r, s, c, k]); a group's channels follow those of the group before. The result is only
+The layout of images and filters has channels before pixels (`nchw`, filters [k, c, r, s]) or after them
+(`nhwc`, filters [r, s, c, k]); a group's channels follow those of the group before. The result is only
 written.
 """
 
@@ -29,7 +29,7 @@ NUMBERS = ("n", "c", "h", "w", "k", "r", "s", "stride_h", "stride_w", "pad_h", "
 
 @dataclass(frozen=True, slots=True)
 class ConvCase:
-    """One row; the numbers are those of `Conv` in the suites, which `shape` is."""
+    """One row; the numbers are those of `Conv` in the suites, its `shape`."""
 
     position: int
     suite: str
@@ -53,7 +53,7 @@ class ConvCase:
 
     @property
     def operations(self) -> int:
-        """Multiplications and additions, those of padding counted."""
+        """Multiplications and additions, including those of padding."""
         return self.shape.flops
 
     @property
@@ -67,7 +67,7 @@ class ConvCase:
 
     @property
     def class_name(self) -> str:
-        """What the row is like."""
+        """The kind of the row."""
         if self.groups > 1:
             return "depthwise" if self.groups == self.c else "grouped"
         size = f"{self.r}x{self.s}" if self.r * self.s in (1, 9) and self.r == self.s else "other filters"
@@ -139,7 +139,7 @@ def shapes(case: ConvCase) -> dict[str, tuple[int, ...]]:
 
 
 def conv_source(case: ConvCase, form: Form, beta: int = 0) -> Source:
-    """Return the row in the kernel language; what is outside of an image reads as 0."""
+    """Return the row in the kernel language; elements outside an image read as 0."""
     return written_out(case, form, axes_of(case))
 
 
@@ -209,7 +209,7 @@ def is_convolution(contender: Timed, case: ConvCase, form: Form, beta: int, shar
 
 
 def as_grouped(case: ConvCase, name: str, array: Array) -> Array:
-    """Return an operand as X[n, g, h, w, c], F[g, r*s*c, k] or Y[n, g, p*q, k], whatever its layout."""
+    """Return an operand as X[n, g, h, w, c], F[g, r*s*c, k] or Y[n, g, p*q, k], for any layout."""
     conv, g, first = case.shape, case.groups, case.layout == "nchw"
     c, k = conv.c // g, conv.k // g
     if name == "F":

@@ -24,7 +24,7 @@ MOST_BYTES = 64 << 20
 
 
 class Kept(Protocol):
-    """A row: what names it, and itself as JSON."""
+    """A row: its key, and itself as JSON."""
 
     @property
     def key(self) -> str: ...
@@ -33,7 +33,7 @@ class Kept(Protocol):
 
 
 class Measured(Kept, Protocol):
-    """A row of a suite, with what people call it."""
+    """A row of a suite with its name for people."""
 
     @property
     def label(self) -> str: ...
@@ -46,7 +46,7 @@ M = TypeVar("M", bound=Measured)
 
 
 def cores_for(threads: int) -> frozenset[int]:
-    """As many cores as threads. Raises: UsageProblem."""
+    """Return as many cores as threads. Raises: UsageProblem."""
     cores = frozenset(sorted(os.sched_getaffinity(0))[:threads])
     if len(cores) < threads:
         said = f"{threads} threads are asked for; {len(cores)} cores may be used"
@@ -55,7 +55,7 @@ def cores_for(threads: int) -> frozenset[int]:
 
 
 def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]], R]) -> dict[str, R]:
-    """Return the rows that an earlier run has kept, where it is resumed; else the folder has to be new."""
+    """Return the rows of an earlier run if it is resumed; else the folder must be new."""
     if folder is None:
         return {}
     path = folder / ROWS_FILE
@@ -144,10 +144,10 @@ def rows_in_turn(
     minutes: float | None,
     watch: Callable[[str], None],
 ) -> tuple[M, ...]:
-    """Return each empty row measured, known or, behind so many minutes, said to be `unreached`.
+    """Return each row: stored, measured now, or, after so many minutes, marked as `unreached`.
 
-    With `minutes`, rows are measured in an order that spreads over the suite, so that those that were reached
-    stand for all.
+    With `minutes`, rows are measured in an order that spreads over the suite, so that the measured ones
+    represent all.
     """
     stop = time.monotonic() + 60 * minutes if minutes is not None else inf
     rows = {index: known[row.key] for index, row in enumerate(asked) if row.key in known}
@@ -169,7 +169,7 @@ def spread(index: int) -> float:
 
 
 def append_row(folder: Path | None, row: Kept) -> None:
-    """Put a row on disk. Raises: as `unwritable` says; a row that is cut off is left out by `--resume`."""
+    """Write a row to disk. Raises: as `unwritable` states; `--resume` ignores an incomplete row."""
     if folder is not None:
         try:
             with (folder / ROWS_FILE).open("a", encoding="utf-8") as file:

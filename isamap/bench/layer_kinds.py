@@ -2,7 +2,7 @@
 
     LAYER_KINDS["convolution"].is_right(case, S8, {"X": …, "F": …, "Y": …})
 
-What convolutions read lies in memory with its margin of zeros. Results are only written.
+Inputs of convolutions are in memory with their margin of zeros. Results are only written.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def in_rows(case: ConvCase) -> Axes:
 
 
 def touched(case: ConvCase) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of X, F and Y, of X what filters meet: long strides leave rows and columns out."""
+    """Return the shapes of X, F and Y; of X, only the part that filters read: long strides skip rows and columns."""
     found = conv_shapes(case)
     met = [
         min(size, out * min(stride, taps))
@@ -145,7 +145,7 @@ def _is_convolution(case: ConvCase, form: Form, arrays: Mapping[str, Array]) -> 
 
 
 def _smaller_convolution(case: ConvCase) -> ConvCase:
-    """Return an image of half as many rows, as long as filters fit; then half as many channels."""
+    """Return an image of half as many rows while filters fit; then one of half as many channels."""
     if case.h // 2 >= case.r:
         return replace(case, h=case.h // 2)
     return replace(case, c=case.c // 2, k=case.k // 2)

@@ -1,7 +1,8 @@
 """The libraries that emitted code is compared with: how each performs a product, as its users would call it.
 
-A contender is made for one task and performs `calls` calls of it in one timed loop; in C where the library
-has a C interface. What a library does not offer, it is absent from; a second pass would make it look slow.
+A contender is made for one task and performs `calls` calls of it in one timed loop; in C if the library has a
+C interface. A library is left out of rows that it does not support directly, because a second pass would make
+it look slow.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from isamap.libraries.installed import find_installed
 from isamap.source.records import dataclass
 
 Timed = Callable[[int, int], int]
-"""Performs so many calls, beginning with that copy of the ring: nanoseconds of all calls."""
+"""A function that performs a number of calls, starting with a copy of the ring, and returns their nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A contender prepared for a task.
 
-    `in_c` says whether the loop around it is C; `dispatch_ns` what a call takes that computes nearly nothing.
+    `in_c` is true if the loop around it is C; `dispatch_ns` is the time of a call that computes almost
+    nothing.
     """
 
     time: Timed
@@ -185,7 +187,7 @@ TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "i8": "int8", "i32": "int32
 
 
 def _torch_call(torch: Any, mapped: Mapped[GemmCase]) -> tuple[Callable[[int], object], list[Any]]:
-    """Return the call for a copy of the ring, and the tensors that C is."""
+    """Return the call for a copy of the operands, and the tensors of its result C."""
     task, case = mapped.task, mapped.task.case
     if task.packed and (task.form == "s8s8" or task.beta or case.batch > 1):
         raise NotOffered

@@ -54,7 +54,7 @@ class _Contender:
     call: Call
 
     def time(self, calls: int, first: int = 0) -> int:
-        """Return the nanoseconds of so many calls."""
+        """Return the nanoseconds of a number of calls."""
         start = perf_counter_ns()
         for _ in range(calls):
             self.call()
@@ -71,7 +71,7 @@ class _Inputs:
 
 
 def _onnxruntime(path: Path, inputs: Mapping[str, Array], threads: int) -> Call:
-    """Return a call of onnxruntime, whose threads sleep between calls as those of the others do."""
+    """Return a call of onnxruntime, whose threads sleep between calls like those of the others."""
     runtime: Any = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -110,7 +110,7 @@ def time_model(
     threads: int,
     budget_s: float,
 ) -> tuple[tuple[float, ...], list[Timed | Missing]]:
-    """Return the seconds of each round of isamap, and the runtimes, in alternation within a budget."""
+    """Return the seconds of isamap by round, and the runtimes, timed in alternation within a budget."""
     ours = _Contender("isamap", lambda: list(model(inputs).values()))
     results = ours.call()
     present: dict[str, tuple[_Contender, str, float]] = {}

@@ -61,7 +61,7 @@ def pack_for_mkl(library: Any, name: str, mapped: Mapped[GemmCase]) -> list[Pack
 
 
 def with_packed(product: Product, packed: list[PackedMemory]) -> Any:
-    """Turn a product into one with packed copies of B; give what has to live as long as it."""
+    """Replace B of a product by packed copies, and return the objects that must live as long as the product."""
     addresses = (ctypes.c_void_p * len(packed))(*(memory.address for memory in packed))
     product.b, product.transpose_b = ctypes.addressof(addresses), PACKED
     return (addresses, packed)
@@ -70,9 +70,9 @@ def with_packed(product: Product, packed: list[PackedMemory]) -> Any:
 def packs_of(
     packers: Sequence[Packer], arrays: dict[str, NDArray[Any]]
 ) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
-    """Return how emitted code packs these arrays, as plain data, and arrays of the size of what it makes.
+    """Return the packing of these arrays by emitted code, as plain data, and arrays for its results.
 
-    An array that is packed is taken out of `arrays`.
+    A packed array is removed from `arrays`.
     """
     packs: list[dict[str, Any]] = []
     found: dict[str, NDArray[Any]] = {}

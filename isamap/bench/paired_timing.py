@@ -1,8 +1,8 @@
 """Time contenders in alternation: another order each round, long against the clock, C refilled each time.
 
-Times of contenders that took turns, as numbers to be believed: medians, paired ratios, intervals.
+It summarises times measured in alternation by medians, paired ratios and confidence intervals:
 
-ratio(ours=[1.0, 1.1, 1.0, …], theirs=[1.3, 1.2, 1.4, …])  ->  Ratio(value=1.3, low=1.2, high=1.4)
+    ratio(ours=[1.0, 1.1, 1.0, …], theirs=[1.3, 1.2, 1.4, …])  ->  Ratio(value=1.3, low=1.2, high=1.4)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROUND_NS = 10_000_000
 MOST_CALLS = 20_000
 LEAST_ROUNDS, MOST_ROUNDS = 7, 1000
 LONG_NS = 200_000_000
-"""In so long a call, filling all caches again (64 MB at 20 GB/s: 3 ms) is lost: none goes before the turn."""
+"""The length of a call in which refilling all caches (64 MB at 20 GB/s: 3 ms) is negligible; it has no warm-up."""
 
 
 class Timed(Protocol):
@@ -33,7 +33,7 @@ class Timed(Protocol):
 
 
 class Buffers(Protocol):
-    """The operands of all: in so many copies, of which `refill` makes C anew."""
+    """The operands of all contenders in several copies, of which `refill` resets C."""
 
     @property
     def ring(self) -> int: ...
@@ -99,8 +99,8 @@ class Ratio:
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
     """Return the paired ratio of rounds.
 
-    The interval is that of the median by order statistics, which supposes nothing about how times are spread:
-    with 7 rounds it is the whole range (98 %), for with fewer there is no interval of 95 %.
+    The interval is that of the median by order statistics, which assumes nothing about the distribution of
+    times: with 7 rounds it is the whole range (98 %), and with fewer there is no interval of 95 %.
     """
     quotients = sorted(b / a for a, b in zip(ours, theirs, strict=True))
     cut = trimmed(len(quotients))

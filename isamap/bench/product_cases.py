@@ -52,7 +52,7 @@ class GemmCase:
 
     @property
     def class_name(self) -> str:
-        """Which geometric mean the row belongs to; m = 35 and small k, bound by C's traffic, stand apart."""
+        """The geometric mean to which the row belongs; m = 35 and small k, bound by C's traffic, are separate."""
         if self.batch > 1:
             return "batched"
         if self.m == 35:

@@ -92,7 +92,7 @@ def _sample(c: Array, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[A
 
 
 def _rounding(form: Form, expected: NDArray[Any]) -> NDArray[Any]:
-    """Return one step of C's type at these values, where it is narrower than the sum."""
+    """Return one step of C's type at these values, if it is narrower than the sum."""
     if form.c == form.sum:
         return np.full_like(expected, 1e-30)
     exponent = np.floor(np.log2(np.maximum(np.abs(expected), 1e-30)))
@@ -150,5 +150,5 @@ def _summed_equal(a: Array, b: Array, before: Array | None, after: Array, rng: n
 
 
 def _slices(rows: int) -> list[slice]:
-    """Return pieces of some rows, so that nothing large is copied."""
+    """Return pieces of some rows, so that no large array is copied."""
     return [slice(start, start + 256) for start in range(0, rows, 256)]

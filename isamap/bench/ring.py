@@ -2,10 +2,9 @@
 
 with Shared({"A": (64, 32), …}, form, ring=3) as shared:   # shared.paths["A"] can be mapped by a child
 
-A contender is told of them by a `Task`, plain data that travels as JSON. In turns with the contenders the
-weights of a ring are read by themselves: what memory gives one core of a shared computer changes from minute
-to minute, and so the roof that a row in memory is compared with is measured in the row's own rounds, over the
-very copies.
+A contender receives them in a `Task`, plain data sent as JSON. The weights of a ring are also read alone, in
+alternation with the contenders. The memory bandwidth of one core of a shared computer changes from minute to
+minute, so the memory roof of a row is measured in the row's own rounds, over the same copies.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class Reading:
         return self.copies[0].nbytes // CHUNK * CHUNK
 
     def time(self, calls: int, first: int = 0) -> int:
-        """Return the nanoseconds of reading so many copies, from that number on."""
+        """Return the nanoseconds of reading a number of copies, from a first one on."""
         read, sink = getattr(load_loops(self.loops), self.name), ctypes.c_int64(0)
         copies = (self.copies[(first + n) % len(self.copies)] for n in range(calls))
         return sum(read(c.ctypes.data, self.size_bytes, 1, ctypes.addressof(sink)) for c in copies)

@@ -84,7 +84,7 @@ class SimulatedRow:
 
     @property
     def key(self) -> str:
-        """What names the row in a file that is resumed; a suite may list a shape twice."""
+        """The name of the row in a file that is resumed; a suite may list a shape twice."""
         return f"{self.suite} {self.kind} {self.case} {self.label} {self.form} {self.machine}"
 
     @property
@@ -98,7 +98,7 @@ class SimulatedRow:
         return "array" if self.array_ns >= self.dram_ns else "memory"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row as JSON, with what follows from it."""
+        """Return the row as JSON, with derived values."""
         return {**asdict(self), "roof_ns": self.roof_ns, "bound_by": self.bound_by}
 
     @staticmethod
@@ -204,7 +204,7 @@ def memory_bytes_per_ns(machine: Machine) -> float:
 def _checked(
     kernel: CompiledKernel, kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules
 ) -> tuple[bool, str]:
-    """Return whether the result is right, and of what: the row in full, or the nearest copy that is small enough."""
+    """Return whether the result is right, and the compared sizes: the row in full, or the nearest small copy."""
     small, said = case, "in full"
     while small.operations > MOST_CHECKED:
         small = kind.smaller(small)

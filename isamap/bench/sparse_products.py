@@ -2,9 +2,9 @@
 
     row 3: m=7680 n=1500 k=2560, 95 % zeros  ->  SparseCase(position=3, m=7680, …, nonzeros=983040)
 
-C[m, n] += A[m, k] · B[k, n] with A sparse, and all row-major. A is in compressed rows, but for few columns
-of B in slices of interleaved rows, with columns in 16 bits; libraries get compressed rows, and what they make
-of them before the clock. Where its elements are is random, and the same for all.
+C[m, n] += A[m, k] · B[k, n] with A sparse, and all row-major. A is stored in compressed rows; for few columns
+of B, in slices of interleaved rows with 16-bit column indices. Libraries get compressed rows, which they may
+convert before the timing. The positions of its elements are random, and equal for all.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from isamap.suites import Sparse, read_suite
 
 FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,)}
 FEW = 4
-"""Columns of B: for so few, or fewer, rows of A are interleaved."""
+"""The most columns of B for which rows of A are interleaved."""
 INTERLEAVED = {1: 12}
 """Rows of a slice by columns of B, else FEW: they are lanes where B has one column."""
 LARGEST_SHORT = 1 << 16
 SAMPLED = 16
 """Rows of the result that are looked at element by element."""
 STEPS = 16 * 2.0**-23
-"""Of the sum of absolute products, by so much a sum in f32 may be off."""
+"""The allowed error of a sum in f32, relative to the sum of absolute products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class SparseCase:
 
     @property
     def class_name(self) -> str:
-        """What bounds the row: reading A, or reading rows of B."""
+        """The bottleneck of the row: reading A, or reading rows of B."""
         return f"n <= {FEW}" if self.n <= FEW else "n >= 1500"
 
     @property
@@ -123,7 +123,7 @@ def sparse_source(case: SparseCase, form: Form, beta: int) -> Source:
 
 
 def sparse_values(case: SparseCase, form: Form) -> dict[str, tuple[str, Array]]:
-    """Return the operands of a product by name, each with its type; of A what isamap reads."""
+    """Return the operands of a product by name, each with its type; A as isamap reads it."""
     given = compressed(case) if case.n > FEW else slices(case)
     return {
         **{name: (_TYPES[str(array.dtype)], array) for name, array in given.items()},
@@ -136,7 +136,7 @@ _TYPES = {"int32": "i32", "uint16": "u16", "float32": "f32"}
 
 
 def sparse_work(case: SparseCase, form: Form, beta: int) -> Work:
-    """Return each operand once, and the result twice; of A what compressed rows take."""
+    """Return the bytes of each operand once, and of the result twice; A in compressed rows."""
     a, c = 8 * case.nonzeros + 4 * (case.m + 1), 4 * case.m * case.n
     held = a + 4 * case.k * case.n + c
     return Work(held, a, held + c, held, case.operations)

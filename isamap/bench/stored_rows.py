@@ -50,7 +50,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """What names the row in a file that is resumed; a suite may list a shape twice."""
+        """The name of the row in a file that is resumed; a suite may list a shape twice."""
         how = f"beta={self.beta} threads={self.threads} {self.cache}{' packed' if self.packed else ''}"
         return f"{self.suite} {self.kind} {self.case} {self.label} {self.form} {how}"
 
@@ -66,7 +66,7 @@ class Row:
         return min(known, key=lambda name: known[name]) if known else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row as JSON, with what follows from it; each size of the suite by its name, too."""
+        """Return the row as JSON, with derived values, and each size of the suite by its name."""
         middle = {name: median(times) for name, times in self.seconds.items()}
         return {
             **self.sizes,

@@ -114,7 +114,7 @@ NOTHING: Mapping[str, float] = {}
 
 
 def rows_table(rows: Sequence[Row], heading: str) -> str:
-    """Return one line per row, `heading` over their labels; what was left out says why."""
+    """Return one line per row, with `heading` above their labels; omitted rows have a reason."""
     names = list(dict.fromkeys(name for row in rows for name in row.seconds if name != "isamap"))
     head = (
         "row",
@@ -159,7 +159,7 @@ def _line(row: Row, names: Sequence[str]) -> Sequence[str]:
 
 
 def _prediction(row: Row) -> str:
-    """Return results by stated parameters and, where there are some, by calibrated ones."""
+    """Return the results by stated parameters and, if there are any, by calibrated ones."""
     measured = row.measured_ns
     return " / ".join(f"{ns / measured:.2f}" for ns in row.predicted_ns.values()) if measured else ""
 
@@ -176,7 +176,7 @@ def _ratio(row: Row, name: str) -> str:
 
 
 def summary_text(summaries: Sequence[Summary]) -> str:
-    """Return means per class and overall, and what came out slower."""
+    """Return means per class and overall, and the rows that are slower."""
     lines: list[str] = []
     for s in summaries:
         names = list(s.overall)
@@ -211,7 +211,7 @@ def _cells(means: dict[str, float], names: Sequence[str]) -> list[str]:
 
 
 def dispatch_text(rows: Sequence[Row]) -> str:
-    """Return which baselines' loops are not C, where their way to the function can matter; nothing otherwise."""
+    """Return the baselines whose loops are not C, if their call overhead can matter; else nothing."""
     short = [
         (row, name)
         for row in rows

@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code of a command line; by default that of this process. ^C ends it with 130."""
+    """Return the exit code of a command line; by default that of this process. Ctrl-C ends it with 130."""
     try:
         code = _main(arguments)
     except KeyboardInterrupt:  # while modules are imported: behind that `run` catches it

@@ -41,9 +41,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The payload of a command, the same for people, findings, and the exit code.
+    """The payload of a command, its text for people, findings, and the exit code.
 
-    `gaps` are those of the schedules that it is about: by what fraction each may be above the optimum.
+    `gaps` are the relative gaps of its schedules to their proven bounds.
     """
 
     payload: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -54,7 +54,7 @@ class Answer:
 
 
 def with_proof(answer: Answer, require: str) -> Answer:
-    """Return the answer, with exit code 4 where `--require proven` was asked for and a gap is left."""
+    """Return the answer, with exit code 4 if `--require proven` was given and a gap remains."""
     if not require:
         return answer
     from isamap.plan.schedule import PROVEN
@@ -94,7 +94,7 @@ def _as_json(found: re.Match[str]) -> str:
 
 
 def coloured(text: str, stream: TextIO) -> str:
-    """Return the rendered findings with colours, where the stream is a terminal that wants them."""
+    """Return the rendered findings with colours, if the stream is a terminal that supports them."""
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
 
@@ -108,9 +108,9 @@ def coloured(text: str, stream: TextIO) -> str:
 
 
 def write_text(path: Path, text: str | bytes, *, overwrite: bool = False) -> None:
-    """Make a file, at once; write to what is a pipe or a device, which stays what it is.
+    """Create a file atomically; write directly to a pipe or a device.
 
-    Raises: UsageProblem where the file exists; as `unwritable` says where it cannot be written.
+    Raises: UsageProblem if the file exists; as `unwritable` states if it cannot be written.
     """
     if not overwrite:
         check_new(path)
@@ -134,7 +134,7 @@ def check_new(path: Path) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path leads to a device, a pipe or a socket: to what takes bytes and is no file."""
+    """Return whether a path leads to a device, a pipe or a socket, which is no file."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 

@@ -1,6 +1,6 @@
 """`isamap bench …`: compare emitted code with installed libraries on all rows of a suite.
 
-A command is a `Suite` of the table below, and takes those of the options that concern its kind of cases.
+A command is a `Suite` of the table below, and accepts the options for its kind of cases.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A command: its rows, what stands over their table, and which options it has beside the common ones.
+    """A command: its rows, the heading of their table, and its options besides the common ones.
 
-    `types` and `libraries` are those of the kind, which is loaded when the command runs. `beta` is what
-    stands in front of C where that is no option: 1 where all contenders add to it.
+    `types` and `libraries` are those of the kind, which is loaded when the command runs. `beta` is the factor
+    of C if it is no option: 1 if all contenders add to C.
     """
 
     summary: str

@@ -1,6 +1,6 @@
 """Run a command line and return its exit code: the single place that turns failures into answers.
 
-What is saved when isamap itself fails: enough to do it again, in the private cache, sent nowhere.
+If isamap itself fails, it saves the data for a reproduction in the private cache, and sends them nowhere.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _REFUSALS = frozenset(
 UNMAPPED = "failed to map segment"
 
 MAX_SHOWN = 50
-"""Findings of one input that people are told: what is wrong with the rest, these say too."""
+"""The most findings shown for one input."""
 
 
 def run(words: Sequence[str]) -> int:

@@ -108,7 +108,7 @@ def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
 
 
 def _overview(group: str) -> str:
-    """Return the commands with what they do, in one line each."""
+    """Return the commands with their descriptions, one line each."""
     lines = [f"usage: {' '.join(['isamap', *group.split('.'), 'COMMAND']).replace('  ', ' ')} …", ""]
     for command in _HOMES:
         if command.startswith(f"{group}.") or not group:

@@ -67,7 +67,7 @@ class Shown:
 
 
 def check_places(shown: Shown, *, force: bool) -> None:
-    """Nothing, where both may be written: asked before long work. Raises: UsageProblem."""
+    """Check before long work that both files may be written. Raises: UsageProblem."""
     from isamap.driver.artifacts import check_replaceable
 
     if shown.trace is not None:
@@ -116,7 +116,7 @@ def _check_file(path: Path, force: bool) -> None:
 def write_reports(
     request: Request, made: Compilation, shown: Shown, progress: Callable[[str], None], *, force: bool
 ) -> tuple[list[str], str]:
-    """Return the paths written, and what is to be printed."""
+    """Return the written paths, and the text to print."""
     from isamap.driver.reporting import recording_of, report_of, trace_of
     from isamap.report.page.stamp import stamped
 
@@ -245,7 +245,7 @@ def compile_command(asked: CompileOptions) -> Answer:
 
 
 def _of_kernel(asked: CompileOptions) -> Answer:
-    """Return the code of a kernel, or what a stage leaves of it."""
+    """Return the code of a kernel, or the result of a stage."""
     libraries, hw, output, shown, force = (
         asked.compared.libraries(), asked.hw, asked.output, asked.shown, asked.force
     )  # fmt: skip

@@ -77,7 +77,7 @@ def fill_model(words: Sequence[str]) -> list[str]:
 
 
 def read_sizes(words: Iterable[str]) -> dict[str, Size]:
-    """Return the sizes that words give. Raises: UsageProblem for what is none, or is given twice."""
+    """Return the sizes of words. Raises: UsageProblem for invalid and repeated ones."""
     sizes: dict[str, Size] = {}
     for word in words:
         name, value = read_pair(word)
@@ -122,7 +122,7 @@ def read_pair(word: str, span: Span | None = None) -> tuple[str, Size]:
 
 
 def read_sizes_file(source: Source) -> list[dict[str, Size]]:
-    """Return a set of sizes per line of a file; empty lines and what follows `#` do not count."""
+    """Return a set of sizes per line of a file; empty lines and comments after `#` are skipped."""
     sets: list[dict[str, Size]] = []
     for number, line in enumerate(source.text.splitlines()):
         start = source.line_starts[number] if number < len(source.line_starts) else 0
@@ -142,7 +142,7 @@ def read_sizes_file(source: Source) -> list[dict[str, Size]]:
 
 
 def read_emulator(word: str | None) -> Emulator | None:
-    """Return the emulator that an option names, where it is given. Raises: as `Emulator.read`."""
+    """Return the emulator of an option, if given. Raises: as `Emulator.read`."""
     from isamap.run.child import Emulator
 
     return Emulator.read(word) if word is not None else None

@@ -62,7 +62,7 @@ def new_command(asked: NewOptions) -> Answer:
 
 
 def _path(name: str) -> Path:
-    """Return the file of a new machine. Raises: UsageProblem for what is no name."""
+    """Return the file of a new machine. Raises: UsageProblem for an invalid name."""
     path = Path(name if name.endswith(".yaml") else f"{name}.yaml")
     if not _NAME.fullmatch(path.stem):
         said = f"`{path.stem[:40]}` is no name for a machine"

@@ -123,7 +123,7 @@ def _read_calls(name: str, digest: str) -> tuple[str | None, tuple[Finding, ...]
 
 
 def _far_from_measured(name: str, digest: str) -> tuple[Finding, ...]:
-    """Return a warning where a figure is far from the measured one, if anything was measured here."""
+    """Return a warning if a parameter is far from the value measured here, if there is one."""
     from isamap.tune.store import newest_profile
 
     profile = newest_profile(digest)

@@ -1,6 +1,6 @@
 """`isamap hw show`: print the content of a machine, as text, as JSON, or as a picture.
 
-What it takes beside instructions and bandwidths is printed as
+Parameters other than those of instructions and bandwidths are printed as
 
 rows, l3 → l2  zen5-loops  start_ns 2, again_ns 12
 tlb            typical     count 64, page_bytes 4096, miss_ns 0.5
@@ -110,18 +110,18 @@ def _machine_json(
 
 
 def _stated_alone(item: object, *names: str) -> dict[str, object]:
-    """Return figures that are stated, by their names."""
+    """Return the stated parameters by name."""
     return {name: value for name in names if (value := getattr(item, name)) is not None}
 
 
 def _measured_bytes(profile: Profile | None) -> dict[str, int]:
-    """Return the capacities of caches on this processor, as far as they are known."""
+    """Return the known capacities of caches on this processor."""
     caches = profile.caches if profile is not None else ()
     return {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
 
 
 def _measured(profile: Profile | None) -> dict[str, dict[str, object]]:
-    """Return, per instruction, what was measured on this processor, where its parameters are largest."""
+    """Return, per instruction, the parameters measured on this processor, at its largest lengths."""
     found: dict[str, dict[str, object]] = {}
     for f in profile.instructions if profile is not None else ():
         pairs = (("interval", f.interval), ("latency", f.latency))
@@ -141,7 +141,7 @@ def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
 
 
 def timing_json(figures: Timings | None) -> dict[str, object] | None:
-    """Return the figures that are stated, by key; None where none is."""
+    """Return the stated parameters by key; None if there is none."""
     if figures is None or not (stated := _stated(figures)):
         return None
     return {**dict(stated), "source": figures.source}
@@ -276,7 +276,7 @@ def _instruction_json(i: MachineInstruction) -> dict[str, object]:
 
 
 def _word_json(word: Word) -> dict[str, object]:
-    """Return the fields of a word by name: their bits, and what they hold."""
+    """Return the fields of a word by name: their bits, and their contents."""
     return {
         f.name: {
             "bits": [f.high, f.low],

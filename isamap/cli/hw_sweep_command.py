@@ -5,7 +5,7 @@ memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512  status   gap
 128KiB                                    239 µs  OPTIMAL  0.0 %
 
 Each point is predicted on its own first. Then it is offered the schedules of its neighbours, the points with
-the next smaller or larger value of one figure, until no neighbour's schedule costs less there. So a larger
+the next smaller or larger value of one parameter, until no neighbour's schedule costs less there. So a larger
 memory, on which a smaller one's schedules are valid, is never slower.
 """
 
@@ -58,7 +58,7 @@ _RANGE = re.compile(rf"{_NUMBER.format('low')}\.\.{_NUMBER.format('high')}(?:\+{
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A figure of a description and its values, as words and as numbers in the order of the sweep."""
+    """A parameter of a description and its values, as words and as numbers in the order of the sweep."""
 
     path: str
     words: tuple[str, ...]
@@ -124,7 +124,7 @@ MOST_ROWS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A prediction with what it is of; `key` names it in the file of an earlier run."""
+    """A prediction with its kernel and machine; `key` is its name in the file of an earlier run."""
 
     key: str
     values: Mapping[str, str]
@@ -247,7 +247,7 @@ def sweep_command(asked: SweepOptions) -> Answer:
 
 
 def _written(asked: SweepOptions, sweep: Sweep) -> list[str]:
-    """Write the plot of the front and the table, where they are asked for, and return their paths."""
+    """Write the requested plot of the front and the table, and return their paths."""
     texts: list[tuple[str, str]] = []
     if asked.front is not None:
         from isamap.report.sweep_plot import front_svg
@@ -342,12 +342,12 @@ def _compare_neighbours(
 
 
 def _nests(text: str) -> str:
-    """Return a schedule's nests, without what its text says of its cost."""
+    """Return a schedule's nests, without the costs in its text."""
     return text[text.find("\nnest ") :]
 
 
 def _neighbours(axes: Sequence[Setting], cases: int) -> list[list[int]]:
-    """Return for each row those at the next smaller and larger value of one figure."""
+    """Return, for each row, those with the next smaller and larger value of one parameter."""
     orders = [sorted(range(len(a.words)), key=a.numbers.__getitem__) for a in axes]
     # Points by their ranks: which value of each figure they have, counted from the smallest.
     ranked = list(product(*([order.index(n) for n in range(len(order))] for order in orders)))

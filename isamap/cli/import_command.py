@@ -72,7 +72,7 @@ def imported(
     *,
     signed: bool = False,
 ) -> Imported:
-    """Return the model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
+    """Return the model of a file with the given sizes and inputs. Raises: UsageProblem."""
     from isamap.graph.elementwise_fusion import fuse_steps
     from isamap.graph.graph_file import constants_of
     from isamap.onnx import import_model
@@ -102,7 +102,7 @@ def read_pairs(words: Sequence[str], option: str) -> dict[str, str]:
 
 
 def coverage_json(found: Imported) -> list[dict[str, object]]:
-    """Return each node with what became of it."""
+    """Return each node with its outcome."""
     return [
         {
             "node": t.node.called,
@@ -116,7 +116,7 @@ def coverage_json(found: Imported) -> list[dict[str, object]]:
 
 
 def coverage_text(found: Imported) -> str:
-    """Return each operator with what became of its nodes."""
+    """Return each operator with the outcomes of its nodes."""
     rows = Counter((t.node.op, t.where) for t in found.taken)
     lines = [f"{found.name}: {len(found.taken)} nodes"]
     wide = max((len(op) for op, _ in rows), default=0)

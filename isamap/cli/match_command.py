@@ -75,7 +75,7 @@ class MatchOptions(CommandOptions):
 
 
 SHIPPED = "kernels"
-"""The word for the folder of shipped kernels, where no folder of that name is nearer."""
+"""The word for the folder of shipped kernels, unless a local folder has that name."""
 
 
 def is_several(words: Sequence[str]) -> bool:
@@ -104,7 +104,7 @@ def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMo
 def _covered(
     sources: Sequence[Source], machine_name: str, mode: CountMode, progress: Progress
 ) -> tuple[Coverage, tuple[Finding, ...]]:
-    """Return the matrix of one machine, and what is wrong with kernels."""
+    """Return the matrix of one machine, and the errors in kernels."""
     from isamap.driver.matching import match_kernel
     from isamap.machine import at_one_length, load_machine
     from isamap.report.coverage import coverage_of
@@ -172,7 +172,7 @@ def match_command(asked: MatchOptions) -> Answer:
 
 
 def _listed(matched: Matched, asked: MatchOptions) -> Answer:
-    """Return the mappings of one kernel, of all instructions or of one, with what was asked for besides."""
+    """Return the mappings of one kernel, of all instructions or of one, with the requested additions."""
     from isamap.match import refusals
     from isamap.report.mapping_json import mappings_json
     from isamap.report.mappings import FEW, mappings_text, unmoved_text, variants_json, variants_text
@@ -309,7 +309,7 @@ def _no_mapping(matched: Matched, rejections: tuple[Rejection, ...], statement: 
 
 
 def _write_kernel(asked: MatchOptions, said: str, text: str) -> str:
-    """Write the kernel's text, and return what is printed: what was done, and the text or its file."""
+    """Write the kernel's text, and return the output: the changes, and the text or its file."""
     if asked.output is None:
         return f"{said}\n\n{text}"
     if asked.output == "-":
@@ -354,7 +354,7 @@ def _nothing_to_fix(source: Source, machine: Machine, instruction: str | None) -
 def _transform_answer(
     asked: MatchOptions, source: Source, machine: Machine, sizes: Mapping[str, Size], which: str
 ) -> Answer:
-    """Return a rewrite of the kernel, the best or a numbered one, and what each would match."""
+    """Return a rewrite of the kernel, the best or a numbered one, and the mappings of each."""
     from isamap.driver.matching import forms_of
     from isamap.ir import print_routine
     from isamap.report.kernel_forms import forms_json, forms_text

@@ -86,7 +86,7 @@ OF_BOTH = (
 
 
 def refuse_of_kernel(asked: CommandOptions, taken: Sequence[str], advice: str) -> None:
-    """Refuse each option that a model does not obey; `taken` are those of the command. Raises: UsageProblem."""
+    """Refuse each option that has no effect on a model; `taken` are those of the command. Raises: UsageProblem."""
     others = [flag for flag in given_flags(asked) if flag not in OF_BOTH and flag not in taken]
     refuse(asked, others, "is about one kernel, and a model has many", advice)
 

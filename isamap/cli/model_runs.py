@@ -74,7 +74,7 @@ def is_whole_model(word: str, asked: CommandOptions) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A compiled model with its inputs, its layers, and what it was imported from."""
+    """A compiled model with its inputs, its layers, and its import."""
 
     found: Imported
     model: CompiledModel
@@ -117,7 +117,7 @@ def _check_inputs(given: Mapping[str, Array], ports: Sequence[Port]) -> None:
 
 
 def _facts(word: str, ready: _Ready, how: How) -> dict[str, object]:
-    """Return what each answer says of a model. Units: bytes."""
+    """Return the facts about a model that are in each answer. Units: bytes."""
     library = ready.model.library
     return {
         "model": word,

@@ -1,4 +1,4 @@
-"""Options on the command line: words are read by what a command declares as a record, and help is written of it.
+"""Read options of a command line from a command's declared record, and write its help.
 
 A command takes one record whose fields are its options, and records inside for those that it shares:
 `CommandOptions` has what every command has, `Choices` of a request those that name the command.
@@ -116,9 +116,9 @@ def refuse(asked: Any, flags: Iterable[str], why: str, advice: str = "leave out 
 
 
 def read_words(name: str, known: Mapping[str, Option], words: Sequence[str]) -> dict[str, Any] | None:
-    """Return the word, the words or the truth of each option that is given; None where help is asked for.
+    """Return the values of each given option; None if help is requested.
 
-    Raises: UsageProblem for what the command `name` does not take, and for what it lacks.
+    Raises: UsageProblem for unknown options of the command `name`, and for missing ones.
     """
     see = f"see `{name} --help`"
     flags = {
@@ -188,7 +188,7 @@ def read_record(record: type[Any], command: str, given: Mapping[str, Any]) -> An
 
 
 def options_of(record: type[Any], command: str) -> dict[str, Option]:
-    """Return the options of a command by name, those of records inside where they stand, `--json` last."""
+    """Return the options of a command by name, with those of nested records in their places, `--json` last."""
     found: dict[str, Option] = {}
     for one in fields(record):
         known: Option | None = one.metadata.get("option")
@@ -201,7 +201,7 @@ def options_of(record: type[Any], command: str) -> dict[str, Option]:
 
 
 def help_page(name: str, about: str, known: Mapping[str, Option]) -> str:
-    """Return the page of `--help`: how a command is written, what it does, its arguments and its options."""
+    """Return the page of `--help`: the command's usage, description, arguments and options."""
     width = min(shutil.get_terminal_size().columns, 80) - 2
     arguments = [(_argument_name(one), _explained(one)) for one in known.values() if not one.flags]
     options = [

@@ -111,9 +111,9 @@ def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
 def read_cases(
     path: str, kernel: str, machine: str, sizes: Sequence[Mapping[str, Size]], fills: tuple[str, ...]
 ) -> tuple[list[Case], dict[str, int], StreamTime | None]:
-    """Return the comparisons of a file's program, how often each instruction stands in it, and its time by tokens.
+    """Return the comparisons of a file's program, the number of each instruction, and its simulated time.
 
-    Raises: UsageProblem where file, kernel, machine and sizes do not belong together.
+    Raises: UsageProblem if file, kernel, machine and sizes do not belong together.
     """
     from isamap.driver.encoded_programs import load_program, program_cases, program_kernel
     from isamap.machine import load_machine

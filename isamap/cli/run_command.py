@@ -117,7 +117,7 @@ def _run_text(prepared: Prepared, timed: Timed) -> str:
 
 
 def _threads(prepared: Prepared) -> str:
-    """Return how many threads took part: one, where the schedule has nothing for others."""
+    """Return the number of threads that took part: one if the schedule has no parallel parts."""
     count = prepared.request.threads if prepared.compiled.interface.takes_pool else 1
     return "one thread" if count == 1 else f"{count} threads"
 

@@ -67,7 +67,7 @@ class ScheduleOptions(OnMachine):
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Schedules with what was found out about each; `ranking` is None where one was asked for."""
+    """Schedules with their evaluations; `ranking` is None if only one was requested."""
 
     attempts: list[Attempt]
     verdicts: tuple[Verdicts, ...]
@@ -83,7 +83,7 @@ class Contest:
         return min(self.attempts, key=lambda a: a.schedule.cost_ns or 0.0)
 
     def text(self) -> str:
-        """Return the table, and what it comes to."""
+        """Return the table, and the summary."""
         from isamap.plan.text import fixed_words
         from isamap.report.schedules import contest_lines, contest_rows
 
@@ -148,7 +148,7 @@ def schedule_command(asked: ScheduleOptions) -> Answer:
 
 
 def _ordered(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Ordered:
-    """Return the best schedule with its innermost loops pipelined, and what is proven of each."""
+    """Return the best schedule with its innermost loops pipelined, and the proven bound of each."""
     from isamap.driver.refining import with_pipelines
 
     progress("order innermost loops")
@@ -164,7 +164,7 @@ def _answer(
     shown: Explained | None,
     ordered: Ordered | None,
 ) -> Answer:
-    """Return all attempts, what is to be seen of the best schedule, and itself in a file or as text."""
+    """Return all attempts, the requested views of the best schedule, and the schedule in a file or as text."""
     from isamap.plan.check import warn_unused_capacity
     from isamap.plan.text import print_schedule
 
@@ -264,7 +264,7 @@ def _hold_contest(
     asked: ScheduleOptions,
     progress: Progress,
 ) -> Contest:
-    """Return the attempts, the further ones of the K best, and what evaluators say of all."""
+    """Return the attempts, the others of the K best, and the evaluators' results for all."""
     from isamap.driver.refining import rank_schedules
     from isamap.report.schedules import Attempt
 
@@ -387,7 +387,7 @@ def diff_command(asked: DiffOptions) -> Answer:
 
 @contextmanager
 def _names_files(schedule: Schedule, kernel: str | None, hw: str | None) -> Generator[None]:
-    """Says of what a schedule names, and is not shipped, with which option its file is given."""
+    """Add to errors about an unknown name the option that gives its file."""
     try:
         yield
     except UsageProblem as problem:
@@ -404,7 +404,7 @@ def _names_files(schedule: Schedule, kernel: str | None, hw: str | None) -> Gene
 
 
 def _problem(schedule: Schedule, kernel: str | None, machine: str, choices: Choices) -> Problem:
-    """Return the question that a schedule answers, with what it takes packed."""
+    """Return the problem of a schedule, with its packed inputs."""
     from isamap.driver.pipeline import compile_kernel
     from isamap.formulate.packable import packed_tensors
 
@@ -524,7 +524,7 @@ def read_rows(request: Request, name: str) -> list[dict[str, Size]]:
 
 
 def _cells(source: Source) -> tuple[list[str], list[dict[str, str]]]:
-    """Return the header of a table, and its rows. Raises: UsageProblem for what is no CSV."""
+    """Return the header of a table, and its rows. Raises: UsageProblem for invalid CSV."""
     reader = csv.DictReader(source.text.splitlines())
     try:
         return list(reader.fieldnames or ()), list(reader)

@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import IO, Any
 
 UNWRITTEN = 2
-"""The exit code of a command that did its work, and could not say what came of it."""
+"""The exit code of a command that did its work, but could not write its answer."""
 
 
 def prepare_streams() -> None:
-    """Open what was closed on nothing, lest a file gets its number; what cannot be encoded is escaped."""
+    """Open closed standard streams on the null device, so that no file gets their number; escape unencodable text."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -61,7 +61,7 @@ def write_answer(text: str, code: int) -> int:
 
 
 def complain(text: str) -> None:
-    """Write a line for people to standard error, as far as there is one."""
+    """Write a line for people to standard error, if it is open."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -69,7 +69,7 @@ def complain(text: str) -> None:
 
 
 def let_go() -> None:
-    """Let go of what standard output holds and does not take: a page that was written before it was full."""
+    """Discard buffered text that standard output does not accept: the last page before it was full."""
     try:
         if not _is_missing(sys.stdout):
             sys.stdout.flush()
@@ -82,7 +82,7 @@ def _is_missing(stream: IO[str] | None) -> bool:
 
 
 def _discard(stream: IO[str] | None) -> None:
-    """Let go of what a stream still holds, which would fail again when the process ends."""
+    """Discard a stream's buffered text, which would fail again when the process ends."""
     if stream is not None:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

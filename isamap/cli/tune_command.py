@@ -36,7 +36,7 @@ def list_command(asked: CommandOptions) -> Answer:
 
 
 def _winner_json(winner: Winner) -> dict[str, object]:
-    """Return all of it but what only the database needs, units in the keys."""
+    """Return the winner without the fields that only the database needs, with units in the keys."""
     found = asdict(winner)
     measured_ns = found.pop("cost_ns")
     del found["key"], found["state"]

@@ -99,7 +99,7 @@ def verify_matrix(
     under: Emulator | None,
     kept: Kept,
 ) -> Answer:
-    """Return the matrix. Raises: UsageProblem for words that do not fit; what a cell refuses stands in the cell."""
+    """Return the matrix. Raises: UsageProblem for wrong words; a cell shows its own refusal."""
     from isamap.driver.matrix import Cell
 
     kernels, machines = _named(kernel, list_kernels()), _named(hw, shipped_machines())

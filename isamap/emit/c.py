@@ -29,10 +29,10 @@ _SYSTEM_HEADERS = ("math.h", "string.h")
 
 @dataclass(frozen=True, slots=True)
 class EmittedC:
-    """A program in C: `NAME.c`, `NAME.h`, and how it is called.
+    """A program in C: `NAME.c`, `NAME.h`, and its interface.
 
     `strict` programs must be compiled without contraction of a product and a sum into one rounding. `packs`
-    are the programs that pack what it takes packed, `links` the libraries that it calls, by their paths.
+    are the programs that pack its inputs, `links` the libraries that it calls, by their paths.
     """
 
     name: str
@@ -45,7 +45,7 @@ class EmittedC:
     links: tuple[str, ...] = ()
 
     def files(self) -> dict[str, str]:
-        """Return all files by name, those of the programs that pack included."""
+        """Return all files by name, including those of the packing programs."""
         own = {f"{self.name}.c": self.source, f"{self.name}.h": self.header}
         return own | {name: text for pack in self.packs for name, text in pack.files().items()}
 
@@ -96,7 +96,7 @@ def take_names(program: LoweredProgram) -> tuple[Names, str]:
 def _emitted(
     program: LoweredProgram, machine: Machine, interface: Interface, issuer: Issuer, head: list[str]
 ) -> EmittedC:
-    """Return a program's files, but for those of its packs; `head` ends the first comment."""
+    """Return a program's files without those of its packing programs; `head` ends the first comment."""
     name, model, names = interface.name, issuer.model, issuer.names
     writer = BodyWriter(program, interface, issuer)
     function, body = writer.function()
@@ -149,7 +149,7 @@ def emitted_title(program: LoweredProgram, model: bool) -> str:
 
 
 def _how_to_compile(machine: Machine, model: bool) -> list[str]:
-    """Return the rest of the first comment: what is needed to build the file by hand."""
+    """Return the rest of the first comment: how to build the file by hand."""
     target = machine.target
     flags = " ".join(("-O2",) if model else (*target.flags, *compiler_flags(target.features, "gcc")))
     return [

@@ -161,7 +161,7 @@ class BodyWriter:
         self.names, self.counters, self.beside_loop, self.outer_counter = kept
 
     def share(self, node: Share, depth: int) -> None:
-        """Write a loop over the next pieces of a work slice, each for the part whose iteration it is."""
+        """Write a loop over the next pieces of a work slice, selected by their part."""
         work, parts = self.works[node.work], pieces_of(node)
         kept = self.names, self.beside_loop, self.outer_counter
         for line in share(work):
@@ -248,7 +248,7 @@ class BodyWriter:
             self.keep(issue, depth)
 
     def keep(self, issue: Issue, depth: int) -> None:
-        """State of an issue's vectors what keeps them in their registers."""
+        """Write a statement that keeps the vectors of an issue in their registers."""
         read, added = read_as_it_lies(issue, self.issuer.machine), added_to(issue, self.issuer.machine)
         if read in self.shared and self.is_vector(read):
             self.tell("READ_ONCE", [read], depth)
@@ -270,7 +270,7 @@ class BodyWriter:
         self.add(depth, f"{helper}({', '.join(self.names.of(value) for value in values)});")
 
     def fenced(self, lines: list[str], instruction: str, depth: int) -> None:
-        """Statements between barriers, where the description asks for them and none stands there yet."""
+        """Write statements between compiler barriers, if the description requires them and none is there yet."""
         fence = self.issuer.machine.instructions[instruction].barrier and not self.issuer.model
         if fence and (not self.lines or self.lines[-1].strip() != BARRIER):
             self.add(depth, BARRIER)
@@ -386,7 +386,7 @@ def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Mach
 
 
 def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
-    """Return where in a body its issues only read for the last time what several of them use."""
+    """Return the place of the last issue that reads each value which several issues of a body use."""
     several, found = shared(body, machine), dict[str, int]()
     for place, node in enumerate(body):
         if isinstance(node, Issue):
@@ -464,7 +464,7 @@ class Progress:
 
 
 def begin(node: Begin, names: Names, used: set[str]) -> tuple[Progress, Lines]:
-    """Return the counters of work of which nothing is done."""
+    """Return the counters of work that has not started."""
     stem = names.take(node.work)
     counters = tuple(names.take(f"{stem}_{n}") for n in range(node.depth))
     part = names.take(f"{stem}_part") if node.parts > 1 else ""
@@ -487,7 +487,7 @@ def begin(node: Begin, names: Names, used: set[str]) -> tuple[Progress, Lines]:
 
 
 def share(work: Progress) -> Lines:
-    """Write the number of pieces of the next share, and open the loop over them."""
+    """Write the number of pieces of the next slice, and open the loop over them."""
     due, now, left = work.due, work.now, work.left
     more = f"if (({due} += {work.rest}) >= {work.trips}) {{ {due} -= {work.trips}; {now}++; }}"
     return (
@@ -511,7 +511,7 @@ def positions(work: Progress, variables: Sequence[str], names: Names) -> Lines:
 
 
 def moved_on(work: Progress, trips: Sequence[str], *, is_last: bool) -> str:
-    """Return the step of the counters behind a piece of a part, the last one fastest."""
+    """Return the step of the counters after a piece of a part, the last one fastest."""
     carry = "" if is_last else f"{work.part}++;"
     for place, (counter, count) in enumerate(zip(work.counters, trips, strict=False)):
         if place == 0 and is_last:

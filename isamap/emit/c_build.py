@@ -1,14 +1,14 @@
 """Settings to build emitted C: compiler flags, function attributes, and the thread pool.
 
-Makefiles of emitted folders name the flags, and `isamap.run.toolchain` builds with them. Of a machine whose
-instructions work in a mode of their own,
+Makefiles of emitted folders name the flags, and `isamap.run.toolchain` builds with them. If the instructions
+of a machine need a processor mode, functions have attributes:
 
     static inline void load_tile_0(const float *a, int64_t a_s0) __arm_streaming __arm_inout("za") {
     __arm_locally_streaming __arm_new("za") int gemm(const gemm_args *args, …) {
 
-The first is called by functions of the file alone, with what they hold in registers; the other by callers,
-also a function that is handed on by its address. Heads stand at the beginning of a line, and end in `) {`:
-all writers of C here do so.
+Only functions of the file call the first one, with values in registers. Callers may call the other one, also
+through its address. All writers of C here put a function's head at the beginning of a line and end it with `)
+{`.
 """
 
 from __future__ import annotations

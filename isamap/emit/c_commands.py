@@ -1,15 +1,15 @@
-"""Print a lowered program as C that computes encoded instructions and gives them to an accelerator.
+"""Print a lowered program as C that computes encoded instructions and passes them to an accelerator.
 
-An instruction is a function of what its fields hold, made of its `encoding`, and loops stay loops:
+Each instruction becomes a function of its field values, built from its `encoding`. Loops stay loops:
 
     static inline void mvin(uint64_t x, uint64_t x_stride, uint64_t z, uint64_t R, uint64_t C) {
       ROCC(123, 3, 0, UINT64_C(0x3f80000000100101), x_stride);
       ROCC(123, 3, 2, x, (z / 16) | (C << 32) | (R << 48));
     }
 
-How words are given, here an instruction of RISC-V and what its registers hold, is data of
-`hw_specs/families`. Scratchpads have addresses of their own, so that buffers there are numbers; main memory
-is the caller's.
+Data in `hw_specs/families` describes how words are passed, here by an instruction of RISC-V and its
+registers. Scratchpads have separate address spaces, so buffers there are numbers; main memory belongs to the
+caller.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condit
 
 
 def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:
-    """Yield the strides that fields of an instruction hold, and what is too large for each. Units: bytes."""
+    """Yield the strides in the fields of an instruction, and the first value too large for each. Units: bytes."""
     words = entry.encoding.words if entry.encoding is not None else ()
     for one in (f for word in words for f in word):
         if isinstance(one.holds, Quantity) and one.holds.kind == "stride":
@@ -101,7 +101,7 @@ class CommandIssuer(Issuer):
 
     @property
     def has_versions(self) -> bool:
-        """What is computed of strides is little beside a command."""
+        """Whether there are versions for dense strides: computing strides costs little compared with a command."""
         return False
 
     def begin(self) -> None:
@@ -185,14 +185,14 @@ def _in_order(held: tuple[Quantity, ...], instruction: Instruction) -> tuple[Qua
 
 
 def _nothing(instruction: Instruction) -> tuple[Index, ...]:
-    """Extents of operands that may be 0, so that there is nothing to do."""
+    """Return the extents of operands that may be 0, so that the issue does nothing."""
     low = {p.name: p.low.value for p in instruction.params if p.low is not None}
     extents = (extent for operand in instruction.operands for extent in operand.shape)
     return tuple(dict.fromkeys(e for e in extents if any(low.get(s) == 0 for s in e.symbols)))
 
 
 def _word(word: Word, own: Mapping[Quantity, str]) -> int | Text:
-    """Return a word: a number, or what is computed of what its fields hold."""
+    """Return a word: a constant, or the expression of its field values."""
     fixed, parts = _constant(f for f in word if isinstance(f.holds, int)), list[Text]()
     for one in word:
         if isinstance(one.holds, Quantity):

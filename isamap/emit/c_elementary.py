@@ -330,7 +330,7 @@ def _value(e: Expr, n: str) -> str:
 
 
 def _multiplied(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """Return the factors, and what their product is added to; of a difference, where a number takes the sign."""
+    """Return the factors and the addend of a product; in a difference, a constant factor takes the sign."""
     match op, one, other:
         case "add", Call("mul", (a, b)), c:
             return a, b, c
@@ -349,9 +349,9 @@ def _multiplied(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] | No
 def build_call(
     instruction: Instruction, registers: frozenset[str], file_names: Names, *, model: bool
 ) -> Model:
-    """Return the function that stands for an instruction: of all lanes at once, or its plain-C model.
+    """Return the function for an instruction: over all lanes at once, or its plain-C model.
 
-    With `model` the latter always: registers are arrays of elements then, on any processor.
+    With `model`, it is always the latter: registers are then arrays of elements, on any processor.
     """
     found = None if model else _function_of_lanes(instruction, registers)
     if found is None:

@@ -67,7 +67,7 @@ def stored_value(value: Text, dtype: DType, scope: Scope) -> Text:
 
 
 def _rounded_element(value: Text, dtype: DType, scope: Scope) -> Text:
-    """Return a stored element as its type has it: the 4 bytes of a tf32 hold any f32, of which not all counts."""
+    """Return a stored element with the precision of its type: the 4 bytes of a tf32 may hold any f32."""
     return scope.helper("round_tf32", value) if dtype.name == "tf32" else value
 
 
@@ -203,7 +203,7 @@ def _integer_call(e: Call, scope: Scope) -> Text:
 
 
 def _modular(e: Expr, dtype: DType, scope: Scope) -> Text:
-    """Return the value modulo 2**bits in an unsigned type: what C's signed arithmetic does not define."""
+    """Return the value modulo 2**bits in an unsigned type, because signed overflow is undefined in C."""
     unsigned = unsigned_type(dtype)
     match e:
         case Call("add" | "sub" | "mul" as op, (left, right), own, _, _) if own == dtype:

@@ -2,8 +2,8 @@
 
     int gemm(const gemm_args *args, void *workspace, gemm_pool *pool);
 
-checks what the caller passes, cuts the workspace into buffers and calls `gemm_body`, whose pointers are all
-parameters: there compilers believe `restrict`.
+checks the arguments, divides the workspace into buffers and calls `gemm_body`. All pointers of `gemm_body`
+are parameters, because compilers honour `restrict` only there.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ OWN_MEMORY = "Uses no other memory than what it is given."
 
 
 def header_text(interface: Interface, title: str, memory: str = OWN_MEMORY) -> str:
-    """Return the header file that a caller includes; `memory` says what its function uses besides."""
+    """Return the header file that a caller includes; `memory` describes the memory that its function uses."""
     name = interface.name
     guard = f"ISAMAP_{name.upper()}_H"
     shapes = {t.name: _shape_text(t) for t in interface.tensors}
@@ -169,7 +169,7 @@ def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
 def entry_text(
     program: LoweredProgram, interface: Interface, names: Names, used: set[str], body: Function
 ) -> list[str]:
-    """Return the public functions, of which one calls the body."""
+    """Return the public functions, one of which calls the body."""
     writer = _Entry(program, interface, names.inside(), used, body)
     checks = domain_texts(interface.name, program.tensors)
     return [*checks, *writer.packed_bytes(), *writer.workspace_bytes(), "", *writer.function()]
@@ -190,7 +190,7 @@ class _Entry:
             names.take(buffer.name)
 
     def symbol(self, name: str) -> str:
-        """Return a symbol in C: a local variable, or what a requirement says of a pointer."""
+        """Return a symbol in C: a local variable, or the value that a requirement gives for a pointer."""
         if name.startswith("align("):
             pointer = self.member["pointer", name[6:-1], 0]
             return f"(int64_t)((uintptr_t){pointer} & -(uintptr_t){pointer})"
@@ -253,7 +253,7 @@ class _Entry:
 
     @property
     def asking(self) -> tuple[tuple[Length, ...], Callable[[str], str]]:
-        """What the hardware is asked for, and what numbers are called."""
+        """The hardware queries for vector lengths, and the C names of constants."""
         return self.interface.lengths, self.names.of
 
     def asked(self) -> list[str]:
@@ -296,7 +296,7 @@ class _Entry:
         return lines
 
     def strides(self) -> list[str]:
-        """Return byte strides turned into those of elements, or compared with the one that is wanted."""
+        """Return the statements that convert byte strides to elements, or check a required stride."""
         lines: list[str] = []
         for t in self.program.tensors:
             size = t.dtype.size_bytes
@@ -315,7 +315,7 @@ class _Entry:
         return lines
 
     def _rows_apart(self, t: Tensor, axis: int, stride: str) -> list[str]:
-        """Return a result's elements along the last axis, which is dense, end before those of the next row begin."""
+        """Return the check that a result's rows do not overlap: the last, dense axis ends before the next row."""
         extent, row = t.shape[axis], t.shape[-1]
         if extent.value == 1:
             return []
@@ -383,7 +383,7 @@ class _Entry:
 
 
 def body_parameters(program: LoweredProgram, interface: Interface, names: Names) -> list[tuple[str, str]]:
-    """Return the C parameters of the body, each declared and by name; takes the names of all that it is given."""
+    """Return the C parameters of the body, as declarations and names; reserves all these names."""
     found: list[tuple[str, str]] = []
 
     def add(c_type: str, source: str) -> None:
@@ -475,7 +475,7 @@ def _text(name: str, dtype: DType, *, ascending: bool) -> list[str]:
 
 
 def _number(value: int) -> str:
-    """Return a limit of a type as an int64_t: of u64, what an index may be."""
+    """Return a limit of a type as an int64_t: for u64, the largest index."""
     value = min(value, 2**63 - 1)
     return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
 
@@ -500,7 +500,7 @@ def check_lines(
 
 
 def write_lines(pointer: str, header: Header, size: Callable[[str], str]) -> list[str]:
-    """Return statements that write a header, which come last: what was not packed to its end has none."""
+    """Return statements that write a header. They come last: an unfinished packed tensor has no header."""
     lines = [f"  memset({pointer}, 0, {header.size_bytes});"]
     lines.append(f'  memcpy({pointer}, "{header.layout}", {Header.DIGITS});')
     for number, name in enumerate(header.sizes):

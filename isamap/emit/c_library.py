@@ -6,7 +6,7 @@
       cblas_sgemm(101, 111, 111, 64, 64, 64, 1, A, (int32_t)A_s0, B, (int32_t)B_s0, 1, C, (int32_t)C_s0);
     }
 
-What callers pass is checked as always, and besides that the library takes it.
+The arguments are checked as for emitted code, and also against the library's limits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from isamap.version import __version__
 def emit_library_call(
     interface: Interface, kernel: Kernel, performed: Performed, library: Installed
 ) -> EmittedC:
-    """Return the C of a kernel as a library call; `interface` is that of the code that it replaces."""
+    """Return the C of a kernel as a library call; `interface` is that of the replaced code."""
     names = Names(taken=(*HELPER_NAMES, performed.call.prototype.name))
     name = names.take(interface.name)
     for suffix in ("args", "pool", "body", "workspace_bytes"):
@@ -84,7 +84,7 @@ def _title(program: LoweredProgram, library: Installed) -> str:
 def _text(
     argument: Passed, parameter: Parameter, symbols: dict[str, str], names: Names, used: set[str]
 ) -> str:
-    """Return the C of what a parameter is given."""
+    """Return the C of a parameter's argument."""
     match argument.kind:
         case "number":
             return argument.text

@@ -42,12 +42,12 @@ strnlen strpbrk strrchr strsep strsignal strspn strstr strtod strtof strtok strt
 strtoul strtouq strxfrm strxfrm_l system timespec timeval u_char u_int u_long u_short uint ulong unsetenv
 ushort valloc wcstombs wctomb finite
 """
-"""Words of C, of the emitted text, and of C's headers, of which `immintrin.h` includes `stdlib.h`."""
+"""Reserved names: words of C, of the emitted text, and of C's headers (`immintrin.h` includes `stdlib.h`)."""
 RESERVED = frozenset(word + of for word in _WORDS.split() for of in ("", "f", "l"))
 
 
 class Names:
-    """Hands out identifiers of one scope, which avoids those of the scope outside of it, avoids `taken`."""
+    """The identifiers of one scope; they avoid those of the outer scope and those in `taken`."""
 
     def __init__(self, outer: Names | None = None, taken: Iterable[str] = ()) -> None:
         self._outer = outer
@@ -55,7 +55,7 @@ class Names:
         self._taken: set[str] = set(taken)
 
     def take(self, preferred: str) -> str:
-        """Return a new identifier like `preferred`, now standing for it in this scope."""
+        """Return a new identifier similar to `preferred`, and reserve it in this scope."""
         base = spell(preferred)
         name, number = base, 1
         while self._is_taken(name):
@@ -66,7 +66,7 @@ class Names:
         return name
 
     def of(self, name: str) -> str:
-        """Return the identifier that stands for a name taken here or outside."""
+        """Return the identifier of a name reserved here or in an outer scope."""
         found = self._given.get(name)
         if found is None:
             assert self._outer is not None, f"{name} has no identifier"

@@ -1,28 +1,28 @@
 """Parallel parts of a program: separate functions, called through the thread pool that the caller passes.
 
     static void gemm_part0(const float *restrict A, ..., int64_t part) { ... }    one part
-    static void gemm_task0(void *shared, int64_t part) { ... }                    what a pool calls
-    gemm_run(pool, 2, gemm_task0, &shared0);                                      all of them
+    static void gemm_task0(void *shared, int64_t part) { ... }                    called by a pool
+    gemm_run(pool, 2, gemm_task0, &shared0);                                      all parts
 
 Without a pool the caller's thread performs the parts one after the other: the results are the same.
 
-Functions in two versions: one for tensors whose rows follow each other, one for any strides.
+Functions have two versions: one for tensors with dense rows, one for any strides.
 
     static inline void gemm_body(const float *restrict A, ..., int64_t A_s0, ...) { ... }       always inlined
     static void gemm_dense(const float *restrict A, ...) { gemm_body(A, ..., 2048); }
     static void gemm_strided(const float *restrict A, ..., int64_t A_s0, ...) { gemm_body(A, ..., A_s0); }
 
-Strides come with the call. Where they are what the sizes say, they are numbers to the compiler: the rows of a
-register block then differ by what an address has room for, and take no registers, of which eight rows of a
-product need more than there are (docs/decisions/0004-strides.md).
+The strides are arguments of the call. If they are dense, they are constants for the compiler: addresses of
+the rows of a register block then differ by constant offsets and need no registers. Eight rows with variable
+strides would need more registers than there are (docs/decisions/0004-strides.md).
 
-Copies between loops of sums as functions of their own: what they need takes no register from the sums.
+Copies between loops of sums are separate functions, so that their values take no registers from the sums:
 
     static __attribute__((noinline)) void gemm_copy0(const int8_t *restrict B, ..., int64_t n0) { ... }
 
-A copy inside a loop has constants, orders of permutations mostly. Compilers move them in front of that loop,
-where they live through the sums of its body as well; gcc then leaves them in registers and reads what sums
-need from memory again and again (docs/decisions/0021-copies-apart.md).
+A copy inside a loop has constants, mostly permutation indices. Compilers hoist them out of that loop, so that
+they stay live during the sums in its body. gcc then keeps them in registers and reloads the operands of the
+sums from memory (docs/decisions/0021-copies-apart.md).
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class Function:
 
 
 def dense_strides(program: LoweredProgram, names: Mapping[str, str]) -> dict[str, int]:
-    """Return the strides of tensors without gaps by the identifiers of their parameters. Units: elements.
+    """Return the strides of dense tensors by the identifiers of their parameters. Units: elements.
 
-    `names` are the identifiers by symbols. Strides that depend on sizes of the call are left out.
+    `names` are the identifiers by symbols. Strides that depend on run-time sizes are left out.
     """
     found: dict[str, int] = {}
     for tensor in program.tensors:
@@ -148,7 +148,7 @@ def run_text(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One region: the C identifiers of its struct and of what the pool calls, and its function of one part.
+    """A parallel region: the C identifiers of its struct and of a pool's function, and its function for one part.
 
     The last parameter of that function is the part's number.
     """
@@ -159,7 +159,7 @@ class Region:
 
 
 def region_texts(region: Region, body: Sequence[str]) -> list[str]:
-    """Return the struct and the functions of a region; the body is that of one part."""
+    """Return the struct and the functions of a region; `body` is that of one part."""
     *shared, (_, number) = region.part.parameters
     fields = [f"  {declaration.replace('restrict ', '')};" for declaration, _ in shared]
     called = region.part.call([*(f"given->{name}" for _, name in shared), number])
@@ -195,7 +195,7 @@ def stands_apart(block: Block) -> bool:
 
 
 def copy_text(name: str, parameters: Parameters, body: Sequence[str]) -> tuple[list[str], str]:
-    """Return the function of a copy, and its call, with those of the parameters that it uses.
+    """Return the function of a copy, and its call, with the parameters that it uses.
 
     A parameter is (declaration, identifier).
     """

@@ -27,10 +27,10 @@ def build_steps(
     held: Mapping[str, str],
     numbers: Mapping[str, int],
 ) -> Model:
-    """Return the function that stands for an instruction: its calls, in their order.
+    """Return the function for an instruction: its calls in their order.
 
-    `held` are the C types of its operands in registers, of which the function is given the addresses;
-    `numbers` those of registers that have numbers in the code, for which alone the function is.
+    `held` are the C types of its operands in registers, which the function receives by address. `numbers` are
+    the register numbers in the code, for which the function is specialised.
     """
     name = file_names.take("_".join([instruction.name, *map(str, numbers.values())]))
     operands = tuple(m for m in passing(instruction, registers) if m.operand.name not in numbers)
@@ -52,7 +52,7 @@ def build_steps(
 
 
 def call_text(emit: EmitCall) -> Text:
-    """Return a call whose arguments are values of C by the names that it gives them."""
+    """Return a call whose arguments are C values by the names of the template."""
     names = Names()
     for arg in emit.names:
         if arg.kind == "value":

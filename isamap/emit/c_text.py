@@ -1,8 +1,8 @@
-"""C text with its binding strength, so that parentheses are added only where they are needed.
+"""C text with its operator precedence, so that parentheses are added only if they are needed.
 
-Index expressions as C's 64-bit arithmetic: `16*m + k - 1`, `(p*stride + r) / 2`.
+Index expressions become C's 64-bit arithmetic: `16*m + k - 1`, `(p*stride + r) / 2`.
 
-C's division rounds towards zero: where a dividend may be negative, `floor_div` and `floor_mod` stand.
+C's division rounds towards zero: for dividends that may be negative, `floor_div` and `floor_mod` are used.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class ModelWriter:
                     self.each_element(o, self.widening)
 
     def epilogue(self) -> None:
-        """Write accumulators, rounded once, into the operands that they stand for."""
+        """Write accumulators, rounded once, into their operands."""
         for o in self.instruction.operands:
             if o.accumulate is not None and o.name in self.operands:
                 self.each_element(o, lambda at: f"{self.element(at)} = {self.rounded(at)};")

@@ -369,7 +369,7 @@ def load_states(issuer: Issuer, fields: Fields) -> list[str]:
 
 
 def release_states(issuer: Issuer, instruction: Instruction) -> list[str]:
-    """Return the statements that release what the instruction requires."""
+    """Return the statements that release the states that the instruction requires."""
     found: list[str] = []
     for state in dict.fromkeys(r.field.state for r in instruction.requires):
         name = _performer(issuer.machine, state, release=True)

@@ -1,9 +1,9 @@
 """Combine programs of one kernel for several machines behind one function that selects at run time.
 
-    int gemm(const gemm_args *args, void *workspace, gemm_pool *pool);   asks, and calls gemm_on_x86_avx512
+    int gemm(const gemm_args *args, void *workspace, gemm_pool *pool);   tests the processor, calls gemm_on_x86_avx512
 
-What the processor has is found out once, when the library is loaded, by the compiler's own run-time part; a
-call looks at those bits. Nothing is remembered in between: there is no state, and threads do not matter.
+The compiler's run-time library detects the processor's features once, when the library is loaded, and each
+call tests these bits. The code has no other state, so it is thread-safe.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def preferred(machines: Sequence[Machine]) -> list[int]:
 
 
 def check_askable(machine: Machine) -> None:
-    """Check that a program can ask for what a machine needs. Raises: UsageProblem where it cannot."""
+    """Check that a program can detect the features that a machine needs. Raises: UsageProblem if it cannot."""
     if unknown := [f for f in machine.target.features if f not in RUN_TIME_NAMES]:
         raise UsageProblem(
             Diagnostic(
@@ -205,7 +205,7 @@ def _pool(interface: Interface, variant: Variant) -> str:
 
 
 def _makefile(name: str, variants: Sequence[Variant]) -> str:
-    """Return each file with the flags of its machine; gcc's own ones stand apart."""
+    """Return a Makefile that compiles each file with the flags of its machine; flags of gcc alone are separate."""
     takes_pool = any(v.emitted.interface.takes_pool for v in variants)
     pool = ["isamap_pool.o"] if takes_pool else []
     objects = [f"{name}.o", *(f"{v.emitted.name}.o" for v in variants), *pool]

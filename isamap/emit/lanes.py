@@ -8,9 +8,9 @@
       c[0] += a[0] * b[0];
     }
 
-Each parallel loop is a kernel of the device, whose blocks are its iterations; what stands between two parallel
-loops is a kernel of one block. The text of kernels is C and OpenCL C at once: as a *model* it is a part of the
-emitted file, else a string that the device's own compiler reads (`lanes_model.c`, `lanes_opencl.c`).
+Each parallel loop is a device kernel whose blocks are the loop's iterations. Code between two parallel loops
+is a kernel of one block. The text of kernels is valid C and OpenCL C: as a *model* it is a part of the
+emitted file, else a string for the device's compiler (`lanes_model.c`, `lanes_opencl.c`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _HEADERS = frozenset(("string.h", "math.h"))
 def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
     """Return the host code of a program with the kernels that it launches; a model runs them on the host.
 
-    Raises: UsageProblem for what a lane cannot perform by itself.
+    Raises: UsageProblem for an operation that a single lane cannot perform.
     """
     private = tuple(b for b in program.buffers if b.memory in private_memories(machine))
     checks = program.checks if model else (*program.checks, *_rows_in_order(program))
@@ -176,9 +176,9 @@ class LaneIssuer(Issuer):
 
 
 class LaneWriter(BodyWriter):
-    """Writes the statements of the host, and a function for each kernel that they launch.
+    """A writer of the host's statements, and of a function for each kernel that they launch.
 
-    `private` are buffers of which each block has its own.
+    `private` are buffers that each block has for itself.
     """
 
     def __init__(
@@ -366,7 +366,7 @@ def _bytes(array: Tensor | Buffer) -> Index:
 
 
 def _kernel_parameter(declared: str) -> str:
-    """Return a kernel's parameter for one of the host's. It is not `restrict`: lanes read what others wrote."""
+    """Return a kernel's parameter for one of the host's. It is not `restrict`: lanes read each other's writes."""
     return f"__global {declared.replace('restrict ', '')}" if "*" in declared else declared
 
 

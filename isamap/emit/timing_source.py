@@ -3,7 +3,7 @@
     void time_7(unsigned char *const *data, const int64_t *numbers, int64_t trips) {
       __m512 c; ...
       for (int64_t trip = 0; trip < trips; ++trip) {
-        HIDE_V(a); HIDE_V(b); HIDE_V(c);      the compiler no longer knows what these hold
+        HIDE_V(a); HIDE_V(b); HIDE_V(c);      hides these values from the compiler
         c = _mm512_fmadd_ps(a, b, c);
         ...
       }
@@ -70,9 +70,9 @@ void sample(timed *f, unsigned char *const *data, const int64_t *numbers, int64_
 }
 """
 WALL, OWN = "CLOCK_MONOTONIC", "CLOCK_THREAD_CPUTIME_ID"
-"""The clock of samples: a wall's is read in 15 ns; a thread's own takes 0.2 us, and stands while others run.
+"""The clock of samples: a wall clock is read in 15 ns; a thread's own takes 0.2 us, and stops while others run.
 
-Samples longer than the time that a system gives to one of several programs (3 ms on Linux) need their own.
+Samples longer than a time slice of the system (3 ms on Linux) need the thread's own clock.
 """
 FIRST = ("#define _POSIX_C_SOURCE 200809L",)
 _HEADERS = {"stdint.h", "string.h", "math.h", "time.h"}
@@ -207,12 +207,12 @@ class _Function:
         return self.machine.memories[o.memory or ""].kind == "registers"
 
     def copies(self, o: Operand) -> int:
-        """Return how many values stand for an operand; each place in memory shares one pointer."""
+        """Return how many values represent an operand; each place in memory shares one pointer."""
         apart = self.timing.kind == "apart" and self.is_register(o)
         return copies_of(self.form, self.machine) if apart and o.role != "in" else 1
 
     def names_of(self, o: Operand) -> tuple[str, ...]:
-        """Return the C variables that stand for an operand."""
+        """Return the C variables that represent an operand."""
         values = (self.value(o, copy) for copy in range(self.copies(o)))
         return tuple(v for v in values if v in self.c_types)
 

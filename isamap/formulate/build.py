@@ -40,12 +40,11 @@ def build_problem(
     named: Collection[str] | None = None,
     matches: Sequence[Matches] | None = None,
 ) -> Problem:
-    """Everything a scheduler needs to know to have a kernel performed by so many threads.
+    """Return the scheduling problem of a kernel on so many threads.
 
-    `packed` are inputs that the caller passes packed. Where mappings are `named`, others are left out, and a
-    statement may have none. `matches` are those of the kernel's statements where they are known.
-    Raises: NoMapping when a statement cannot be performed;
-    UsageProblem for what cannot be packed.
+    `packed` are inputs that the caller passes packed. If mappings are `named`, others are left out, and a
+    statement may have none. `matches` are those of the kernel's statements, if known. Raises: NoMapping if a
+    statement cannot be performed; UsageProblem for inputs that cannot be packed.
     """
     frame = Frame.of(kernel, machine, sizes, threads, matches, packed)
     nests: list[NestProblem] = []
@@ -73,7 +72,7 @@ class Offer:
 
 
 def offers(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]) -> tuple[Offer, ...]:
-    """Return all mappings of a canonical kernel's statements onto a machine, with what becomes of each."""
+    """Return all mappings of a canonical kernel's statements onto a machine, each with its option or a reason."""
     search = move_search_of(kernel, machine)
     profile = {name: typical_size(value) for name, value in sizes.items()}
     return tuple(

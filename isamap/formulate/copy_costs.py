@@ -65,7 +65,7 @@ def pack_ns(
 
 
 def _parts(operand: OperandTile, tile: Tile, search: MoveSearch) -> Iterator[tuple[float, float]]:
-    """Yield for each axis the share of elements in a tile of which the axis' end leaves a part, and their price."""
+    """Yield, for each axis, the share of elements in partial tiles at its end, and their price."""
     buffer = in_tiles(operand, search).buffer
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=None)
@@ -112,10 +112,10 @@ def element_ns(operand: OperandTile, search: MoveSearch) -> float:
 
 
 def can_copy(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written | None = None) -> bool:
-    """Return whether tiles can be copied into a buffer, or what `back` says from one, those at an axis' end as well.
+    """Return whether tiles, also partial ones, can be copied into a buffer, or out of one if `back` is given.
 
-    Of a tile at the end only a part is there. What the machine computes in whole registers only has no other
-    copy of such a part than one by one.
+    If the machine computes a value only in whole registers, a partial tile can only be copied element by
+    element.
     """
     buffer = in_tiles(operand, search).buffer
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
@@ -135,7 +135,7 @@ def can_copy(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written
 
 
 def pack_held_ns(acc: OperandTile, tile: Tile, search: MoveSearch) -> float:
-    """Time to copy one element of an accumulator into its buffer or back: half of what both take."""
+    """Return the time to copy one element of an accumulator into its buffer or back: half of the sum of both."""
     ways = [_copied_ns(acc, tile, search, None)]
     if isinstance(acc.elements, Cast):  # else the way back is the same
         ways.append(_copied_ns(acc, tile, search, get_own_sum(tile)))
@@ -155,7 +155,7 @@ def _copied_ns(acc: OperandTile, tile: Tile, search: MoveSearch, back: Written |
 def with_ends(
     described: TileOperand, operand: OperandTile, tile: Tile, search: MoveSearch, profile: Mapping[str, int]
 ) -> TileOperand:
-    """Return the operand with what its tiles take in place, those at the ends of axes too, on average."""
+    """Return the operand with its mean times in place, including partial tiles at the ends of axes."""
     if described.direct_ns is None or described.staged_ns is None:
         return described
     more_ns, busy_ns = 0.0, 0.0

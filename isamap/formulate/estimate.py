@@ -39,7 +39,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The utilisation of an instruction by a mapping. Units: `compute_ns` of all issues.
+    """The utilisation of an instruction by a mapping. Units: `compute_ns` for all issues together.
 
     `walks` are the loops. `lanes` is the number of kernel iterations that one issue could perform.
     """
@@ -123,16 +123,14 @@ def moves_ns(
 
 
 def _axes_behind(operand: str, statement: Statement, mapping: Mapping) -> frozenset[str]:
-    """Return the kernel axes that an operand's element depends on; what is no input is the output."""
+    """Return the kernel axes on which an operand's element depends; an operand that is no input is the output."""
     bound = [symbols(b.subject) for b in mapping.bindings if b.name == operand]
     target = frozenset(s for i in statement.assign.target.index for s in i.symbols)
     return frozenset[str]().union(*bound) if bound else target
 
 
 def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) -> dict[str, int]:
-    """Return how long instruction axes are that have a length: a constant of the machine counts as it typically is,
-    and a mask as all of it.
-    """
+    """Return the lengths of instruction axes: a machine constant has its typical value, a mask its whole length."""
     known = {c.name: Index.of(c.default) for c in machine.constants if c.default is not None}
     masks = {p.name: p.high for p in pattern.instruction.params if p.kind == "scalar" and p.high is not None}
     extents = ((a.name, a.extent.substitute(params).substitute(masks)) for a in pattern.axes)
@@ -141,7 +139,7 @@ def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) 
 
 
 def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
-    """Return the length of several axes together; None when one of them may be as long as it needs to be."""
+    """Return the length of several axes together; None if one of them has no upper bound."""
     return prod(lengths[a] for a in axes) if all(a in lengths for a in axes) else None
 
 

@@ -52,17 +52,16 @@ from isamap.source.records import dataclass, replace
 from isamap.transform.companions import Outcome, fused_result
 
 Moved = tuple[str, float]
-"""An instruction, and what all that it moves takes. Units: nanoseconds."""
+"""An instruction, and the time of all its moves. Units: nanoseconds."""
 
 
 def with_flows(
     option: NestOption, tile: Tile, number: int, kernel: Kernel, search: MoveSearch, taken: Sequence[Fusion]
 ) -> NestOption | None:
-    """Return the option of statement `number` with the flow of each operand that other units bring to a scratchpad;
-    None where another unit has to take sums out, and no instructions do.
+    """Return the option of statement `number` with the flow of each operand that other units move to a scratchpad.
 
-    What sums begin with and leave as is what they are with all that is `taken` along: in a scratchpad nothing
-    else performs what is offered there.
+    Return None if another unit has to store sums and no instruction does. `taken` are the fused statements,
+    which determine the initial and final values of sums: a scratchpad performs nothing else that is offered.
     """
     described = {o.name: o for o in (*tile.inputs, *((tile.accumulator,) if tile.accumulator else ()))}
     operands: list[TileOperand] = []
@@ -201,10 +200,10 @@ def _of_sums(moves: _Moves, found: Outcome, ways: Sequence[WayOut]) -> Flow:
 
 
 def _through_registers(moves: _Moves, flow: Flow, found: Outcome, *, passes: bool) -> Flow:
-    """Return the flow of sums with what brings them from their scratchpad into registers and back.
+    """Return the flow of sums with the moves between their scratchpad and registers.
 
-    Where these begin with what sums start from, it is no load, unless only parts are summed at once; where
-    they pass finished sums on, it is no store.
+    If instructions initialise the sums in registers, there is no load, unless only parts are summed at once;
+    if they store finished sums elsewhere, there is no store back.
     """
     known = moves.operand, moves.tile, moves.home, moves.tiles, moves.search
     loads, stores = loaded(*known), stored(*known)
@@ -218,7 +217,7 @@ def _through_registers(moves: _Moves, flow: Flow, found: Outcome, *, passes: boo
 
 
 def _held_beginning(moves: _Moves, first: OperandTile) -> OperandMove | None:
-    """Return the operand load that initialises sums in registers, where an instruction keeps them there."""
+    """Return the operand load that initialises sums in registers, if an instruction accumulates there."""
     if moves.search.is_addressable(first.memory):
         return None
     return initial_load(first, moves.search)
@@ -254,7 +253,7 @@ def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int
 
 
 def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
-    """Return tiles that are set to zero or moved; at the end of an axis, what is left over is set to zero."""
+    """Return the moves that fill tiles or set them to zero; at the end of an axis, the remainder is set to zero."""
     clearing = find_clearing(moves.search, moves.home, operand.dtype.name)
     cleared, found = float(moves.tiles * prod(operand.cell_shape)), list[Moved]()
     if operand.subject != operand.fill:
@@ -302,7 +301,7 @@ def _move_of(moves: _Moves, operand: OperandTile) -> TilesMove:
 
 
 def _late_ns(moves: _Moves) -> float:
-    """Return how much later what is moved is there than its unit is free again. Units: nanoseconds."""
+    """Return the delay from the end of a move's unit time to the arrival of its data. Units: nanoseconds."""
     move, machine = _move_of(moves, moves.operand).move, moves.search.machine
     item = machine.instructions[move.instruction]
     numbers = cost_params(item, machine, {})
@@ -318,10 +317,11 @@ def _queued(moves: _Moves) -> int:
 
 
 def _early(moves: _Moves, moved_ns: float) -> int:
-    """Return how many moves are issued before what is computed waits for them: as many as their queue holds, and as
-    go on beside what waits in the queue of the unit that computes; those in flight where one has none.
+    """Return how many moves are issued before the computation waits for them.
 
-    Of windows none go on beside that: it reads to its end what they would overwrite.
+    Their queue holds some, and others run in parallel with the queue of the computing unit. Without a queue,
+    the moves in flight count. Moves of windows do not run in parallel, because they would overwrite data that
+    is still read.
     """
     move, computes = _depths(moves)
     if not (move and computes):
@@ -340,14 +340,14 @@ def _depths(moves: _Moves) -> tuple[int, int]:
 
 
 def _taken_out(moves: _Moves, way: WayOut) -> list[Moved]:
-    """Return the moves of what is written of all tiles: what leaves the scratchpads no more than there is of it."""
+    """Return the moves that store all tiles of a result; only existing elements leave the scratchpads."""
     *before, (last, last_ns) = way.moves
     of_each = last_ns / prod(moves.operand.cell_shape)
     return [*way.once, *((name, ns * moves.tiles) for name, ns in before), (last, of_each * moves.elements)]
 
 
 def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
-    """Return how long units and shared links are busy with what instructions move."""
+    """Return the busy time of units and shared links for the moves of instructions."""
     machine, found = moves.search.machine, dict[str, float]()
     for name, ns in moved:
         unit = machine.instructions[name].cost.unit
@@ -397,7 +397,7 @@ def bank_ns(machine: Machine, instruction: str, params: Mapping[str, int]) -> di
 
 
 def moved_bank_ns(machine: Machine, instruction: str, elements: int) -> dict[str, float]:
-    """Return the same of an instruction that moves so many elements by as many issues as it takes."""
+    """Return the bank times of an instruction that moves so many elements in as many issues as it needs."""
     return _banks_busy(machine, machine.instructions[instruction], lambda _: elements)
 
 

@@ -46,10 +46,9 @@ class Frame:
         matches: Sequence[Matches] | None = None,
         packed: Sequence[str] = (),
     ) -> Frame:
-        """Return the frame of a kernel at these sizes, performed by so many threads; matches are found where they
-        are not known.
+        """Return the frame of a kernel at these sizes and so many threads; unknown matches are searched.
 
-        Raises: UsageProblem for what cannot be packed.
+        Raises: UsageProblem for inputs that cannot be packed.
         """
         require_packable(kernel, packed)
         profile = {name: typical_size(value) for name, value in sizes.items()}
@@ -65,9 +64,9 @@ class Frame:
         return Frame(kernel, given, threads, profile, search, memories, iterations, known, tuple(packed))
 
     def is_cold(self, number: int, tensor: str) -> bool:
-        """Return whether a statement finds an operand in no cache: none before it wrote it, and it runs once.
+        """Return whether no cache holds a statement's operand: it was not written before, and is read in one pass.
 
-        What an ordered loop performs again finds it where the iteration before has left it.
+        In a repeated ordered loop, the previous iteration has left it in a cache.
         """
         if not self.search.machine.starts_cold or self.iterations[number] > 1:
             return False
@@ -78,8 +77,8 @@ class Frame:
     def fresh_bytes(self, number: int, tensor: str) -> int:
         """Return the bytes of an array of which iterations of the innermost ordered loop use different elements.
 
-        0 where a statement before it in the same iteration has brought them, and a cache keeps what one
-        iteration goes through.
+        The result is 0 if an earlier statement of the same iteration has loaded them, and a cache holds the
+        data of one iteration.
         """
         own = statements(self.kernel)[number]
         if not own.sequence or not _moves(own, tensor):
@@ -89,7 +88,7 @@ class Frame:
         return 0 if is_brought and self._is_kept(together) else self._bytes_of(tensor)
 
     def _is_kept(self, together: Sequence[Statement]) -> bool:
-        """Return whether a core's own cache keeps what one iteration around such statements goes through."""
+        """Return whether a core's private cache holds the data of one iteration around such statements."""
         rooms = [int(c.usable_factor * c.capacity_bytes) for c in self.memories.caches if not c.shared]
         parts: dict[str, int] = {}
         for statement in together:
@@ -154,7 +153,7 @@ def energies_of(machine: Machine) -> Energies | None:
 
 
 def _moves(statement: Statement, tensor: str, loop: str = "") -> bool:
-    """Return whether an ordered loop, the innermost one unless another is named, moves what is used of an array."""
+    """Return whether an ordered loop (by default the innermost one) selects other elements of an array."""
     name = loop or statement.sequence[-1].name
     used = [access for access in accesses(statement) if access.buffer == tensor]
     return any(name in index.symbols for access in used for index in access.index)

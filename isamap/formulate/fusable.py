@@ -85,7 +85,7 @@ def offered_once(nests: Sequence[NestProblem]) -> tuple[NestProblem, ...]:
 
 
 def _among(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]:
-    """Return those whose statement is allowed, and all that they need."""
+    """Return the fusions whose statement and all whose prerequisites are allowed."""
     kept: list[Fusion] = []
     for fusion in offered:
         if fusion.statement in allowed and set(fusion.needs) <= {f.statement for f in kept}:
@@ -99,7 +99,7 @@ def _extent(extent: Index, profile: Mapping[str, int], step: int = 1) -> int:
 
 
 def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> Iterator[int]:
-    """Yield the bytes of each array, besides the sum's, that a companion reads or writes."""
+    """Yield the bytes of each array, besides the sum's, that a fused statement reads or writes."""
     own = tile.statement.assign.target.buffer
     for access in (companion.target, *reads(companion.value)):
         if access.buffer not in (own, HELD):
@@ -182,9 +182,9 @@ def _brought_ns(operand: OperandTile, tile: Tile, search: MoveSearch) -> float |
 
 
 def _written_ns(acc: OperandTile, written: Written, tile: Tile, search: MoveSearch) -> float | None:
-    """From the register, or through a buffer; both must be possible, as tails may take the other way.
+    """Return the time to store a result from the register or through a buffer; None unless both ways exist.
 
-    What lies in a scratchpad leaves it from there.
+    Both must be possible because tails may take the other one. A result in a scratchpad is stored from there.
     """
     home = _home(acc, tile, search)
     if home:

@@ -30,7 +30,7 @@ class Memories:
 
     @staticmethod
     def of(machine: Machine) -> Memories:
-        """Return the memories of a machine, each with what its fastest link says."""
+        """Return the memories of a machine, each with the bandwidth of its fastest link."""
         names = caches_from_nearest(machine)
         inward = [link for link in machine.links if link.target_memory in names[-1:]]
         fastest = max(inward, key=lambda link: link.bandwidth_bytes_per_ns, default=None)

@@ -98,7 +98,7 @@ def _scratch_ns(
 def _scratch_pj(
     operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> float:
-    """Energy of the instruction that moves one element into its scratchpad, or back."""
+    """Return the energy of the instruction that moves one element into its scratchpad, or back."""
     moved = tiles_move(operand, tile, home, search, back=back)
     return 0.0 if moved is None else moved.move.energy_pj
 
@@ -225,7 +225,7 @@ def store_of(tile: Tile, search: MoveSearch) -> OperandMove | None:
 
 
 def _written(tile: Tile, described: TileOperand) -> TileOperand:
-    """Return the register that is written, as what it is written to: a number takes as many stores as a tensor."""
+    """Return the written register as its target: a scalar takes as many stores as a tensor."""
     target = tile.target_positions
     assert target is not None
     axes = tuple(a for a in tile.axes if f"@{a.name}" in symbols(target))

@@ -13,7 +13,7 @@ def load_ns(load: OperandMove | Leaf | Location | None) -> float | None:
 
 
 def intervals_ns(load: OperandMove | Leaf | Location | None, search: MoveSearch) -> float:
-    """Return the time that an operand load keeps its units busy, whatever part of a register it fills."""
+    """Return the time that an operand load keeps its units busy, even if it fills only a part of a register."""
     if not isinstance(load, OperandMove):
         return 0.0
     known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}

@@ -1,8 +1,8 @@
 """Find the executable mappings of a statement, and apply the mapping that a schedule names to its loops.
 
-find_matches(kernel, machine)    the stage `match`: all that may perform each statement, found once
-tiles_of(matches, machine)       those that can be carried out, applied: what a problem is formulated of
-chosen_tile(statement, …, nest)     the one that a schedule names: what is lowered
+find_matches(kernel, machine)    the stage `match`: all mappings of each statement, found once
+tiles_of(matches, machine)       the executable ones, applied to the loops, for a problem
+chosen_tile(statement, …, nest)     the one that a schedule names, for lowering
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None =
 def chosen_tile(
     statement: Statement, machine: Machine, nest: NestSchedule, known: Sequence[Matches] | None = None
 ) -> Tile:
-    """Return the tile that a schedule names, out of what is known of all statements, or found by its name.
+    """Return the tile that a schedule names, from the known tiles of all statements, or searched by its name.
 
-    Raises: UsageProblem when there is none.
+    Raises: UsageProblem if there is none.
     """
     number = nest.statement
     instruction = nest.mapping.split(" ", 1)[0]

@@ -59,7 +59,7 @@ def with_crossings(
     kernel: Kernel,
     profile: Mapping[str, int],
 ) -> TileOperand:
-    """Return the operand with what loads in place take more, on average over its tiles."""
+    """Return the operand with the extra time of unaligned loads in place, on average over its tiles."""
     line = line_bytes(search.machine)
     if not line or described.direct_ns is None:
         return described
@@ -117,7 +117,7 @@ def _place(operand: OperandTile, kernel: Kernel, profile: Mapping[str, int]) -> 
 
 
 def _moved(begins: Mapping[int, float], step: int, count: int, line: int) -> dict[int, float]:
-    """Return where rows begin in a line, and how many of them, when each goes on by so many steps."""
+    """Return the places within a line at which rows start, with their shares, after `count` steps each."""
     places = min(count, line // gcd(step, line))
     moved: dict[int, float] = {}
     for begin, part in begins.items():
@@ -153,8 +153,9 @@ FARTHEST = 4
 def with_carried(
     option: NestOption, tile: Tile, search: MoveSearch, kernel: Kernel, profile: Mapping[str, int]
 ) -> NestOption:
-    """Return the option of a tile that is only written, with what it carries along an ordered loop, and without what
-    it takes to bring that; unchanged where nothing can be carried.
+    """Return the option of an assigned tile with the values that it carries along an ordered loop.
+
+    The loads of carried values are removed from its costs. It is unchanged if nothing can be carried.
     """
     axis, store = carried_axis(tile.statement, kernel), store_of(tile, search)
     if axis is None or store is None or store.target is None:
@@ -176,8 +177,9 @@ def with_carried(
 
 
 def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
-    """Return the innermost ordered axis around a statement, where its iterations may go on by themselves inside the
-    other loops, and read what the iteration before wrote.
+    """Return the innermost ordered axis around a statement whose iterations may run inside the other loops.
+
+    Its iterations must read values that the previous iteration wrote.
     """
     target, operand = statement.assign.target, kernel.operand(statement.assign.target.buffer)
     if not statement.sequence or statement.assign.op is not None or statement.assign.guard is not None:
@@ -194,7 +196,7 @@ def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
 
 
 def _is_written_before(read: Read, target: Read, axis: str) -> bool:
-    """Return whether a read is what one of the last iterations wrote."""
+    """Return whether one of the last iterations wrote the element that is read."""
     later = ({axis: Index.of(axis) + iterations} for iterations in range(1, FARTHEST + 1))
     return any(tuple(i.substitute(moved) for i in read.index) == target.index for moved in later)
 
@@ -207,7 +209,7 @@ def _issues(load: OperandMove) -> Iterator[OperandMove]:
 
 
 def _reads_before(load: OperandMove, target: Location, axis: str) -> bool:
-    """Return whether an instruction brings what the iteration before has written to the same lanes."""
+    """Return whether an instruction loads the previous iteration's results into the same lanes."""
     places = [source for _, source in load.inputs if isinstance(source, Location)]
     later = {axis: Index.of(axis) + 1}
     return len(places) == len(load.inputs) == 1 and all(
@@ -219,7 +221,7 @@ def _reads_before(load: OperandMove, target: Location, axis: str) -> bool:
 
 
 def _chain_ns(load: OperandMove, store: OperandMove, axis: str, machine: Machine) -> float | None:
-    """Latencies from what is carried to the register that is stored; None where nothing of it comes in."""
+    """Return the latency from the carried value to the stored register; None if the store does not depend on it."""
     assert store.target is not None
     if _reads_before(load, store.target, axis):
         return 0.0
@@ -248,7 +250,7 @@ def _pitches(statement: Statement, axis: str, kernel: Kernel, profile: Mapping[s
 
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
-    """Return the option of a tile of statement `number`, with what can be fused with it; None where there is none."""
+    """Return the option of a tile of statement `number`, with its possible fusions; None if there is none."""
     option = option_of(tile, frame.search, frame.kernel, frame.profile)
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
@@ -271,10 +273,10 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
 def option_of(
     tile: Tile, search: MoveSearch, kernel: Kernel, profile: Mapping[str, int], *, prices_copies: bool = True
 ) -> NestOption | None:
-    """Return the mapping with its costs; None when an operand can be loaded neither in place nor from a buffer.
+    """Return the mapping with its costs; None if an operand can be loaded neither in place nor from a buffer.
 
-    Without `prices_copies`, copying into buffers costs no more than it does: to find what moves most at once
-    takes most of the time.
+    Without `prices_copies`, the costs of copies into buffers are lower bounds: the search for the largest
+    moves takes most of the time.
     """
     operands: list[TileOperand] = []
     for operand in tile.inputs:
@@ -324,10 +326,11 @@ def option_of(
 def _iterations_of_copy(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int]
 ) -> int:
-    """Return how many iterations of ordered loops one copy of an input serves: one where it is never copied, or into
-    a scratchpad, where it would be in the way of others (`isamap.lower.hoist`).
+    """Return the number of iterations of ordered loops that one copy of an input serves.
 
-    Loops from the innermost one on in which no statement writes what is read, and which do not move it.
+    These are the inner loops in which no statement writes the input and which do not select other elements.
+    The number is 1 for an input without a copy, and for a copy into a scratchpad, where it would occupy the
+    bytes of other buffers (`isamap.lower.hoist`).
     """
     if described.staged_ns is None or described.homes[0]:
         return 1
@@ -349,7 +352,7 @@ def _laid_out(
     profile: Mapping[str, int],
     line: int,
 ) -> TileOperand:
-    """As `lay_out`; what is written is no box that is read, and nothing of it is prefetched."""
+    """Return the operand of `lay_out`; an output is no box that is read, and is not prefetched."""
     found = lay_out(operand, subject, kernel, profile, line)
     return replace(found, in_rows=False) if tile.result is not None else found
 
@@ -361,7 +364,7 @@ def bare_option(
     machine: Machine,
     profile: Mapping[str, int],
 ) -> NestOption:
-    """Return a mapping with its loops and what its instruction takes, nothing about operands."""
+    """Return a mapping with its loops and the costs of its instruction, without operands."""
     item, known = machine.instructions[mapping.instruction], dict(params)
     numbers = cost_params(item, machine, known)
     count = max(1, machine.units[item.cost.unit].count)
@@ -409,7 +412,7 @@ def can_split_sums(tile: Tile, search: MoveSearch, *, is_strict: bool) -> bool:
 
 
 def sharing_files(operands: Sequence[TileOperand], machine: Machine) -> tuple[TileOperand, ...]:
-    """Return the operands; those that share a file of registers under different names say what they take of it."""
+    """Return the operands; if they share a register file under different names, each states its use of the file."""
     names = {operand.memory for operand in operands if operand.registers}
     files = {name: _file_of(name, machine) for name in names}
     return tuple(
@@ -449,7 +452,7 @@ def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
 
 
 def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
-    """Return an input with the caches that the machine has hints for, where iterations read boxes of one array."""
+    """Return an input with the caches into which hints may prefetch it, if iterations read boxes of one array."""
     if operand.is_accumulator or operand.registers == 0 or not operand.in_rows or operand.packed:
         return operand
     found: list[tuple[str, float]] = []
@@ -470,9 +473,9 @@ def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
 
 
 def with_late(option: NestOption, memories: Memories) -> NestOption:
-    """Return the option, each of whose inputs says whether hints about pieces of its rows may save time.
+    """Return the option with, for each input, whether hints about pieces of its rows may save time.
 
-    Its tensors lie in the nearest cache that holds them all, or farther where that one does not keep them.
+    Its tensors are in the nearest cache that holds them all, or farther if that cache does not retain them.
     """
     extents = {axis.name: axis.extent for axis in option.axes}
     size_bytes = sum(o.tensor_bytes * prod(extents[name] for name in o.axes) for o in option.operands)

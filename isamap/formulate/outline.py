@@ -1,11 +1,11 @@
 """Mappings with partially known costs: the rest is computed step by step, on demand.
 
-    loops and intervals  ->  how operands come to registers  ->  what a copy of each input costs, one by one
-    ->  what copies of sums cost, what is fused
+    loops and intervals  ->  the loads of operands into registers  ->  the cost of a copy of each input, one by one
+    ->  the costs of copies of sums, the fusions
 
-The first steps take some 0.1 and 1 ms, a copy up to 10 ms. An outline holds an option whose figures
-are no larger than those of the whole one, so that a search with a schedule cheaper than anything the
-outline can become need not look further. docs/decisions/0014-floors.md says why that leaves nothing out.
+The first steps take some 0.1 and 1 ms, a copy up to 10 ms. An outline has an option whose costs are lower
+bounds of the final ones. A search that knows a cheaper schedule need not complete the outline.
+docs/decisions/0014-floors.md shows that this loses no optimum.
 """
 
 from __future__ import annotations

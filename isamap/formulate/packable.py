@@ -1,8 +1,8 @@
 """Operands that the caller passes packed: with `--packed B`, a separate program copies B once.
 
-    stage b packed;      as `stage b;` outside all loops, but the copy is made before, and costs nothing here
+    stage b packed;      like `stage b;` outside all loops, but the copy was made before the call, and costs nothing
 
-What may be packed is an input that one sum reads at one place; what packs it writes whole tiles in the order
+An input can be packed if one sum reads it, at one place. The packing program writes whole tiles in the order
 in which that sum reads them.
 """
 
@@ -88,16 +88,16 @@ def _read_elsewhere(name: str, where: Sequence[Statement]) -> UsageProblem:
 
 
 def packed_in(statement: Statement, packed: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the packed tensors that a statement reads."""
+    """Return the packed tensors that a statement reads."""
     return tuple(name for name in packed if any(read.buffer == name for read in _reads_of(statement)))
 
 
 def packed_options(
     options: Sequence[NestOption], packed: Sequence[str], statement: Statement, machine: str
 ) -> list[NestOption]:
-    """Return the options that can take these tensors packed, as far as the statement reads them, and do so.
+    """Return the options that can read these tensors packed, changed to do so.
 
-    Raises: NoMapping when there are options, but none of them can.
+    Raises: NoMapping if there are options, but none of them can.
     """
     here = packed_in(statement, packed)
     if not here or not options:

@@ -26,7 +26,7 @@ def lay_out(
     profile: Mapping[str, int],
     line_bytes: int = 0,
 ) -> TileOperand:
-    """Return the operand with what its element `subject` tells of the tensor; unchanged where that is not plain.
+    """Return the operand with the tensor layout that its element `subject` implies; unchanged for complex subscripts.
 
     Units: `line_bytes` of a cache's line.
     """

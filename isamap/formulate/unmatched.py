@@ -1,4 +1,4 @@
-"""Explain why nothing on a machine performs a statement: the nearest candidate, and what it lacks.
+"""Explain why no instruction of a machine performs a statement: the nearest candidate, and its missing moves.
 
 A mapping whose operands cannot all be moved is nearer than an instruction without a mapping:
 
@@ -40,7 +40,7 @@ STRICT_NOTE = (
     "fused nor reordering instructions may perform it"
 )
 CLOSELY = 64
-"""Mappings for which it is looked for what moves, at most: each takes a search."""
+"""The most mappings whose moves are searched: each takes a search."""
 
 
 def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
@@ -104,7 +104,7 @@ def _missing_notes(
 
 
 def _shown(operand: OperandTile) -> str:
-    """Return an operand, with what tells a register of equal elements from one of neighbours."""
+    """Return an operand as text; the text distinguishes a register of equal elements from one of neighbours."""
     lanes = prod(operand.shape)
     coordinates = {s for s in symbols(operand.elements) if s.startswith("%")}
     return (
@@ -117,11 +117,11 @@ def _shown(operand: OperandTile) -> str:
 def _nearest(
     kernel: Kernel, statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch
 ) -> tuple[Mapping, tuple[Movement, ...]] | None:
-    """Return the mapping with fewest operands that cannot be moved, and these; the faster one of several.
+    """Return the mapping with the fewest immovable operands, and these operands; the faster one of several.
 
-    None where there is none, or where something else is in the way of one: all of its operands can be moved.
-    To move what some other instruction would have to compute is not to perform a statement, unless the
-    instruction computes in a scratchpad, where others may have computed its inputs.
+    Return None if there is none, or if another condition excludes one whose operands can all be moved. A
+    mapping that only moves results of other instructions does not count, unless it computes in a scratchpad,
+    to which other instructions may have written its inputs.
     """
 
     def computes(mapping: Mapping) -> bool:

@@ -61,10 +61,10 @@ class MinMax:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element of an input of integers: a number that the data of a call says, with what is known of it.
+    """An element of an input of integers: a number in the data of a call, with the declared facts about it.
 
-    It is from `low` to `high`, both included; of `count` elements, and where they are `ascending` none is
-    smaller than the one before. Calls are checked for that before anything is computed.
+    It is between `low` and `high`, both included. There are `count` elements; if they are `ascending`, none
+    is smaller than the previous one. Each call checks these facts before it computes.
     """
 
     buffer: str
@@ -76,7 +76,7 @@ class Element:
 
     @property
     def parts(self) -> tuple[Index, ...]:
-        """The expressions inside: the subscript first, then what bounds it and its value."""
+        """The expressions inside: the subscript first, then the bounds and the value."""
         return self.at, self.low, self.high, self.count
 
     def with_parts(self, parts: tuple[Index, ...]) -> Element:
@@ -85,7 +85,7 @@ class Element:
         return replace(self, at=at, low=low, high=high, count=count)
 
     def evaluate(self, env: Mapping[str, Any]) -> Any:
-        """Return its value where `env` has the array, else one that agrees with all that is known of it.
+        """Return its value if `env` has the array, else a value that agrees with all known facts.
 
         Values of `env` are numbers or numpy arrays.
         """
@@ -102,7 +102,7 @@ class Element:
 
 
 _SCATTERED = 7919
-"""A prime: what stands for subscripts that nothing is known of goes to and fro in its range."""
+"""A prime that scatters the representative of unknown subscripts over their range."""
 
 
 def _factor(index: Index) -> str:

@@ -44,7 +44,7 @@ class Range:
 
 
 def typical_size(value: int | Range) -> int:
-    """Return the number that stands for a size which may be a range."""
+    """Return the typical number for a size, which may be a range."""
     return value if isinstance(value, int) else value.typical
 
 
@@ -211,7 +211,7 @@ def _check_divisors(index: Index, name: str, span: Span | None) -> None:
 
 
 def allows_sizes(routine: Routine, sizes: Mapping[str, int]) -> bool:
-    """Return whether numbers for all parameters agree with `where`, as far as sizes decide it."""
+    """Return whether numbers for all parameters satisfy `where`, as far as sizes decide it."""
     return next(_violated(routine, _bind_lets(routine, dict(sizes))[1]), None) is None
 
 

@@ -1,7 +1,7 @@
 """The arrays of a routine's operands: checked, filled, sliced and gathered.
 
-An operand `out C: f32[M, N] outside undefined` starts as NaN everywhere, so that reading what was never
-written shows in the result.
+An operand `out C: f32[M, N] outside undefined` starts as NaN everywhere, so that a read of an unwritten
+element shows in the result.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Box:
 def take_arrays(
     routine: Routine, arrays: Mapping[str, Array], exact: bool, rng: np.random.Generator | None
 ) -> dict[str, Array]:
-    """Return a fresh array for every operand: those given, converted, and the fill of the others.
+    """Return a fresh array for every operand: the given ones, converted, and fills for the others.
 
-    What an `out` operand held before counts only when it is to be kept. Floats are rounded to the operand's
-    type, then widened to float64 when `exact`.
-    Raises: UsageProblem when an array is missing, unknown or of another shape, or an integer does not fit.
+    The old value of an `out` operand matters only if it is to be kept. Floats are rounded to the operand's
+    type, then widened to float64 if `exact`. Raises: UsageProblem if an array is missing, unknown or of
+    another shape, or an integer does not fit.
     """
     known = {o.name for o in routine.operands if o.role != "temp"}
     for name in arrays:
@@ -182,7 +182,7 @@ def locate(
 def slices(
     buffer: Array, index: tuple[Index, ...], box: Box, symbols: Mapping[str, int | Array]
 ) -> Array | None:
-    """Return a view of the buffer laid out like the box, where each subscript is at most one axis; else None.
+    """Return a view of the buffer in the box's layout, if each subscript is at most one axis; else None.
 
     The view shares memory, so that assigning to it writes the buffer.
     """

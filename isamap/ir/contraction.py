@@ -108,10 +108,10 @@ def _sums_early(factors: Sequence[Array], extents: tuple[int, ...], kept: frozen
 
 
 def _with_infinities(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> Array:
-    """Return the sum of products that may be infinite or no number, as if each of them were there.
+    """Return the sum of products that may be infinite or NaN, as if each term were computed.
 
-    (x + y) * inf is infinite where x * inf + y * inf is none, so terms are counted instead: contractions of
-    ones and of signs say how many are infinite, of which sign, and how many are no number.
+    (x + y) * inf is infinite although x * inf + y * inf is NaN, so terms are counted instead: contractions of
+    ones and of signs count the infinite terms of each sign, and the NaNs.
     """
     finite = [np.isfinite(f).astype(np.float64) for f in factors]
     signs = [np.nan_to_num(np.sign(f)) for f in factors]
@@ -163,7 +163,7 @@ class _Roles(NamedTuple):
 
 
 def _pair(a: Array, b: Array, kept: frozenset[int] | set[int]) -> Array:
-    """Return the product of two, summed over what is not kept and occurs in both or in either."""
+    """Return the product of two arrays, summed over the axes of either that are not kept."""
     rank = a.ndim
     a, b = _sum(a, _only_in(a, b, kept)), _sum(b, _only_in(b, a, kept))
     both = [axis for axis in range(rank) if a.shape[axis] > 1 and b.shape[axis] > 1]

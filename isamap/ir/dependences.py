@@ -1,8 +1,8 @@
 """Verify that iterations of a `for` are independent: no two touch one element, except in declared reductions.
 
-`C[m] = A[m]; D[m] = C[m + 1];` in a `for m` has a pair of accesses of C, and iterations that meet there.
-Each pair is a question for `isamap.ir.equal_axes`; pairs alike are asked about once. What is not proved is
-refused: as found where small sizes have two such iterations, else as unproved.
+`C[m] = A[m]; D[m] = C[m + 1];` in a `for m` has a pair of accesses of C that two iterations share.
+`isamap.ir.equal_axes` decides each pair, and equal pairs once. A pair without a proof is refused: with the
+counterexample if small sizes have one, else as unproved.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace
 
 MAX_PAIRS = 1 << 20
-"""Of accesses that differ, of a buffer inside a loop: what takes seconds to look at."""
+"""The most pairs of different accesses of a buffer inside a loop: checking them takes seconds."""
 _MOST_FINDINGS = 100  # each is looked for in small sizes
 
 # The axis in which two iterations differ that touch one element, and these in words; the first axis and None
@@ -60,7 +60,7 @@ def check_dependences(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sorted:
-    """An access with what proofs depend on: its `shape`, without the `constants` of its subscripts.
+    """An access with the data of its proofs: its `shape`, without the `constants` of its subscripts.
 
     Accesses in one `place`, of one buffer inside one outermost loop, may meet in an iteration of it. `loops`
     numbers the loop of each axis; accesses of one `kind` differ only in the statements that have them.
@@ -130,7 +130,7 @@ class _Proofs:
         self.made: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def shared_axes(self, one: _Sorted, other: _Sorted, *, by_guards: bool = False) -> tuple[str, ...]:
-        """Return the unordered axes of which two iterations may touch one element."""
+        """Return the unordered axes of which two iterations may access one element."""
         self.pairs += 1
         depth = _common_depth(one.loops, other.loops)
         apart = tuple(map(sub, one.constants, other.constants))

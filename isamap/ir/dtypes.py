@@ -3,13 +3,14 @@
 `DTYPES["bf16"]` is `DType("bf16", "float", 16, 8, 8, numpy_name="bfloat16")`. Intervals, conversions and their C
 follow from the row.
 
-The words in which an instruction says how its floating-point results differ from those of its loops.
+The module also has the words with which an instruction states how its floating-point results differ from
+those of its loops.
 
 The loops of an instruction mean: every operation rounds to nearest even, sums run in the order of the text,
 subnormal numbers are numbers. Hardware that does otherwise says so: `numerics reordered, flush_inputs;`.
-Kernels that are not `strict` allow all of them; those that are allow `one_nan` alone, as no comparison tells
-one NaN from another. The words also widen what a check against the hardware accepts. The interpreter knows
-none of them.
+Kernels that are not `strict` allow all of them. A `strict` kernel allows only `one_nan`, because no
+comparison distinguishes NaNs. The words also widen the bounds of a check against the hardware. The
+interpreter ignores them.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class DType:
 
     @property
     def smallest_subnormal(self) -> float:
-        """Smallest positive number of a float type: what all of its numbers are multiples of."""
+        """The smallest positive number of a float type, of which all its numbers are multiples."""
         return self.smallest_normal * 2.0 ** (1 - self.mantissa_bits)
 
     def numpy(self) -> np.dtype[np.generic]:
@@ -115,7 +116,7 @@ TYPE_SETS: dict[str, tuple[DType, ...]] = {
     "signed": tuple(d for d in DTYPES.values() if d.kind == "int"),
     "unsigned": tuple(d for d in DTYPES.values() if d.kind == "uint"),
 }
-"""Sets of types by the words of the language: what operations take, and what families range over."""
+"""Sets of types by the words of the language: the operand types of operations, and the ranges of families."""
 
 F64, F32, BF16, BOOL, I64 = (DTYPES[n] for n in ("f64", "f32", "bf16", "bool", "i64"))
 
@@ -149,9 +150,9 @@ def converts_exactly(source: DType, target: DType) -> bool:
 
 
 def passes_through(source: DType, between: DType, target: DType) -> bool:
-    """Return whether a cast may be taken apart into two, the first of which loses nothing: i8 to f32 through i32.
+    """Return whether a cast equals two casts, the first of which is exact: i8 to f32 through i32.
 
-    What the second does, rounding and wrapping included, it does to the very number that there was.
+    The second one rounds and wraps exactly the original number.
     """
     return between != target and converts_exactly(source, between)
 
@@ -165,7 +166,7 @@ NUMERICS: dict[str, str] = {
     "truncated": "sums are cut off instead of rounded to nearest even",
     "one_nan": "every NaN that is produced is the default NaN",
 }
-"""Each word and what it means."""
+"""Each word with its meaning."""
 
 REORDERING = frozenset(("reordered", "unrounded", "round_to_odd", "truncated"))
 """The words that say how sums differ: in their order, or in their rounding."""
@@ -174,5 +175,5 @@ FLUSHING = frozenset(("flush_inputs", "flush_results"))
 
 
 def strict_forbids(words: Iterable[str]) -> tuple[str, ...]:
-    """Return those of an instruction's words that a `strict` kernel does not allow, in alphabetical order."""
+    """Return the words of an instruction that a `strict` kernel does not allow, in alphabetical order."""
     return tuple(sorted((REORDERING | FLUSHING).intersection(words)))

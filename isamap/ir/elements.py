@@ -1,8 +1,8 @@
 """Evaluate single elements of an output: the oracle for large kernels.
 
 `evaluate_samples(gemm, arrays, sizes, "C", [(0, 0), (4999, 7)])` touches one row of A and one column of B per
-element. Works backwards: an element's value is asked from the last statement that writes it, which asks
-for what it reads.
+element. Evaluation works backwards: the last statement that writes an element computes it from the elements
+that it reads.
 """
 
 from __future__ import annotations

@@ -39,9 +39,10 @@ class _Assumed:
 
 
 def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[str], known: Known) -> bool:
-    """Return whether iterations that differ in `axis` touch no element by f in a and by g in b, both let through.
+    """Return whether iterations that differ in `axis` access no common element by f in a and by g in b.
 
-    `equal` are axes of which both have the same value. Sound, not complete: False means "not proved".
+    Both iterations pass their guards. `equal` are axes with equal values in both. Sound, not complete: False
+    means "not proved".
     """
     terms = (*f.index, *g.index, *a.guards, *b.guards)
     # Remainders tell iterations apart that no inequality does: i and i + 1 by 2.
@@ -129,7 +130,7 @@ def _gives(equation: Index, name: str) -> bool:
 class _Digits:
     """The difference of two subscripts as a sum of unknowns; used while one pair is examined.
 
-    `shared` maps an unknown that must turn out 0 (or may stay) to its coefficient and largest magnitude.
+    `shared` maps an unknown that must be 0 (or may remain) to its coefficient and largest magnitude.
     """
 
     shared: dict[Atom, tuple[Index, Index | None]] = field(
@@ -142,10 +143,10 @@ class _Digits:
 def shared_axes(
     f: Read, g: Read, a: Site, b: Site, common: tuple[AxisAt, ...], known: Known, *, by_guards: bool = False
 ) -> tuple[str, ...]:
-    """Return the unordered axes of which two different iterations may touch one element.
+    """Return the unordered axes of which two different iterations may access one element.
 
-    Guards count where asked: an iteration that a guard keeps out reads nothing, but may write back what is
-    there, so that two writes have to be apart without guards.
+    With `by_guards`, guards count: an iteration that a guard excludes reads nothing. It may write the old
+    value back, so two writes have to be separate without guards.
     """
     unordered = [x.name for x in common if not x.ordered]
     if not by_guards:
@@ -191,10 +192,10 @@ def equal_axes(
     *,
     until: str | None = None,
 ) -> frozenset[str] | None:
-    """Return the axes of which f in a and g in b have equal values wherever they touch one element.
+    """Return the axes of which f in a and g in b have equal values whenever they access one element.
 
-    None when they never touch one. `equal` are axes that are taken to be equal; axes that are not `common`
-    are of one site each, whatever they are called. The search ends when `until` is found.
+    Return None if they never do. `equal` are axes that are assumed to be equal. Axes that are not `common`
+    belong to one access each, even if their names are equal. The search ends when `until` is found.
     """
     facts = known.facts
     extents_a = {x.name: x.extent.substitute(known.bindings) for x in a.axes}
@@ -265,7 +266,7 @@ def _same_private(names: frozenset[str] | set[str], a: dict[str, Index], b: dict
 
 
 def _linear(index: Index, extents: dict[str, Index]) -> tuple[dict[Atom, Index] | None, Index]:
-    """Return coefficients of axes and of divisions of axes, and what is left."""
+    """Return the coefficients of axes and of divisions of axes, and the remainder."""
     slopes: dict[Atom, Index] = {}
     rest = Index()
     for m, c in index.terms:

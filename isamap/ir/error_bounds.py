@@ -52,9 +52,9 @@ class Measure:
         return (magnitudes > 0) & (np.abs(values) <= within + lost)
 
     def beyond(self, magnitudes: Array, values: Array, dtype: DType) -> Array:
-        """Return the magnitudes of what is computed with; infinite where a value may have overflowed in its type.
+        """Return the magnitudes of operands; infinite if a value may have overflowed in its type.
 
-        What follows from an overflow may be an infinity, a NaN or, where both meet a bound, a number.
+        The result of an overflow may be an infinity, a NaN or, if both meet a bound, a number.
         """
         if not self.scale:
             return magnitudes
@@ -63,7 +63,7 @@ class Measure:
         return np.where(over, np.inf, magnitudes) if over.any() else magnitudes
 
     def narrowing(self, magnitudes: Array, values: Callable[[], Array], dtype: DType) -> Array:
-        """Return the rounding error of a type, given magnitudes: none for small integers, where those are exact."""
+        """Return the rounding error of a type for given magnitudes: zero for small integers, which are exact."""
         if self.exact_below:
             return np.where(magnitudes < 2.0**dtype.mantissa_bits, 0.0, self.exact_below)
         if dtype.mantissa_bits >= self.mantissa_bits:
@@ -92,7 +92,7 @@ def count_roundings(e: Expr) -> int:
 
 
 def is_one_rounding(e: Expr, measure: Measure) -> bool:
-    """Return whether an expression has one value only: what is given, or one operation that rounds correctly."""
+    """Return whether an expression has one correct value: an input, or one correctly rounded operation on inputs."""
     match e:
         case Call(op, args) if not (OPS[op].ulp or OPS[op].is_exact):
             return all(_is_given(a, measure) for a in args)
@@ -133,7 +133,7 @@ class Tally:
 
 
 def is_tallied(s: Assign, measure: Measure, again: bool = False) -> bool:
-    """Return whether a statement is a reduction of floats that adds errors; `again` to what one has rounded."""
+    """Return whether a statement is a reduction of floats that adds errors, `again` to an already rounded value."""
     return s.value.dtype.is_float and (s.op == "mul" or (s.op == "add" and (again or measure.growth > 0)))
 
 
@@ -146,10 +146,10 @@ def begin_tally(op: str, values: Array, magnitudes: Array, stored: Array) -> Tal
 
 
 def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
-    """Return absolute values of factors, and how far each may be off beyond one rounding, relative to that.
+    """Return absolute values of factors, and the relative error of each beyond one rounding.
 
-    A product is off by the sum of the latter, to first order; the product of magnitudes would be wider by a
-    power of their ratio. Of a factor that is 0 only within its error, the error stands for the value.
+    The error of a product is the sum of the latter, to first order; the product of magnitudes would be wider
+    by a power of their ratio. For a factor that is 0 only within its error, the error replaces the value.
     """
     sizes = size_of(values)
     excess = np.maximum(magnitudes - sizes, 0.0)
@@ -177,17 +177,17 @@ def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, m
     """Return the magnitudes of the elements after a reduction, with the errors of its own roundings.
 
     A sum of n terms to nearest, in any order, blocked or not, is off by at most n·u·Σ|t| (Rump, "Error
-    estimation of floating-point summation and dot product", BIT 52, 2012: for all n). That is what a sum gets
-    whose signs are not random. If they are, partial sums grow like √n and so does the bound that does not
-    depend on n: but only as far as the signs cancel. What is left of |Σt| beyond √(8/n)·Σ|t|, some two
+    estimation of floating-point summation and dot product", BIT 52, 2012: for all n). This bound applies to
+    sums whose signs are not random. If they are, partial sums grow like √n and so does the bound that does
+    not depend on n: but only as far as the signs cancel. The part of |Σt| beyond √(8/n)·Σ|t|, about two
     deviations of random signs, is one-sided and has the factor n. With 8u·Σ|t| for the magnitude itself and
     2u for each growth, terms of one sign have 8u·Σ + 2n·u·(1 - √(8/n))·Σ, which is n·u·Σ + (√n - √8)²·u·Σ:
     never below the bound for any order.
 
     A product of n factors is off by n·u of itself, whatever the signs.
 
-    Where the terms together are beyond the largest number and their sum is not, partial sums overflow in some
-    orders and not in others; where those of either sign are, it is open to which infinity.
+    If Σ|t| exceeds the largest number and the sum does not, partial sums overflow in some orders only. If the
+    terms of both signs exceed it, either infinity is possible.
     """
     if r.op == "mul":
         roundings = measure.growth * r.count * (1 + r.roundings)

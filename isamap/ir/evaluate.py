@@ -40,7 +40,7 @@ _NEEDS_INT64 = frozenset(("div", "rem", "rounding_shift"))
 """Operations whose intermediate values leave narrow integer types."""
 
 _OF_PATTERNS = frozenset(("popcount",))
-"""Operations on the bits of an integer, whatever its sign."""
+"""Operations on the bits of an integer, for any sign."""
 
 
 def evaluate_expr(e: Expr, env: Env) -> Array:
@@ -90,10 +90,10 @@ def make_value(value: float | bool, dtype: DType) -> Array:
 
 
 def folded(cast: Cast) -> Expr:
-    """Return a cast of a number as the number that it is; others as they are.
+    """Return a cast of a constant as a constant; other casts unchanged.
 
-    So is one to a wider type, as instructions that widen what they read take such a number in its own type,
-    and one of a number that the type does not hold, which is a finding.
+    A cast to a wider type also stays, because widening instructions read the constant in its own type. So
+    does a cast of a number outside the type, which is an error found elsewhere.
     """
     match cast.value:
         case Const(value, dtype, _) if not converts_exactly(dtype, cast.dtype):

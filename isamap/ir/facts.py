@@ -37,7 +37,7 @@ R = TypeVar("R", bound=Routine)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A routine rewritten over free sizes, the facts about these, and what each old name became."""
+    """A routine rewritten over free sizes, the facts about these, and the expression of each old name."""
 
     facts: Facts
     bindings: dict[str, Index | int]
@@ -149,7 +149,7 @@ def _index_value(index: Index, span: Span | None) -> Expr:
 
 
 def unequal_gaps(guard: Expr) -> list[Index]:
-    """Return the terms that are not 0 where a guard holds: the differences of what it says is unequal."""
+    """Return the terms that are not 0 if a guard holds: the differences of unequal expressions."""
     match guard:
         case Call("and", (left, right), _, _, _):
             return unequal_gaps(left) + unequal_gaps(right)

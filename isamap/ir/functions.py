@@ -2,9 +2,9 @@
 
     function silu(x: f32) within 5 ulp { return x * sigmoid(x); }
 
-A call in a kernel stands for the expression, its arguments put in: `y[i] = silu(a[i])` is
-`y[i] = a[i] * sigmoid(a[i])`. What the language has a word for, such as `sigmoid`, is an operation: its
-definition says how vectors of a machine that lacks it perform it.
+A call in a kernel stands for the expression with its arguments substituted: `y[i] = silu(a[i])` is `y[i] =
+a[i] * sigmoid(a[i])`. A function with a name in the language, such as `sigmoid`, is an operation: its
+definition gives the steps for machines without an instruction for it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Function:
     """A definition: steps in their order, each with a name that stands for its value, then the result.
 
     Parameters and names are `Scalar`s in the expressions. Units: `ulp` is the largest error, in units in the
-    last place of the result, None where the definition states none. Where `below` is given it holds
-    for numbers of a smaller size: of operations of the language C's library computes the others.
+    last place of the result, None where the definition states none. If `below` is given, it holds for numbers
+    of a smaller absolute value: C's library computes the others.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Function:
 
 
 MOST_NODES = 5000
-"""An expression of so many operations is no function any more that is worth to be written out."""
+"""The most operations of a function's expression: a larger one is not worth inlining."""
 
 
 def inlined(function: Function, args: Sequence[Expr], span: Span | None) -> Expr | None:

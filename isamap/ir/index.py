@@ -32,7 +32,7 @@ def _atom_text(atom: FloorDiv | Mod | MinMax | Element) -> str:
 
 
 def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
-    """Terms of most factors come first, those of as many by their text."""
+    """Return the sort key of a term: most factors first, equal numbers by their text."""
     return -len(monomial), tuple([_atom_key(atom) for atom in monomial])
 
 
@@ -91,19 +91,19 @@ class Index:
         return self * other
 
     def floordiv(self, divisor: Index | int) -> Index:
-        """`self / divisor` rounded down, simplified where it is known."""
+        """Return `self / divisor` rounded down, simplified if possible."""
         return _floordiv(self, Index.of(divisor))
 
     def mod(self, divisor: Index | int) -> Index:
-        """`self % divisor`, simplified where it is known."""
+        """Return `self % divisor`, simplified if possible."""
         return _mod(self, Index.of(divisor))
 
     def ceildiv(self, divisor: Index | int) -> Index:
-        """`self / divisor` rounded up."""
+        """Return `self / divisor` rounded up."""
         return (self + Index.of(divisor) - 1).floordiv(divisor)
 
     def divide_exactly(self, divisor: Index) -> Index | None:
-        """`self / divisor` when the division leaves nothing for all values, else None."""
+        """Return `self / divisor` if it has no remainder for any values, else None."""
         if len(divisor.terms) != 1:
             return Index.of(1) if self == divisor and self.terms else None
         mono, coefficient = divisor.terms[0]
@@ -121,7 +121,7 @@ class Index:
 
     @property
     def value(self) -> int | None:
-        """The number that this is, or None when symbols are left."""
+        """The constant value, or None if there are symbols."""
         if not self.terms:
             return 0
         if len(self.terms) == 1 and self.terms[0][0] == ():
@@ -259,7 +259,7 @@ def product(factors: Iterable[Index | int]) -> Index:
 
 
 def _split_multiples(index: Index, divisor: int | None) -> tuple[Index, Index]:
-    """`index = divisor * whole + rest` with all terms that a known divisor divides evenly in `whole`."""
+    """Return `whole` and `rest` with `index = divisor * whole + rest`; `whole` has all evenly divisible terms."""
     if not divisor:
         return ZERO, index
     whole = _collect((m, c // divisor) for m, c in index.terms if c % divisor == 0)
@@ -305,7 +305,7 @@ def elements_of(index: Index) -> Iterator[Element]:
 
 
 def has_elements(index: Index) -> bool:
-    """Return whether data decides what an index is."""
+    """Return whether an index depends on data."""
     return any(True for _ in elements_of(index))
 
 
@@ -333,7 +333,7 @@ def _elements_in(atom: Atom) -> Iterator[Element]:
 
 
 def bounds(index: Index, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-    """Return bounds of an expression, by those of each of its terms."""
+    """Return bounds of an expression, the sum of the bounds of its terms."""
     low = high = 0
     for monomial, coefficient in index.terms:
         ends = [coefficient]

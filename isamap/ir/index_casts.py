@@ -1,7 +1,7 @@
 """Casts of indices to integers keep their values, for all sizes that the routine allows.
 
-`u8(2*j)` for `j in 100` does; for `j in J` only where a range, `where` or a guard says so. What a type of 32
-bits and more may not hold is found when sizes are bound.
+`u8(2*j)` keeps it for `j in 100`, and for `j in J` only if a range, `where` or a guard ensures it. Casts to
+32 bits and more are checked when sizes are bound.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_OPERATIONS = 100_000
 """The most operations of one question. They take about 0.1 s."""
 PRODUCT = "product "
-"""The prefix of variables that stand for terms that are not affine. No symbol contains a blank."""
+"""The prefix of variables for terms that are not affine. No symbol contains a blank."""
 
 
 @dataclass

@@ -3,13 +3,13 @@
     interpret(gemm, {"A": a, "B": b, "C": c}, {"M": 2, "N": 2, "K": 2})  ==  {"C": c + a @ b}
 
 Iterations of a `for` are independent, so each statement is computed for all of them at once, in boxes that
-fit memory; `seq` runs in order. Numbers are those of the declared types. Of a kernel, sums in f32 or f64
-are computed in float64 and rounded once, and their products are not rounded before: the language grants
-every implementation that much. Sums in narrower floats, of a `strict` kernel and of an instruction are
-rounded after each operation in the order of the loops. With `accumulate T` the result is rounded to T, then
-to the operand's type, when the outermost loop ends or the operand is read. Elementwise functions are
-computed in float64 and rounded. `exact=True` rounds no float anywhere and returns float64. Integers wrap
-around in their types.
+fit memory; `seq` runs in order. Numbers have the declared types. A kernel's sums in f32 or f64 are computed
+in float64 and rounded once, and their products are not rounded before: the language allows every
+implementation to do so. Sums in narrower floats, of a `strict` kernel and of an instruction are rounded after
+each operation in the order of the loops. With `accumulate T` the result is rounded to T, then to the
+operand's type, when the outermost loop ends or the operand is read. Elementwise functions are computed in
+float64 and rounded. `exact=True` rounds no float anywhere and returns float64. Integers wrap around in their
+types.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def interpret(
     """Return new arrays for all outputs; `arrays` holds inputs and old values of outputs and is not changed.
 
     Shapes: those declared, for `sizes`, which also gives integer scalars and machine constants. An output
-    element that is never written is what `outside` says; undefined ones are NaN or a bit pattern, or random
-    values drawn from `rng`, so that reliance on them shows.
-    Raises: UsageProblem when sizes, arrays or scalars are missing, unknown or do not fit.
+    element that is never written has the value of `outside`; undefined elements are NaN, a bit pattern, or
+    random values from `rng`, so that reliance on them shows. Raises: UsageProblem when sizes, arrays or
+    scalars are missing, unknown or do not fit.
     """
     return execute_bound(bind_all(routine, sizes), arrays, scalars, exact=exact, rng=rng)
 
@@ -74,7 +74,7 @@ def execute_bound(
     exact: bool = False,
     rng: np.random.Generator | None = None,
 ) -> dict[str, Array]:
-    """As `interpret`, of a routine without open sizes: for many executions of one instruction."""
+    """Interpret a routine without open sizes: for many executions of one instruction."""
     state = _start(routine, arrays, scalars or {}, exact, rng)
     _run_all(routine, state)
     return {o.name: _finish(o.name, state, rng) for o in routine.operands if o.role in ("out", "inout")}
@@ -87,10 +87,10 @@ def interpret_magnitude(
     scalars: Mapping[str, float] | None = None,
     measure: Measure = PLAIN,
 ) -> dict[str, Array]:
-    """Return for every output element the sum of the absolute values of what was added up to get it, float64.
+    """Return for every output element the sum of the absolute values of its terms, float64.
 
-    The old value of an element that is accumulated into is one of its terms. Of integers, by how much they
-    may differ. With a measure the errors of what is computed are part of it. See `isamap.ir.magnitude`.
+    The old value of an accumulated element is one of its terms. For integers, it is the largest deviation.
+    With a measure, rounding errors are included. See `isamap.ir.magnitude`.
     """
     bound = bind_all(routine, sizes)
     state = _start(bound, arrays, scalars or {}, True, None)
@@ -107,7 +107,7 @@ def interpret_magnitude(
 def bind_all(routine: Routine, sizes: Mapping[str, int]) -> Routine:
     """Return the routine with every symbol replaced; `sizes` may also hold constants of the routine's machine.
 
-    Raises: UsageProblem when a symbol is left.
+    Raises: UsageProblem if a symbol remains.
     """
     names = {p.name for p in routine.params}
     constants = {name: int(n) for name, n in sizes.items() if name not in names and name in _symbols(routine)}
@@ -201,7 +201,7 @@ def _run_body(loop: Loop, nest: Nest, state: State) -> None:
 
 
 def _finish(name: str, state: State, rng: np.random.Generator | None) -> Array:
-    """Return the output, with what `outside` says where an output with an old value was not written."""
+    """Return the output, with the value of `outside` for unwritten elements of an output with an old value."""
     values = state.values[name]
     if name in state.written:
         operand = state.routine.operand(name)
@@ -224,8 +224,8 @@ def _finish(name: str, state: State, rng: np.random.Generator | None) -> Array:
 class Nest:
     """The loops around a statement: unordered axes with extents, ordered ones at their value, and guards.
 
-    A guard is an expression, or its values where the loop changes what it reads; those have one dimension
-    per unordered axis that was in scope.
+    A guard is an expression, or its values if the loop changes its operands; those have one dimension per
+    unordered axis that was in scope.
     """
 
     axes: tuple[tuple[str, int], ...] = ()
@@ -282,9 +282,9 @@ def execute(s: Assign, nest: Nest, state: State) -> None:
 
 
 def _begin_tally(s: Assign, state: State) -> Tally | None:
-    """Return the tally that measures a reduction of floats; None for another one, or where nothing is measured.
+    """Return the tally that measures a reduction of floats; None for other statements, or without a measure.
 
-    What an earlier one left may have been rounded to the operand's type before this one goes on.
+    The result of an earlier reduction may have been rounded to the operand's type before.
     """
     if state.magnitudes is None or s.op is None:
         return None
@@ -322,7 +322,7 @@ def _arrays(s: Assign, nest: Nest, by_products: bool) -> tuple[frozenset[str], .
 
 
 def flush(name: str, state: State) -> None:
-    """Round what was accumulated into an operand and store it there."""
+    """Round the sums of an operand and store them."""
     operand = state.routine.operand(name)
     total = state.sums.pop(name)
     state.values[name] = np.asarray(_stored(_stored(total, accumulator(operand)), operand.dtype))
@@ -445,7 +445,7 @@ def _home(s: Assign, operand: Operand, state: State) -> Array:
 
 
 def _settle(values: Array, dtype: DType, home: Array, exact: bool, s: Assign, state: State) -> Array:
-    """Return reduced values as `home` stores them."""
+    """Return reduced values in the type that the array stores."""
     if not dtype.is_float:
         return wrap(values, dtype)
     if exact:

@@ -29,10 +29,11 @@ def evaluate_magnitude(
 ) -> Array:
     """Return the magnitudes of an expression at all points, float64; of floats never below finite absolute values.
 
-    `env` gives the values and `load_magnitude` the magnitudes of what is read. Elementwise functions pass an
-    error on by the size of their derivative, to first order; a rounding to whole numbers by as many of them
-    as lie within it. Infinite is the magnitude of a float that may be anything, as an operand of it may have
-    overflowed; `summed` when a sum or a product takes the float in, which then is such an operand.
+    `env` gives the values and `load_magnitude` the magnitudes of the elements read. Elementwise functions
+    pass an error on by the size of their derivative, to first order; a rounding to whole numbers by the
+    number of integers within the error. The magnitude is infinite if the float may be anything because an
+    operand may have overflowed. `summed` says that a sum or a product reads the float, which is then such an
+    operand.
     """
     work = _Work(env, load_magnitude, measure)
     if not e.dtype.is_float:
@@ -85,7 +86,7 @@ class _Work:
         return self.measure.beyond(self.floats(e), self.value(e), e.dtype)
 
     def _settled(self, e: Call, magnitude: Array, args: list[Array]) -> Array:
-        """Return the magnitude of what an operation gives: 0 of what is infinite or NaN for certain."""
+        """Return the magnitude of an operation's result: 0 if it is certainly infinite or NaN."""
         odd = ~np.isfinite(self.value(e))
         vague = self._is_vague(e, args)
         if not odd.any() and not vague.any() and np.isfinite(magnitude).all():
@@ -96,10 +97,10 @@ class _Work:
         return np.where(certain, 0.0, np.where(odd | vague | np.isnan(magnitude), np.inf, magnitude))
 
     def _is_vague(self, e: Call, args: list[Array]) -> Array:
-        """Return where an operation may be infinite or NaN, or may not be.
+        """Return where an operation may or may not be infinite or NaN.
 
-        Such are quotients by what may be 0, products of that and infinity, functions of what may be an end of
-        the numbers that they take, and overflows of f64, which values are computed in.
+        Examples are quotients by a possible 0, products of such a value and infinity, functions near the ends
+        of their domain, and overflows of f64, in which values are computed.
         """
 
         def zero(number: int, end: float = 0) -> Array:
@@ -158,9 +159,9 @@ class _Work:
                 return self._function(e, args)
 
     def _product(self, left: Expr, right: Expr, a: Array, b: Array) -> Array:
-        """Return two bounds: products of terms, and errors passed on by the other factor's value and error.
+        """Return two bounds: products of terms, and errors multiplied by the other factor's value and error.
 
-        The first is the smaller one for what is read, the second for what was computed, step after step.
+        The first is smaller for inputs, the second for computed values.
         """
         x, y = np.abs(self.value(left)), np.abs(self.value(right))
         return np.minimum(a * b, x * b + a * y + self.measure.scale * a * b)
@@ -297,7 +298,7 @@ class _Work:
 
 
 def anything(radius: Array, dtype: DType) -> Array:
-    """Return where an integer may differ, by all that its type allows."""
+    """Return the full range of the type wherever an integer may differ."""
     return np.where(radius > 0, float(dtype.high - dtype.low), 0.0)
 
 

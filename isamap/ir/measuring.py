@@ -1,7 +1,7 @@
-"""The magnitudes of what a statement writes: taken in box by box beside the values themselves.
+"""The magnitudes of a statement's results, computed box by box together with the values.
 
-Of `s[m] += x[m, n] * x[m, n]` each box adds its products to the magnitudes of `s` and to their tally; once
-all boxes are done, `isamap.ir.error_bounds` says what the roundings of the sum itself come to.
+Of `s[m] += x[m, n] * x[m, n]` each box adds its products to the magnitudes of `s` and to their tally; after
+all boxes, `isamap.ir.error_bounds` adds the rounding errors of the sum itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from isamap.source.records import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The magnitudes of all arrays, changed in place, and what errors they are given."""
+    """The magnitudes of all arrays, changed in place, and the errors of their inputs."""
 
     routine: Routine
     magnitudes: Mapping[str, Array]
@@ -85,19 +85,19 @@ def most_hits(index: tuple[Index, ...], axes: Mapping[str, int]) -> int:
 
 
 def _linear(subscript: Index) -> frozenset[str]:
-    """Return the symbols of which a subscript is a multiple, plus others: one value of each for given others."""
+    """Return the symbols that occur in a subscript only as a multiple plus a term of other symbols."""
     single = ((m[0], c) for m, c in subscript.terms if len(m) == 1 and isinstance(m[0], str))
     return frozenset(name for name, c in single if name not in (subscript - Index.of(name) * c).symbols)
 
 
 def fill_magnitude(fill: Const) -> float:
-    """Return the magnitude of what is read outside an operand: that of a constant."""
+    """Return the magnitude of reads outside an operand: that of a constant."""
     size = abs(float(fill.value))
     return size if fill.dtype.is_float and isfinite(size) else 0.0
 
 
 def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) -> Array:
-    """Return magnitudes of what is written, with the roundings of its operations: they add up along a chain."""
+    """Return magnitudes of a result, with the roundings of its operations, which add up along a chain."""
     roundings = count_roundings(e) if e.dtype.is_float else 0
     if not measure.growth or not roundings:
         return magnitudes
@@ -105,9 +105,9 @@ def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) 
 
 
 def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand, measure: Measure) -> Array:
-    """Return magnitudes of what is read, with the rounding of sums in a wider type to the operand's.
+    """Return magnitudes of reads, with the rounding of sums in a wider type to the operand's type.
 
-    And with subnormal numbers as far as they may count as zero.
+    Subnormal numbers are included if they may be flushed to zero.
     """
     if not operand.dtype.is_float:
         return magnitudes
@@ -158,9 +158,9 @@ def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measu
 
 
 def _passed_on(values: list[Array], magnitudes: list[Array], cells: Cells, measure: Measure) -> Array:
-    """Return the magnitudes of sums of products whose factors are off: Σ (Π (|x| + s·m) - Π |x|) / s, without loss.
+    """Return the magnitudes of sums of products of inexact factors: Σ (Π (|x| + s·m) - Π |x|) / s, exactly.
 
-    Of what was computed from sums it is far less than the sums of products of magnitudes.
+    For computed factors it is far less than the sums of products of magnitudes.
     """
     total, sizes = np.zeros(()), [size_of(v) for v in values]
     wide = [x + measure.scale * m for x, m in zip(sizes, magnitudes, strict=True)]
@@ -172,7 +172,7 @@ def _passed_on(values: list[Array], magnitudes: list[Array], cells: Cells, measu
 def _vague_products(
     values: list[Array], sizes: list[Array], dtype: DType, cells: Cells, measure: Measure
 ) -> Array:
-    """Return where a term is infinity times what may be 0, whose sum may be anything."""
+    """Return where a term is infinity times a possible 0, whose sum may be anything."""
     found, infinite = np.zeros((), np.bool_), [np.isinf(v) for v in values]
     if any(i.any() for i in infinite):
         near = [measure.may_be_zero(m, v, dtype) for m, v in zip(sizes, values, strict=True)]
@@ -195,7 +195,7 @@ def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
 def _written(
     s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measured
 ) -> tuple[Array, str | None]:
-    """Return the magnitudes of what is no reduction of floats that rounds, and how they are reduced."""
+    """Return the magnitudes of a statement that is no rounding reduction of floats, and how they are reduced."""
     sizes = _sizes(s, env, cells, by_products, measured)
     if s.op is None:
         return with_roundings(sizes, s.value, evaluate_expr(s.value, env), measured.measure), None
@@ -209,7 +209,7 @@ def _written(
 
 
 def _is_given(value: Expr, measure: Measure) -> bool:
-    """Return whether a value is a product of what is given, whose magnitude is its absolute value."""
+    """Return whether a value is a product of inputs, whose magnitude is its absolute value."""
 
     def bare(e: Expr) -> Expr:
         return bare(e.value) if isinstance(e, Cast) and e.value.dtype.is_float else e

@@ -55,7 +55,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An element of an operand; outside the operand's shape it is `fill`, where one is given."""
+    """An element of an operand; outside the operand's shape it is `fill`, if one is given."""
 
     buffer: str
     index: tuple[Index, ...]

@@ -37,17 +37,16 @@ class Op:
     `derivative` has a text of the language for each operand: the adjoint that it gets from the operands `a`
     and `b`, the condition `c`, the result `y` and the adjoint `w` of the result. An empty text is no adjoint;
     an operation without texts has no derivative. `slope` is the largest |derivative| near `x`, within the
-    error `e`; of several operands it takes and returns one for each.
-    `takes` and `image` bound the numbers of which a function of floats has a result, and its results.
-    `interval` bounds the result, from the lowest and the highest values of all operands; of a function that
-    never falls or never rises they follow.
+    error `e`; with several operands it takes and returns one for each. `takes` and `image` bound the domain
+    and the results of a function of floats. `interval` bounds the result, given the lowest and the highest
+    values of all operands; for a monotone function the bounds follow.
 
-    `is_exact` says that the result is rounded no further than the operands are; `is_slow`, that it takes a
-    processor many times as long as an addition; `is_arithmetic`, that the peak of a processor counts it;
-    `saturates`, that an infinity has the result of all numbers beyond the largest. `reach` is the size of
-    floats that takes an operation through all its cases: inf where the exponents of a type end.
+    `is_exact` says that the operation does not round. `is_slow` says that it takes many times as long as an
+    addition. `is_arithmetic` says that it counts in the peak of a processor. `saturates` says that an
+    infinity has the same result as all numbers beyond the largest. `reach` is the absolute value up to which
+    tests cover all cases of the operation: inf for the whole exponent range.
 
-    `c` is the function of C's library, or an expression of `x` where it has none. `onnx` and `aten` are the
+    `c` is the function of C's library, or an expression of `x` if it has none. `onnx` and `aten` are the
     names of operators, one for each mode where the operation has modes.
     """
 
@@ -86,7 +85,7 @@ class Op:
         return f"{self.name}({', '.join([*args, mode] if mode else args)})"
 
     def texts(self, names: tuple[str, ...]) -> dict[str, str]:
-        """Return the text of each operator that the operation stands for, by its name in `onnx` or `aten`."""
+        """Return the operation's text for each operator in `onnx` or `aten`, by the operator's name."""
         return {name: self.text(mode) for name, mode in zip(names, self.modes or ("",), strict=False) if name}
 
 
@@ -181,7 +180,7 @@ def _popcount(x: Any) -> Any:
 
 
 def _product_bounds(low: Bounds, high: Bounds) -> Bounds:
-    """Return the bounds of a product; not numbers where 0 meets what is infinite."""
+    """Return the bounds of a product; NaN if 0 is multiplied by infinity."""
     corners = [x * y for x in (low[0], high[0]) for y in (low[1], high[1])]
     return (nan, nan) if any(x != x for x in corners) else (min(corners), max(corners))
 

@@ -180,9 +180,9 @@ def _statement(s: Stmt) -> str:
 
 
 def _expr(e: Expr, above: int = 0, typed: bool = False) -> str:
-    """Return the expression, in parentheses when it binds less tightly than `above`.
+    """Return the expression, in parentheses if it binds less tightly than `above`.
 
-    `typed`: whether what stands around it gives literals their type; else the first literal says its own.
+    With `typed`, the context gives literals their type; else the first literal states its own.
     """
     text, precedence = _with_precedence(e, typed)
     return f"({text})" if precedence < above else text

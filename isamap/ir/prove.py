@@ -1,10 +1,10 @@
 """Proofs that an index expression is never negative, for all sizes that the routine allows.
 
-Axes are replaced by the end of their range that makes the expression smallest, divisions by their bounds,
-sizes by their smallest value plus something that is not negative; when every coefficient that is left is
-not negative, so is the expression. Stated facts (`where`, guards, ranges) are subtracted where that helps.
-Sound, not complete: False means "not proved". A proof may take so many steps, so many facts and steps into
-steps; beyond them the answer is False, too.
+Each axis is replaced by the end of its range that minimises the expression, each division by its bounds, and
+each size by its smallest value plus a nonnegative term. If no remaining coefficient is negative, neither is
+the expression. Stated facts (`where`, guards, ranges) are subtracted if that helps. The proof is sound, not
+complete: False means "not proved". The numbers of steps, facts and nested steps are limited; beyond the
+limits the answer is False, too.
 
 With 0 <= p <= P-1 and P = (H - R) / s + 1, `H - 1 - (p*s + r)` for 0 <= r <= R-1 is proved.
 """
@@ -54,7 +54,7 @@ class _Search:
 
 
 def is_nonnegative(e: Index, facts: Facts, steps: int = _STEPS) -> bool:
-    """Return whether `e >= 0` is proved from the facts: in so many steps, or of a minimum by its cases."""
+    """Return whether the facts prove `e >= 0` within a number of steps; a minimum is proved by its cases."""
     if _prove(e, _Search(facts, steps), _FACTS_DEEP):
         return True
     # Only the cases of a minimum together may say it: min(max(a, -a), 2*n - a) <= n.
@@ -154,7 +154,7 @@ def _prove_by_steps(e: Index, search: _Search, deep: int) -> bool:
 
 
 def _is_a_fact(e: Index, facts: Facts) -> bool:
-    """Return whether a fact says it, perhaps with less: what a guard repeats need not be taken apart."""
+    """Return whether a fact implies it directly, perhaps by a margin: a repeated guard needs no further steps."""
     negative = [(m, c) for m, c in e.terms if c < 0 and m]
     for fact in facts.nonnegative:
         given = dict(fact.terms)
@@ -165,7 +165,7 @@ def _is_a_fact(e: Index, facts: Facts) -> bool:
 
 
 def _is_plainly_nonnegative(e: Index, facts: Facts) -> bool:
-    """Return whether no coefficient is negative with every symbol written as its least value plus a remainder."""
+    """Return whether no coefficient is negative once each symbol is its least value plus a new symbol."""
     shifted = _shift(e, facts)
     return shifted is not None and all(c >= 0 for _, c in shifted.terms)
 
@@ -266,7 +266,7 @@ def _scaled(factor: Index, e: Index) -> Index:
 def _division(
     c: Index, rest: Index, value: Index, divisor: Index, rising: bool, search: _Search, deep: int
 ) -> Iterator[Index]:
-    """With d >= 1: value - d + 1 <= d * (value / d) <= value, and value itself where d divides it."""
+    """Yield consequences of d >= 1: value - d + 1 <= d * (value / d) <= value, with equality if d divides value."""
     if not _prove(divisor - 1, search, deep):
         return
     leaves_rest = rising and not _divides(divisor, value, search.facts)

@@ -6,10 +6,9 @@ shows its state: `h` is in `Y[t - 1]` when iteration t begins. With `Y` as an in
 
     seq t in T { for j in H { h[j] = Y_found[t - 1, j] if t > 0; } …; h[j] = tanh(u[j]); Y[t, j] = h[j]; }
 
-whose iterations do not hang on each other, so that a recurrence that makes much of a rounding is judged by
-what one iteration makes of it. A program is right from its first iteration to its last where each of them is.
-An output that is read as earlier iterations wrote it, `u[j, k] * h[t, k]` of `h[t + 1, j]`, is read from
-`h_found`.
+whose iterations are independent. So a recurrence that amplifies rounding errors is judged by the error of
+single iterations: a program is right if each of its iterations is. If an iteration reads an output of earlier
+ones, such as `h[t, k]` in `h[t + 1, j]`, it reads `h_found` instead.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Apart:
 
 
 def iterations_apart(kernel: Kernel) -> Apart | None:
-    """Return the kernel whose iterations begin with given results; None where no output shows what is carried."""
+    """Return the kernel whose iterations start from given results; None if no output has the carried values."""
     shown: dict[str, str] = {}
     body = _all_apart(kernel.body, frozenset(), frozenset(), kernel, shown)
     if not shown:
@@ -67,7 +66,7 @@ def _all_apart(
     kernel: Kernel,
     shown: dict[str, str],
 ) -> tuple[Stmt, ...]:
-    """Return statements, each with the arrays that those behind it assign among what is assigned later."""
+    """Return statements, each with the later assigned arrays that statements after it assign."""
     behind = [later | {a.target.buffer for a in _assigns(body[n + 1 :])} for n in range(len(body))]
     return tuple(_apart(s, around, b, kernel, shown) for s, b in zip(body, behind, strict=True))
 
@@ -75,9 +74,9 @@ def _all_apart(
 def _apart(
     s: Stmt, around: frozenset[str], later: frozenset[str], kernel: Kernel, shown: dict[str, str]
 ) -> Stmt:
-    """Return the statement with what its ordered loops carry read from results, as far as those show it.
+    """Return the statement with carried values of its ordered loops read from results, if some result has them.
 
-    An array that is assigned `later` no longer holds what the loop left.
+    An array that is assigned `later` no longer holds the values that the loop left.
     """
     if isinstance(s, Assign):
         return s
@@ -103,9 +102,9 @@ def _apart(
 
 
 def _assigned_again(loop: Loop) -> frozenset[str]:
-    """Return the arrays of which an iteration of a loop may assign what an earlier one has assigned.
+    """Return the arrays of which an iteration of a loop may reassign elements of an earlier one.
 
-    A subscript shows that it does not where it is a multiple of the axis, plus what stays in the loop.
+    A subscript excludes that if it is a multiple of the axis plus a term bounded inside the loop.
     """
     inner = {a.name for s in loop.body for a in _axes(s)}
 
@@ -172,7 +171,7 @@ def _start(target: Read, copied: Read, axis: str, kernel: Kernel, shown: dict[st
 
 
 def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
-    """Return the name of the input that holds what a program has left in an output."""
+    """Return the name of the input for a program's result in an output."""
     taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
     name = f"{output}_found"
     while name in taken:
@@ -206,7 +205,7 @@ def _of_axis(read: Read, axis: str) -> tuple[Index, ...]:
 
 
 def _with_reads(s: Stmt, change: Callable[[Read], Read]) -> Stmt:
-    """Return the statement with what its values and guards read changed."""
+    """Return the statement with the reads in its values and guards changed."""
     guard = map_reads(s.guard, change) if s.guard is not None else None
     match s:
         case Assign():

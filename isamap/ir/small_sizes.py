@@ -2,9 +2,9 @@
 
 A GEMM's samples start with M = N = K = 1, then M = 2, N = 3, K = 4.
 
-Two iterations of a `for` that touch one element, found by listing what small loops touch.
+It finds two iterations of a `for` that access one element by listing the accesses of small loops:
 
-`for n in N { y[n / 2] = x[n]; }` has them: "y[0] for N = 2, n = 0 and n = 1".
+`for n in N { y[n / 2] = x[n]; }` gives "y[0] for N = 2, n = 0 and n = 1".
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Access:
 
     @property
     def symbols(self) -> frozenset[str]:
-        """What is to be known to list what it touches."""
+        """The symbols that must be known to list its elements."""
         found = {s for index in self.read.index for s in index.symbols}
         return frozenset(found.union(*(symbols_of_values(c) for c in self.site.conditions)))
 

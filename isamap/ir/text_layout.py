@@ -35,7 +35,7 @@ _TIGHT_BEFORE = frozenset((")", "]", ",", ";", ":", "..", "."))
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """One word of the text, with how many line ends stand before it."""
+    """One word of the text, with the number of line ends before it."""
 
     text: str
     kind: str
@@ -158,7 +158,7 @@ def _broken(words: list[_Word], indent: str, inside: str) -> list[str]:
 
 
 def _break_at(pieces: list[tuple[str, int]], room: int) -> int:
-    """Return how many pieces stand on the next line."""
+    """Return the number of pieces on the next line."""
     used, fitting = -1, 0
     for text, _ in pieces:
         used += 1 + len(text)
@@ -172,7 +172,7 @@ def _break_at(pieces: list[tuple[str, int]], room: int) -> int:
 
 
 def _pieces(words: list[_Word]) -> list[tuple[str, int]]:
-    """Return words glued where no space stands, each with the cost of breaking the line before it."""
+    """Return words joined where there is no space, each with the cost of a line break before it."""
     pieces: list[tuple[str, int]] = []
     depth = 0
     for i, word in enumerate(words):
@@ -190,7 +190,7 @@ def _spaced(words: list[_Word]) -> str:
 
 
 def _space_between(words: list[_Word], i: int) -> bool:
-    """Return whether a space stands before word `i`."""
+    """Return whether there is a space before word `i`."""
     left, right = words[i - 1], words[i]
     if left.text in _TIGHT_AFTER or right.text in _TIGHT_BEFORE or _is_sign(words, i - 1):
         return False

@@ -44,7 +44,7 @@ class Cells:
         return frozenset(i for i, name in enumerate(self.box.names) if name in names)
 
     def reduced(self) -> Cells:
-        """Return the same elements, of a box in which what is summed over has one point."""
+        """Return the same elements in a box whose summed axes have one point."""
         counts = tuple(n if i in self.kept else 1 for i, n in enumerate(self.box.counts))
         return replace(self, box=replace(self.box, counts=counts))
 
@@ -58,9 +58,9 @@ def update(
     dtype: DType,
     settle: Callable[[Array], Array],
 ) -> None:
-    """Write `values` (op None) or reduce them into `home`, where `mask` holds.
+    """Write `values` (op None) or reduce them into `home` under `mask`.
 
-    Reductions run in float64 or 64-bit integers; `settle` puts their results into what `home` stores, once.
+    Reductions run in float64 or 64-bit integers; `settle` converts their results to the stored type, once.
     """
     view = slices(home, cells.index, cells.box, cells.symbols)
     if view is not None:

@@ -221,7 +221,7 @@ def _is_sound(accesses: _Accesses) -> bool:
 
 
 def _accesses_of(routine: Routine, constants: tuple[Param, ...]) -> _Accesses | None:
-    """Return the accesses that all checks but that of casts use; None where a guard's values matter."""
+    """Return the accesses for all checks but that of casts; None if a guard's values matter."""
     body = tuple(_statement(s) for s in routine.body)
     if None in body:
         return None
@@ -552,7 +552,7 @@ def _accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tupl
 def _in_index(
     index: Index, access: Read, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]
 ) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
-    """Yield the elements of arrays that an index reads: accesses where it stands."""
+    """Yield the array elements that an index reads, as accesses at its place."""
     for element in elements_of(index):
         yield replace(access, buffer=element.buffer, index=(element.at,), fill=None), axes, conditions
 

@@ -1,7 +1,7 @@
-"""Expressions as trees: their parts, what stands in them, and the same tree with parts changed.
+"""Expressions as trees: their parts, their descendants, and copies with changed parts.
 
-Whatever visits all of an expression goes through here; what treats operations in a way of its own matches
-on them itself.
+All code that visits whole expressions uses this module. Code that treats operations differently matches on
+the node classes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def parts_of(e: Expr) -> tuple[Expr, ...]:
 
 
 def with_parts(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Return the outermost operation on changed operands; what has none as it stands."""
+    """Return the outermost operation with changed operands; a node without operands is unchanged."""
     match e:
         case Call(_, args):
             return replace(e, args=tuple(map(change, args)))
@@ -36,7 +36,7 @@ def with_parts(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def walk(e: Expr) -> Iterator[Expr]:
-    """Yield the expression and all that stands in it, operations before their operands, from left to right."""
+    """Yield the expression and all its descendants, operations before their operands, from left to right."""
     waiting = [e]
     while waiting:
         e = waiting.pop()
@@ -50,7 +50,7 @@ def reads(e: Expr) -> tuple[Read, ...]:
 
 
 def distinct_reads(e: Expr) -> tuple[Read, ...]:
-    """Return the elements that an expression reads, in order: what it reads twice is brought once."""
+    """Return the elements that an expression reads, in order and without repetitions."""
     return tuple(dict.fromkeys(reads(e)))
 
 

@@ -57,7 +57,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A kernel that a call performs, and what is passed for it, parameter by parameter."""
+    """A kernel that a call performs, with the argument for each parameter."""
 
     kernel: Kernel
     arguments: tuple[Argument, ...]
@@ -84,9 +84,9 @@ class Place:
 class Library:
     """A library with its calls.
 
-    `threads` are the environment variables that say how many threads it takes, `environment` others that
-    it is to be run with. `link` is what a linker is told, `$FILE` being the file's name. `folder` is where
-    the description lies, from which relative paths of files count.
+    `threads` are the environment variables that set its number of threads, `environment` further ones. `link`
+    is the linker argument, in which `$FILE` is the file's name. `folder` is the description's folder, to
+    which paths are relative.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Library:
     """The texts that all of this is read from."""
 
     def variables(self, threads: int) -> dict[str, str]:
-        """Return the environment in which it takes so many threads."""
+        """Return the environment in which it uses so many threads."""
         return {**dict(self.environment), **dict.fromkeys(self.threads, str(threads))}
 
 
@@ -137,7 +137,7 @@ def _source(path: Path, name: str) -> Source:
 
 @lru_cache(maxsize=32)
 def _read(source: Source, folder: Path) -> Library:
-    """Return the library of a description's text. Raises: SpecProblem with all that is wrong."""
+    """Return the library of a description's text. Raises: SpecProblem with all errors."""
     findings = Findings()
     keys = read_mapping(read_tree(source), "a library", LIBRARY, findings)
     texts = {key: _text(keys, key, findings) for key in ("library", "summary", "link", "symbols")}
@@ -284,7 +284,7 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> For
 
 
 def _fits(argument: Argument, parameter: Parameter, kernel: Kernel) -> bool:
-    """Return whether a parameter takes it: a pointer tensors, one to what may be written no inputs."""
+    """Return whether a parameter accepts the argument: pointers accept tensors, writable ones no inputs."""
     if argument.kind == "number" and "." in argument.text and parameter.most is not None:
         return False
     if argument.kind == "pointer" and kernel.operand(argument.text).role == "in" and not parameter.is_const:
@@ -293,7 +293,7 @@ def _fits(argument: Argument, parameter: Parameter, kernel: Kernel) -> bool:
 
 
 def _argument(word: str, kernel: Kernel) -> Argument | None:
-    """Return the part of a kernel that a word stands for; None for no part."""
+    """Return the part of a kernel that a word names; None for an unknown word."""
     if _NUMBER.fullmatch(word):
         return Argument("address", word[1:]) if word[0] == "&" else Argument("number", word)
     if (stride := _STRIDE.fullmatch(word)) is not None:

@@ -19,7 +19,7 @@ _FOLDERS = ("/usr/local/lib", "/usr/lib", "/usr/lib64", "/lib", "/lib64")
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A library's file; `origin` says what it came with, in words."""
+    """A library's file; `origin` is its source, in words."""
 
     library: Library
     path: Path
@@ -27,7 +27,7 @@ class Installed:
 
     @property
     def link(self) -> str:
-        """What a linker is told."""
+        """The linker argument."""
         return self.library.link.replace("$FILE", self.path.name)
 
 

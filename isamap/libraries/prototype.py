@@ -35,7 +35,7 @@ class Parameter:
 
     @property
     def most(self) -> int | None:
-        """The largest number that fits; None of what is no whole number."""
+        """The largest number that fits; None if it is no integer."""
         if self.is_pointer or self.base not in WIDTHS:
             return None
         signed = not self.base.startswith(("u", "size"))
@@ -55,7 +55,7 @@ class Prototype:
 
 
 def read_prototype(text: str, types: Mapping[str, str]) -> Prototype | str:
-    """Return the prototype, `types` standing for those that the library has names for; or what is wrong with it."""
+    """Return the prototype; `types` resolves the library's own type names. Return the error if there is one."""
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         return "a prototype is `void NAME(TYPE name, …)`"

@@ -58,7 +58,7 @@ def find_call(kernel: Kernel, library: Library, features: frozenset[str]) -> Per
 
 @dataclass(frozen=True, slots=True)
 class _Renaming:
-    """The kernel's names for those of a call's meaning: tensors, sizes, scalars, and the statement's axes."""
+    """The kernel's names for a call's names: tensors, sizes, scalars, and the statement's axes."""
 
     tensors: dict[str, str]
     sizes: dict[str, Index]
@@ -80,7 +80,7 @@ def _performed(kernel: Kernel, call: LibraryCall, form: Form) -> Performed | Non
 def _renamings(
     mine: tuple[Statement, ...], theirs: tuple[Statement, ...], known: _Renaming
 ) -> Iterator[_Renaming]:
-    """Yield the ways in which the statements of a form become those of a kernel, one by one."""
+    """Yield the renamings that make the statements of a form those of a kernel, one by one."""
     if not mine:
         yield known
         return
@@ -103,7 +103,7 @@ def _of_statement(own: Statement, other: Statement, known: _Renaming) -> Iterato
 def _with_bindings(
     bindings: tuple[Binding, ...], own: Statement, other: Statement, known: _Renaming
 ) -> _Renaming | None:
-    """Return the renaming with what a statement adds; None where that contradicts it."""
+    """Return the renaming extended by a statement; None if that contradicts it."""
     tensors, values, axes = dict(known.tensors), dict(known.values), dict[str, str]()
     for binding in bindings:
         match binding.subject:
@@ -138,7 +138,7 @@ def _is_symbol(index: Index) -> bool:
 
 
 def _agree(own: Index, other: Index, sizes: dict[str, Index]) -> bool:
-    """Return whether an extent of a form can be one of the kernel; notes what a size stands for."""
+    """Return whether an extent of a form can be one of the kernel; bind the size that it stands for."""
     if _is_symbol(own):
         return sizes.setdefault(str(own), other) == other
     return own.substitute(sizes) == other
@@ -216,6 +216,6 @@ def _truth(check: Constraint, kernel: Kernel) -> bool | None:
 
 
 def _largest(index: Index, kernel: Kernel) -> Index:
-    """Return the most that a size of a kernel may be, where that is a number; anything else as it is."""
+    """Return the largest value of a kernel's size, if it is constant; other indices unchanged."""
     highs = {p.name: p.high for p in kernel.params if p.high is not None and p.high.value is not None}
     return highs.get(str(index), index)

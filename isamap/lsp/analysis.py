@@ -117,7 +117,7 @@ def _description(source: Source, path: Path | None) -> Analysis:
 
 
 def _of_family(use: Use, members: tuple[Row, ...]) -> Use:
-    """Return the name, with what variables in its definition stand for in the members of a family."""
+    """Return the name, with the values of variables in the members of its family."""
     names = dict.fromkeys(VARIABLE.findall(use.definition.text))
     values = {name: dict.fromkeys(row[name] for row in members if name in row) for name in names}
     said = "; ".join(f"{name} is {', '.join(found)}" for name, found in values.items() if found)
@@ -179,7 +179,7 @@ def _yaml_uses(
     units: Mapping[str, Definition],
     sources: Mapping[str, Definition],
 ) -> Iterator[Use]:
-    """Yield the names that stand outside the language: of memories, units and sources."""
+    """Yield the names outside the language: of memories, units and sources."""
     named = {"from": language, "to": language, "unit": units, "source": sources}
 
     def below(node: Node) -> Iterator[Use]:

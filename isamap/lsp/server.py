@@ -60,10 +60,10 @@ _KINDS = {
 
 
 class Messages:
-    """The input, of which pygls sees whole messages only: it stops at a header that it does not expect.
+    """The input, from which pygls receives only whole messages: it would stop at an unexpected header.
 
-    A header without a length that may be gives a body that is no JSON, so that one error is answered. All is
-    skipped then to the next header.
+    A header with an invalid length becomes a body that is no JSON, so that one error is answered. The input
+    is then skipped to the next header.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -106,7 +106,7 @@ class Protocol(LanguageServerProtocol):
         return data
 
     def handle_message(self, message: Any) -> None:
-        """Handle a message as JSON. Raises: what the server reports where no request is to be answered."""
+        """Handle a message as JSON. Raises: errors to report if there is no request to answer."""
         fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         number = fields.get("id")
         try:
@@ -145,7 +145,7 @@ class Server(LanguageServer):
     """A server that tells of input that is no message as JSON-RPC has it."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Answer what is no JSON; others are shown as before."""
+        """Answer a message that is no JSON; show other errors as before."""
         if source is JsonRpcException:
             said = f"this is no message of 1 to {MAX_BYTES} bytes of JSON: {type(error).__name__}"
             problem = JsonRpcParseError(said).to_response_error()
@@ -290,7 +290,7 @@ def _range(span: Span) -> types.Range:
 
 
 def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
-    """Return a finding, with its notes and the next step; one without a place, or of another text, stands on top."""
+    """Return a finding with its notes and the next step; one without a place in this text is at its top."""
     is_here = d.span is not None and d.span.source == source
     place = _range(_first_line(d.span) if d.span is not None and is_here else Span(source, 0, 0))
     elsewhere = [f"in {d.span}"] if d.span is not None and not is_here else []
@@ -306,7 +306,7 @@ def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
 
 
 def _first_line(span: Span) -> Span:
-    """Return the span to underline: the head of an instruction, and not all of it."""
+    """Return the span to underline: the head of an instruction instead of all of it."""
     end = span.source.text.find("\n", span.start)
     return span if not span.start <= end < span.end else Span(span.source, span.start, end)
 
@@ -340,7 +340,7 @@ _PARAM = re.compile(r"(?:choose|machine|imm|scalar)?\s*([A-Za-z_][A-Za-z_0-9]*)\
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A word that may be written, and what it is."""
+    """A possible word, and its kind."""
 
     label: str
     kind: Kind
@@ -348,7 +348,7 @@ class Completion:
 
 
 def complete(analysis: Analysis, offset: int) -> list[Completion]:
-    """Return the words that may stand at a place."""
+    """Return the words that are possible at a place."""
     before = analysis.source.text[:offset]
     if in_language(analysis, offset):
         return _of_language(analysis, before)
@@ -529,7 +529,7 @@ def position_of(source: Source, offset: int) -> tuple[int, int]:
 
 
 def offset_of(source: Source, line: int, column: int) -> int:
-    """Return the character at a line and a column; the end of the line, or of the text, where there are fewer."""
+    """Return the offset of a line and a column, limited to the end of the line and of the text."""
     if line >= len(source.line_starts):
         return len(source.text)
     units = 0

@@ -25,7 +25,7 @@ from isamap.graph.types import NUMBERS
 from isamap.onnx.onnx_files import Reader
 
 MOST_ELEMENTS = 1 << 24
-"""A result of more is left to a step: small files may name large arrays."""
+"""The most elements of a result computed at import: small files may declare large arrays."""
 MOST_GATHERED = 4096
 _NEVER = frozenset(
     (
@@ -129,9 +129,9 @@ def _check_types(schema: Any, inputs: Sequence[Typed | None]) -> None:
 
 
 def function_of(node: Node, inputs: Sequence[Typed | None], opset: int) -> Function | None:
-    """Return the function that defines a node's operator; None where there is none.
+    """Return the function that defines a node's operator; None if there is none.
 
-    Shapes of inputs are known, so that what depends on them is decided.
+    Shapes of inputs are known, so the function may depend on them.
     """
     onnx: Any = import_module("onnx")
     schema = _schema(node.op, opset, node.domain)
@@ -181,9 +181,9 @@ def _type_proto(onnx: Any, value: Typed | None) -> bytes:
 
 
 def to_proto(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """Return a node as protobuf, under other names of what it reads and writes.
+    """Return a node as protobuf, with other names for its inputs and results.
 
-    Raises: NotTaken for an attribute of a kind that is not read.
+    Raises: NotTaken for an attribute of an unsupported kind.
     """
     onnx: Any = import_module("onnx")
     attributes: dict[str, Any] = {}
@@ -219,7 +219,7 @@ def _graph_proto(onnx: Any, graph: Graph) -> Any:
 
 
 def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Room) -> bool:
-    """Return whether so many elements may be computed of inputs. Raises: NotTaken beyond the work allowed."""
+    """Return whether the results may be computed at import. Raises: NotTaken beyond the allowed work."""
     read = sum(array.size for array in inputs if array is not None)
     work = WORK_OF_NODE + (read + results) // ELEMENTS_OF_WORK
     if node.op in ("MatMul", "Gemm") and inputs[0] is not None:

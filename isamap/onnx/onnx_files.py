@@ -32,7 +32,7 @@ MOST_AXES = 32
 MOST_SPARSE = 1 << 24
 """Elements of all sparse tensors together, which become dense ones: a small file may name large sizes."""
 LEAST_HOLED_BYTES = 1 << 20
-"""Weights of so many bytes have to be in their file: holes of a sparse file cost memory, and hold nothing."""
+"""The least size of weights that must not be in holes of a sparse file: these cost memory without content."""
 
 _FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "raw_data", "double_data", "uint64_data")
 """The fields in which a tensor may store its numbers."""
@@ -78,7 +78,7 @@ def damaged(path: Path, why: str) -> UsageProblem:
 
 
 class Reader:
-    """Reads one file, and the files of weights beside it."""
+    """A reader of one file, and of the files of weights next to it."""
 
     def __init__(self, path: Path, onnx: Any) -> None:
         self.path = path
@@ -142,7 +142,7 @@ class Reader:
     def _check_values(
         self, stored: Iterable[str], inputs: Iterable[str], outputs: Iterable[str], nodes: Iterable[Node]
     ) -> None:
-        """Raise UsageProblem where a name stands for two values, or for a result twice."""
+        """Check that each name stands for one value. Raises: UsageProblem."""
         given = self.check_once(stored, "two tensors of weights are called")
         given |= self.check_once(inputs, "two inputs are called")
         self.check_once(outputs, "two results are called")
@@ -261,7 +261,7 @@ class Reader:
         return shape
 
     def _check_count(self, proto: Any, count: int, bits: int, field: str) -> None:
-        """Raise ValueError where numbers lack or are left over, or are none of the tensor's type."""
+        """Check that a tensor has the right number of values of its type. Raises: ValueError."""
         if proto.HasField("raw_data"):
             there, needed = len(proto.raw_data), -(-count * bits // 8)
         else:
@@ -284,7 +284,7 @@ class Reader:
             raise ValueError(f"{there} where {needed} are needed")
 
     def sparse(self, proto: Any) -> Array:
-        """Return the array of a tensor of which the elements that are not 0 are stored. Raises: UsageProblem."""
+        """Return the array of a tensor that stores only nonzero elements. Raises: UsageProblem."""
         values, places, name = self.tensor(proto.values), self.tensor(proto.indices), proto.values.name
         shape = self._sizes(proto)
         self.sparse_elements += prod(shape)
@@ -358,7 +358,7 @@ _SIGNED = frozenset(("i8", "i16", "i32"))
 
 
 def _name(proto: Any) -> str:
-    """Return the name of a tensor; that of its values, where it is a sparse one."""
+    """Return the name of a tensor; for a sparse one, the name of its values."""
     return str(proto.name if hasattr(proto, "name") else proto.values.name)
 
 

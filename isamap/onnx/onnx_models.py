@@ -45,7 +45,7 @@ FLOATS = ("float", "bfloat")
 
 
 def read_model(path: Path) -> Model:
-    """Return the model of a file. Raises: UsageProblem for what is none, MissingTool never."""
+    """Return the model of a file. Raises: UsageProblem if it is none."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size

@@ -57,12 +57,12 @@ CONVENTIONS = {
         Convention("zigzag-energy", first_read="partial", refill="change", latch="entry", shared_port=True),
     )
 }
-"""`isamap` counts what the emitted code does; the others what these published models report."""
+"""The conventions: `isamap` counts the accesses of emitted code; the others count as these published models do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """The accesses of one level to one operand. Units: elements of the tensor, of so many bytes each here.
+    """The accesses of one level to one operand. Units: elements of the tensor; their size at this level in bytes.
 
     `energy_pj` is the energy of all of them, in picojoules; None if the machine states no energies.
     """
@@ -79,7 +79,7 @@ class Accesses:
 
 
 def count_accesses(nest: LoopNest, convention: Convention) -> tuple[Accesses, ...]:
-    """Return per operand and level, from the home inward."""
+    """Return the accesses per operand and level, from the backing memory inward."""
     return tuple(found for operand in nest.operands for found in _of_operand(nest, operand, convention))
 
 
@@ -476,7 +476,7 @@ def count_statement(
 ) -> StatementAccesses:
     """Return the counts of a statement under one of its options.
 
-    `bandwidths` are those from `home` to the memory of that name. Units: bytes per nanosecond.
+    `bandwidths` are those between `home` and each named memory. Units: bytes per nanosecond.
     """
     walked = nest_of(nest, option, home, known)
     counts = count_accesses(walked, convention)
@@ -490,9 +490,9 @@ def count_statement(
 def _port_ns(
     option: NestOption, convention: Convention, counts: tuple[Accesses, ...], bandwidths: Mapping[str, float]
 ) -> tuple[float, float]:
-    """Return how long sums keep their port: all but the first read and the last write, and that write.
+    """Return how long sums occupy their port: all accesses but the first read and the last write, and that write.
 
-    Before the first issue there is nothing to wait for but a read that finds no sum; that is not counted.
+    A read before the first issue that finds no sum is not counted, because nothing waits for it.
     """
     busy, unload = 0.0, 0.0
     for operand in option.operands:

@@ -113,7 +113,7 @@ def _expected() -> str:
 
 
 def _buffer(cells: Mapping[str, str], expected: int, given: int, span: Span) -> Buffer | Diagnostic:
-    """Return the buffer of one line, or what is wrong with it."""
+    """Return the buffer of one line, or its error."""
     if given != expected:
         return Diagnostic("buffers-row", f"this row has {given} cells; the header names {expected}", span)
     numbers: dict[str, int] = {}

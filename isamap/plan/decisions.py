@@ -24,12 +24,12 @@ def block_of(statement: int, axis: str) -> str:
 
 
 def order_of(statement: int, outer: str, inner: str) -> str:
-    """Return 1 when the cache-block loop of `outer` stands around that of `inner`."""
+    """Return the decision that is 1 if the cache-block loop of `outer` is outside that of `inner`."""
     return f"nest{statement}.order.{outer}.{inner}"
 
 
 def sweep_of(statement: int, outer: str, inner: str) -> str:
-    """Return 1 when the register-block loop of `outer` stands around that of `inner`."""
+    """Return the decision that is 1 if the register-block loop of `outer` is outside that of `inner`."""
     return f"nest{statement}.sweep.{outer}.{inner}"
 
 
@@ -49,8 +49,9 @@ def stage_of(statement: int, operand: str) -> str:
 
 
 def ahead_of(statement: int, operand: str) -> str:
-    """Return 1 when a buffer is filled one iteration of the loop around early, so there are two copies of it: shares
-    of that stand in the loop inside, with 2 in the one that sums.
+    """Return the decision that is 1 if a buffer is filled one iteration early, so that there are two copies of it.
+
+    Slices of the copy are interleaved with the next inner loop; with 2, with the loop over the sum.
     """
     return f"nest{statement}.ahead.{operand}"
 
@@ -61,7 +62,7 @@ def spread_of(statement: int, operand: str) -> str:
 
 
 def rows_of(statement: int, operand: str) -> str:
-    """Return 1 when copies of an operand go along whole rows of its array, 0 in the order of the buffer."""
+    """Return the decision that is 1 if copies of an operand run along whole rows of its array, 0 for buffer order."""
     return f"nest{statement}.rows.{operand}"
 
 
@@ -72,7 +73,7 @@ def prefetch_of(statement: int, operand: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The values that decisions of one kind take, whatever the mapping; `high` None for no end."""
+    """The values of decisions of one kind, for any mapping; `high` is None without an upper limit."""
 
     low: int
     high: int | None
@@ -105,9 +106,9 @@ DOMAINS: dict[str, Domain] = {
     "rows": Domain(0, 1, "1 copies row after row of the array, 0 in the order of the buffer"),
     "prefetch": Domain(0, None, "0 is no prefetch"),
 }
-"""By kind, the word behind the statement. What a mapping is numbered by depends on the problem."""
+"""The domains by kind, the word after the statement. The numbers of mappings depend on the problem."""
 
 
 def domain_of(name: str) -> Domain | None:
-    """Return the values that a decision takes, as far as its full name tells."""
+    """Return the values of a decision, as far as its full name determines them."""
     return DOMAINS.get(name.split(".")[1])

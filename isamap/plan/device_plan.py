@@ -41,9 +41,9 @@ class DeviceProblem:
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """Phases in their order. Units: nanoseconds; nothing costs less than `bound_ns`.
+    """Phases in their order. Units: nanoseconds; no plan costs less than `bound_ns`.
 
-    `warnings` say where the solver failed, so that what was known before is kept.
+    `warnings` report failures of the solver, after which the best known plan is returned.
     """
 
     phases: tuple[Phase, ...]
@@ -74,7 +74,7 @@ def needs_of(jobs: Sequence[Job]) -> tuple[frozenset[int], ...]:
 
 
 def cost_ns(problem: DeviceProblem, phases: Sequence[Phase]) -> float:
-    """Return the slowest part of each phase, with what it reads from others, and what it costs to begin."""
+    """Return the time of the slowest part of each phase, with reads from other devices, and the starts of phases."""
     wrote: dict[str, int] = {}
     total = 0.0
     for phase in phases:

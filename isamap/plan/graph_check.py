@@ -43,7 +43,7 @@ def peak_bytes(problem: GraphProblem, order: Sequence[int]) -> int:
 
 
 def cost_ns(problem: GraphProblem, order: Sequence[int], near: Iterable[str]) -> float:
-    """Return the kernels' times, and what tensors that are not near take longer to read."""
+    """Return the kernels' times, and the extra time to read tensors that are not near."""
     kept = set(near)
     total = 0.0
     for number in order:
@@ -56,7 +56,7 @@ def cost_ns(problem: GraphProblem, order: Sequence[int], near: Iterable[str]) ->
 def far_ns(problem: GraphProblem, tensor: str) -> float:
     """Return the added time to read a tensor from beyond the near cache.
 
-    The price of a kernel has it already for a tensor that no cache of this size holds.
+    If no cache of this size holds the tensor, the price of the kernel includes it already.
     """
     if tensor not in problem.makers or problem.sizes[tensor] > problem.near.capacity_bytes:
         return 0.0

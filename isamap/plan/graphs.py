@@ -5,7 +5,7 @@
     GraphPlan(groups, near=("t",), …)                             kernels in their order
 
 Only the results of a group's root are written to memory. A node inside of several groups is computed in each,
-so that no choice of groups has a circle: each reads what lies above its root.
+so no choice of groups has a cycle: each group reads only results of earlier nodes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Kind = Literal["pointwise", "kernel", "move"]
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """An operation: tensors that it reads and writes.
+    """An operation with the tensors that it reads and writes.
 
-    Of those that it reads, `inlined` may be computed where it reads them, if an operation on single elements
-    gives them; behind the kernels that give those of `behind` it may be performed itself.
+    Tensors in `inlined` may be computed inside it, if an elementwise operation produces them. It may be fused
+    after the kernels that produce the tensors in `behind`.
     """
 
     name: str
@@ -40,8 +40,8 @@ class GraphNode:
 class Group:
     """Nodes that one kernel computes, of which the root's results are written.
 
-    Units: nanoseconds with all that it reads in the nearest cache that holds it; `workspace_bytes` is what
-    the kernel needs while it runs, `passing_bytes` what it reads of weights and inputs of the model.
+    Units: nanoseconds, if all its inputs are in the nearest cache with room for them. `workspace_bytes` is
+    the kernel's workspace while it runs, `passing_bytes` the size of its weights and inputs of the model.
     """
 
     root: int
@@ -93,10 +93,10 @@ class GraphProblem:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan:
-    """Groups by number in their order, and what stays in the near cache from writer to last reader.
+    """Groups by number in their order, and the tensors that stay near from their writer to the last reader.
 
-    Units: nanoseconds and bytes as the model has them; nothing costs less than `bound_ns`. `warnings` say
-    where the solver failed, so that what was known before is kept.
+    Units: nanoseconds and bytes of the model; no plan costs less than `bound_ns`. `warnings` report failures
+    of the solver, after which the best known plan is returned.
     """
 
     order: tuple[int, ...]

@@ -5,7 +5,7 @@ One sum over r and p, Y[p] += W[r] * X[p + r], in which a buffer keeps three wei
     LoopNest(axes=(("p", 16), ("r", 3)), loops=(Turn("p", 1), Turn("r", 1)),
              operands=(Counted("w", ((("r", 1),),), keeps=(Keep("memory", 0), Keep("buffer", 1))), …))
 
-`nest_of` makes one of a schedule: its stages and its `hold` are what is kept.
+`nest_of` builds one from a schedule: its stages and its `hold` determine the tiles that levels keep.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ NEVER: Short = frozenset(), ()
 class Known:
     """The facts about a statement's mapping that access counts need.
 
-    `is_sum` says whether it sums. `arrays` gives the array of each operand that is computed of one element,
-    with its bytes and subscripts; () if the subscripts are not known. `fused` holds the effects of fused
-    statements, and `gathered` the gathered tiles by operand. `files` are registers that are a level for
-    every operand in them, also if each issue loads them anew: those of a machine that states energies.
+    `is_sum` is true for a reduction. `arrays` gives the array of each operand that is an expression of one
+    element, with its bytes and subscripts; () if the subscripts are not known. `fused` holds the effects of
+    fused statements, and `gathered` the gathered tiles by operand. `files` are register files that form a
+    level for every operand in them, even if each issue reloads them; machines that state energies have them.
     """
 
     is_sum: bool
@@ -108,13 +108,13 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """An operand: `subscripts` per tensor axis; `keeps` from its home inward, levels that it skips left out.
+    """An operand: `subscripts` per tensor axis; `keeps` are its tiles from the backing memory inward.
 
-    `role` says whether it is read, written, or read and written back: a partial sum. `element_bytes` are
-    those of an element at its home, `kept_bytes` elsewhere. Of `windows` a buffer holds each element once;
-    a tile there has `tile_elements`.
+    `role` says whether it is read, written, or read and written back: a partial sum. `element_bytes` is the
+    size of an element in its backing memory, `kept_bytes` its size elsewhere. A buffer stores each element of
+    `windows` once; a tile there has `tile_elements`.
 
-    `fused` is what statements that are fused into a sum change; None where none is.
+    `fused` is the effect of statements that are fused into a sum; None without such statements.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class LoopNest:
-    """Loops from outside inward, and the operands. What stands inside all loops is one issue."""
+    """Loops from outside inward, and the operands. The body of all loops is one issue."""
 
     axes: tuple[tuple[str, int], ...]
     loops: tuple[NestLoop, ...]
@@ -147,9 +147,9 @@ class LoopNest:
 def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> LoopNest:
     """Return the nest of a scheduled statement.
 
-    Arrays live in `home`. A stage keeps its operand in its memory (in `workspace` where it names none),
-    `hold` the accumulator in registers where loops stand inside, and unrolled loops the inputs of their
-    issues. Registers that are read for each issue anew are part of the datapath and keep nothing.
+    Arrays live in `home`. A stage keeps its operand in its memory (by default in `workspace`). `hold` keeps
+    the accumulator in registers if there are loops inside, and unrolled loops keep the inputs of their
+    issues. Registers that each issue reloads are part of the datapath and keep nothing.
     """
     loops = tuple(NestLoop(loop.axis, loop.step) for loop in nest.loops)
     return LoopNest(

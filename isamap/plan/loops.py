@@ -1,7 +1,7 @@
 """The kinds of loops that a nest may have, one class each: `for n by 64`, `unroll n by 16`, `par n by 512`.
 
-What is asked of a loop stands in each class: a new kind that leaves a question open breaks type checking
-wherever that is asked.
+Each class answers all questions about its loops: a new kind that leaves one open fails type checking at each
+use.
 """
 
 from __future__ import annotations

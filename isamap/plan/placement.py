@@ -31,9 +31,9 @@ class Buffer:
 def check_placement(
     buffers: Sequence[Buffer], offsets: Mapping[str, int], capacity_bytes: int
 ) -> tuple[Diagnostic, ...]:
-    """Return the errors in a placement; () when it is right.
+    """Return the errors in a placement; () if it is right.
 
-    Quadratic on purpose, and written without what the packers share, so that it is obviously right.
+    It is quadratic on purpose, and shares no code with the packers, so that it is obviously right.
     """
     found: list[Diagnostic] = []
     for n, one in enumerate(buffers):

@@ -64,9 +64,9 @@ def known_names(kind: Kind) -> tuple[str, ...]:
 
 
 def check_name(kind: Kind, name: str) -> None:
-    """Nothing, when there is such a plug-in; it is loaded only where it is made with a word.
+    """Check that there is such a plug-in; it is loaded only if it takes a word.
 
-    Raises: UsageProblem, for a wrong word as well, before anything else is done.
+    Raises: UsageProblem, also for a wrong word, before any other work.
     """
     if _parted(name)[1]:
         _load(kind, name)
@@ -108,15 +108,15 @@ def load_evaluator(name: str) -> Evaluator:
 
 
 def load_searcher(name: str) -> object:
-    """Return the searcher of that name, as `isamap.tune.searching` asks for; its protocol speaks of what lies above.
+    """Return the searcher of that name; its protocol is in `isamap.tune.searching`, a higher layer.
 
-    Raises: UsageProblem when there is none, or it does not load.
+    Raises: UsageProblem if there is none, or if it does not load.
     """
     return _load("searcher", name)
 
 
 def plugin_package(plugin: object) -> str | None:
-    """Return the package that a plug-in came from; None for what is built in."""
+    """Return the package of a plug-in; None for built-in ones."""
     module = type(plugin).__module__
     if module.startswith("isamap."):
         return None

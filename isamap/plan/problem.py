@@ -1,6 +1,6 @@
 """The scheduling problem: for each statement the mappings that it may take, with their costs.
 
-Data only. The names of the decisions stand in `isamap.plan.decisions`.
+It is data only. `isamap.plan.decisions` has the names of the decisions.
 """
 
 from __future__ import annotations
@@ -115,26 +115,26 @@ class TileOperand:
     """An operand of the mapped instruction, with the costs of its loads and stores.
 
     `axes` are the loop axes on which its element depends. Units: nanoseconds of unit time per tile.
-    `direct_ns` is for the tensor in place: None if no move reads it there, so that it must be staged, and
-    the mean if the tensor ends in the middle of a tile. `staged_ns` is from the staging buffer, and
-    `pack_ns_per_element` is for the copy. `tensor_bytes` is per element in its backing memory,
-    `staged_bytes` per element in the staging buffer. One tile takes `registers` registers of `memory`.
-    `stage_whole` is true if a summing axis outside the register block requires a buffer for the
-    accumulator, because its tensor is narrower. For an accumulator, the nanoseconds are for load and store
-    together. `direct_busy_ns` and `staged_busy_ns` are the parts of `direct_ns` and `staged_ns` that occupy
-    the issuing unit. Computing waits for these parts, and hides all others.
+    `direct_ns` is for the tensor in place: None if no move reads it there, so that it must be staged, and the
+    mean if the tensor ends in the middle of a tile. `staged_ns` is from the staging buffer, and
+    `pack_ns_per_element` is for the copy. `tensor_bytes` is per element in its backing memory, `staged_bytes`
+    per element in the staging buffer. One tile takes `registers` registers of `memory`. `stage_whole` is true
+    if a summing axis outside the register block requires a buffer for the accumulator, because its tensor is
+    narrower. For an accumulator, the nanoseconds are for load and store together. `direct_busy_ns` and
+    `staged_busy_ns` are the parts of `direct_ns` and `staged_ns` that occupy the issuing unit. Computing
+    waits for these parts, and hides all others.
 
-    `windows` are those that a buffer in a scratchpad stores once. `over` are registers of other memories
-    that one tile's registers alias: a group of four takes four of the registers that other operands use one
-    by one.
+    `windows` are those that a buffer in a scratchpad stores once. `over` are registers of other memories that
+    one tile's registers alias: a group of four takes four of the registers that other operands use one by
+    one.
 
     `subscripts` gives for each tensor axis the loop axes that move it, with elements per step: `2*p + r` is
     (("p", 2), ("r", 1)); it is empty if every loop axis has a tensor axis of its own. `dense_axis` is the
-    loop axis along which the tensor is contiguous ("" if unknown), and `pitch_bytes` the distance of its
-    rows (0 if unknown). With both known, the cost of reading many rows in place is modelled. A piece of a
-    row takes at least `least_row_bytes` of a cache, a line (0 if rows are no longer than that). `next_row`
-    is the loop axis each step of which moves to the next row ("" if unknown). `in_rows` says that an
-    iteration of a loop reads a box of one array in place.
+    loop axis along which the tensor is contiguous ("" if unknown), and `pitch_bytes` the distance of its rows
+    (0 if unknown). With both known, the cost of reading many rows in place is modelled. A piece of a row
+    takes at least `least_row_bytes` of a cache, a line (0 if rows are no longer than that). `next_row` is the
+    loop axis each step of which moves to the next row ("" if unknown). `in_rows` says that an iteration of a
+    loop reads a box of one array in place.
 
     `homes` are the possible memories of its staging buffer, the one that is priced first: scratchpads by
     name, "" for the workspace. `packed` says that the caller passes it packed already: it is staged as a
@@ -148,12 +148,12 @@ class TileOperand:
     with it. `hints` are the caches into which its lines may be prefetched, with nanoseconds per byte; one
     hint loads `line_bytes`. `ahead_counts` are two prefetch distances in iterations: for the nearest cache
     after an earlier hint, and the least one for inputs that register blocks share. `streams` says that it
-    comes from beyond all caches, and takes longer than all issues; its lines are hinted `ahead_bytes`
-    before their use. `swept` says that it may pay to read a few of its rows together to their ends, each by
-    loads of its own. `late` says that hints may make pieces of its rows arrive earlier, though it does not
-    stream. `cold` says that no cache contains it when the kernel begins. A copy of it as a whole serves
-    `iterations_of_copy` iterations of the ordered loops around. Each of these reads other elements of an array
-    of `fresh_bytes`; 0 if none does.
+    comes from beyond all caches, and takes longer than all issues; its lines are hinted `ahead_bytes` before
+    their use. `swept` says that it may pay to read a few of its rows together to their ends, each by separate
+    loads. `late` says that hints may make pieces of its rows arrive earlier, though it does not stream.
+    `cold` says that no cache contains it when the kernel begins. A copy of it as a whole serves
+    `iterations_of_copy` iterations of the ordered loops around. Each of these reads other elements of an
+    array of `fresh_bytes`; 0 if none does.
     """
 
     name: str
@@ -199,7 +199,7 @@ class TileOperand:
 
     @property
     def takes(self) -> tuple[tuple[str, int], ...]:
-        """How many registers of which memories one tile takes."""
+        """The number of registers of each memory that one tile occupies."""
         return ((self.memory, self.registers), *self.over)
 
     @property
@@ -275,7 +275,7 @@ class NestOption:
 class Start:
     """The decisions of a known schedule of an option, by the option's place among those of its statement.
 
-    `parts` are those of the option that it is one of.
+    `parts` are those of the partition that it belongs to.
     """
 
     option: int
@@ -362,9 +362,10 @@ class Problem:
     private: tuple[str, ...] = ()
 
     def room(self, option: NestOption) -> dict[str, int]:
-        """Bytes of each scratchpad for an option's buffers: the end is kept free for what passes through it.
+        """Return the bytes of each scratchpad for an option's buffers: its end is reserved for passing values.
 
-        One statement's tile is out before the next one's comes, so that they pass through the same bytes.
+        The tile of one statement leaves before the next one's arrives, so that all of them use the same
+        bytes.
         """
         kept = dict(self.scratchpads)
         for memory, size_bytes in self.scratchpads:
@@ -375,10 +376,10 @@ class Problem:
 
     @property
     def line_bytes(self) -> int:
-        """Bytes of a line of the caches, the shortest; where none states one, what the model takes."""
+        """The shortest cache line in bytes; if no cache states one, the model's default."""
         return min((c.line_bytes for c in self.caches if c.line_bytes), default=self.model.line_bytes)
 
     @property
     def rows_behind(self) -> tuple[RowTimes, ...]:
-        """What reading rows takes out of what lies behind each cache: the next one, or memory."""
+        """The row times of the memory behind each cache: the next cache, or main memory."""
         return (*(cache.rows for cache in self.caches[1:]), self.memory_rows)[: len(self.caches)]

@@ -21,13 +21,13 @@ class CostModel(Protocol):
 
     @property
     def name(self) -> str:
-        """What schedules call it."""
+        """The model's name in schedules."""
         ...
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
         """Return the nanoseconds of one statement under one option. A kernel's cost is the sum over its statements.
 
-        A cost is that of a schedule: where a loop runs once, its place among the others must not count.
+        The place of a loop with one iteration among the others must not change the cost.
         """
         ...
 
@@ -49,7 +49,7 @@ class Heuristic(Protocol):
 
     @property
     def name(self) -> str:
-        """What `--heuristic` calls it."""
+        """The name for `--heuristic`."""
         ...
 
     def schedule(
@@ -67,7 +67,7 @@ class Evaluator(Protocol):
 
     @property
     def name(self) -> str:
-        """What `--evaluate` calls it."""
+        """The name for `--evaluate`."""
         ...
 
     def evaluate(self, trial: Trial) -> float:

@@ -6,11 +6,11 @@
         unroll m by 1 { unroll n by 16 { issue; } } } } } } }
     }
 
-A loop `for n by 64` runs over what the loop around it on the same axis (or the whole axis) leaves, in steps
-of 64 elements; the innermost step of an axis is what one issue of the instruction covers. Tails are implicit:
-`lower` makes them from the sizes; `for m by 12 rest 8 4 2 1` says in which pieces, where sizes are open.
-A loop `par n by 512` deals its iterations to threads; such loops are outermost.
-`isamap.plan.text` prints schedules, `isamap.plan.text` reads them.
+A loop `for n by 64` runs over one step of the next outer loop on the same axis (or over the whole axis), in
+steps of 64 elements. The innermost step of an axis is the extent of one issue. Tails are implicit: `lower`
+derives them from the sizes. If sizes are open, `for m by 12 rest 8 4 2 1` gives the pieces of the remainder.
+A loop `par n by 512` distributes its iterations over threads; such loops are outermost. `isamap.plan.text`
+prints and reads schedules.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ class NestSchedule:
 
     @property
     def parallel(self) -> int:
-        """How many loops deal their iterations to threads: the outermost ones."""
+        """The number of outermost loops that distribute their iterations over threads."""
         return next((i for i, loop in enumerate(self.loops) if not loop.is_dealt), len(self.loops))
 
     @property
     def loops_around_unrolled(self) -> int:
-        """How many loops stand around those that are unrolled."""
+        """The number of loops around the unrolled ones."""
         return next((i for i, loop in enumerate(self.loops) if loop.is_unrolled), len(self.loops))
 
 
@@ -107,7 +107,7 @@ COST_UNITS = {"energy": "pJ", "edp": "pJ·ns"}
 
 
 def cost_unit(model: str) -> str:
-    """Return the unit of a model's costs: that of the objective with which its name begins, else ns."""
+    """Return the unit of a model's costs: that of the objective at the start of its name, else ns."""
     return COST_UNITS.get(model.partition(" ")[0], "ns")
 
 
@@ -120,14 +120,13 @@ class Schedule:
     """All nests of a kernel, and their known cost.
 
     Units: `cost_ns` and `lower_bound_ns` in nanoseconds of the model named `model`, or in its `cost_unit`;
-    both None for a schedule written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE), HEURISTIC
-    or MANUAL.
-    `findings`, which the text does not have, are events of the search. `profile` is the beginning of the
-    digest of the measured parameters that the model used; empty for those of the description. `fixed` are
-    decisions that a person made: the bound and the status are about schedules with them. `question` is the
+    both None for a schedule written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE), HEURISTIC or
+    MANUAL. `findings`, which the text does not have, are events of the search. `profile` is the beginning of
+    the digest of the measured parameters that the model used; empty for those of the description. `fixed` are
+    decisions that a person made: the bound and the status hold for schedules with them. `question` is the
     beginning of the digest of all other inputs; empty if not requested. `found_by` and `proved_by` name the
-    engines that found the nests and proved the bound, separated by commas. `blocks` are axes that
-    statements share in blocks, with the iterations of each: nests are those of the kernel in these blocks.
+    engines that found the nests and proved the bound, separated by commas. `blocks` are axes that statements
+    share in blocks, with the iterations of each: nests are those of the kernel in these blocks.
     """
 
     kernel: str
@@ -161,7 +160,7 @@ class Schedule:
 
 
 def engines_words(schedule: Schedule) -> str:
-    """Return which engine found the schedule, and which proved its bound, as far as that is known."""
+    """Return the engines that found the schedule and proved its bound, in words, as far as they are known."""
     said = (("found", schedule.found_by), ("proved", schedule.proved_by))
     return ", ".join(f"{what} by {engine}" for what, engine in said if engine)
 
@@ -194,11 +193,11 @@ def slots_of(nest: NestSchedule, stage: Stage) -> int:
 
 
 def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:
-    """Return the loops, by number, whose trips share what is moved for another iteration; none: it moves at once.
+    """Return the loops, by number, with which a move for another iteration is interleaved; () if it runs at once.
 
-    Both in the loops down to the one named; where none is, a buffer is filled in the loop just inside, and
-    one in a scratchpad in all loops around sums: an engine given many transfers at once keeps others waiting.
-    Down to the second loop over an axis, which does not run equally often in each iteration.
+    These are the loops down to the named one. By default a buffer is filled in the next inner loop, and one
+    in a scratchpad in all loops around sums, because many transfers at once would delay the others. They end
+    before the second loop over an axis whose number of iterations varies.
     """
     spread = spread_of(nest, stage.operand)
     inside = loops_inside(nest, stage.depth)

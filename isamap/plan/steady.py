@@ -17,9 +17,9 @@ from isamap.source import Diagnostic
 from isamap.source.records import dataclass
 
 MAX_TICKS = 4096
-"""Of an interval and of a start: the table of what a unit performs at each tick is so long at most."""
+"""The most ticks of an interval and of a start: the longest table of a unit's operations by tick."""
 MAX_ISSUES = 4096
-"""Before and behind a loop, of iterations that begin or end there: what C compilers take minutes for."""
+"""The most issues before and after a loop, of partial iterations: more take C compilers minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True)
 class LocalValue:
-    """Registers of `memory`, so many, that each iteration writes anew, by `definer`, and that `users` read.
+    """A number of registers of `memory` that each iteration writes by `definer`, and that `users` read.
 
-    They are taken from the start of its definer to that of its last user: operations read when they start.
+    They are occupied from the start of the definer to that of the last user: operations read when they start.
     """
 
     name: str
@@ -57,9 +57,9 @@ class LocalValue:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """One loop. `units` says how many copies each unit has, `registers` how many its values may take.
+    """One loop. `units` has the number of copies of each unit, `registers` the number of available registers.
 
-    Units: `tick_ns`, what one tick is.
+    Units: `tick_ns` is the length of a tick.
     """
 
     operations: tuple[Operation, ...]
@@ -85,10 +85,10 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """An answer with what is proven about it.
+    """An answer with its proven bounds.
 
-    Units: ticks. No interval below `interval_bound` is possible; `lifetime` is for how long registers are
-    taken by the values of one iteration, and at this interval never less than `lifetime_bound`.
+    Units: ticks. No interval below `interval_bound` is possible. `lifetime` is the time for which the values
+    of one iteration occupy registers; at this interval it is never less than `lifetime_bound`.
     """
 
     pipeline: Pipeline
@@ -156,7 +156,7 @@ def _check_registers(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]
 
 
 def _take(slots: list[int], first: int, ticks: int, each: int = 1) -> None:
-    """Count `each` for so many ticks from the first on, around the slots of an interval."""
+    """Add `each` to the slots of `ticks` ticks from the first one on, modulo the interval."""
     rounds, rest = divmod(max(0, ticks), len(slots))
     for slot in range(len(slots)):
         slots[slot] += each * (rounds + ((slot - first) % len(slots) < rest))

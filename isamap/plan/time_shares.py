@@ -8,9 +8,10 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TimeShare:
-    """A part of the time of a scheduled statement, and what people call it. Units: nanoseconds.
+    """A part of the time of a scheduled statement, with its name in reports. Units: nanoseconds.
 
-    In `words` `{units}` and `{instruction}` stand for what the statement is performed on and by.
+    In `words`, `{units}` and `{instruction}` stand for the units and the instruction that perform the
+    statement.
     """
 
     name: str
@@ -24,7 +25,7 @@ class TimeShare:
 class NestTime:
     """The time of one statement, by parts.
 
-    Units: nanoseconds; `total_ns` is the model's cost, whatever its parts add up to.
+    Units: nanoseconds; `total_ns` is the model's cost, which the parts need not add up to.
     """
 
     statement: int
@@ -46,7 +47,7 @@ class NestTime:
 
     @property
     def rest_ns(self) -> float:
-        """What the parts leave unexplained."""
+        """The time that the parts do not explain."""
         names = {share.name for share in self.shares if share.overlaps}
         sums = self.sums()
         return self.total_ns - self.slowest_ns - add_up(ns for name, ns in sums.items() if name not in names)

@@ -1,9 +1,9 @@
 """Access counts as formulas over a kernel's sizes, under the loops of one schedule.
 
-A product whose sums are held for 256 steps of k takes M·N·⌈K/256⌉ elements of C out of memory. All tiles of
-an axis together hold as many elements as the axis, whatever its loops; of an axis that does not move an
-operand, it counts into how many tiles it is cut. Only the convention whose levels take their tile at each
-entry (`entry`) has such a form.
+A product whose sums stay in registers for 256 steps of k reads M·N·⌈K/256⌉ elements of C from memory. All
+tiles of an axis together have as many elements as the axis, for any loops. An axis that does not move an
+operand contributes its number of tiles. Only the convention whose levels load their tile at each entry
+(`entry`) has such a form.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class ClosedForms:
 def closed_forms(
     statement: int, nest: LoopNest, sizes: Mapping[str, Index], convention: Convention
 ) -> ClosedForms | None:
-    """Return the formulas of a nest, whose axes are as long as `sizes` says; None under another convention.
+    """Return the formulas of a nest for axes of the lengths in `sizes`; None under another convention.
 
-    At the nest's own sizes they are equal to what `count_accesses` counts.
+    At the nest's own sizes they equal the counts of `count_accesses`.
     """
     if (convention.refill, convention.latch) != ("entry", "entry") or not convention.first_read:
         return None
@@ -174,9 +174,9 @@ def _filled(operand: Counted, outer: tuple[NestLoop, ...], extents: Extents) -> 
 
 
 def _image(subscript: Subscript, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
-    """Return the elements that all tiles hold along one tensor axis; None unless each of them has no gaps.
+    """Return the elements of all tiles along one tensor axis; None unless each of them has no gaps.
 
-    Pieces of lengths a and b of two axes that move it by one element each touch a + b - 1 elements. The sum
+    Pieces of lengths a and b of two axes that move it by one element each access a + b - 1 elements. The sum
     over all pairs of pieces is A·(pieces of B) + B·(pieces of A) - (pieces of A)·(pieces of B).
     """
     if len({abs(factor) for _, factor in subscript}) > 1:

@@ -35,7 +35,7 @@ from isamap.transform import statements
 
 
 def packed_json(program: LoweredProgram) -> list[dict[str, object]]:
-    """Per packed tensor its layout and its bytes (None: known at run time only), header included."""
+    """Return the layout and the bytes of each packed tensor, with its header (None: known at run time only)."""
     return [
         {
             "tensor": t.header.source,
@@ -60,7 +60,7 @@ def packed_lines(program: LoweredProgram) -> Iterator[str]:
 
 
 def workspace_json(program: LoweredProgram) -> dict[str, object]:
-    """Buffers with bytes, offset and life (None: known at run time only); bytes with and without sharing."""
+    """Return the buffers with bytes, offset and life (None: known at run time only), with and without sharing."""
     sizes = [exact_bytes(b) for b in program.buffers]
     return {
         "fixed_bytes": fixed_bytes(program),
@@ -83,7 +83,7 @@ def workspace_json(program: LoweredProgram) -> dict[str, object]:
 
 
 def workspace_lines(program: LoweredProgram) -> Iterator[str]:
-    """Yield one line for each buffer, and what sharing saves where it saves anything."""
+    """Yield one line for each buffer, and the bytes saved by sharing, if any."""
     for b in program.buffers:
         size = b.elements.value
         shown = f"{size * b.dtype.size_bytes} bytes" if size is not None else f"{b.elements} elements"
@@ -147,7 +147,7 @@ def pipeline_line(found: Pipelined) -> str:
 
 
 def pipeline_json(found: Pipelined) -> dict[str, object]:
-    """Return one statement's pipeline as JSON; figures are null where none was found."""
+    """Return one statement's pipeline as JSON; numbers are null if none was found."""
     solved = found.solved
     return {
         "statement": found.statement,

@@ -48,9 +48,9 @@ _COMPOSED = "; composed: with an operand that is computed first"
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """One statement of a kernel and what each instruction that performs it finds.
+    """One statement of a kernel, and the mappings of each instruction that performs it.
 
-    `before` are those of its mappings that perform an earlier statement, too: sums count them there.
+    `before` are those of its mappings that also perform an earlier statement: totals count them there.
     """
 
     kernel: str
@@ -67,7 +67,7 @@ class CoverageRow:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Statements against instructions. `instructions` are all that compute; few may have a mapping."""
+    """Statements against instructions. `instructions` are all computing ones; few may have a mapping."""
 
     machine: str
     mode: str
@@ -127,7 +127,7 @@ def _rows(matched: Matched, computing: frozenset[str]) -> list[CoverageRow]:
 
 
 def coverage_text(coverage: Coverage) -> str:
-    """Return the matrix, its legend, and what is left out of it."""
+    """Return the matrix, its legend, and what it leaves out."""
     columns = [i for i in coverage.used if coverage.totals[i].plain]
     shown = _matrix(coverage, columns, columns)
     names: list[str] = []
@@ -139,7 +139,7 @@ def coverage_text(coverage: Coverage) -> str:
 
 
 def cell_text(one: Tally) -> str:
-    """Return the counts by kind, zeros at the end left out; those of composed mappings are not among them."""
+    """Return the counts by kind without trailing zeros; composed mappings are not counted."""
     numbers = [one.count, one.split, one.degenerate]
     while len(numbers) > 1 and not numbers[-1]:
         numbers.pop()
@@ -213,7 +213,7 @@ def coverage_json(coverage: Coverage) -> dict[str, object]:
 
 
 def overview_text(found: Sequence[Coverage]) -> str:
-    """Return a row for each statement, a column for each machine with what all of its instructions have."""
+    """Return a row for each statement, and a column for each machine with the counts of all of its instructions."""
     machines = ", ".join(c.machine for c in found)
     mode = "" if found[0].mode == "complete" else f", counted as {found[0].mode}"
     rows = [("kernel", *(c.machine for c in found))]

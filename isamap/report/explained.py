@@ -38,7 +38,7 @@ SMALL = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the time of a statement, and of which operands. Units: nanoseconds."""
+    """A part of the time of a statement, with its operands. Units: nanoseconds."""
 
     name: str
     words: str
@@ -168,7 +168,7 @@ class Runner:
 
 
 def runner_rows(runners: Sequence[Runner]) -> list[Row]:
-    """Return the list as a table's rows, the header first; the first is what the others are compared with."""
+    """Return the list as a table's rows, the header first; the others are compared with the first schedule."""
     rows: list[Row] = [("number", "cost_ns", "more", "decides otherwise")]
     best = runners[0].cost_ns
     for number, runner in enumerate(runners, 1):
@@ -205,7 +205,7 @@ class Explained:
 
     @property
     def sentence(self) -> str:
-        """What bounds it."""
+        """The sentence that names the bottleneck."""
         return bound_sentence(self.spent)
 
     @property
@@ -256,7 +256,7 @@ def explain_schedule(
 
 
 def explained_text(explained: Explained) -> str:
-    """Return all views as text, what bounds the schedule first."""
+    """Return all views as text, the bottleneck of the schedule first."""
     parts = [explained.sentence]
     for tree in explained.trees:
         rows = tree_rows(tree)

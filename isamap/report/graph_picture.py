@@ -74,7 +74,7 @@ def graph_json(view: GraphView) -> dict[str, object]:
 
 
 def graph_text(view: GraphView) -> str:
-    """Return the table, and what the whole costs."""
+    """Return the table, and the total cost."""
     problem, plan = view.problem, view.plan
     rows = [
         (

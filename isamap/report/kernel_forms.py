@@ -4,7 +4,7 @@
 1  better      14 whole, 0 split, 42 degenerate
      factorisation: `X_F[n, c, p] += …`, then `Y[n, k, p] += …`: … operations in place of …
 
-What was changed in a kernel's text, and what matches it now.
+The module also prints the edits of a kernel's text, and its mappings afterwards:
 
 gemm_f32 edited for tdpbf16ps on x86-amx
   [operand-type-differs] tdpbf16ps takes a of bf16; `A[m, k]` is f32
@@ -29,7 +29,7 @@ from isamap.transform import Refusal, refused_rewrites
 
 
 def fix_text(before: Source, fix: Fix, matched: Matched) -> str:
-    """Return the refusal that was answered, the lines that changed, and what the instruction performs now."""
+    """Return the refusal, the changed lines, and the mappings of the instruction after the edit."""
     name = fix.rejection.instruction
     own = (m for m in matched.mappings if (m.instruction, m.statement) == (name, fix.mapping.statement))
     lines = [f"{matched.kernel.name} edited for {name} on {matched.machine.name}"]
@@ -75,7 +75,7 @@ class Form:
 
 
 def forms_text(forms: Sequence[Form], chosen: int | None, *, every: bool = False) -> str:
-    """Return the kernel as written, the forms of which more is performed, and which one was chosen."""
+    """Return the kernel as written, the variants with more mappings, and the chosen one."""
     written = forms[0].matched
     best = [n for n, f in enumerate(forms) if not n or f.gains][: FEW + 1]
     shown = range(len(forms)) if every else sorted({*best, chosen or 0})

@@ -4,7 +4,7 @@ for n1 < 4
   # load c
   load_zmm_f32 z = v0, a = C + 16*n1 [1]
 
-What a pass of lowering leaves, as text: the steps of nests, or the program.
+The result of a pass is the steps of nests, or the program:
 
 nest 0: C[m, n] += A[m, k] * B[k, n];
   vfmadd_zmm_f32 { i: n } (a = A, b = B, c = C)

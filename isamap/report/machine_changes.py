@@ -37,7 +37,7 @@ class Change:
 
 
 def changes(a: Machine, b: Machine) -> list[Change]:
-    """Return all that differs from one machine to another."""
+    """Return all differences between two machines."""
     one, other = _instructions(a), _instructions(b)
     common = [n for n in one if n in other]
     return [
@@ -75,7 +75,7 @@ def memory_text(memory: Memory) -> str:
 
 
 def unit_text(unit: Unit) -> str:
-    """Return how many copies a unit has, and what one multiplies in a cycle."""
+    """Return the number of copies of a unit, and the multiplications of one per cycle."""
     peak = f", {unit.products_per_cycle} products a cycle" if unit.products_per_cycle else ""
     area = f", {unit.area_mm2:g} mm² each" if unit.area_mm2 else ""
     return f"{unit.count}{peak}{area}"
@@ -105,7 +105,7 @@ def _meaning_text(item: MachineInstruction) -> str:
 
 
 def _cost_text(item: MachineInstruction) -> str:
-    """Return the cost as written: what links make of it follows from these."""
+    """Return the cost as written, without the lower bounds of links."""
     cost = item.stated or item.cost
     units = " and ".join(cost.occupied)
     energy = f", {print_expr(cost.energy_pj)} pJ" if cost.energy_pj is not None else ""

@@ -103,7 +103,7 @@ def _find_use(unit: str, machine: Machine, files: dict[str, str]) -> _Use:
 
 
 def _layers(machine: Machine, files: dict[str, str]) -> list[list[str]]:
-    """Return memories, views aside, by how many links lead to them; those on no link beside the nearest ones."""
+    """Return memories by their distance in links, without views; those without links are next to the nearest ones."""
     own = [name for name in machine.memories if files[name] == name]
     depths = dict.fromkeys(own, 0)
     for _ in own:  # links form no circle, so that no way is longer
@@ -143,7 +143,7 @@ def _height(column: Sequence[_Box]) -> int:
 
 
 def _placed_memories(columns: Sequence[Sequence[_Box]], far: Sequence[str], least: int) -> list[_Box]:
-    """Return memories with their places: what units are joined to has a row of its own, which no other box is in."""
+    """Return memories with their places: each one that units use has its own row."""
     near = [box for column in columns for box in column if box.name not in far]
     tops: dict[str, int] = {}
     y = start = TITLE + MARGIN + max(0, least - _height(near)) // 2
@@ -174,7 +174,7 @@ def _placed_units(units: Sequence[_Box], memories: Sequence[_Box]) -> list[_Box]
 
 
 def _ordered(machine: Machine, uses: dict[str, _Use], memories: Sequence[_Box]) -> list[str]:
-    """Return the units in the order in which their lines cross least: that of what they use."""
+    """Return the units in an order in which their lines cross least: that of the memories that they use."""
 
     def height(unit: str) -> float:
         rows = [box.middle for box in memories if box.name in uses[unit].reads | uses[unit].writes]
@@ -222,7 +222,7 @@ def _link_line(link: Link, boxes: dict[tuple[str, str], _Box], files: dict[str, 
 def _use_lines(
     boxes: dict[tuple[str, str], _Box], units: Sequence[str], uses: dict[str, _Use]
 ) -> Iterator[str]:
-    """Yield a line from each unit to each near memory that it uses, each with ends of its own."""
+    """Yield a line from each unit to each near memory that it uses, each with separate ends."""
     near = [b for (kind, _), b in boxes.items() if kind == "memory" and _is_near(b)]
     users = {box.name: [u for u in units if box.name in uses[u].reads | uses[u].writes] for box in near}
     last = min(boxes["unit", name].x for name in units) - COLUMN_GAP if units else 0

@@ -121,7 +121,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
 def computed(
     statements: Sequence[Statement], mappings: Iterable[Found], groups: Iterable[GroupMapping] = ()
 ) -> Tally:
-    """Return the kernel's numbers: those of all statements that compute, or of all where none does."""
+    """Return the kernel's numbers: those of all computing statements, or of all statements if none computes."""
     kept = {n for n, s in enumerate(statements) if is_computing(s)} or set(range(len(statements)))
     together = tally_groups([g for g in groups if not kept.isdisjoint(g.statements)])
     return tally(m for m in mappings if m.statement in kept) + together
@@ -142,7 +142,7 @@ def _computes(instruction: Instruction) -> bool:
 
 
 def _is_moved(expr: Expr) -> bool:
-    """Return whether an expression is some element as it stands, whichever: `select(h == 0, a[i], b[i])`."""
+    """Return whether an expression selects an element unchanged: `select(h == 0, a[i], b[i])`."""
     match expr:
         case Call("select", (which, first, second)):
             return not reads(which) and _is_moved(first) and _is_moved(second)
@@ -154,13 +154,13 @@ def _is_moved(expr: Expr) -> bool:
 
 KINDS = ("whole", "split", "degenerate")
 BESIDES = 2
-"""More mappings than are shown for which it is looked for what moves while sizes are open."""
+"""The number of further mappings whose movement is searched while sizes are open."""
 
 COUNTED = 24
-"""Orders of a mapping in which variants are counted: what moves is looked for in each."""
+"""The number of orders of a mapping in which variants are counted: movement is searched in each."""
 
 CLOSELY = 64
-"""Mappings for which it is looked for what moves, at most, unless all are asked for: each takes a search."""
+"""The most mappings whose movement is searched, unless all are requested: each takes a search."""
 
 ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end does not count
 
@@ -190,7 +190,7 @@ class Matched:
 
     @cached_property
     def look(self) -> Look:
-        """What finds facts of the mappings, and remembers them for all views."""
+        """The cached search for facts of mappings, shared by all views."""
         return Look(self)
 
     def of_statement(self, number: int) -> tuple[Found, ...]:
@@ -198,7 +198,7 @@ class Matched:
 
     @cached_property
     def counts(self) -> Tally:
-        """The numbers of what the kernel computes."""
+        """The numbers of the computing statements."""
         return computed(self.statements, self.mappings, self.groups)
 
     def counts_of(self, number: int) -> dict[str, Tally]:
@@ -220,7 +220,7 @@ class Matched:
     def unperformed(self) -> tuple[int, ...]:
         """The statements that no mapping performs, alone or with others.
 
-        To move what some other instruction would have to compute is not to perform it.
+        A mapping that only moves results of another instruction does not count.
         """
         performing = (m for m in self.mappings if not m.composed or m.instruction in self.computing)
         done = {m.statement for m in performing} | {n for g in self.groups for n in g.statements}
@@ -229,11 +229,11 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One mapping with what was found out about it.
+    """One mapping with its facts.
 
-    While sizes are open (`is_open`) the estimate is for long axes, and only good to compare; `bound` is then
-    what the share of busy lanes cannot exceed. `movements` is None where it was not looked for.
-    Units: `moves_ns` of all tiles, None where an operand cannot be moved.
+    While sizes are open (`is_open`) the estimate is for long axes, and only good for comparison; `bound` then
+    limits the share of busy lanes. `movements` is None if it was not searched. Units: `moves_ns` of all
+    tiles, None if an operand cannot be moved.
     """
 
     mapping: Found
@@ -257,7 +257,7 @@ class Facts:
 
     @property
     def comparable_ns(self) -> float:
-        """What mappings of one statement are ordered by."""
+        """The time by which mappings of one statement are ordered."""
         if self.estimate is None or (self.movements is not None and self.moves_ns is None):
             return inf
         return self.estimate.compute_ns + (self.moves_ns or 0.0)
@@ -327,11 +327,11 @@ class Look:
         return count_variants(matched.kernel, statement, mapping, matched.machine, search=self._search)
 
     def ranked(self, mappings: Iterable[Found], few: int | None) -> list[Facts]:
-        """Return facts of mappings, the best first. What moves is told of the best `few`, or of all.
+        """Return facts of mappings, the best first, with the movement of the best `few`, or of all.
 
-        It is looked for in the order of what computing costs, until no other mapping can be among the best
-        few, for moving takes no less than no time; and of no more than a limit. Before it is known, few
-        fused axes come before many: those gather.
+        Movement is searched in the order of computing costs until no other mapping can be among the best few,
+        because moves cost at least nothing; and only up to a limit. Before it is known, mappings with few
+        fused axes come first: fused axes gather.
         """
         found = sorted((self.at(m) for m in mappings), key=self._key)
         if few is None:
@@ -347,7 +347,7 @@ class Look:
         return looked + found[len(looked) :]
 
     def _key(self, facts: Facts) -> tuple[bool, bool, float, int, int]:
-        """Return composed mappings last, moves of what is computed elsewhere behind the others, then by cost."""
+        """Return the sort key: composed mappings last, moves of other results after the others, then by cost."""
         m = facts.mapping
         moves = m.instruction not in self._matched.computing
         fused = sum(len(g.kernel_axes) - 1 for g in m.groups)

@@ -11,7 +11,7 @@ from isamap.transform import Statement
 
 
 def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
-    """Return the payload. What moves is told of the best `few` mappings of each statement, or of all."""
+    """Return the payload, with the movement of the best `few` mappings of each statement, or of all."""
     known = {
         facts.mapping: facts
         for number in range(len(matched.statements))

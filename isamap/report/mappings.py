@@ -9,11 +9,12 @@ statement 0: C[m, n] += f32(A[m, k]) * f32(B[k, n]);
   instruction  axes                      kind   utilisation  movement                   cost  proof
   tdpbf16ps    m ← m, n ← n, (k, p) ← k  split        100 %  a, c strided; b packed   199 µs  proved
 
-A mapping's properties in a few characters each, for tables.
+Tables abbreviate a mapping's properties:
 
 i ← n.p.q, j ← k, (k, p) ← c.r.s      a, c in place; b packed      94 %      1.2 ms
 
-The variants of mappings: orders of fusion, cuts, what lies where, tails. Those of one mapping count once.
+Variants of mappings differ in fusion orders, cuts, places of operands, and tails. Those of one mapping count
+once:
 
 1  matmul  i ← p.q, j ← k, k ← c  a = X, b = F: 2 orders of fusion and cuts, 2 variants
      axes                   tail    movement
@@ -88,7 +89,7 @@ def movement_text(facts: Facts) -> str:
 
 
 def utilisation_text(facts: Facts) -> str:
-    """Return the share of lanes that do work; while sizes are open, what it cannot exceed, if that is known."""
+    """Return the share of busy lanes; while sizes are open, its upper limit, if known."""
     if facts.utilisation is not None:
         return _percent(facts.utilisation)
     return OPEN if facts.bound is None else f"≤ {_percent(facts.bound)}"
@@ -111,7 +112,7 @@ def _percent(share: float) -> str:
 
 
 FEW = 8
-"""Mappings shown of a kernel's only statement; those of several share them, three of each at least."""
+"""The number of mappings shown for a kernel's only statement; several statements share them, at least three each."""
 
 NAMED = 6
 """Instructions named of those that perform a statement that only moves."""
@@ -231,9 +232,9 @@ def _without_own(matched: Matched, number: int) -> str:
 
 
 def best_of(matched: Matched, number: int, few: int | None) -> list[Facts]:
-    """Return the facts of a statement's mappings, the best first, of all or of enough to know the best few.
+    """Return the facts of a statement's mappings, the best first: all, or enough to know the best few.
 
-    Moves of what is computed elsewhere are none of the best, unless there is nothing else.
+    Moves of other instructions' results are not among the best, unless there is nothing else.
     """
     found = matched.look.ranked(matched.of_statement(number), few)
     if few is None:

@@ -22,10 +22,10 @@ MEMORY = "memory"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One line of a schedule's text; of a loop with what an iteration of it touches.
+    """One line of a schedule's text; for a loop, with the bytes that an iteration accesses.
 
-    Units: `touched_bytes` per operand. `trips` is None where the line is no loop, and 0 above all loops.
-    `fits` is the nearest cache that holds all of it.
+    Units: `touched_bytes` per operand. `trips` is None if the line is no loop, and 0 outside all loops.
+    `fits` is the nearest cache with room for all of it.
     """
 
     depth: int
@@ -103,7 +103,7 @@ def _lines(nest: NestSchedule) -> list[str]:
 
 
 def _staged(nest: NestSchedule, depth: int) -> frozenset[str]:
-    """Return the operands that are read from their buffers inside so many loops."""
+    """Return the operands that are read from their buffers inside the first `depth` loops."""
     return frozenset(stage.operand for stage in nest.stages if stage.depth < depth)
 
 
@@ -123,7 +123,7 @@ def _level(
 
 
 def _bytes(operand: TileOperand, covered: Mapping[str, int], staged: bool) -> int:
-    """Return the bytes of an operand that loops which cover so many elements of each axis touch."""
+    """Return the bytes of an operand that loops access if they cover so many elements of each axis."""
     size = operand.staged_bytes if staged else operand.tensor_bytes
     if operand.subscripts and not staged:
         for subscript in operand.subscripts:

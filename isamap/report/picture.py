@@ -104,18 +104,18 @@ def stripes(picture: str) -> str:
 
 
 def colour(number: int) -> str:
-    """Return a colour of the style; there are few, so that they are used again."""
+    """Return a colour of the style; there are few, so they repeat."""
     return f"var(--c{number % COLOURS})"
 
 
 def fitting(text: str, width: float) -> str:
-    """Return a text, or nothing where it does not fit into so many pixels."""
+    """Return a text, or nothing if it is too wide."""
     return text if 6.6 * len(text) + 6 < width else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """A stretch of time, or of leaves of a program, as places across. Units: those of the span, or pixels."""
+    """A horizontal scale: a span of time, or of leaves of a program, in pixels."""
 
     start: float
     end: float

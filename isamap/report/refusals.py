@@ -20,7 +20,7 @@ from isamap.report.mappings import statement_line
 from isamap.source import Span
 
 FEW = 5
-"""Refusals of a statement shown in full, of what computes or has mappings; the others are counted."""
+"""The number of refusals of a statement shown in full, of computing instructions; the others are counted."""
 
 _NAMED = 4
 

@@ -54,7 +54,7 @@ class Roofline:
 
 
 def rooflines(schedule: Schedule, problem: Problem, times: Sequence[NestTime | None]) -> tuple[Roofline, ...]:
-    """Return a roofline for each statement that computes on a unit, and whose model says what comes from where."""
+    """Return a roofline for each statement that computes on a unit, if its model reports traffic by level."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found: list[Roofline] = []
     for question, time in zip(problem.nests, times, strict=True):

@@ -1,6 +1,6 @@
 """A roofline as a picture: both axes logarithmic, a sloping roof per level, a flat one for the peak.
 
-Written by hand, so that equal figures give equal bytes.
+It is written without a plotting library, so that equal numbers give equal bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Scale:
 
 
 def roofline_picture(title: str, lines: Sequence[Roofline], name: str = "roofline") -> Picture:
-    """Return the picture of all rooflines, one above the other."""
+    """Return the picture of all rooflines, from top to bottom."""
     each = TOP + PLOT_HEIGHT + BOTTOM
     body: list[str] = []
     texts: list[str] = []
@@ -108,7 +108,7 @@ def _peak(line: Roofline, scale: _Scale) -> Iterator[str]:
 
 
 def _slope(line: Roofline, slope: Slope, scale: _Scale, stroke: str, number: int) -> Iterator[str]:
-    """Yield a roof as far as the plot shows it, the point of the schedule on its level, and the label of both."""
+    """Yield the visible part of a roof, the schedule's point on its level, and the label of both."""
     bandwidth, letter = slope.bandwidth_bytes_per_ns, MARKS[number % len(MARKS)]
     start = max(10.0 ** scale.x[0], 10.0 ** scale.y[0] / bandwidth)
     end = line.peak_per_ns / bandwidth
@@ -136,7 +136,7 @@ def _label(line: Roofline, slope: Slope) -> str:
 
 
 def _text(title: str, line: Roofline, scale: _Scale) -> Iterator[str]:
-    """Yield the plot on a terminal: each roof by its letter, `*` where the schedule stands on it."""
+    """Yield the plot for a terminal: each roof by its letter, `*` for the schedule."""
     yield f"{title}, statement {line.statement}: {roofline_sentence(line)}"
     cells = [[" "] * COLUMNS for _ in range(LINES)]
 

@@ -4,7 +4,7 @@ heuristic  cost_ns  bound_ns  gap    status     seconds
 greedy     4039.0   3950.4    2.2 %  HEURISTIC  0.15
 cpsat      4039.0   4039.0    0.0 %  OPTIMAL    0.22
 
-Schedules side by side under evaluators: what the model says of each, what they say, and how they agree.
+With evaluators, the table has the model's cost, the evaluators' costs, and their agreement:
 
 heuristic  cost_ns  bound_ns  gap    status    seconds  simulated_ns  rank
 cpsat      4039.0   4039.0    0.0 %  OPTIMAL   0.22     4410.2        2
@@ -104,7 +104,7 @@ def changes(
     after_ns: Sequence[float | None],
     unpriced: Sequence[tuple[str, str]],
 ) -> tuple[NestChange, ...]:
-    """Return the statements whose nests differ, with what it costs, or why the model cannot say that."""
+    """Return the statements whose nests differ, with the change in cost, or the reason why the model has none."""
     found: list[NestChange] = []
     nests = [{nest.statement: nest for nest in schedule.nests} for schedule in (before, after)]
     for statement, (old_ns, new_ns, why) in enumerate(zip(before_ns, after_ns, unpriced, strict=True)):
@@ -162,11 +162,11 @@ class Verdicts:
     recalled: frozenset[tuple[NestSchedule, ...]]
 
     def cost_ns(self, schedule: Schedule) -> float:
-        """Return units: nanoseconds, infinite for what did not run."""
+        """Return the cost in nanoseconds, infinite if it did not run."""
         return self.said[schedule.nests].cost_ns
 
     def rank(self, schedule: Schedule) -> int:
-        """Return 1 for the fastest; those of one cost share a place."""
+        """Return the rank, 1 for the fastest; equal costs share a rank."""
         own = self.cost_ns(schedule)
         return 1 + sum(1 for e in self.said.values() if e.cost_ns < own)
 
@@ -244,7 +244,7 @@ def winner(attempts: Sequence[Attempt], verdicts: Verdicts) -> Attempt:
 
 
 def contest_json(attempts: Sequence[Attempt], verdicts: Sequence[Verdicts]) -> list[dict[str, object]]:
-    """Return all attempts as JSON, with what evaluators said of each."""
+    """Return all attempts as JSON, with the evaluators' results."""
     found: list[dict[str, object]] = []
     for attempt in attempts:
         entry = attempt_json(attempt)

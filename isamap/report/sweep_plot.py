@@ -1,6 +1,6 @@
 """Plot a sweep: predicted time over the first parameter that changes, a line for each kernel.
 
-Where other figures change as well, each of their combinations has lines of its own.
+If other parameters change as well, each of their combinations has separate lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLOT = """
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """A line: its name, and time by the number of the first figure's value. Units: nanoseconds."""
+    """A line: its name, and time by the number of the first parameter's value. Units: nanoseconds."""
 
     name: str
     points: tuple[tuple[int, float], ...]

@@ -41,7 +41,7 @@ class Point(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A kernel at sizes under an objective, with what is predicted at each point."""
+    """A kernel at sizes under an objective, with the prediction at each point."""
 
     name: str
     points: tuple[Point, ...]
@@ -58,9 +58,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The figures that change, their values as words at each point, those of the first as numbers, and times.
+    """The changing parameters, their values in words at each point, those of the first as numbers, and times.
 
-    The first figure turns slowest.
+    The first parameter is the outermost.
     """
 
     paths: tuple[str, ...]
@@ -98,7 +98,7 @@ def fronts(sweep: Sweep) -> dict[str, list[Place]]:
 
 
 def front_rows(sweep: Sweep, front: Sequence[Place]) -> list[list[str]]:
-    """Return the points of a front as rows, the header first: with what is proven of each."""
+    """Return the points of a front as rows, the header first, each with its proven bound."""
     rows = [[*sweep.paths, "objective", "time", "energy", "area", "status", "gap"]]
     for number, at in front:
         line, point = sweep.lines[number], sweep.lines[number].points[at]

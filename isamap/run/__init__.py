@@ -1,1 +1,1 @@
-"""Build what `isamap.emit` prints, run it under limits, and measure it."""
+"""Build the output of `isamap.emit`, run it under limits, and measure it."""

@@ -32,9 +32,9 @@ from isamap.source.records import dataclass
 
 
 def scalar_value(name: str, dtype: DType, given: object) -> int | float:
-    """Return the value in its type: whole numbers and truth values exactly, floats rounded once.
+    """Return the value in its type: integers and truth values exactly, floats rounded once.
 
-    Raises: UsageProblem for what is no number of the type, or outside its range.
+    Raises: UsageProblem for a value that is no number of the type, or outside its range.
     """
     if dtype.is_float:
         return _float_value(name, dtype, given)
@@ -103,7 +103,7 @@ class Passed:
         return np.ndarray(self.array.shape, self.array.dtype, buffer, offset, self.strides)
 
     def gaps(self, buffer: Any, offset: int) -> NDArray[np.uint8]:
-        """Return its bytes in other memory, those of its elements replaced by poison."""
+        """Return the bytes of a copy in other memory, with those of its elements replaced by poison."""
         found: NDArray[np.uint8] = np.frombuffer(buffer, np.uint8, self.span_bytes, offset).copy()
         elements = (*self.array.shape, self.array.itemsize)
         np.ndarray(elements, np.uint8, found.data, 0, (*self.strides, 1))[...] = POISON
@@ -296,7 +296,7 @@ def _written(t: Tensor) -> str:
 
 
 def _is_apart(array: NDArray[Any]) -> bool:
-    """Return whether no two elements share bytes: each stride spans all that lies inside of it."""
+    """Return whether no two elements share bytes: each stride spans all inner axes."""
     inner = array.itemsize
     for extent, stride in sorted(zip(array.shape, array.strides, strict=True), key=lambda p: p[1]):
         if extent > 1 and stride < inner:
@@ -401,7 +401,7 @@ def capsule_of(value: Any) -> Any:
 
 
 def as_numpy(value: object, name: str) -> NDArray[Any] | None:
-    """Return an array in the same memory; None for what is no array. Raises: UsageProblem for one out of reach."""
+    """Return an array in the same memory; None for other objects. Raises: UsageProblem for unreachable memory."""
     if not hasattr(value, "__dlpack__") or isinstance(value, np.ndarray):
         return None
     torch = sys.modules.get("torch")

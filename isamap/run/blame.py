@@ -111,14 +111,14 @@ def _finding(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str
 
 
 def _place(fault: _Fault) -> Span | None:
-    """Return where the function stands in the description."""
+    """Return the place of the function in the description."""
     emit = fault.blamed.emit
     assert isinstance(emit, EmitCall | EmitSteps), "what is blamed calls a function"
     return next(c.span for c in emit.calls if c.function == fault.function)
 
 
 def _advice(fault: _Fault, emissions: Emissions) -> str:
-    """Return the next step: the function that was probably meant, or what has to agree."""
+    """Return the next step: the probably intended function, or the parts that must agree."""
     flags = " ".join(emissions.machine.target.flags)
     if _NO_FLAG.search(fault.message):
         return f"add the instruction set of `{fault.function}` to `target.flags`, which are {flags}"

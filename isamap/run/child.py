@@ -1,13 +1,14 @@
 """Start and limit the child process that runs emitted code, and report how it ended.
 
-The child answers on a pipe of its own, with a word that it was told in its job: what emitted code prints, or
-writes to any number that it finds open, is not taken for an answer.
+The child answers on a separate pipe, with a word from its job. So output that emitted code prints, or writes
+to any open file descriptor, is not mistaken for an answer.
 
-An emulator of another processor, which stands in front of the child process that runs emitted code.
+An emulator of another processor may run the child process:
 
-`Emulator.read("qemu-x86_64 -cpu max")` has `qemu-x86_64 -cpu max python worker.py` run in place of
-`python worker.py`: any command that runs the words behind its own, and hands on its input and open files.
-Where it has a `target`, the words behind it are a static program for that (`emulated.py`), and no Python.
+`Emulator.read("qemu-x86_64 -cpu max")` runs `qemu-x86_64 -cpu max python worker.py` instead of `python
+worker.py`. An emulator is any command that runs the words after its own, and passes on its input and open
+files. If it has a `target`, the words after it are a static program for that target (`emulated.py`), and no
+Python.
 """
 
 from __future__ import annotations
@@ -78,11 +79,11 @@ class Emulator:
 
 
 def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | None:
-    """Return the emulator to run a machine's programs under: the one named, or the description's own; None without.
+    """Return the emulator for a machine's programs: the named one, or the description's own; None without one.
 
-    A machine of any architecture is compiled for that of an emulator that is named.
+    With a named emulator, a machine of any architecture is compiled for the emulator's architecture.
 
-    Raises: MissingTool where the description's own is not installed and no other is named.
+    Raises: MissingTool if the description's own is not installed and no other is named.
     """
     name = machine.target.emulator
     if named is not None:
@@ -102,7 +103,7 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
 def ended_by(code: int) -> int:
     """Return the exit code of a process whose emulator ended with `code`: minus the number of a signal.
 
-    Emulators that start what they run as a child of theirs say 128 and the number, as shells do.
+    Emulators that start their program as a child return 128 plus the number, as shells do.
     """
     return _SHELLS_ADD - code if _SHELLS_ADD < code <= _SHELLS_ADD + _MOST_SIGNALS else code
 
@@ -115,7 +116,7 @@ _LOOK_SECONDS = 0.2
 
 
 class RunProblem(IsamapError):
-    """Emitted code crashed, hung, or ran out of what it was given."""
+    """An error: emitted code crashed, did not end, or exceeded its limits."""
 
     exit_code = 1
 
@@ -163,8 +164,8 @@ def run_child(
 ) -> dict[str, Any]:
     """Return the answer of the child, which an emulator may run.
 
-    It gets the time and the memory that the job names, or as much of them as this process may use itself.
-    Raises: RunProblem with what became of it; MissingTool where the limits of this process were too low.
+    It gets the time and the memory that the job names, within the limits of this process. Raises: RunProblem
+    with the outcome; MissingTool if the limits of this process are too low.
     """
     if emulator is None or emulator.target is None:
         return _run_worker(job, limits, subject, emulator)
@@ -241,7 +242,7 @@ class _Ended:
 
 
 def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> _Ended | None:
-    """Return how the child ended that was given a job; None when it did not in time. Nothing of it is left then."""
+    """Return how the child ended on a job; None if it exceeded its time. No process of it remains."""
     nonce = secrets.token_hex(16)
     emulated = emulator.words if emulator and "words" not in job else ()
     words = (*emulated, sys.executable, "-I", "-S", _WORKER) if emulated else ("-", _WORKER)
@@ -282,9 +283,10 @@ def _unnamed(content: bytes) -> Generator[IO[bytes]]:
 
 
 def _read(child: Process[bytes], most: dict[IO[bytes], int], deadline: float) -> tuple[bytes, ...] | None:
-    """Return the output of a child on each of some pipes, up to so many bytes; None when it did not end.
+    """Return the output of a child on each pipe, up to a limit; None if it did not end.
 
-    `deadline` is on the monotonic clock. What is too much is read, for a full pipe holds the writer up.
+    `deadline` is on the monotonic clock. Output beyond the limit is read, too, because a full pipe blocks the
+    writer.
     """
     found = {source: bytearray() for source in most}
     with selectors.DefaultSelector() as selector:
@@ -306,7 +308,7 @@ def _read(child: Process[bytes], most: dict[IO[bytes], int], deadline: float) ->
 
 
 def _answer_in(data: bytes, nonce: str) -> dict[str, Any] | None:
-    """Return the worker's answer, where it is all that was written to its pipe."""
+    """Return the worker's answer, if its pipe has nothing else."""
     try:
         answer: Any = json.loads(data)
         return answer if answer["nonce"] == nonce else None

@@ -1,7 +1,7 @@
 """Time functions in a child process: compiled in groups, called in alternation, with many short samples.
 
-Each round calls every function a few times, so that whatever else the computer does in between disturbs a few
-samples of each and not all samples of one.
+Each round calls every function a few times, so that other work on the computer disturbs a few samples of each
+function and not all samples of one.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Plan:
 def time_all(
     plan: Plan, page: bytes, watch: Callable[[str], None] = lambda _: None
 ) -> tuple[Spread | str, ...]:
-    """Return per function ns for one of its quantity, or how it ended the process. `page` is what fills the arena.
+    """Return, per function, the ns of one quantity, or how it ended the process. `page` fills the arena.
 
-    Raises: RunProblem when no function is to blame; MissingTool without a permission.
+    Raises: RunProblem if no function is to blame; MissingTool without a permission.
     """
     assert len(page) == PAGE, "one page of random bytes"
     image = bytearray(PAGE) + page

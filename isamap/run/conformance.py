@@ -1,8 +1,8 @@
 """Test instructions on the processor, or as plain-C models, against their semantics.
 
 Every instruction of a machine is compiled as its description says and run on random numbers and edge values,
-each operand in memory right before a page that must not be touched. What comes out is compared with the
-reference interpreter, so that a wrong description is found on its own line.
+each operand in memory right before a page that must not be touched. The results are compared with the
+reference interpreter, so that an error in a description is reported at its line.
 """
 
 from __future__ import annotations
@@ -90,13 +90,12 @@ def check_machine(
     seed: int = 1,
     emulator: Emulator | None = None,
 ) -> tuple[Check, ...]:
-    """Return a check of every instruction, or of those named; `model` tries the plain-C models instead.
+    """Return a check of every instruction, or of the named ones; `model` tests the plain-C models instead.
 
-    A constant that only the hardware knows has its default, or what the machine's word says.
+    A hardware-determined constant has its default, or the value in the machine's name. An `emulator` runs the
+    instructions instead of this processor.
 
-    An `emulator` tries them in place of this processor.
-
-    Raises: MissingTool without a compiler; CompilerRefused when the file as a whole is not accepted.
+    Raises: MissingTool without a compiler; CompilerRefused if the file as a whole is not accepted.
     """
     # An instruction of many lanes is no call that this processor could perform by itself.
     model = model or machine.target.run == "model" or bool(machine.levels)
@@ -186,7 +185,7 @@ def _architecture(machine: Machine) -> tuple[str, ...]:
 
 
 def _as_model(machine: Machine) -> Machine:
-    """Return the machine of plain-C models, which do what the loops say, in which way ever the hardware differs."""
+    """Return the machine of plain-C models, which follow the loops even if the hardware differs."""
     machine = at_one_length(machine)
     instructions = {
         name: replace(e, instruction=replace(e.instruction, numerics=()))
@@ -317,7 +316,7 @@ def _run(
     total: int,
     emulator: Emulator | None,
 ) -> dict[int, str]:
-    """Run all trials; those that ended their process, with how. The others of such a form are left out."""
+    """Run all trials; return those that ended their process. Further trials of such an encoding are skipped."""
     crashed: dict[int, str] = {}
     permissions = [] if model else [permission_numbers()[p] for p in machine.target.permissions]
     pending = list(range(len(trials)))

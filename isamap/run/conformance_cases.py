@@ -85,7 +85,7 @@ def meets(where: tuple[Constraint, ...], binding: Mapping[str, int]) -> bool:
 def make_cases(
     instruction: Instruction, encoded: Mapping[str, int], in_memory: frozenset[str], tame: bool, seed: int
 ) -> Iterator[Case]:
-    """Yield trials of one encoding; `tame` leaves out what makes sums depend on their order beyond bounds."""
+    """Yield trials of one encoding; `tame` excludes values with which sums depend too much on their order."""
     rng = np.random.default_rng(seed)
     counted = [p for p in instruction.params if p.kind == "scalar" and p.dtype is None]
     kinds = ["whole", "random", "random"] + ([] if tame else ["awkward"] * 4 + ["mixed"] * 2)
@@ -121,7 +121,7 @@ def _drawn(values: range, rng: np.random.Generator) -> int:
 
 
 def _range(p: Param) -> range:
-    """Return the values of a parameter, of which there may be billions, as far as the interpreter takes them."""
+    """Return the values of a parameter, limited to those that the interpreter supports."""
     low = p.low.value if p.low is not None else None
     high = p.high.value if p.high is not None else None
     if p.default is not None and (low is None or high is None):
@@ -156,7 +156,7 @@ def _make_case(
 def _strides(
     o: Operand, shape: tuple[int, ...], sizes: Mapping[str, int], rng: np.random.Generator
 ) -> tuple[int, ...]:
-    """Return strides in elements: those declared, and for others what their elements need, sometimes more."""
+    """Return strides in elements: declared ones, and for others the dense stride, sometimes a larger one."""
     found: list[int] = []
     inner = 1
     declared: tuple[Index | None, ...] = o.strides if o.strides is not None else ()
@@ -240,7 +240,7 @@ def is_tame(instruction: Instruction) -> bool:
 def difference(
     instruction: Instruction, encoded: Mapping[str, int], case: Case, found: Mapping[str, Array]
 ) -> str | None:
-    """Return the first wrong element, in words; None when all outputs are what the semantics say."""
+    """Return the first wrong element, in words; None if all outputs agree with the semantics."""
     sizes = {**encoded, **dict(case.counts)}
     scalars = dict(case.scalars)
     bound = bind_all(instruction, sizes)

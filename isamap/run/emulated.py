@@ -82,7 +82,7 @@ def request_of(job: dict[str, Any]) -> bytes:
 
 
 def keep_results(job: dict[str, Any], output: bytes) -> dict[str, Any]:
-    """Return the answer to a job, whose results go to its shared file: those of all calls that returned."""
+    """Return the answer to a job, with the results of all completed calls in its shared file."""
     with _shared(job) as shared:
         if "calls" in job:
             return _keep_checks(shared, job["calls"], output)

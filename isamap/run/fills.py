@@ -1,21 +1,21 @@
 """Data to verify and to time with: never zeros, repeatable, and made so that its results can be judged.
 
 `integers`: floats hold small integers, so that sums are exact in any order; integers their whole range.
-`random`: floats symmetric about 0, integers their whole range.
-`edges`: integers at the ends of their range, floats of very different sizes and signs, zeros and subnormal
-numbers among them; NaN and infinities in so few elements that most of each output stays finite.
+`random`: floats symmetric about 0, integers their whole range. `edges`: integers at the ends of their range,
+floats of very different sizes and signs, zeros and subnormal numbers among them; NaN and infinities in so few
+elements that most of each output stays finite.
 
-Floats of `random` are between -1 and 1. Where a loop runs in order, what one iteration computes goes into the
-next, and sums of n terms would make more and more of a rounding, until two right results have nothing to do
-with each other. Of a kernel whose iterations can be judged one by one, the weights in such a sum, which are
-the same in each iteration, are divided by √n: sums are as large as their terms then, and gates neither shut
-nor idle. Of any other all floats are divided by n, so that no sum makes an error larger than the largest of
-its terms'.
+Floats of `random` are between -1 and 1. In an ordered loop each iteration uses results of the previous one.
+Sums of n terms would then amplify rounding errors until two correct results differ completely. If iterations
+can be judged one by one, the weights of such a sum, which are equal in all iterations, are divided by √n:
+sums are then as large as their terms, and gates do not saturate. Otherwise all floats are divided by n, so
+that the error of a sum is at most the largest error of its terms.
 
-How far one element of an input is felt: the largest share of an output that depends on it.
+The share of an output that depends on one element of an input:
 
-Of a matrix product an element of A is in one row of C, 1/M of it. One of a vector that a matrix is multiplied
-with is in all results. What an iteration of an ordered loop takes in, all later ones may depend on.
+In a matrix product an element of A affects one row of C, 1/M of it. An element of a vector that is multiplied
+by a matrix affects all results. All later iterations of an ordered loop may depend on an input of one
+iteration.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from isamap.ir.walk import symbols, walk
 
 
 def shares(kernel: Kernel) -> dict[str, float]:
-    """Return for each input of a kernel whose sizes are bound, the share of an output that one element reaches."""
+    """Return, for each input of a kernel with bound sizes, the share of an output that one element affects."""
     places = find_sites(kernel)
     outputs = [o.name for o in kernel.operands if o.role in ("out", "inout")]
     found: dict[str, float] = {}
@@ -63,7 +63,7 @@ def shares(kernel: Kernel) -> dict[str, float]:
 
 
 def _passes_on(site: Site, known: dict[str, float]) -> bool:
-    """Return whether an assignment spreads what it reads further than was known; then it is known."""
+    """Return whether an assignment spreads its inputs further than known; then record it."""
     assign, extents = site.assign, {name: typical_value(n, {}) or 1 for name, n in site.extents.items()}
     kept = symbols(assign.target) - {a.name for a in site.axes if a.ordered}
     by_buffer: dict[str, float] = {}
@@ -114,7 +114,7 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
 
 
 def _scaled(values: Array, exponent: float, dtype: DType) -> Array:
-    """Return floats times a power of two; what is beyond their type is its largest number."""
+    """Return floats times a power of two, saturated to the largest number of their type."""
     with np.errstate(over="ignore"):
         wide = values.astype(np.float64) * 2.0**exponent
     return np.clip(wide, -dtype.largest, dtype.largest).astype(values.dtype)
@@ -183,9 +183,9 @@ _SPECIAL = np.array([np.nan, np.inf, -np.inf])
 
 
 def with_gaps(array: Array, gap_bytes: int, most_bytes: int) -> Array:
-    """Return the same elements with so many bytes between rows, and a row between matrices.
+    """Return the same elements with a gap between rows, and a row between matrices.
 
-    The array itself where it has no rows, or would take more than `most_bytes`.
+    The array itself is returned if it has no rows, or would take more than `most_bytes`.
     """
     if array.ndim < 2 or not array.size:
         return array
@@ -201,7 +201,7 @@ def with_gaps(array: Array, gap_bytes: int, most_bytes: int) -> Array:
 
 
 def zeros_at_line(count: int, dtype: np.dtype[Any]) -> Array:
-    """Return so many zeros, which begin at a cache line."""
+    """Return an array of zeros that starts at a cache line."""
     raw = np.zeros(count * dtype.itemsize + LINE_BYTES, np.uint8)
     start = -raw.ctypes.data % LINE_BYTES
     return raw[start : start + count * dtype.itemsize].view(dtype)
@@ -215,11 +215,11 @@ def taken_bytes(array: Array) -> int:
 
 
 def make_scalars(kernel: Kernel, fill: str = "integers", seed: int = 0) -> dict[str, float]:
-    """Return a value for each typed scalar parameter: a small integer that is not 0, or what reaches a saturation.
+    """Return a value for each typed scalar parameter: a nonzero small integer, or a value that causes saturation.
 
-    Where a scale decides whether results saturate, `q = sat_i8(round(f32(s) * scale, even))`, floats are
-    multiplied with a power of 2 that leaves about as many results within the type as beyond it. In `ties`
-    they are such powers themselves, so that products lie between two whole numbers.
+    If a scale decides whether results saturate, `q = sat_i8(round(f32(s) * scale, even))`, floats are
+    multiplied by a power of 2 with which about half of the results saturate. In `ties` they are such powers
+    themselves, so that products are halfway between two integers.
     """
     exponent, _ = _exponents(kernel, fill)
     found: dict[str, float] = {}
@@ -274,7 +274,7 @@ def _whole_range(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType)
 
 
 def _bits_of_products(kernel: Kernel) -> int:
-    """Return the bits of what inputs of up to 16 bits make together, which wider ones are added to; or 64."""
+    """Return the bits of a product of inputs of up to 16 bits, to which wider ones are added; or 64."""
     inputs = [o.dtype for o in kernel.operands if o.role == "in" and o.domain is None and o.dtype.is_integer]
     return sum(t.bits for t in inputs if t.bits <= 16) or 64
 
@@ -299,10 +299,10 @@ def _spread(
 
 
 def _with_peaks(values: Array, dtype: DType, where: float | None) -> Array:
-    """Let one float of each row exceed all others, 2 to 16 times: near a share of its length, or all over it.
+    """Make one float of each row 2 to 16 times as large as all others: near a fraction of its length, or anywhere.
 
-    A largest element that gets lost, or is that of another row, shows in a softmax only where it was the
-    largest by far. Code treats the first, the last and the other elements of a row in different places.
+    A lost largest element, or one of another row, shows in a softmax only if it is the largest by far. Code
+    treats the first, the last and the other elements of a row in different places.
     """
     if not dtype.is_float or not values.ndim or not values.size or values.shape[-1] < 2:
         return values
@@ -367,7 +367,7 @@ _COMPARING = ("min", "max", "lt", "le", "gt", "ge", "eq", "ne")
 
 
 def _parts(site: Site) -> Iterator[Expr]:
-    """Everything that stands in a statement's value and conditions, and its reduction as an operation."""
+    """Yield all nodes of a statement's value and conditions, and its reduction as an operation."""
     assign = site.assign
     if assign.op in _COMPARING:
         yield Call(assign.op, (assign.value, assign.value), assign.value.dtype)
@@ -431,9 +431,9 @@ def _octaves(kernel: Kernel) -> Octaves:
 
 @lru_cache(maxsize=16)
 def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
-    """Return powers of 2 for float scalars and inputs with which about a quarter of what saturates does so.
+    """Return powers of 2 for float scalars and inputs with which about a quarter of the saturating values saturate.
 
-    One of them is 0: inputs are scaled where scalars do not change what saturates.
+    One of them is 0: inputs are scaled if scalars do not affect the saturation.
     """
     targets: dict[Expr, float] = {
         e.value: float(e.dtype.high)
@@ -448,7 +448,7 @@ def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
     given = {o.name: _drawn(rng, (SAMPLES,), o, kernel, fill) for o in inputs}
 
     def beyond(scalars: float, floats: float) -> float:
-        """Return how many octaves what saturates is too large, on average."""
+        """Return the mean excess of the saturating values, in octaves."""
         now = {name: n * 2.0**scalars if t.is_float else n for name, (t, n) in drawn.items()}
         made = {
             o.name: _scaled(given[o.name], floats, o.dtype) if o.dtype.is_float else given[o.name]

@@ -1,10 +1,10 @@
 """Run a compiled program in this process, for trusted kernels.
 
-Memory for workspaces: in large pages, where the system has them.
+Workspaces are in large pages, if the system has them.
 
-Packed panels are read again and again. In pages of 4 KiB they lie anywhere in a cache that is found by
-physical addresses, so that parts of a panel which would fit evict each other, and there are more pages than
-the first TLB holds: docs/decisions/0020-memory-model.md.
+Packed panels are read repeatedly. In pages of 4 KiB their places in a physically indexed cache are random, so
+that parts of a panel evict each other although the panel would fit. There are also more pages than the first
+TLB holds: docs/decisions/0020-memory-model.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEAST_BYTES = 128 << 10  # less lies in few small pages
 
 
 def large_room(size_bytes: int) -> ctypes.Array[Any]:
-    """Return zeros that stay as long as the array does, in large pages where that pays and the system has them."""
+    """Return zeros that live as long as the array, in large pages if that pays and the system has them."""
     if size_bytes < LEAST_BYTES:
         return ctypes.create_string_buffer(max(size_bytes, 1))
     pages = -(-size_bytes // PAGE_BYTES)
@@ -64,11 +64,11 @@ class _Held:
 
 
 class InProcess:
-    """A program loaded into this process: called on arrays where they lie, nothing is copied.
+    """A program loaded into this process, called on arrays in place: nothing is copied.
 
-    Its author is trusted: an error in it may end the process. With several `threads` it has a pool of them,
-    which lives as long as this object, as the library does. It may be called from several threads at once:
-    each call has a workspace of its own.
+    Its author is trusted: an error in it may end the process. With several `threads` it has a thread pool,
+    which lives as long as this object. It may be called from several threads at once: each call has its own
+    workspace.
     """
 
     def __init__(self, compiled: Compiled, threads: int = 1) -> None:
@@ -104,9 +104,9 @@ class InProcess:
         return self._run(pointer, needed)
 
     def again(self, values: Mapping[str, object], sizes: object) -> int | None:
-        """Return the status of a call that is like one before, of arrays and scalars by name.
+        """Return the status of a call with the same arrays and scalars as an earlier one, by name.
 
-        None, and nothing is done, where it is not, or may not be.
+        Return None without a call if they differ, or may differ.
         """
         known = _known(sizes)
         repeated = self._repeated.get(known) if known is not None else None
@@ -148,7 +148,7 @@ class InProcess:
         sizes: Mapping[str, int] | None,
         scalars: Mapping[str, float] | None,
     ) -> tuple[_Held, int, int]:
-        """Return the arguments, where they lie, and how large a workspace they need. Raises: UsageProblem."""
+        """Return the arguments, their addresses, and the size of the workspace. Raises: UsageProblem."""
         _, workspace_bytes = self._load()
         call = make_call(self.compiled.interface, arrays, sizes or {}, scalars or {}, in_place=True)
         arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
@@ -192,7 +192,7 @@ class InProcess:
 
 
 def _known(sizes: object) -> tuple[tuple[str, int], ...] | None:
-    """Return sizes that are numbers of Python, with their names; None for what has to be looked at."""
+    """Return sizes that are Python integers, with their names; None if a size needs a closer check."""
     if sizes is None:
         return ()
     if type(sizes) is not dict:

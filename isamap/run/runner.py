@@ -77,13 +77,12 @@ def run_program(
     emulator: Emulator | None = None,
     processor_time: bool = False,
 ) -> RunResult:
-    """Run a program on arrays, which stay as they are, and time `repeat` more calls.
+    """Run a program on arrays, which are not changed, and time `repeat` more calls.
 
-    By the clock on the wall; `processor_time` is what the calling thread takes of its processor instead.
+    Times are of the wall clock, or with `processor_time` of the calling thread's processor. `threads` perform
+    the parts of a parallel program. An `emulator` runs it instead of this processor.
 
-    `threads` perform the parts of a program that has some. An `emulator` runs it in place of this processor.
-
-    Raises: RunProblem when it crashes or exceeds a limit; UsageProblem when arrays do not fit.
+    Raises: RunProblem if it crashes or exceeds a limit; UsageProblem if arrays do not fit.
     """
     call = make_call(compiled.interface, arrays, sizes or {}, scalars or {})
     offsets, total = _place(call.tensors)
@@ -173,14 +172,14 @@ class Packer:
     compiled: Compiled
 
     def symbols(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return those of the run-time sizes that it is given."""
+        """Return the run-time sizes that are its arguments."""
         return {name: sizes[name] for name, _, _ in self.compiled.interface.symbols}
 
 
 def compile_packers(
     emitted: EmittedC, machine: Machine, model: bool = False, target: tuple[str, ...] | None = None
 ) -> tuple[Packer, ...]:
-    """Return the programs that pack what a program takes packed. Raises: as `compile_library`."""
+    """Return the programs that pack a program's inputs. Raises: as `compile_library`."""
     return tuple(_packer(compile_library(pack, machine, model, target=target)) for pack in emitted.packs)
 
 
@@ -209,9 +208,9 @@ def packed_arrays(
     limits: Limits | None = None,
     emulator: Emulator | None = None,
 ) -> dict[str, Array]:
-    """Return the arrays with inputs replaced by what packs them, which runs in a child.
+    """Return the arrays with some inputs packed in a child process.
 
-    Raises: as `run_program`, and where it writes between rows; UsageProblem when it refuses its arguments.
+    Raises: as `run_program`, and if it writes between rows; UsageProblem if it refuses its arguments.
     """
     found = dict(arrays)
     for packer in packers:
@@ -229,9 +228,9 @@ def packed_arrays(
 
 
 def pack_in_process(packer: Packer, array: Array, sizes: Mapping[str, int], threads: int = 1) -> Array:
-    """Return an input packed in this process, where the machine's description is trusted.
+    """Return an input packed in this process, for a machine with a trusted description.
 
-    The result begins at a cache line. Raises: UsageProblem when the array does not fit.
+    The result starts at a cache line. Raises: UsageProblem if the array does not fit.
     """
     symbols = packer.symbols(sizes)
     bound = {**dict(packer.compiled.interface.sizes), **symbols}
@@ -247,7 +246,7 @@ def pack_in_process(packer: Packer, array: Array, sizes: Mapping[str, int], thre
 def refuse_call(
     interface: Interface, status: int, arrays: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> None:
-    """Nothing for a call that was done. Raises: UsageProblem for another, with the index that is wrong."""
+    """Check that a call succeeded. Raises: UsageProblem if not, with the wrong index."""
     if status != 0:
         known = {**dict(interface.sizes), **sizes}
         for t in interface.tensors:

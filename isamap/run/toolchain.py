@@ -1,4 +1,4 @@
-"""C compilers: which one there is, and how it turns emitted C into a library.
+"""Find the installed C compiler, and build emitted C as a library.
 
 The user's choice comes first, then gcc or clang on PATH when it takes the machine's flags, then the compiler
 in the `ziglang` package. Compilers get argument lists, never a shell, and only files written for them.
@@ -87,7 +87,7 @@ _FAULTS = re.compile(
     re.IGNORECASE,
 )
 LIBRARIES, OBJECTS, PROGRAMS = "libraries", "objects", "toolchain"
-"""Kinds of what is kept: what was built, its parts, and what compilers said of themselves."""
+"""Kinds of cache entries: built libraries, their parts, and the version texts of compilers."""
 
 # A function that no header declares would otherwise be missed only when the library is loaded.
 _DECLARED = "-Werror=implicit-function-declaration"
@@ -123,9 +123,9 @@ class CompilerRefused(IsamapError):
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C compiler: its kind, the words that start it, and what it says its version is.
+    """A C compiler: its kind, its command, and its version text.
 
-    `flags` tell it, in its own words, of the features that it may use.
+    `flags` are its own flags for the processor features that it may use.
     """
 
     name: str
@@ -295,7 +295,7 @@ def _kept_objects(keys: Mapping[str, str], folder: str) -> set[str]:
 def check_syntax(
     compiler: Compiler, flags: Sequence[str], main: str, text: str, emissions: Emissions, seconds: float
 ) -> None:
-    """Have a compiler read C, of which it makes nothing that could run. Raises: as `build`."""
+    """Let a compiler check C without building a program. Raises: as `build`."""
     reads = _ONLY_READS.get(compiler.name, ("-fsyntax-only",))
     step = (*flags, *compiler.flags, *COMMON_FLAGS, _DECLARED, *reads, main)
     with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
@@ -336,9 +336,9 @@ def _as_text(content: str | bytes) -> str:
 
 
 def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Iterator[tuple[str, ...]]:
-    """Yield two steps: what was emitted with the machine's flags, and all else without, so that one C library does.
+    """Yield two steps: emitted code with the machine's flags, and all other code without, for one C library.
 
-    A C library for each set of flags would take half a minute each; one takes that once for an architecture.
+    A C library for each set of flags would take half a minute each; one is built once for an architecture.
     """
     yield (*target, *flags, *COMMON_FLAGS, _DECLARED, "-c", "-o", "emitted.o", main)
     own = ("isamap_served.c", "isamap_table.c")
@@ -428,7 +428,7 @@ def installed_compilers() -> tuple[Compiler, ...]:
 
 @lru_cache(maxsize=8)
 def _locate(name: str) -> Compiler | None:
-    """Return a compiler by its kind, where it is installed."""
+    """Return a compiler of a kind, if it is installed."""
     if name == "zig":
         if importlib.util.find_spec("ziglang") is None:
             return None
@@ -522,7 +522,7 @@ def _refused(
 OUTPUT = "library.so"
 HEADERS = "isamap_headers.h"
 LEAST_SHARED = 4
-"""Files that include a header for it to be parsed apart, which takes as long as two files that include it."""
+"""The least number of files for which a common header is precompiled, which takes as long as two of them."""
 Step = tuple[str, ...]
 """Arguments of a call."""
 
@@ -561,11 +561,10 @@ def library_steps(
     parsed: Collection[str] = (),
     known: Collection[str] = (),
 ) -> Steps:
-    """Return the calls that make a library of one file, or of several, an object of each.
+    """Return the calls that build a library of one file, or of several with an object each.
 
-    `links` are the paths of libraries that the files call, which are found there again when they run.
-    `parsed` are those of the files that include all that a file HEADERS does, which is parsed once. The objects of
-    the `known` files are there.
+    `links` are the paths of libraries that the files call, which are also their run-time paths. `parsed` are
+    the files that include all headers of a precompiled one. The objects of the `known` files exist already.
     """
     folders = dict.fromkeys(str(Path(link).parent) for link in links)
     called = (*links, *(f"-Wl,-rpath,{folder}" for folder in folders))
@@ -630,7 +629,7 @@ def run_compiler(
 
 
 def _writable_root() -> Path:
-    """Return where compilers keep what they keep."""
+    """Return the folder for the compilers' caches."""
     with OnlyWarned():
         return cache_root()
     return own_root()

@@ -51,7 +51,7 @@ def load_library(library: str) -> ctypes.CDLL:
 
 
 def unload(library: ctypes.CDLL) -> None:
-    """Give back what a library takes. Nothing of it may run, and none of its functions be called again."""
+    """Release a library. None of its code may run, and none of its functions may be called again."""
     ctypes.CDLL(None).dlclose(ctypes.c_void_p(library._handle))
 
 
@@ -176,7 +176,7 @@ class Slot:
 
 
 def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
-    """Call functions one after the other on small data; the shared file starts with how many are done."""
+    """Call functions one after the other on small data; the shared file starts with the number of completed ones."""
     ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
     library = ctypes.CDLL(job["library"])
     calls = job["calls"]
@@ -197,9 +197,9 @@ def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
 
 
 def _perform_timings(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
-    """Time functions in turn, in rounds until the budget is used: trips of one call, and ns of calls.
+    """Time functions in rounds until the budget is used: iterations of one call, and ns of calls.
 
-    The shared file starts with how many were tried; operands lie in it, or all in one large arena.
+    The shared file starts with the number of tried functions; operands are in it, or all in one large arena.
     """
     ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
     libraries: list[Any] = [ctypes.CDLL(path) for path in job["libraries"]]
@@ -245,7 +245,7 @@ def _enough_trips(call: Any, target_ns: int) -> int:
 
 
 def _sample(call: Any, trips: int, count: int) -> list[int]:
-    """Return the ns that each of so many calls took."""
+    """Return the ns of each call."""
     sample, function, data, numbers = call
     ns = (ctypes.c_int64 * count)()
     sample(function, data, numbers, ctypes.c_int64(trips), ctypes.c_int64(count), ns)
@@ -289,7 +289,7 @@ def _start(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str, Any]:
-    """Run a program once or, beside guard pages, twice, and leave the results in the shared file."""
+    """Run a program once or, with guard pages, twice, and leave the results in the shared file."""
     inputs = [bytearray(shared[o : o + n]) if shared else bytearray(n) for o, n, _ in job["regions"]]
     places = ["at-end", "at-start"] if job["guard"] else ["free"]
     pool = ThreadPool(job["pool"], job["threads"]) if job["threads"] > 1 else None

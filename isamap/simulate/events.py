@@ -47,8 +47,8 @@ MOST_ITERATIONS = 16
 class Simulation:
     """The simulated time of a program, and its parts.
 
-    Units: `total_ns`; `busy_ns` per unit; `moved_bytes` per level towards the one before it. `issues`
-    counts the whole program, of which `run` were simulated one by one.
+    Units: `total_ns`; `busy_ns` per unit; `moved_bytes` per level towards the previous one. `issues` counts
+    the whole program, of which `run` were simulated one by one.
     """
 
     total_ns: float
@@ -62,15 +62,15 @@ class Simulation:
 def simulate(
     program: LoweredProgram, machine: Machine, problem: Problem, profile: Mapping[str, int] | None = None
 ) -> Simulation:
-    """Return the simulated time of one call, after calls before it, with dense tensors.
+    """Return the simulated time of one call with dense tensors, after earlier calls.
 
-    `profile` has values for sizes that are left open.
+    `profile` has values for open sizes.
     """
     return simulate_prepared(prepare(program, machine, profile or {}), problem)
 
 
 def simulate_prepared(prepared: Prepared, problem: Problem, watcher: Watcher | None = None) -> Simulation:
-    """Return the same of a prepared program; `watcher` is told all that is run."""
+    """Return the simulated time of a prepared program; `watcher` receives all events."""
     bandwidths = [c.bandwidth_bytes_per_ns for c in problem.caches[1:]]
     bandwidths.append(problem.memory_bandwidth_bytes_per_ns)
     bandwidths = bandwidths[: len(problem.caches)]
@@ -99,9 +99,10 @@ Counts = dict[int, int]
 
 @dataclass(slots=True)
 class _Walk:
-    """A program being run; `env` has the values of sizes, strides and the loops that are running.
+    """A running program; `env` has the values of sizes, strides and the current loops.
 
-    `counted` are the issues of whole loops by what moves these, `steps` are all of them by their identity.
+    `counted` are the issues of whole loops, by the variables that move them; `steps` are all issues by
+    identity.
     """
 
     prepared: Prepared
@@ -213,10 +214,10 @@ class _Walk:
         return found
 
     def _steady(self, times: Sequence[float], steps: int, fastest: float, least: float) -> float | None:
-        """Return the time of each further iteration when the last ones are steady; None while they are not.
+        """Return the time of each further iteration if the last ones are steady; None otherwise.
 
-        An iteration is steady when no clock gains on the others: `fastest` is what one gained most, `least`
-        the work of the busiest unit or link.
+        An iteration is steady if all clocks advance at the same rate: `fastest` is the largest advance of
+        one, `least` the work of the busiest unit or link.
         """
         if len(times) < 2:
             return None
@@ -260,7 +261,7 @@ class Simulated:
         return _evaluation(trial).cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
-        """Return the simulated cost of each, with what kept the machine busy."""
+        """Return the simulated cost of each trial, with the busy units of the machine."""
         return tuple(_evaluation(trial) for trial in trials)
 
 
@@ -320,7 +321,7 @@ def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[Touch, Ends]]:
 
 
 def _reach(place: Index, size: int, env: Mapping[str, int], ends: Ends) -> tuple[int, int]:
-    """Return the first byte and the one behind the last, of so many from a place on."""
+    """Return the first byte and the end of an access of some size."""
     moving = {name: ends[name] for name in ends if name in place.symbols}
     if not place.is_affine_in(moving):
         return 0, maxsize

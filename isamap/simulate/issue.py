@@ -2,9 +2,9 @@
 
     perform(gemm, mma, mapping, {"A": a, "B": b, "C": c}, Cut(), {"M": 20, "N": 16, "K": 5})  ==  c + a @ b
 
-For every issue the operands are gathered exactly as the mapping says, lanes beyond the end hold what the
-reduction does not notice, the instruction's own meaning is interpreted, and the elements that stand for
-something are written back. A mapping that is not valid gives wrong results: nothing is repaired here.
+For every issue the operands are gathered exactly as the mapping says, lanes beyond the end hold a neutral
+value, the instruction's own meaning is interpreted, and the elements of real iterations are written back. An
+invalid mapping gives wrong results: nothing is repaired here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_LANES = 1 << 20
 
 
 class CannotPad(ValueError):
-    """Padded lanes of a reduction would count, whatever they hold: the mapping needs whole tiles or masks."""
+    """An error: padded lanes of a reduction have no neutral value, so the mapping needs whole tiles or masks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ def perform(
     *,
     exact: bool = False,
 ) -> Array:
-    """Return the target's new array after the statement has been performed by the mapping's instruction.
+    """Return the target's new array after the mapping's instruction has performed the statement.
 
-    Shapes: `arrays` holds every array that the statement names, the target's old values among them; nothing
-    is changed. `values` are those of all sizes (see `size_values`) and of ordered loops around the statement;
-    `scalars` of the kernel's typed parameters. `exact` rounds no float, as in `interpret`.
-    Raises: CannotPad when lanes beyond the end cannot be made to count for nothing.
+    Shapes: `arrays` holds every array that the statement names, with the target's old values; nothing is
+    changed. `values` are those of all sizes (see `size_values`) and of ordered loops around the statement;
+    `scalars` are the kernel's typed parameters. `exact` rounds no float, as in `interpret`. Raises: CannotPad
+    if lanes beyond the end have no neutral value.
     """
     target, is_sum = statement.assign.target, statement.assign.op is not None
     assert statement.assign.guard is None, "a guarded statement is matched after its guard was made explicit"
@@ -116,7 +116,7 @@ def _as_type(array: Array, dtype: DType, exact: bool) -> Array:
 
 
 def _perform_grid(job: _Job, grid: Grid) -> None:
-    """Issue of different output elements together, the blocks of a sum one after the other."""
+    """Issue different output elements together, and the blocks of a sum one after the other."""
     written = {s for i in job.statement.assign.target.index for s in i.symbols}
     fills = _fills(job, grid)
     counts = [s.starts.size for s in grid.spans] + list(grid.loops.values())
@@ -172,7 +172,7 @@ def _is_param(pattern: Pattern, binding: Binding) -> bool:
 
 
 def _operands(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> dict[str, Array]:
-    """Return every input operand of every issue, lanes that stand for nothing holding their fill."""
+    """Return every input operand of every issue; unused lanes hold their fill."""
     shapes = operand_shapes(job.pattern.instruction, grid.params)
     found: dict[str, Array] = {}
     for binding in job.mapping.bindings:
@@ -212,7 +212,7 @@ def _cells(
 def _at_lanes(
     job: _Job, grid: Grid, chosen: Array, axes: tuple[str, ...], subject: Expr
 ) -> tuple[Array, dict[str, Array], Array]:
-    """Issue and lanes that stand for iterations, and there the values of a kernel's expression."""
+    """Return the issues and lanes of iterations, and the values of a kernel's expression there."""
     issue, lanes, symbols = _iterations(job, grid, chosen, axes)
     known = dict(job.values) | symbols
     env = Env(known, job.scalars, lambda read: _load(job, read, known), job.exact)

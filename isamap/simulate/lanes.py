@@ -61,7 +61,7 @@ class Span:
         return prod(self.tiles)
 
     def at(self, starts: Array, lanes: MappingType[str, Array]) -> tuple[dict[str, Array], Array]:
-        """Return kernel axes of given lanes (0 where `lanes` has no axis), and where they stand for an iteration."""
+        """Return the kernel axes of given lanes (0 for an axis without lanes), and which lanes have an iteration."""
         fused: Any = 0
         valid: Any = True
         for axis, tile in zip(self.group.instruction_axes, self.tiles, strict=True):
@@ -80,10 +80,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """All issues of one shape: the instruction's axes with their lengths, the loops around it.
+    """All issues of one shape: the instruction's axes with their lengths, and the loops around it.
 
-    `spans` are the groups; `loops` extents of kernel axes on no instruction axis; `empty` unused
-    instruction axes, of which only lane 0 performs iterations.
+    `spans` are the groups; `loops` extents of kernel axes on no instruction axis; `empty` unused instruction
+    axes, of which only lane 0 performs iterations.
     """
 
     params: tuple[tuple[str, int], ...]
@@ -93,7 +93,7 @@ class Grid:
     empty: tuple[str, ...]
 
     def lanes(self, axes: tuple[str, ...]) -> dict[str, Array]:
-        """Return lanes of some instruction axes, each along a dimension of its own behind that of the issues."""
+        """Return the lanes of some instruction axes, each along its own dimension after that of the issues."""
         rank = len(axes)
         return {
             axis: np.arange(self.lengths[axis]).reshape([-1 if d == n else 1 for d in range(-1, rank)])

@@ -1,9 +1,9 @@
 """The timing state of a machine while issues run: busy times, and times at which values are ready.
 
-Issues enter in the order of the program as far as a window of them is not retired, start when their operands
-are ready and their unit is not behind with its work, and retire in order; those that wait in a queue of their
-unit are none of the window. Lines that a nearer cache lacks cross the links between levels, each link one
-after the other. All times are nanoseconds from the start.
+Issues enter in program order while the window of unretired issues has room. An issue starts when its operands
+are ready and its unit is free, and issues retire in order. Issues that wait in a queue of their unit leave
+the window. Lines that a nearer cache lacks cross the links between levels, one after the other on each link.
+All times are nanoseconds from the start.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Step:
 
 
 class Swept(NamedTuple):
-    """Bytes of a scratchpad, from `begin` on up to `end`, that an iteration of a loop writes, or reads.
+    """Bytes of a scratchpad, from `begin` to `end`, that an iteration of a loop writes or reads.
 
-    Up to so many `iterations` later it is the bytes behind them `by` at least and at most so many.
+    Each of up to `iterations` later iterations accesses the bytes at a distance of `by`, least and most.
     """
 
     memory: str
@@ -108,14 +108,14 @@ class Watcher(Protocol):
     def repeated(
         self, since: int, now: float, by_ns: float, times: int, more: Iterable[tuple[Step, int]]
     ) -> None:
-        """Record that the events from the mark `since` up to `now` occur `times` again without being recorded.
+        """Record that the events from the mark `since` to `now` occur `times` again without being recorded.
 
-        All times together have so many `more` of some issues, or fewer.
+        All repetitions together have `more` additional issues of some kinds, or fewer.
         """
         ...
 
     def mark(self) -> int:
-        """Return where the telling stands."""
+        """Return the current position in the record."""
         ...
 
 
@@ -151,9 +151,9 @@ class MachineTime:
     def issue(
         self, step: Step, lines: Sequence[tuple[bool, Weights]], env: Mapping[str, int] | None = None
     ) -> None:
-        """One issue; `lines` are what each of its accesses needs from behind the nearest cache.
+        """Simulate one issue; `lines` are the lines of each access that come from behind the nearest cache.
 
-        `env` has the values of loops, for what it touches in scratchpads.
+        `env` has the values of loops, for the bytes that it accesses in scratchpads.
         """
         entered = self._entered(step)
         start = max(entered, self.units[step.unit])
@@ -215,9 +215,9 @@ class MachineTime:
     def _through_banks(
         self, step: Step, start: float, entered: float, env: Mapping[str, int]
     ) -> tuple[float, float]:
-        """Return when an issue can begin so that banks are free for it, and how long it takes the busiest of them.
+        """Return when an issue can start so that its banks are free, and the time of the busiest of them.
 
-        As with links, banks are taken in the order of the program, from when an issue is known of.
+        Banks, like links, serve issues in program order from the time at which they are known.
         """
         longest_ns = 0.0
         for touch in step.touches:
@@ -232,11 +232,11 @@ class MachineTime:
         return start, longest_ns
 
     def _cross(self, step: Step, entered: float) -> float:
-        """Return when a transfer can begin so that its last bytes have crossed a shared link when it ends.
+        """Return when a transfer can start so that its last bytes have crossed a shared link when it ends.
 
-        What is read takes the link in the order of the program, from when it is known of: what waits for
-        something else does not keep those behind it from crossing. What is written goes first when it is
-        there: engines take turns, and few of the reads in front of it have begun.
+        Reads use the link in program order from the time at which they are known: one that waits for another
+        event does not block later ones. Writes go first when they are ready, because engines alternate, and
+        few of the earlier reads have started.
         """
         crossed = max(self.units[step.link], entered) + step.link_ns
         self.units[step.link] = crossed
@@ -259,7 +259,7 @@ class MachineTime:
         return arrived
 
     def clocks(self) -> list[float]:
-        """Return the times that only grow: those of units, links and ready operands."""
+        """Return the monotone times: those of units, links and ready operands."""
         return [*self.units, *self.links, *self.ready]
 
     def work_ns(self, done: Sequence[float]) -> list[float]:
@@ -269,7 +269,7 @@ class MachineTime:
         return [*done[:first], *(lines * each for lines, each in moved)]
 
     def work_of(self, issues: Iterable[tuple[Step, int]]) -> list[float]:
-        """Return the work of so many of these issues, as `done` counts it, without lines and banks."""
+        """Return the work of several of these issues, as `done` counts it, without lines and banks."""
         found = [0.0] * len(self.done)
         for step, count in issues:
             found[step.unit] += count * step.work_ns
@@ -281,9 +281,9 @@ class MachineTime:
         return found
 
     def time_of(self, by_ns: float, work: Sequence[float], mean: Sequence[float]) -> float:
-        """Return the time of iterations with the work `mean`, where one with `work` takes `by_ns`.
+        """Return the time of iterations with the work `mean`, if one with `work` takes `by_ns`.
 
-        Time goes with the work of what is busiest, and is no less than any unit or link needs.
+        The time is proportional to the work of the busiest unit or link, and no less than any of them needs.
         """
         if list(work) == list(mean):
             return by_ns
@@ -292,9 +292,9 @@ class MachineTime:
         return max(by_ns * after[most] / before[most] if before[most] else by_ns, *after)
 
     def skip(self, by_ns: float, work: Sequence[float], times: int, swept: Iterable[Swept]) -> None:
-        """As if what took `by_ns`, did `work` and touched scratchpads had happened so often again.
+        """Advance the state as if a period of `by_ns` with `work` and its accesses had occurred `times` more.
 
-        Units and links that did nothing, and bytes that nothing `swept`, are where they were.
+        Idle units and links, and bytes that nothing `swept`, are unchanged.
         """
         later = by_ns * times
         first = len(self.units)
@@ -344,7 +344,7 @@ class Spans:
         self.times[first:last] = [time]
 
     def lift(self, begin: int, end: int, time: float) -> None:
-        """Give a time to those of these bytes that have an earlier one."""
+        """Set the time of bytes in a range whose time is earlier."""
         first, last = self._cut(begin), self._cut(end)
         self.times[first:last] = [max(time, before) for before in self.times[first:last]]
 

@@ -39,7 +39,7 @@ FILL_BYTES = 64
 class Counted:
     """A loop; `inner` are the expressions inside it that its variable moves, `variables` of loops inside.
 
-    How often its issues run, all iterations together, follows from what `around` it moves: loops and sizes.
+    The number of its issues over all iterations depends on the loops and sizes in `around`.
     """
 
     trip_loop: LoopAround
@@ -75,7 +75,7 @@ class Prepared:
 
 
 def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int]) -> Prepared:
-    """Return the program with dense tensors; `profile` has values for sizes that are left open."""
+    """Return the program with dense tensors; `profile` has values for open sizes."""
     env = dense_numbers(program, profile)
     array_bytes: dict[str, int] = {}
     item_bytes: dict[str, int] = {}
@@ -197,7 +197,7 @@ class _Builder:
         accesses: tuple[int, ...],
         block: str,
     ) -> Step:
-        """Return an issue with these parameters: its times, and what it touches in scratchpads."""
+        """Return an issue with these parameters: its times, and its accesses to scratchpads."""
         crossed, link_ns = shared_link(self.machine, node.instruction), 0.0
         roles = {o.name: o.role for o in item.instruction.operands}
         touches: list[Touch] = []
@@ -262,7 +262,7 @@ class _Builder:
         return Step(*self._times(self.machine.instructions[name], {}), (), -1, (), (), name, self.block)
 
     def _fill(self, node: Fill, loop: LoopAround | None) -> list[Run]:
-        """Return stores one after the other, as a loop of its own."""
+        """Return stores one after the other, as a separate loop."""
         self.loops += 1
         size = node.elements * self.item_bytes[node.buffer]
         trips = size.ceildiv(FILL_BYTES)
@@ -276,7 +276,7 @@ class _Builder:
         return [Counted(trip_loop, trips, (fill,), (), (), tuple(sorted(trips.symbols - self.env.keys())))]
 
     def _size(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> int:
-        """Return the bytes from the first to the last element of an operand, where it lies densely or nearly so."""
+        """Return the bytes from the first to the last element of an operand, if it is dense or nearly so."""
         return prod(self._extents(params, item, name)) * item.instruction.operand(name).dtype.size_bytes
 
     def _extents(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> list[int]:
@@ -311,7 +311,7 @@ def _runs(extents: Sequence[int], strides: Sequence[int], item_bytes: int) -> Ru
 
 
 def _inside(body: Sequence[Run]) -> Iterator[Run]:
-    """Yield all of a body, each loop and branch before what it holds."""
+    """Yield all nodes of a body, each loop and branch before its content."""
     for item in body:
         yield item
         if not isinstance(item, Step):

@@ -23,10 +23,10 @@ MOST_EVENTS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """An issue on its unit, or on a link that units share: that is booked from `begin_ns` for `busy_ns`, its
-    operands are there at `start_ns`.
+    """An issue on its unit, or on a shared link, which it occupies from `begin_ns` for `busy_ns`.
 
-    `arrays` are what it touches in memories. Units: nanoseconds from the start.
+    Its operands are ready at `start_ns`. `arrays` are the arrays that it accesses in memories. Units:
+    nanoseconds from the start.
     """
 
     unit: str
@@ -59,9 +59,9 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Bytes of an array that an instruction reads and writes in memories, all its issues together.
+    """Bytes of an array that an instruction reads and writes in memories, over all its issues.
 
-    `block` is the note of the outermost block that they stand in.
+    `block` is the note of the outermost block around them.
     """
 
     block: str
@@ -73,7 +73,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A simulation with what happened in it, in the order of its issues; `left_out` events only in sums."""
+    """A simulation with its events in the order of its issues; `left_out` events occur only in sums."""
 
     simulation: Simulation
     units: tuple[str, ...]
@@ -91,7 +91,7 @@ def record(
     profile: Mapping[str, int] | None = None,
     most: int = MOST_EVENTS,
 ) -> Recorded:
-    """Return the recorded events of one call; `profile` has values for sizes that are left open."""
+    """Return the recorded events of one call; `profile` has values for open sizes."""
     prepared = prepare(program, machine, profile or {})
     recorder = _Recorder(prepared, link_names(problem), most)
     simulation = simulate_prepared(prepared, problem, recorder)
@@ -108,7 +108,7 @@ def record(
 
 @dataclass(slots=True)
 class _Recorder:
-    """The watcher. `told` are steps by their identity, which lasts as long as the program, and how often."""
+    """The watcher. `told` are steps by identity, which lasts as long as the program, with their counts."""
 
     prepared: Prepared
     links: tuple[str, ...]

@@ -51,7 +51,7 @@ class Access:
 
     @property
     def turns(self) -> tuple[tuple[LoopAround, int], ...]:
-        """The loops around it with its strides along them, innermost first."""
+        """The loops around an access with its strides along them, innermost first."""
         return tuple(zip(self.loop.chain if self.loop else (), self.strides, strict=True))
 
     def inside(self, loop: LoopAround | None) -> tuple[tuple[int, int], ...]:
@@ -68,7 +68,7 @@ class Access:
 def strides_of(
     offset: Index, variables: Sequence[str], env: Mapping[str, int]
 ) -> tuple[int, tuple[int, ...]]:
-    """Return where an offset starts, and by how much each variable moves it. Units: those of the offset."""
+    """Return the start of an offset, and its step for each variable. Units: those of the offset."""
     zero = {**env, **dict.fromkeys(variables, 0)}
     base = offset.evaluate(zero)
     moved = offset.symbols
@@ -118,7 +118,7 @@ class Reuse:
         return tuple((level, share * lines) for level, share in sorted(found.items()) if level and share > 0)
 
     def level(self, touched_bytes: int) -> int:
-        """Return the nearest level that still has what so many bytes were touched after."""
+        """Return the nearest level that still holds data after so many bytes of other accesses."""
         fitting = (
             i for i, c in enumerate(self.caches) if touched_bytes <= c.capacity_bytes * c.usable_factor
         )
@@ -136,7 +136,7 @@ class Reuse:
         return self._touched[key]
 
     def _union(self, array: str, accesses: Sequence[Access], loop: LoopAround | None) -> int:
-        """Bytes of one array accesses touch in an iteration: those alike side by side, else the largest."""
+        """Return the bytes of an array that accesses touch in an iteration: equal ones merged, else the largest."""
         alike: dict[tuple[tuple[int, int], ...], list[Access]] = {}
         for access in accesses:
             alike.setdefault(access.inside(loop), []).append(access)
@@ -197,6 +197,6 @@ def _interval(access: Access) -> tuple[int, int]:
 
 
 def _depth_shared(one: Access, other: Access) -> int:
-    """Return how many loops stand around both."""
+    """Return the number of common loops around both."""
     outer = (tuple(reversed(a.loop.chain)) if a.loop is not None else () for a in (one, other))
     return sum(1 for a, b in zip(*outer, strict=False) if a is b)

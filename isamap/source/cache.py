@@ -59,9 +59,9 @@ def cache_root() -> Path:
 
 
 def private_folder(root: Path, what: str, variable: str) -> Path:
-    """Return a folder of the user's own, made where it is missing; `variable` names another one to messages.
+    """Return a folder of the user's own, created if it does not exist; `variable` sets another one.
 
-    Raises: Unkept when it cannot be used; UsageProblem when others may write to it.
+    Raises: Unkept if it cannot be used; UsageProblem if others may write to it.
     """
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def private_folder(root: Path, what: str, variable: str) -> Path:
 
 @cache
 def own_root() -> Path:
-    """Return a folder for this process alone, which goes with it: for what has to lie somewhere to be used."""
+    """Return a private folder of this process, which is deleted at its end."""
     root, owner = Path(tempfile.mkdtemp(prefix="isamap-")), os.getpid()
 
     @atexit.register
@@ -276,7 +276,7 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def damaged() -> tuple[Path, ...]:
-    """Return objects whose content is not what their name says."""
+    """Return objects whose content does not match their name."""
     return tuple(
         path for folder in _folders() for path in sorted(_files(folder / "objects")) if not _is_whole(path)
     )

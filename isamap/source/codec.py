@@ -4,12 +4,12 @@
     ->  {"classes": ["isamap.plan.problem:Cache"], "rows": [[3, "l1", [32768], 64.0, [0]]], "root": 0}
 
 A row is an object: the number of its class, then its fields. 0 is a tuple, 1 a mapping, 2 a frozen set. A
-number n refers to the object of row n, so that each object stands once: costs share their parts, and their
-readers rely on it. `[n]` is the whole number n, which is rarer. Fields go by position, so that a new field
-travels by itself; both ends are one version of this program.
+number n refers to the object of row n, so each object is stored once: costs share their parts, and their
+readers rely on it. `[n]` is the integer n, which is rarer. Fields are stored by position, so that a new field
+needs no code; writer and reader are the same version of this program.
 
-A text may come from a stranger, as that of a cache does. Reading makes dataclasses of this program and
-nothing else, and compares each field with its annotation. No pickle.
+A text may come from a stranger, for instance from a cache. Reading creates only dataclasses of this program,
+and checks each field against its annotation. It does not use pickle.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write(value: object, known: Sequence[object] = ()) -> str:
 
 
 def read(text: str | bytes, known: Sequence[object] = ()) -> Any:
-    """Return the value that was written. Raises: ValueError for what `write` cannot have made."""
+    """Return the value that was written. Raises: ValueError for a text that `write` cannot have made."""
     try:
         data: Json = json.loads(text)
         makers: list[Callable[..., object]] = [*_BUILT_IN, *map(_class, data["classes"])]
@@ -88,7 +88,7 @@ def read(text: str | bytes, known: Sequence[object] = ()) -> Any:
 
 
 class _Writer:
-    """Objects in the order in which they can be made again. `kept` keeps alive what `places` knows by id."""
+    """Objects in the order of their construction. `kept` keeps alive those that `places` knows by id."""
 
     def __init__(self, known: Sequence[object]) -> None:
         self.classes: dict[str, int] = {}

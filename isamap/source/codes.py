@@ -1,14 +1,14 @@
 """The explanations of diagnostic codes: what `isamap explain CODE` prints.
 
-Codes are stable and kebab-case. Each file NAME_codes.toml beside this module is the table of one layer:
+Codes are stable and kebab-case. Each file NAME_codes.toml next to this module is the table of one layer:
 
     [bad-cast]
     title = "a cast that does not exist"
     text = "Only integers wrap or saturate; nothing is cast to bool. Compare with 0 to get a bool."
     example = "kernel k(M) { in A: f32[M]; out C: bf16[M]; for i in M { C[i] = sat_bf16(A[i]); } }"
 
-`example` is left out where no short text is refused with the code. The files are read when an explanation is
-asked for, so that no other command waits for them.
+`example` is omitted if no short text is refused with the code. The files are read only for an explanation, so
+that no other command waits for them.
 """
 
 from __future__ import annotations

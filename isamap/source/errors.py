@@ -1,12 +1,13 @@
 """The error root: every failure that a user can cause is an `IsamapError` with its diagnostics.
 
-What cannot be kept for another time costs a warning, never the result.
+A failure to cache a result causes a warning, and never the loss of the result.
 
     with OnlyWarned():
         cache.keep(key, content)
 
-Functions that keep things raise `Unkept`. A function that has a result without them says so by this block,
-and nowhere else: a caller in Python gets the warning `NotKept`, the command line shows its diagnostic.
+Functions that store results raise `Unkept`. A function whose result does not depend on storage uses this
+block, and handles the error nowhere else: a caller in Python gets the warning `NotKept`, and the command line
+shows its diagnostic.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class IsamapError(Exception):
         return self.render()
 
     def render(self) -> str:
-        """Return all findings, one under the other."""
+        """Return all findings, one per line."""
         return "\n".join(d.render() for d in self.diagnostics)
 
 

@@ -5,10 +5,10 @@
     read_limited(path, limit)      its bytes, one more than the limit at most
     read_part(file, start, size)   bytes of an open file, which has to have them
     map_file(file)                 all of an open file, brought into memory where it is looked at
-    read_json(text)                JSON that says one thing: no key twice, no number beyond floats
+    read_json(text)                unambiguous JSON: no repeated key, no number beyond floats
 
-A pipe or a device is never opened, as either may be waited for, or never end. A file that is written stands
-beside its place first, and is then renamed into it.
+A pipe or a device is never opened, because it may block or never end. A file is first written next to its
+place, and then renamed.
 """
 
 from __future__ import annotations
@@ -134,10 +134,10 @@ def map_file(file: BufferedReader) -> memoryview:
 
 
 def read_json(text: str | bytes, *, finite: bool = True) -> Any:
-    """Return the value of a text of JSON, which is UTF-8 where it is bytes.
+    """Return the value of a text of JSON; bytes are UTF-8.
 
-    Raises: ValueError for what is no JSON, a key that an object has twice, and lists that are nested too
-    deeply to be read; with `finite` also for NaN, infinities, and numbers beyond all floats.
+    Raises: ValueError for invalid JSON, repeated keys, and lists that are nested too deeply; with `finite`
+    also for NaN, infinities, and numbers beyond all floats.
     """
     try:
         return json.loads(
@@ -176,7 +176,7 @@ _DEVICE = re.compile(
 
 
 def is_device(name: str) -> bool:
-    """Return whether Windows takes a file of that name for a device, whatever its ending and its case."""
+    """Return whether Windows treats a file of that name as a device, for any ending and case."""
     return _DEVICE.fullmatch(name) is not None
 
 
@@ -188,9 +188,9 @@ def replace_file(
     *,
     durable: bool = False,
 ) -> None:
-    """Make or replace a file at once, with the rights `mode`; `place` gives the finished one its name.
+    """Create or replace a file atomically, with the rights `mode`; `place` gives the finished one its name.
 
-    A `durable` one is on the disk when this returns. Raises: OSError; nothing is left half-written.
+    A `durable` one is on the disk at return. Raises: OSError; no partial file remains.
     """
     import tempfile  # here, for `isamap --version` writes nothing
 

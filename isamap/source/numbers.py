@@ -5,12 +5,12 @@
 
 Numbers are those of Python and of numpy, which is not imported for that. No text and no truth value is one.
 
-Sums of floats that are the same under every Python.
+Its sums of floats are equal in every version of Python.
 
-From 3.12 on `sum` carries along what rounding loses; numpy, which adds up floors, does not. A price
-came to lie below the floor of its own mapping, and the best mapping was left out.
+From 3.12 on `sum` compensates rounding errors; numpy, which adds up lower bounds, does not. The price of a
+mapping was once below its own lower bound, and the best mapping was left out.
 
-What many samples of one quantity came to; nothing heavy is imported, as profiles are read often.
+It summarises samples of one quantity without heavy imports, because profiles are read often.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_CHARACTERS = 40
 
 
 def whole_number(value: object) -> int | None:
-    """Return the number that a value is, exactly; None for what is no whole number."""
+    """Return the exact integer that a value represents; None if it is no integer."""
     if isinstance(value, bool):
         return None
     try:
@@ -43,7 +43,7 @@ def whole_number(value: object) -> int | None:
 
 
 def real_number(value: object) -> float | None:
-    """Return the float nearest to a number, infinite for one that is beyond all floats; None for what is none."""
+    """Return the float nearest to a number, infinite beyond all floats; None if it is no number."""
     if truth_value(value) is not None or isinstance(value, str | bytes):
         return None
     try:
@@ -75,7 +75,7 @@ def show_value(value: object) -> str:
 
 
 def add_up(numbers: Iterable[float]) -> float:
-    """Return the sum of numbers, one added after the other, each sum rounded."""
+    """Return the sum of numbers, added one after the other, with each sum rounded."""
     return reduce(add, numbers, 0)
 
 
@@ -91,6 +91,6 @@ class Spread:
 
     @staticmethod
     def of(samples: Sequence[float]) -> Spread:
-        """Of at least one sample: minimum, quartiles, median."""
+        """Return the minimum, quartiles and median of at least one sample."""
         quarters = quantiles(samples, n=4) if len(samples) > 1 else [samples[0]] * 3
         return Spread(min(samples), quarters[0], median(samples), quarters[2], len(samples))

@@ -35,9 +35,9 @@ from typing import Any
 
 
 def most_allowed(limit: str) -> int | None:
-    """Return the hard limit of this process on a resource, such as `RLIMIT_AS`; None where there is none.
+    """Return the hard limit of this process on a resource, such as `RLIMIT_AS`; None if there is none.
 
-    It can be lowered, and not raised again: `ulimit -v` of a shell sets it for all that the shell starts.
+    It can be lowered, but not raised again: `ulimit -v` of a shell sets it for all its children.
     """
     try:
         import resource
@@ -51,9 +51,9 @@ _PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 
 
 def end_with(parent: int) -> None:
-    """Let this process end when its parent does, also where that is killed; at once where it is gone.
+    """End this process when its parent ends, even if that is killed; at once if it has ended already.
 
-    On Linux, and for a parent whose thread that started this one lives as long as it does.
+    This works on Linux, if the parent's thread that started this process lives as long as the parent.
     """
     import ctypes
 
@@ -70,21 +70,21 @@ _PATIENCE_SECONDS = 10.0
 
 
 def start_process(words: Sequence[str], **options: Any) -> Process[Any]:
-    """Start a program that ends with this process, together with all that it starts itself.
+    """Start a program that ends with this process, together with all its own children.
 
     `words` are those of the program, or "-" and a script of Python; `options` go to `subprocess.Popen`. The
-    program has a session of its own: Ctrl-C reaches this process alone, which ends it. The number of the
-    process is that of its supervisor (`supervisor.py`). Raises: OSError where no process can be started.
+    program has a separate session: Ctrl-C reaches only this process, which ends the program. The returned
+    process is its supervisor (`supervisor.py`). Raises: OSError if no process can be started.
     """
     command = (sys.executable, "-I", "-S", _SUPERVISOR, str(os.getpid()), *words)
     return Process(command, start_new_session=True, **options)
 
 
 def run_process(words: Sequence[str], seconds: float, **options: Any) -> subprocess.CompletedProcess[Any]:
-    """Run a program to its end, or end it after so many seconds; nothing that it started is left then.
+    """Run a program to its end, or end it with all its children after some seconds.
 
-    `options` are those of `subprocess.Popen`, and `input`. Its output is captured.
-    Raises: OSError where it cannot be started, subprocess.TimeoutExpired.
+    `options` are those of `subprocess.Popen`, and `input`. Its output is captured. Raises: OSError if it
+    cannot be started, subprocess.TimeoutExpired.
     """
     given = options.pop("input", None)
     options.setdefault("stdin", subprocess.DEVNULL if given is None else subprocess.PIPE)
@@ -99,7 +99,7 @@ def run_process(words: Sequence[str], seconds: float, **options: Any) -> subproc
 
 
 def has_ended(child: Process[Any]) -> bool:
-    """Return whether a child has ended. It is not taken off the list: its number stays that of its group."""
+    """Return whether a child has ended. It stays unreaped, so that its number still identifies its group."""
     try:
         return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:  # the process that started isamap ignores its children
@@ -107,7 +107,7 @@ def has_ended(child: Process[Any]) -> bool:
 
 
 def end_process(child: Process[Any]) -> None:
-    """End a supervisor, which ends all others first; where it does not, all that is in its group."""
+    """End a supervisor, which ends all others first; if it does not, end its whole group."""
     stop = time.monotonic() + _PATIENCE_SECONDS
     with suppress(ProcessLookupError):
         os.kill(child.pid, signal.SIGTERM)
@@ -120,7 +120,7 @@ def end_process(child: Process[Any]) -> None:
 
 @contextmanager
 def interrupts_put_off() -> Generator[None, None, None]:
-    """Ctrl-C reaches nothing that is started inside, and this process behind it."""
+    """Defer Ctrl-C: it does not reach processes started inside, and reaches this one after the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -134,10 +134,10 @@ NEVER = 1_000_000_000
 
 @contextmanager
 def full_collection_put_off() -> Generator[None, None, None]:
-    """No search through all objects inside, few through new ones; afterwards as before.
+    """Defer full garbage collections inside, and allow few of new objects; restore the settings afterwards.
 
-    Inside another such block, or where a caller has switched the search off, nothing changes: the outermost
-    one decides.
+    Inside another such block, or if a caller has disabled the collection, nothing changes: the outermost one
+    decides.
     """
     before = gc.get_threshold()
     if not 0 < before[0] < YOUNG:

@@ -23,13 +23,13 @@ LOG = logging.getLogger("isamap")
 
 
 class Watch(Protocol):
-    """A function that is told which piece of work runs, or how many pieces of how many are done."""
+    """A function that receives the current piece of work, or the number of completed pieces and the total."""
 
     def __call__(self, label: str, done: int = 0, count: int = 0) -> None: ...
 
 
 def unwatched(label: str, done: int = 0, count: int = 0) -> None:
-    """Ignore what is reported."""
+    """Ignore the reports."""
 
 
 class Progress:
@@ -42,7 +42,7 @@ class Progress:
         self._thread = threading.Thread(target=self._show, daemon=True)
 
     def __call__(self, label: str, done: int = 0, count: int = 0) -> None:
-        """Say what runs. With a count, say what is done of it, and about how long the rest takes."""
+        """Report the current work. With a count, report the completed part, and the estimated remaining time."""
         now = time.monotonic()
         if count != self._count:
             self._count, self._begun = count, now

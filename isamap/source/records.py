@@ -112,7 +112,7 @@ else:
         return ["self"], [f"return hash(({''.join(f'self.{f.name}, ' for f in compared)}))"]
 
     def _compiled_later(kind, name, write, own):
-        """Return a method that compiles itself when it is first called, and stands for itself from then on."""
+        """Return a method that compiles itself at its first call, and then replaces itself."""
 
         def method(self, *others):
             real = _compiled(kind, name, *write(own), {})

@@ -4,10 +4,10 @@
     python -I -S supervisor.py CALLER - SCRIPT          a script of Python, run by this interpreter
 
 A program may fork, and its children may begin sessions of their own. On Linux orphans go to the nearest
-ancestor that adopts them, which is this process: whatever they did, they are its children when the program
-has ended, and are ended before the caller goes on. So they are when the caller ends, or sends SIGTERM.
+ancestor that adopts them, which is this process. So all descendants are its children when the program has
+ended, and it ends them before the caller continues. It also ends them when the caller ends, or sends SIGTERM.
 
-Started with nothing but the standard library, which a script shares by being forked.
+It imports only the standard library, which a script shares because it is forked.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def accesses(command: Command, instruction: Instruction) -> Iterator[Access]:
 
 
 def bytes_of(operand: Operand, where: Place) -> Array:
-    """Return the addresses of all bytes of a bound operand; the last axis are those of one element."""
+    """Return the addresses of all bytes of a bound operand; the last axis has the bytes of one element."""
     return where.address + _offsets(extents(operand), where.strides, operand.dtype.size_bytes)
 
 

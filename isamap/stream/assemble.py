@@ -18,7 +18,7 @@ from isamap.stream.unroll import MOST_COMMANDS, unroll
 def assemble(
     program: LoweredProgram, machine: Machine, most: int = MOST_COMMANDS, first: int | None = None
 ) -> ProgramFile:
-    """Return the program in words, or its `first` instructions. Raises: UsageProblem for what words do not say."""
+    """Return the program as encoded instructions, or the `first` ones. Raises: UsageProblem if that is impossible."""
     if machine.program is None:
         raise UsageProblem(
             Diagnostic(

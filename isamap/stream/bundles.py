@@ -2,8 +2,8 @@
 
     {load_repeated_v, load_v}   {mac, store_v}   loop 8 times 2 words: {mac, load_v} {mac, load_v}
 
-The instructions of a word read what was there before it; a loop repeats the words behind it, and in each
-iteration the addresses of their operands have grown by their steps.
+The instructions of a word read the values from before the word. A loop repeats the words after it, and each
+iteration increments the addresses of their operands by their steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from isamap.stream.unroll import MOST_COMMANDS
 
 @dataclass(frozen=True, slots=True)
 class SlotCommand:
-    """A command in a slot, and what its addresses grow by in each iteration of the loop around it."""
+    """A command in a slot, and the increments of its addresses per iteration of the loop around it."""
 
     slot: int
     command: Command

@@ -52,7 +52,7 @@ def free_axis(operand: Operand) -> int | None:
 def quantities(
     command: Command, instruction: Instruction, tokens: Iterable[Quantity] = ()
 ) -> dict[Quantity, int]:
-    """Return all that a command decides, `tokens` those that there could be. Units: bytes."""
+    """Return all quantities that a command decides; `tokens` are the possible ones. Units: bytes."""
     found = {Quantity("param", name): value for name, value in command.params}
     found |= {token: int((token.kind, token.name) in command.tokens) for token in tokens}
     for name, where in command.operands:
@@ -98,7 +98,7 @@ def _where(operand: Operand, bound: Routine, found: Mapping[Quantity, int]) -> P
 
 
 def byte_strides(operand: Operand, free: int) -> tuple[int, ...]:
-    """Return strides of a bound operand in bytes; `free` is that of the axis that has none of its own."""
+    """Return strides of a bound operand in bytes; `free` is the stride of the axis without a declared one."""
     size = operand.dtype.size_bytes
     if operand.strides is not None:
         return tuple(free if s is None else int(s.evaluate({})) * size for s in operand.strides)

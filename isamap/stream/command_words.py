@@ -12,11 +12,11 @@ from isamap.source.records import dataclass
 from isamap.stream.command import Command, command_of, quantities
 
 Tables = Mapping[str, Mapping[int, int]]
-"""By table what stands at an address."""
+"""By table, the entry at each address."""
 Places = Mapping[str, Mapping[int, int]]
-"""By table where an entry stands."""
+"""By table, the address of each entry."""
 Steps = tuple[tuple[str, int], ...]
-"""By operand what its address grows by in each iteration of a loop of the hardware. Units: bytes."""
+"""By operand, the increment of its address per iteration of a hardware loop. Units: bytes."""
 
 
 def encode(
@@ -58,7 +58,7 @@ def _found(command: Command, item: MachineInstruction) -> dict[Quantity, int]:
 
 
 def put_field(field: BitField, found: Mapping[Quantity, int], name: str) -> int:
-    """Return a word with only this field of what is called so. Raises: UsageProblem where it cannot hold that."""
+    """Return a word with only this field set to the named quantity. Raises: UsageProblem if it does not fit."""
     if isinstance(field.holds, int):
         return field.put(field.holds)
     value, unit = found[field.holds], field.holds.unit
@@ -122,9 +122,9 @@ def encoded_of(machine: Machine, unit: str | None = None) -> tuple[Encoded, ...]
 def decode_one(
     rest: Sequence[int], at: int, encoded: Sequence[Encoded], machine: Machine, tables: Tables
 ) -> tuple[Command, Steps, tuple[int, ...]]:
-    """Return the command that the first of these words are, which stand at `at`, its steps, and its words.
+    """Return the command in the first of these words, at `at`, with its steps and its words.
 
-    Raises: VerificationFailed where they are none.
+    Raises: VerificationFailed if there is none.
     """
     for instruction, encoding, fixed in encoded:
         own = tuple(rest[: len(fixed)])
@@ -146,7 +146,7 @@ def _steps_in(found: Mapping[Quantity, int]) -> Steps:
 
 
 def read_fields(encoding: Encoding, words: tuple[int, ...], tables: Tables) -> dict[Quantity, int] | str:
-    """Return the values of the fields, those of entries too, or the fault where they are inconsistent."""
+    """Return the values of the fields, including those of entries, or the error if they are inconsistent."""
     found: dict[Quantity, int] = {}
     if not all(
         _take(field, value, found) for value, w in zip(words, encoding.words, strict=True) for field in w

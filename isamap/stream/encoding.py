@@ -33,7 +33,7 @@ END = "end"
 
 
 def encode_all(commands: Sequence[Command], machine: Machine, places: Places) -> list[int]:
-    """Return the words of commands, where words have slots packed into them. Raises: UsageProblem."""
+    """Return the words of commands, packed into slots if the machine has them. Raises: UsageProblem."""
     bundle = machine.program.bundle if machine.program is not None else None
     if bundle is not None:
         runs = roll(pack(renamed(commands, machine), machine, bundle), machine, bundle)
@@ -144,7 +144,7 @@ def _groups(commands: Sequence[Command], machine: Machine) -> dict[Register, tup
 
 
 def _written(command: Command, instruction: Instruction, machine: Machine) -> list[Register]:
-    """Return the registers that a command gives all that they hold."""
+    """Return the registers whose whole content a command writes."""
     bound = bound_instruction(instruction, integers(instruction, command.params))
     where = dict(command.operands)
     found: list[Register] = []
@@ -197,7 +197,7 @@ def _of(noted: dict[str, Array], access: Access) -> Array:
 
 
 def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[BundleCommands]:
-    """Return the words of a program, loops written out. Raises: UsageProblem for what has no slot."""
+    """Return the words of a program with unrolled loops. Raises: UsageProblem for a command without a slot."""
     touched = _Touched()
     words: list[list[SlotCommand]] = []
     for command in commands:
@@ -233,7 +233,7 @@ MOST_LOOPED = 64
 
 
 def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> list[Run]:
-    """Return the words with what repeats as loops, as far as loops save words."""
+    """Return the words with repetitions as hardware loops, if these save words."""
     if bundle.loop is None:
         return [Run(1, tuple(words))]
     most = {field.holds: field.limit - 1 for field in bundle.loop.fields if isinstance(field.holds, Quantity)}
@@ -320,7 +320,7 @@ def _steps(word: BundleCommands) -> list[tuple[tuple[str, int], ...]]:
 def _growth(
     iteration: Sequence[BundleCommands], following: Sequence[BundleCommands], machine: Machine
 ) -> tuple[BundleCommands, ...] | None:
-    """Return the words of a iteration with what addresses grow by to the next; None where no field holds that."""
+    """Return the words of an iteration with the address increments to the next; None if a field is too small."""
     found: list[BundleCommands] = []
     for word, after in zip(iteration, following, strict=True):
         grown: list[SlotCommand] = []

@@ -1,7 +1,7 @@
 """Execute a program: decode words, and interpret each command's meaning on images of memories.
 
-Nothing is repaired and nothing assumed: an access has to lie in its memory, in main memory within one array,
-what is read has to have been written, and inputs are written by the caller alone.
+It repairs and assumes nothing. Each access must be inside its memory, and in main memory inside one array. A
+read element must have been written, and only the caller writes inputs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, 
 
 
 def count_instructions(program: ProgramFile, machine: Machine) -> dict[str, int]:
-    """Return how often each instruction stands in a program."""
+    """Return the number of occurrences of each instruction in a program."""
     placed = decode(program.words, machine, contents_of(program.tables))
     return dict(Counter(one.command.instruction for one in placed).most_common())
 

@@ -60,11 +60,11 @@ def _hex(word: int, bits: int) -> str:
 
 
 _Row = tuple[str, str, str, str]
-"""The number of a word, an instruction, what it is given, and a comment."""
+"""The number of a word, an instruction, its operands, and a comment."""
 
 
 def _run_rows(run: Run, arrays: Sequence[StreamArray], machine: Machine) -> list[_Row]:
-    """Return words with slots, one line for each instruction, `|` before those that stand beside the one above."""
+    """Return words with slots, one line for each instruction; `|` marks those in the same word as the line above."""
     rows: list[_Row] = []
     looped = run.trips > 1
     if looped:

@@ -80,7 +80,7 @@ def end_of(arrays: Mapping[str, StreamArray], memory: str) -> int:
 
 
 def memory_sizes(machine: Machine, used: int) -> dict[str, int]:
-    """Return how large the memories with arrays are: of main memory what is used. Units: bytes."""
+    """Return the sizes of the memories with arrays; for main memory, the used part. Units: bytes."""
     scratch = {
         name: size
         for name, memory in machine.memories.items()

@@ -71,7 +71,7 @@ class Touched:
 
 
 def room(numbers: Array | None, size: int) -> Array:
-    """Return the numbers with room for so many bytes; what is new was NEVER touched."""
+    """Return the numbers extended to a size; new bytes have the value NEVER."""
     if numbers is None:
         return np.full(size, NEVER, np.int32)
     if numbers.size >= size:

@@ -9,7 +9,7 @@
     then    ...    the entries of tables, of which there are as many as the header says
 
 The header names kernel, machine (with the digest of its description), sizes, memories with their bytes, and
-arrays and tables with where they lie.
+arrays and tables with their places.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_AXES = 64
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """A program with all that its reader needs. Units: `memories` in bytes."""
+    """A program with all data for its reader. Units: `memories` in bytes."""
 
     kernel: str
     machine: str
@@ -143,7 +143,7 @@ def _numbers(data: memoryview, width: int) -> tuple[int, ...]:
 
 
 def _from_header(header: dict[str, Any]) -> ProgramFile:
-    """Raise ValueError, KeyError, TypeError for what no writer writes."""
+    """Return the program of a header. Raises: ValueError, KeyError, TypeError for an invalid header."""
     memories = {str(name): _whole(size) for name, size in header["memories"].items()}
     arrays = tuple(_array(entry) for entry in header["arrays"])
     if len(header.get("tables", [])) > MOST_TABLES:

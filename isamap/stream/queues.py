@@ -1,7 +1,7 @@
 """Run a program's units in parallel, synchronised by tokens alone, and report the order or the deadlock.
 
-mvin (load) gives a token, mul (compute) takes it: mul is behind mvin, whatever time they take. Where two
-units touch the same bytes and no token says which is first, the result is a matter of luck, and refused.
+mvin (load) sends a token, and mul (compute) receives it: so mul runs after mvin, however long they take. If
+two units access the same bytes and no token orders them, there is a race, and the program is refused.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from isamap.stream.tokens import Pairs, waiting
 
 
 def in_queues(placed: Sequence[Placed], end: Placed | None, machine: Machine) -> Iterator[Placed]:
-    """Yield the commands in an order in which units may perform them; without queues, as they stand.
+    """Yield the commands in an order in which the units may perform them; without queues, in program order.
 
-    Raises: VerificationFailed at a token that is missing or left over, and at what no token orders.
+    Raises: VerificationFailed at a missing or unused token, and at a race.
     """
     if machine.program is None or not machine.program.queues:
         yield from placed
@@ -78,7 +78,7 @@ class QueueRun:
         return self.machine.instructions[one.command.instruction].cost.unit
 
     def order(self) -> list[int]:
-        """Return the commands as they stand, as far as units come to them so. Raises: VerificationFailed."""
+        """Return the commands in program order, as far as the units reach them so. Raises: VerificationFailed."""
         waits = {name: deque[int]() for name in self.names}
         for number, unit in enumerate(self.units):
             waits[unit].append(number)
@@ -118,7 +118,7 @@ class QueueRun:
         return self.done[number]
 
     def check_queues(self) -> None:
-        """Refuse tokens that are left over, and more than a queue holds. Raises: VerificationFailed."""
+        """Refuse unused tokens, and more tokens than a queue holds. Raises: VerificationFailed."""
         program = self.machine.program
         clocks = [self.done[number] for number in range(len(self.placed))]
         for queue in program.queues if program is not None else ():

@@ -16,7 +16,7 @@ from isamap.stream.memory_layout import ALIGNMENT, aligned
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """Entries one behind the other. Units: `offset` in bytes from the beginning of its memory."""
+    """Contiguous entries. Units: `offset` in bytes from the start of its memory."""
 
     name: str
     memory: str
@@ -34,7 +34,7 @@ class StreamTable:
 
     @property
     def at(self) -> dict[int, int]:
-        """What stands at each address."""
+        """The entry at each address."""
         return {self.offset + n * self.entry_bytes: entry for n, entry in enumerate(self.entries)}
 
     @property
@@ -46,7 +46,7 @@ class StreamTable:
 def lay_out_tables(
     commands: Sequence[Command], machine: Machine, memory: str, end: int
 ) -> tuple[StreamTable, ...]:
-    """Return the tables that commands need, behind what ends there in main memory. Units: bytes."""
+    """Return the tables that commands need, in main memory after `end`. Units: bytes."""
     bits = dict(machine.program.tables) if machine.program is not None else {}
     needed: dict[str, dict[int, None]] = {name: {} for name in bits}
     for command in commands:
@@ -60,7 +60,7 @@ def lay_out_tables(
 
 
 def places_in(tables: Sequence[StreamTable]) -> Mapping[str, Mapping[int, int]]:
-    """Return, by table, where each entry stands."""
+    """Return, by table, the address of each entry."""
     return {table.name: {entry: at for at, entry in table.at.items()} for table in tables}
 
 

@@ -106,8 +106,9 @@ class _Known:
     read: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
     def ready_ns(self, access: Access, latency_ns: float) -> float:
-        """Return when a command can begin: what it reads is there, what it overwrites was read, and written before
-        its own result.
+        """Return when a command can start: its inputs are ready, and its outputs' old contents are no longer needed.
+
+        Old contents must also have been written before the command's own result is.
         """
         if not access.at.size:
             return 0.0

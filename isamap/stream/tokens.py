@@ -1,7 +1,7 @@
-"""Assign dependency tokens: the commands that take and give them, so that units wait for each other.
+"""Assign dependency tokens: the commands that send and receive them, so that units wait for each other.
 
-mvin (load) gives one, mul (compute) takes it, and reads what mvin has written. The n-th token that a unit
-takes from a queue is the n-th that was given to it.
+mvin (load) sends one, mul (compute) receives it, and then reads the data that mvin has written. The n-th
+token that a unit receives from a queue is the n-th that was sent to it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Assignment:
     queues: dict[tuple[str, str], TokenQueue]
     coarse: frozenset[tuple[str, str]]
     clocks: list[Clock] = field(default_factory=list[Clock])
-    """By command what is known once it is done, itself among it."""
+    """For each command, the commands that are certainly complete when it is, itself included."""
     unit_of: list[str] = field(default_factory=list[str])
     """By command its unit."""
     last: dict[str, int] = field(default_factory=dict[str, int])
@@ -112,7 +112,7 @@ def _assigned(
 
 
 def most_waiting(made: _Assignment, key: tuple[str, str]) -> int:
-    """Return how many tokens may wait in a queue at most, whatever time commands take."""
+    """Return the largest possible number of waiting tokens in a queue, for any command times."""
     return waiting(made.pairs.get(key, []), made.clocks, made.units.index(key[1]))
 
 

@@ -49,7 +49,7 @@ MOST_COMMANDS = 1_000_000
 def unroll(
     program: LoweredProgram, machine: Machine, arrays: Mapping[str, StreamArray], most: int = MOST_COMMANDS
 ) -> Iterator[Command]:
-    """Yield the commands of a program. Raises: UsageProblem for what no word says, and for too many."""
+    """Yield the commands of a program. Raises: UsageProblem for issues that cannot be encoded, and for too many."""
     assert not program.symbols, "a program is made for numbers"
     walk = _Walk(machine, arrays, dense_numbers(program, {}))
     for count, command in enumerate(walk.nodes(program.body), 1):

@@ -21,12 +21,12 @@ class SampleRow:
         return " ".join([self.kernel, *(f"{name}={value}" for name, value in self.sizes)])
 
     def has(self, sizes: Mapping[str, object]) -> bool:
-        """Return whether a kernel's sizes are these; it may have others, that stand for themselves."""
+        """Return whether a kernel has these sizes; it may have further sizes."""
         return all(sizes.get(name) == value for name, value in self.sizes)
 
 
 def read_sample_rows() -> tuple[SampleRow, ...]:
-    """Return all rows, in the order in which they are visited: families in turn."""
+    """Return all rows in the order of visits, with alternating families."""
     with _FILE.open(newline="") as file:
         return tuple(_row(line["kernel"], line["sizes"]) for line in csv.DictReader(file))
 

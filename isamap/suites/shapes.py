@@ -1,6 +1,6 @@
 """The shapes of a suite, typed, all row-major: `read_suite("resnet50-conv")[0].c` is 3.
 
-The files keep the columns of their sources; what those mean is settled here, once.
+The files keep the columns of their sources; this module defines their meaning.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Conv:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions, those of padding counted."""
+        """Multiplications and additions, including those of padding."""
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
 
@@ -112,7 +112,7 @@ class Sparse:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions with what is not zero."""
+        """Multiplications and additions with nonzero elements."""
         return 2 * self.nonzeros * self.n
 
 
@@ -139,7 +139,7 @@ def suite_path(name: str) -> Path:
 
 
 def _deepbench_gemm(number: int, row: _Row) -> Product:
-    """Column-major C[m, n] = A[m, k] · B[k, n] is row-major Y[n, m] = X[n, k] · W[k, m]."""
+    """Return a product: column-major C[m, n] = A[m, k] · B[k, n] is row-major Y[n, m] = X[n, k] · W[k, m]."""
     m, n, k = (int(row[x]) for x in ("n", "m", "k"))
     return Product(number, row["suite"], m, n, k, row["b_t"] == "1", row["a_t"] == "1")
 

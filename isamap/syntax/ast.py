@@ -14,7 +14,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Ident:
-    """A name and where it stands."""
+    """A name with its place."""
 
     text: str
     span: Span
@@ -41,7 +41,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name where a value or an index stands."""
+    """A name used as a value or an index."""
 
     name: str
     span: Span
@@ -113,7 +113,7 @@ class LoopSyntax:
 
 @dataclass(frozen=True, slots=True)
 class AssignSyntax:
-    """`op` is what stands before `=`, such as `+` or `max`; empty for a plain assignment."""
+    """An assignment; `op` is the operator before `=`, such as `+` or `max`, empty for a plain one."""
 
     target: Access
     op: str
@@ -167,7 +167,7 @@ class ClauseSyntax:
 
 @dataclass(frozen=True, slots=True)
 class DomainSyntax:
-    """`values 0..K - 1 ascending`: what values an input of integers has."""
+    """`values 0..K - 1 ascending`: the values that the elements of an integer input may have."""
 
     bounds: tuple[ExprSyntax, ExprSyntax]
     ascending: bool

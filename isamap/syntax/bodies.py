@@ -149,7 +149,7 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
 
 
 def _check_target(target: Read) -> None:
-    """Two iterations that data sends to one element would each need what the other one leaves there."""
+    """Refuse a target whose place depends on data: two iterations could write the same element."""
     for element in (e for index in target.index for e in elements_of(index)):
         raise problem_at(
             "data-dependent",
@@ -272,7 +272,7 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
 
 
 def _check_domain(operand: Operand, kind: RoutineKind, span: Span) -> None:
-    """Only inputs of kernels whose elements are whole numbers in a row say which values they have."""
+    """Check that only one-dimensional integer inputs of kernels declare their values."""
     if operand.role != "in" or kind != "kernel":
         raise problem_at(
             "clause-misplaced", f"`values` is about inputs of kernels; `{operand.name}` is none", span

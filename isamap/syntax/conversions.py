@@ -2,9 +2,9 @@
 
 `i8(x)` of an i32 `x` is refused unless `x`'s values are known to fit, as in `i8(min(max(x, -128), 127))`.
 
-Literals: numbers that take the type of what stands beside them.
+Literals are numbers that take the type of the other operand.
 
-In `max(x, 0)` the 0 is of the type of x; in `f32(1)` the cast says it.
+In `max(x, 0)` the 0 has the type of x; in `f32(1)` the cast gives the type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from isamap.syntax.scope import Scope, problem_at
 
 
 def cast_target(name: str) -> tuple[DType, CastMode] | None:
-    """Type and mode of a cast's name: `f32`, `wrap_i8`, `sat_u8`; None when it is no cast."""
+    """Return the type and the mode of a cast's name: `f32`, `wrap_i8`, `sat_u8`; None if it is no cast."""
     if name in DTYPES:
         return DTYPES[name], "exact"
     mode, _, type_name = name.partition("_")
@@ -138,7 +138,7 @@ def is_known(e: ast.ExprSyntax, scope: Scope) -> bool:
 
 
 def literal_value(e: ast.ExprSyntax) -> int | float | None:
-    """Return the number that a literal, with or without a sign, stands for; None for anything else."""
+    """Return the number of a literal, with or without a sign; None for anything else."""
     match e:
         case ast.Number(value, _):
             return value

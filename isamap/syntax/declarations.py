@@ -52,7 +52,7 @@ REQUIRED: dict[MemoryKind, tuple[frozenset[str], ...]] = {
     "scratchpad": (frozenset(("bytes",)), frozenset(("rows", "row_bytes"))),
     "registers": (frozenset(("count", "bytes")), frozenset(("count", "rows", "row_bytes"))),
 }
-"""Alternatives of what each kind has to state."""
+"""The attributes that each kind must state, as alternatives."""
 
 NEEDED = {"bank_bytes": "banks", "bank_ports": "bank_bytes", "interleave_bytes": "bank_bytes"}
 """The attribute that each of these attributes requires."""
@@ -63,7 +63,7 @@ NAMED = ("compiler", "immediate", "chosen")
 def resolve_module(
     declarations: tuple[ast.DeclarationSyntax, ...], known: Module, findings: Findings
 ) -> Module:
-    """Return the module of a text; what was refused is missing from it and told in `findings`."""
+    """Return the module of a text; refused declarations are missing, with their errors in `findings`."""
     found: list[Declaration] = []
     functions = dict[str, Function]()
     taken = {declaration_name(d) for d in known.declarations}

@@ -1,7 +1,8 @@
 """Definitions of functions: those of a text, and those of the library, each a file of its name.
 
-`Library()["gelu"]` is what `kernels/functions/gelu.ir` says. A text may declare its own above what calls it.
-What the language has a word for, `exp`, has its definition in the library as well: `definition("exp")`.
+`Library()["gelu"]` is the definition in `kernels/functions/gelu.ir`. A text may declare its own functions
+before their calls. Built-in functions such as `exp` also have a definition in the library:
+`definition("exp")`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from isamap.syntax.values import resolve_value
 
 @dataclass(frozen=True, slots=True)
 class Library(Mapping[str, Function]):
-    """A text's own functions, and those of the library that are no operations; read when asked for."""
+    """A text's own functions, and those library functions that are no operations; read on demand."""
 
     own: Mapping[str, Function] = field(default_factory=dict[str, Function])
 

@@ -1,4 +1,4 @@
-"""Index expressions: from syntax to polynomials, with the rules of what may stand in a subscript.
+"""Convert index expressions from syntax to polynomials, and check the rules for subscripts.
 
 `p*s + r - pad` with axes p, r and sizes s, pad becomes that `Index`; `p*q` of two axes is refused.
 """
@@ -23,9 +23,9 @@ _COMPARISONS: dict[str, Comparison] = {"eq": "==", "ne": "!=", "le": "<=", "lt":
 
 
 def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
-    """Return the polynomial that an expression is; `place` says in messages where it stands.
+    """Return the polynomial of an expression; `place` describes its place in messages.
 
-    Raises: TypeProblem when it is not an integer expression that is affine in the axes.
+    Raises: TypeProblem if it is not an integer expression that is affine in the axes.
     """
     match e:
         case ast.Number(value, span):
@@ -119,7 +119,7 @@ def _symbol(name: str, scope: Scope, place: str, ident: ast.Ident) -> Index:
 
 
 def _whole_number_of_the_call(name: str, scope: Scope) -> str | None:
-    """Return how an index says what a scalar of integers cannot: a number that each call gives."""
+    """Return the advice for an index that uses an integer scalar: declare it as a number given with each call."""
     if name not in scope.scalars or not scope.scalars[name].is_integer:
         return None
     return (
@@ -132,7 +132,7 @@ def _whole_number_of_the_call(name: str, scope: Scope) -> str | None:
 def _layout_symbol(
     name: ast.Ident, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope, place: str
 ) -> Index:
-    """Return `stride(A, 0)` and `align(A)`: symbols that stand for an operand's layout."""
+    """Return `stride(A, 0)` and `align(A)` as symbols for an operand's layout."""
     if place not in ("a constraint", "a required value"):
         raise problem_at("not-an-index", f"`{name.text}` may stand in `where` and `requires` only", span)
     expected = 2 if name.text == "stride" else 1
@@ -206,7 +206,7 @@ def in_a_row(operand: Operand) -> str:
 
 
 def undeclared(operand: Operand, span: Span, place: str) -> Exception:
-    """Return the problem of an index that is made of data of which nothing is known."""
+    """Return the error for an index that depends on data without declared values."""
     message = f"{place} depends on the data of `{operand.name}`"
     may_declare = operand.role == "in" and operand.dtype.is_integer
     if not may_declare or len(operand.shape) != 1:

@@ -2,14 +2,14 @@
 
 gemm.ir:3:24: error[syntax-error]: expected `;` here
 
-The parser from tables that were computed once: from the grammar they take lark a fifth of a second.
+The parser uses stored tables, because lark needs a fifth of a second to compute them from the grammar.
 
-`grammar.json` holds what lark computed, with the grammar's digest and lark's version. When either differs
-they are computed anew, so that a stale file costs time and nothing else. After a change of the grammar:
+`grammar.json` has lark's tables, with the grammar's digest and lark's version. If either differs, the tables
+are computed again, so a stale file only costs time. After a change of the grammar:
 
     python -c "from isamap.syntax.parser import write_tables; write_tables()"
 
-What `isamap fmt` prints: the text in canonical layout, with its comments and its own order and names.
+The module also has the text of `isamap fmt`: the canonical layout, with comments, order and names unchanged.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def made_from(grammar: str) -> str:
 
 
 def read_part(name: str) -> str:
-    """Return the text of a file beside this module."""
+    """Return the text of a file next to this module."""
     return files("isamap.syntax").joinpath(name).read_text(encoding="utf-8")
 
 

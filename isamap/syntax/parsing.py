@@ -2,11 +2,11 @@
 
 `parse_kernel(Source("gemm.ir", text))` is a `Kernel`, or raises one error that carries every finding.
 
-Families of instructions: one text with variables, many members.
+A family of instructions is one text with variables and many members.
 
-In a template `$T` may stand wherever a name, a part of a name or a number stands: with T = f32 and N = 16,
-`instruction add_$T() { in a: $T[$N] @ reg; … }` is `add_f32` on `f32[16]`. The text is parsed once; members
-are made by renaming in its syntax tree, so that hundreds cost little and every span points into the one text.
+In a template `$T` may replace a name, a part of a name or a number: with T = f32 and N = 16, `instruction
+add_$T() { in a: $T[$N] @ reg; … }` is `add_f32` on `f32[16]`. The text is parsed once; members are renamed
+copies of its syntax tree, so that hundreds cost little, and every span points into that text.
 """
 
 from __future__ import annotations

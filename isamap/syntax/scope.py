@@ -29,11 +29,11 @@ class Cascade(Exception):
 
 @dataclass(frozen=True)
 class Scope:
-    """Names in sight: symbols of indices, typed scalars, operands, and names whose declaration failed.
+    """Names in scope: index symbols, typed scalars, operands, and names whose declaration failed.
 
-    `extents` are those of the axes, where they were not refused; `starts` where those begin that do not begin
-    at 0, `ordered` the axes of `seq`. `functions` are those that may be called
-    beside the operations of the language; `defines` in the definition of such an operation.
+    `extents` are those of the accepted axes; `starts` the first values of axes that do not start at 0,
+    `ordered` the axes of `seq`. `functions` are those that may be called besides the language's operations;
+    `defines` is the operation that the text defines.
     """
 
     indices: dict[str, IndexRole] = field(default_factory=dict[str, IndexRole])
@@ -76,7 +76,7 @@ class Scope:
         )
 
     def symbol(self, name: str) -> Index:
-        """Return the index that a name stands for: axes count from 0, and begin where their loop says."""
+        """Return the index for a name: an axis counts from 0, shifted to the start of its loop."""
         start = self.starts.get(name)
         return Index.of(name) if start is None else Index.of(name) + start
 

@@ -282,7 +282,7 @@ def _is_rule(node: Any, rule: str) -> bool:
 
 
 def read_number(text: str, span: Span) -> int | float:
-    """Return the number that a literal is. Raises: SyntaxProblem when no type has numbers of so many digits."""
+    """Return the value of a literal. Raises: SyntaxProblem if it has too many digits for any type."""
     if len(text) > MOST_DIGITS:
         raise SyntaxProblem(
             Diagnostic(

@@ -36,7 +36,7 @@ _DOMAINS = {"number": "numbers", "float": "floats", "integer": "integers", "logi
 
 
 def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None, place: str = "") -> Expr:
-    """Return the typed expression of a piece of syntax, of type `expected` where one is given.
+    """Return the typed expression for a piece of syntax, of type `expected` if one is given.
 
     Raises: TypeProblem.
     """
@@ -109,7 +109,7 @@ def _filled(
     span: Span,
     scope: Scope,
 ) -> Expr:
-    """Return an element, or what stands behind `else` where there is none: a literal is part of the access."""
+    """Return an element with the value after `else` for places outside the array: a literal is part of the access."""
     read = resolve_access(name, subscripts, span, scope)
     if fill is None:
         return read
@@ -379,9 +379,9 @@ def _to_common_type(left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Exp
 def _common_type(
     left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Expr
 ) -> list[tuple[ast.ExprSyntax, DType]]:
-    """Return the casts that make two types one without losing values, where there are any.
+    """Return the casts that convert two types to one without losing values, if there are any.
 
-    An index takes the type of the data that it is combined with.
+    An index takes the type of the data with which it is combined.
     """
     for value, other, e in ((a, b, left), (b, a, right)):
         if isinstance(value, IndexValue) and other.dtype != BOOL:

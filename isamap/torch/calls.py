@@ -1,4 +1,4 @@
-"""Calls of torch's operations, with arguments by name, and the operators of the graph that say what they do.
+"""Calls of torch's operations, with arguments by name, and the graph operators that compute them.
 
 c("Add", c.x, c.number(1))      the name of the sum of the first argument and 1
 """
@@ -37,7 +37,7 @@ def type_of(value: Any) -> str:
 
 
 class Call:
-    """A call while it is translated: its arguments by name, and the operators that compute its results.
+    """A call under translation: its arguments by name, and the operators that compute its results.
 
     `dtype` and `shape` are those of the first result. A row that computes in another type sets `dtype` to it.
     """

@@ -17,7 +17,7 @@ from isamap.torch.packing import Prepared
 from isamap.torch.segments import Options, Program, make_program
 
 Seen = Callable[[str, Program], None]
-"""Is told of each program that is made, and of which kind of graph: "forward", "backward" or "inference"."""
+"""A callback that receives each program, and its kind of graph: "forward", "backward" or "inference"."""
 
 
 def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any) -> Any:
@@ -29,7 +29,7 @@ def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | Non
 
 
 def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Callable[..., Any]:
-    """Return a backend that tells what it makes."""
+    """Return a backend that reports its programs."""
     common: Any = import_module("torch._dynamo.backends.common")
 
     def compile_whole(module: Any, inputs: Sequence[Any]) -> Any:
@@ -228,7 +228,7 @@ GATES: Mapping[str, int] = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
 
 
 def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:
-    """Return a module of Dynamo with recurrent layers undivided, where no gradient of it is needed."""
+    """Return a module of Dynamo with undivided recurrent layers, unless their gradients are needed."""
     torch: Any = import_module("torch")
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in inputs):
         return module
@@ -253,7 +253,7 @@ class _Layers:
 
     @staticmethod
     def of(node: Any, kind: str) -> _Layers | None:
-        """None for packed sequences, dropout between layers, and projections."""
+        """Return the layers of a node; None for packed sequences, dropout between layers, and projections."""
         if len(node.args) != 9 or not isinstance(node.args[2], list | tuple):
             return None
         has_biases, count, dropout, training, both, is_transposed = node.args[3:]
@@ -265,7 +265,7 @@ class _Layers:
 
 
 def _replaced(graph: Any, node: Any, layers: _Layers) -> None:
-    """Put single layers in the place of a call of torch's."""
+    """Replace a call of torch's by single layers."""
     torch: Any = import_module("torch")
     x, states, weights = node.args[:3]
     states = list(states) if layers.kind == "lstm" else [states]

@@ -100,9 +100,9 @@ def _windowed(c: Call) -> str:
 
 
 def _in_front(c: Call) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
-    """Return the axes with those that are indexed in front, where the index's axes belong, and their sizes.
+    """Return the axes with indexed ones first, the place of the index's axes, and their sizes.
 
-    Raises: NotTaken for places that data chooses by truths.
+    Raises: NotTaken for boolean masks, whose places depend on data.
     """
     given = [(axis, value) for axis, value in enumerate(c["indices"]) if value is not None]
     if any(type_of(value) in ("bool", "u8") for _, value in given):
@@ -127,7 +127,7 @@ def _tuples(c: Call, shape: Sequence[int]) -> str:
 
 
 def _apart(c: Call, shape: Sequence[int]) -> list[Any] | None:
-    """Return the indices if each runs along axes of its own, in order: one then follows the other; else None."""
+    """Return the indices if each runs along its own axes, in order, so that they apply one by one; else None."""
     places = [i for i in c["indices"] if i is not None]
     runs = [
         [len(shape) - i.meta["val"].dim() + n for n, size in enumerate(i.meta["val"].shape) if size != 1]
@@ -189,7 +189,7 @@ _COMBINED = {"": ("none", 0), "sum": ("add", 0), "add": ("add", 0), "mean": ("ad
 
 
 def _scattered(c: Call) -> str:
-    """Return a tensor with elements put, or combined, where indices say: of each, or of rows along an axis."""
+    """Return a tensor with values stored, or combined, at indexed places: elements, or rows along an axis."""
     shape = tuple(c["index"].meta["val"].shape)
     word = c.given.get("reduce") or ("sum" if "add" in name_of(c.node) else "")
     axis, source = c.axis(), next(c[n] for n in ("src", "value") if n in c.given)
@@ -218,7 +218,7 @@ def _scattered(c: Call) -> str:
 
 
 def _sorted(c: Call) -> tuple[str, ...]:
-    """Return the first elements in order, and their places: all of them, or so many."""
+    """Return the first elements in order, and their places: all of them, or a number."""
     if not c.sizes:
         return c.x, c.numbers(0)
     dtype = "u8" if c.dtype == "bool" else wide_type(c.dtype)
@@ -229,7 +229,7 @@ def _sorted(c: Call) -> tuple[str, ...]:
 
 
 def _bags(c: Call) -> tuple[str, ...]:
-    """Return sums, means or maxima of the rows of each bag: a row's bag is the number of bags begun before."""
+    """Return sums, means or maxima of the rows of each bag; a row's bag is the number of earlier bag starts."""
     result, c.dtype = c.dtype, wide_type(c.dtype)
     (count, *_), (bags, width) = c["indices"].meta["val"].shape, c.shape
     indices, offsets = c.term(c["indices"], "i64"), c.term(c["offsets"], "i64")

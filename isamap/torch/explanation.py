@@ -44,7 +44,7 @@ class Explanation:
 
 
 MOST_NAMED = 6
-"""Operations that a row names, of those of a library."""
+"""The most operations of a library that a row names."""
 
 
 def _rows(nodes: Sequence[Ran], *, every: bool) -> Iterator[tuple[str, str, str, str]]:
@@ -83,12 +83,11 @@ def explain(
     every: bool = False,
     options: dict[str, Any] | None = None,
 ) -> Explanation:
-    """Return where each node of a model runs for such inputs, one tensor or several, and why not in a kernel.
+    """Return where each node of a model runs for such inputs, and why a node runs in no kernel.
 
-    Printed, it is a table with a row for each kernel, or with `every` for each node.
-    The model is compiled and called once; with `training`, its gradients are computed, too, of the sum of its
-    first result, and added to what its parameters hold. Raises: UsageProblem for options that are not there,
-    and where torch is not installed.
+    Printed, it is a table with a row for each kernel, or with `every` for each node. The model is compiled
+    and called once. With `training`, the gradients of the sum of its first result are computed, too, and
+    added to those of its parameters. Raises: UsageProblem for unknown options, and if torch is not installed.
     """
     torch = _torch()
     found: list[tuple[str, Program]] = []
@@ -108,6 +107,6 @@ def explain(
 
 
 def _titled(kind: str, program: Program) -> str:
-    """Return a kind of graph, and what is unusual of its program."""
+    """Return a kind of graph, with remarks about its program."""
     remark = program.remark()
     return f"{kind}, {remark}" if remark else kind

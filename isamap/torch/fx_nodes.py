@@ -26,7 +26,7 @@ TYPES = {
     "torch.uint8": "u8",
     "torch.bool": "bool",
 }
-"""Types of torch that kernels compute with, and what they are called here."""
+"""Types of torch with which kernels compute, and their names here."""
 
 RESHAPES = frozenset(
     f"{name}.default"
@@ -64,7 +64,7 @@ def follow_views(node: Any) -> Any:
 
 
 def first_of(node: Any) -> Any:
-    """Return what is known of the result of a node, or of the first of several that are there."""
+    """Return the known result of a node, or the first of several results."""
     value: Any = node.meta["val"]
     return next(v for v in value if v is not None) if type(value) in (tuple, list) else value
 

@@ -132,7 +132,7 @@ def _remainder(c: Call) -> str:
 
 
 def _divided(c: Call) -> str:
-    """Return a quotient, rounded as is said: down as Python does it, which is less than the rounded quotient."""
+    """Return a quotient with the given rounding; `floor` is Python's, which may differ by one from rounding down."""
     mode = c.given.get("rounding_mode", "floor")
     a, b = (c.term(value) for value in c.terms[:2])
     quotient = c("Div", a, b)
@@ -187,7 +187,7 @@ def _sign(c: Call) -> str:
 
 
 def _fitting(op: str) -> Row:
-    """Return a row for the larger or smaller of two, of which NaN is neither."""
+    """Return a row for the larger or smaller of two numbers that ignores NaN."""
 
     def row(c: Call) -> str:
         a, b = map(c.term, c.terms)
@@ -199,7 +199,7 @@ def _fitting(op: str) -> Row:
 
 
 def _test(op: str, **attributes: Any) -> Row:
-    """Return a row for a test of floats, of which whole numbers pass none."""
+    """Return a row for a test of floats that no integer passes."""
 
     def row(c: Call) -> str:
         dtype = type_of(c.terms[0])
@@ -320,7 +320,7 @@ def _cumulated(op: str) -> Row:
 
 
 def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:
-    """Return a stride, a padding or a dilation for each of so many axes: torch takes one for all."""
+    """Return a stride, a padding or a dilation for each axis: torch accepts one for all."""
     return list(numbers) * count if len(numbers) == 1 else list(numbers)
 
 
@@ -587,6 +587,6 @@ TABLE: Mapping[str, Mapping[str, Row]] = {
     "places of elements": _PLACES,
     "operations of several results": _SEVERAL,
 }
-"""The rows by what they are about."""
+"""The rows by operation."""
 
 ROWS: Mapping[str, Row] = {name: row for rows in TABLE.values() for name, row in rows.items()}

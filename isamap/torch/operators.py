@@ -36,10 +36,10 @@ FLOATS = frozenset(("bf16", "f32", "f64"))
 
 @dataclass(slots=True)
 class Translation:
-    """The operators of a segment in the making, and the tensors that are known before it runs.
+    """The operators of a segment under construction, and the tensors that are known before it runs.
 
-    `inputs` are the nodes that the segment reads, by name; `sources` say of which node an operator is a part.
-    Nodes in `refused` have no operator here, nor have views in `unseen`, with the reason.
+    `inputs` are the nodes that the segment reads, by name; `sources` give the node of each operator. Nodes in
+    `refused` have no operator here, nor have views in `unseen`, with the reason.
     """
 
     known: Mapping[Any, Any]
@@ -126,7 +126,7 @@ class Translation:
         return name
 
     def inlined(self, module: Any, given: Sequence[Any], outer: Any) -> Any:
-        """Return the names of the results of a graph in the place of a node. Raises: NotTaken."""
+        """Return the names of the results of a graph inlined in place of a node. Raises: NotTaken."""
         map_arg: Any = import_module("torch").fx.node.map_arg
         inputs, known = iter(given), dict[Any, Any]()
         inner = Translation(known, (), self.nodes, self.constants)
@@ -199,7 +199,7 @@ def translate(to: Translation, node: Any) -> None:
 
 
 def _called(to: Translation, node: Any) -> None:
-    """Add the operators of a row, and note what its results are called."""
+    """Add the operators of a row, and record the names of its results."""
     found = ROWS[name_of(node)](Call(to, node))
     to.results[node] = (found,) if isinstance(found, str) else found
     if any(is_result(user) and not to.results[node][user.args[1]] for user in node.users):
@@ -230,11 +230,11 @@ def _pointwise(to: Translation, node: Any) -> None:
 
 
 Translated = Callable[[Translation, Any], None]
-"""Adds to a model what a node says. Raises: NotTaken."""
+"""A function that adds a node's operators to a model. Raises: NotTaken."""
 
 
 def _content(tensor: Any) -> Any:
-    """Return a constant of a traced graph: what a tensor of the trace stands for. Raises: NotTaken."""
+    """Return the value of a constant in a traced graph. Raises: NotTaken."""
     found = getattr(tensor, "constant", tensor)
     if found is None:
         raise NotTaken("a constant whose content is not known")
@@ -286,7 +286,7 @@ def _convolution_backward(to: Translation, node: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The operator of a layer, and where its gates stand among torch's."""
+    """The operator of a layer, and the order of its gates in torch."""
 
     op: str
     gates: tuple[int, ...]

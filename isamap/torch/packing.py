@@ -1,8 +1,8 @@
 """Pack weights once: select the operands to pack, and pack again after changes.
 
-A weight is known by where it lies and by torch's count of its changes, `_version`, which every operation in
-place raises, but for those on `weight.data` and on arrays of numpy that share its memory. These are noticed
-in the contents: each call compares a sample of all weights, and one block in turn.
+A weight is identified by its address and by torch's count of its changes, `_version`. Every in-place
+operation increments the count, except operations on `weight.data` and on numpy arrays that share its memory.
+These are detected by content: each call compares a sample of all weights, and one block in rotation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def version_of(tensor: Any) -> int:
 SAMPLES = 256
 """Words of 8 bytes of all weights together that each call compares, at least one of each weight."""
 BLOCK_WORDS = 2048
-"""Words of the block that a call compares: all blocks have their turn, one call after the other."""
+"""The words of the block that a call compares; each call compares the next one."""
 _FACTORS = np.arange(1, 2 * BLOCK_WORDS, 2, dtype=np.int64) * 0x5851F42D4C957F2D
 """Odd ones, so that no change of a single word leaves a block's sum of products as it was."""
 
@@ -116,10 +116,10 @@ class _Made:
 
 
 class Prepared:
-    """A graph of inference whose weights are prepared once they are known, as the graph is first called.
+    """An inference graph whose weights are prepared at its first call.
 
-    What they alone make is computed then, norms of batches are folded, filters and matrices are packed. It is
-    done again where torch's count of their changes differs: by the same code, with other weights.
+    Values that depend only on weights are computed, batch norms are folded, filters and matrices are packed.
+    This is repeated if torch's count of their changes differs: with the same code and other weights.
     """
 
     def __init__(self, graph: Any, options: Options) -> None:
@@ -165,7 +165,7 @@ class Prepared:
 
     @contextmanager
     def watched(self, seen: list[tuple[Sequence[Any], Sequence[Any]]]) -> Generator[None]:
-        """Note what calls are given, and what they give back."""
+        """Record the arguments and results of calls."""
         self._seen = seen
         try:
             yield
@@ -198,7 +198,7 @@ class Prepared:
             return program
 
     def _known(self, tensors: Sequence[Any]) -> dict[Any, Any]:
-        """Return the weights by node, with what they alone make."""
+        """Return the weights by node, with the values that depend only on them."""
         torch: Any = import_module("torch")
         known = dict(zip(self.weights, tensors, strict=True))
         with torch.no_grad():

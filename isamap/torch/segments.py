@@ -91,9 +91,9 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A graph ready to run, and where each of its nodes does, as far as that is known.
+    """A graph ready to run, and where each of its nodes runs, as far as known.
 
-    `remark` says what is unusual of the whole.
+    `remark` is a note about the whole graph.
     """
 
     run: Callable[[Sequence[Any]], Any]
@@ -126,7 +126,7 @@ def make_program(
 ) -> Program:
     """Return the program of a graph whose nodes know the shapes of their results.
 
-    `known` are tensors by node that are the same in each call: weights, and what they alone make.
+    `known` are tensors by node that are equal in all calls: weights, and the values that depend only on them.
     """
     known = known or {}
     refused = {node: reason for node in _candidates(graph, known) if (reason := refusal(node))}
@@ -184,10 +184,10 @@ def _candidates(graph: Any, known: Mapping[Any, Any]) -> Iterator[Any]:
 
 
 class _Parts:
-    """A graph parted: the level of each node, and the operators of each level's segment.
+    """A partitioned graph: the level of each node, and the operators of each level's segment.
 
-    A level begins where a node needs the result of a node of torch. Therefore no path leads from a segment
-    through torch back into it. `failed` are the nodes that turned out to have no operator, with the reason.
+    A level starts at a node that needs the result of a torch node. Therefore no path leads from a segment
+    through torch back into it. `failed` are the nodes without an operator, with the reason.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class _Parts:
         self.needed = self._needed()
 
     def _levels(self) -> dict[Any, int]:
-        """Return by node the level behind whose segment it is there: -1 for what needs none."""
+        """Return, by node, the level after whose segment it is available: -1 if it needs none."""
         when: dict[Any, int] = {}
         barrier = drawn = -1
         random = import_module("torch").Tag.nondeterministic_seeded
@@ -242,7 +242,7 @@ class _Parts:
         return to
 
     def _needed(self) -> set[Any]:
-        """Return the nodes whose tensors are seen outside of segments, with those that torch performs."""
+        """Return the nodes whose tensors are visible outside segments, and those that torch performs."""
         waiting = list(self.output.all_input_nodes)
         waiting += [node for to in self.made.values() for node in to.inputs]
         waiting += [n for n in _candidates(self.graph, self.known) if n not in self.inside]
@@ -499,7 +499,7 @@ def eager_step(node: Any, place: Mapping[Any, int]) -> Step:
 
 
 def as_foretold(node: Any) -> Callable[[Any], Any]:
-    """Return what gives a tensor as kernels read it: copied first where it does not lie as was foretold."""
+    """Return a function that gives a tensor in the predicted layout, by a copy if it has another one."""
     torch: Any = import_module("torch")
     found = layout_of(node)
 
@@ -514,7 +514,7 @@ def as_foretold(node: Any) -> Callable[[Any], Any]:
 
 
 def making(node: Any) -> Callable[[], Any]:
-    """Return what makes a tensor of the size of a node's, of no particular content."""
+    """Return a function that creates a tensor of a node's size, with arbitrary content."""
     torch: Any = import_module("torch")
     found, dtype = layout_of(node), node.meta["val"].dtype
     if node.meta["val"].is_contiguous():
@@ -536,14 +536,14 @@ KNOWN: dict[str, Choice] = {}
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """The nodes of a segment with the views between them, in order, and those of which they need tensors."""
+    """The nodes of a segment with the views between them, in order, and those whose tensors they need."""
 
     nodes: tuple[Any, ...]
     given: tuple[Any, ...]
 
     @staticmethod
     def of(members: Sequence[Any], reads: Sequence[Any]) -> Alone:
-        """Return those of a segment that reads other nodes."""
+        """Return the part of a segment that reads other nodes."""
         inside, nodes, given = set(members), set[Any](), set(reads)
         waiting = list(members)
         while waiting:
@@ -578,7 +578,7 @@ def _described(value: Any) -> str:
 
 
 def _key(alone: Alone, program: Steps, how: How) -> str:
-    """Return the sha256 of all that may change which one is faster. Raises: IsamapError of every kind."""
+    """Return the sha256 of everything that may change which one is faster. Raises: IsamapError of any kind."""
     torch: Any = import_module("torch")
     threads = json.dumps([how.threads, torch.get_num_threads()])
     return digest(program_key(program, how), alone.text, threads, str(torch.__version__), this_cpu().key)
@@ -592,7 +592,7 @@ def _kept(key: str) -> Choice | None:
 
 
 def _measured(alone: Alone, segment: Segment, known: Mapping[Any, Any], options: Options, key: str) -> Choice:
-    """Return what measuring finds of a segment, which is kept."""
+    """Return the measured choice for a segment, which is cached."""
     torch: Any = import_module("torch")
     one_thread = options.threads == torch.get_num_threads() == 1
     with outside_tracing():
@@ -621,7 +621,7 @@ def _perform(steps: Sequence[Step], values: Values) -> None:
 
 
 def _filled(node: Any, generator: Any) -> Any:
-    """Return a value like that of a node: random numbers as the node's tensor lies."""
+    """Return a value like that of a node: random numbers in the layout of the node's tensor."""
     torch: Any = import_module("torch")
     if node.op == "get_attr":
         return attrgetter(node.target)(node.graph.owning_module)

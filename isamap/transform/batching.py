@@ -227,7 +227,7 @@ def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]
 
 
 def _merged(kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[Index, ...]]) -> Statement:
-    """Return the first statement with an axis more, along which its subscripts grow as those of the others."""
+    """Return the first statement with an additional axis, along which its subscripts grow as those of the others."""
     first = members[0]
     axis = Axis(_axis_name(kernel, first), Index.of(len(members)))
     steps = iter(slopes)
@@ -255,7 +255,7 @@ def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:
 
 
 def _share_roundings(kernel: Kernel, members: Sequence[Statement]) -> bool:
-    """Return whether sums that are rounded to the type of their operand one after the other would be so at once."""
+    """Return whether sums that are rounded one after the other would be rounded equally at once."""
     of = Conflicts.of(kernel)
     wide = is_wide(kernel.operand(members[0].assign.target.buffer))
     return wide and any(targets_meet(a, b, of) for a, b in combinations(members, 2))
@@ -264,9 +264,10 @@ def _share_roundings(kernel: Kernel, members: Sequence[Statement]) -> bool:
 def _around(
     given: Sequence[Statement], group: list[int], of: Conflicts
 ) -> tuple[list[int], list[int]] | None:
-    """Return the statements between those of a group, which then run before and behind them; None if some must both.
+    """Return the statements between those of a group, to run before and after it; None if some must do both.
 
-    Behind runs what conflicts with one of the group above it, or with what runs behind for that reason.
+    A statement runs after the group if it conflicts with an earlier member, or with a statement that runs
+    after it.
     """
     between = [n for n in range(group[0], group[-1]) if n not in group]
     if any(given[n].ordered_loops != given[group[0]].ordered_loops for n in between):

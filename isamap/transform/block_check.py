@@ -72,7 +72,7 @@ def check_blocks(
 
 
 class _WrongRow(Exception):
-    """A row that does not hold what it is used for."""
+    """A row that does not hold the value that its reader needs."""
 
 
 def _ordered(body: tuple[Stmt, ...]) -> Iterator[str]:
@@ -98,7 +98,7 @@ class _Trace:
     held: dict[Key, int] = field(default_factory=dict[Key, int])
 
     def run(self, body: tuple[Stmt, ...], at: Mapping[str, int], known: frozenset[str]) -> None:
-        """Every statement for every row, blocks in their order; ordered loops that are `known` once.
+        """Run every statement for every row, block by block; ordered loops that are `known` run once.
 
         Raises: _WrongRow.
         """

@@ -5,12 +5,12 @@
       Y[k, p] += T[c, p] * G[k, c];                    for k in K, c in C, p in 4 {
     }                                                    Y[k, p + 4*p_block] += T[c, p] * G[k, c]; } }
 
-with `T: f32[C, 4]` in place of `T: f32[C, 8]`: what a block fills is read while it is in a near cache. Blocks
-that differ from their neighbours in shape, at the edges of an image and where an axis ends, stand by
-themselves. Each block fills what it reads: the rows that two blocks read are computed in both.
+with `T: f32[C, 4]` instead of `T: f32[C, 8]`: the rows that a block fills are read while they are in a near
+cache. Blocks of another shape, at the edges of an image and at the end of an axis, are separate. Each block
+fills the rows that it reads: rows that two blocks read are computed twice.
 
-Where iterations of the axis are independent of each other through all iterations of an ordered loop, the loop over
-blocks stands around that: what one iteration leaves to the next stays near, or in registers.
+If iterations of the axis are independent through all iterations of an ordered loop, the loop over blocks is
+outside that loop: values carried from one iteration to the next then stay in a near cache, or in registers.
 
     seq t in T { for n in 64 {             →         seq n_block in 2 { seq t in T { for n in 32 {
       c[n] = cos(a[n]); a[n] += c[n]; } }              c[n] = cos(a[n + 32*n_block]); … } } }
@@ -83,9 +83,9 @@ def ordered_axes(kernel: Kernel) -> frozenset[str]:
 
 
 def share_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset()) -> Kernel | str:
-    """Return the kernel with statements in one loop over blocks; or why not.
+    """Return the kernel with statements in one loop over blocks; or the reason why not.
 
-    `own` are the axes of ordered loops that are no loops over blocks: around these the new one may stand.
+    `own` are the axes of ordered loops of the kernel itself, outside of which the new loop may be.
     """
     kept: frozenset[str] = frozenset()
     while True:
@@ -111,7 +111,7 @@ def share_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset
 
 
 def _samples(extent: int, size: int) -> Samples:
-    """Return the first blocks and the last ones, where all are alike but that of what is left."""
+    """Return the first and the last blocks; if all are equal, these represent all but the remainder."""
     whole = extent // size
     iterations = frozenset(t for t in (0, 1, whole - 1) if 0 <= t < whole)
     rows = {r for t in iterations for r in range(t * size, (t + 1) * size)}
@@ -154,7 +154,7 @@ def _extent(kernel: Kernel, members: Members, name: str) -> int:
 
 
 def _rows(members: Members, span: Span) -> Rows:
-    """Return the rows of one block: what others need of what fills a temporary, until nothing more is needed."""
+    """Return the rows of one block: those that other rows need of a temporary, until nothing more is needed."""
     of = {n: span for n in members.rows if n not in members.fillers}
     held: dict[str, Span] = {}
     while True:
@@ -308,10 +308,10 @@ def _shrunk(o: Operand, members: Members, rows: Sequence[Rows]) -> Operand:
 class Members:
     """Statements of one loop over blocks, by number, in their order.
 
-    `rows` names the axis of each that is cut; `shrunk` are temporaries with the dimension in which they
-    shrink. `fillers` are the statements that fill these: they run for what is read. `moved` are statements
-    in between that take no part, and run before. The loop over blocks stands inside so many, `depth`, of the
-    ordered loops around them; `are_independent` says that no row needs another one.
+    `rows` names the axis of each that is cut. `shrunk` are temporaries with the dimension in which they
+    shrink. `fillers` are the statements that fill these: they run for the rows that are read. `moved` are
+    statements in between that are not members, and run before. The loop over blocks is inside the `depth`
+    outermost ordered loops around the members. `are_independent` says that no row needs another one.
     """
 
     given: tuple[Statement, ...]
@@ -358,10 +358,10 @@ class Members:
 def find_members(
     kernel: Kernel, axis: str, own: frozenset[str] = frozenset(), kept: frozenset[str] = frozenset()
 ) -> Members | str:
-    """Return the statements that share blocks of an axis; or why there are none. `kept` temporaries do not shrink.
+    """Return the statements that share blocks of an axis; or a reason. `kept` temporaries do not shrink.
 
-    The last statement over an axis of that name says how long it is, and in which ordered loops they stand;
-    around those of the axes `own` that of the blocks may stand.
+    The last statement over an axis of that name determines its length and the ordered loops around; the loop
+    over blocks may be outside the loops of the axes `own`.
     """
     given = statements(kernel)
     last = max((n for n, s in enumerate(given) if _axis(s, axis)), default=None)
@@ -388,9 +388,9 @@ def find_members(
 
 
 def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
-    """Return whether no row needs what another one does, through all iterations of the ordered loops around them.
+    """Return whether no row needs results of another one, through all iterations of the ordered loops around them.
 
-    Proved by the verifier of a kernel in which the axis is one loop around the statements, free of order.
+    The verifier proves it for a kernel in which the axis is one unordered loop around the statements.
     """
     axes = [_axis(members.given[n], name) for n, name in members.rows.items()]
     if members.moved or any(a is None or (a.name, a.extent.value) != (axis, members.extent) for a in axes):
@@ -405,7 +405,7 @@ def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
 
 
 def _depth(members: Members, own: frozenset[str]) -> int:
-    """In how many ordered loops that of independent blocks stands: in front of the kernel's own ones."""
+    """Return the number of ordered loops around the loop over independent blocks: those around the kernel's own."""
     around = members.given[min(members.rows)].sequence
     first = next((d for d, a in enumerate(around) if a.name in own), len(around))
     number = members.loops[first : first + 1]
@@ -428,9 +428,9 @@ def _run_before(given: Sequence[Statement], last: int) -> range:
 def _followed(
     kernel: Kernel, given: Sequence[Statement], run: range, axis: str, extent: int, kept: frozenset[str]
 ) -> tuple[dict[int, str], dict[str, int], str | None]:
-    """Axes and temporaries, from the last statement back to what fills what it reads.
+    """Return axes and temporaries, from the last statement back to the fillers of its inputs.
 
-    The third is a temporary that stays as it is, to begin anew with.
+    The third result is a temporary that cannot shrink, for a new attempt.
     """
     may_shrink = {o.name for o in kernel.operands if o.role == "temp" and o.strides is None} - kept
     rows: dict[int, str] = {}
@@ -482,13 +482,13 @@ def _leading(index: Index, s: Statement) -> str | None:
 
 
 def _objection(kernel: Kernel, members: Members) -> str | None:
-    """Why statements may not share their blocks; None where they may."""
+    """Return why statements may not share their blocks; None if they may."""
     of = Conflicts.of(kernel)
     return next((why for check in (_in_step, _filled, _movable) for why in check(members, of)), None)
 
 
 def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
-    """Arrays that do not shrink are touched in one block by what is for that block."""
+    """Yield arrays that do not shrink and whose accesses in one block belong to another."""
     cut = members.dimensions
     for n in members.rows:
         for r in accesses(members.given[n]):
@@ -500,7 +500,7 @@ def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
 
 
 def _filled(members: Members, of: Conflicts) -> Iterator[str]:
-    """Inside ordered loops nothing of a temporary is left from the iteration before."""
+    """Yield temporaries of which values remain from a previous iteration of an ordered loop."""
     for name in members.shrunk:
         own = [members.given[n] for n in sorted(members.rows)]
         touching = [s for s in own if any(r.buffer == name for r in accesses(s))]
@@ -515,7 +515,7 @@ def _is_read(name: str, s: Statement) -> bool:
 
 
 def _movable(members: Members, of: Conflicts) -> Iterator[str]:
-    """Statements in between that take no part can run before all blocks."""
+    """Yield statements in between that are not members and cannot run before all blocks."""
     for n in members.moved:
         for m in members.rows:
             if m < n and not never_meet(members.given[m], members.given[n], of):

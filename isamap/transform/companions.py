@@ -4,8 +4,8 @@
     for m in M, n in N, k in K { C[m, n] += A[m, k] * B[k, n]; }            1: the sum
     for m in M, n in N { C[m, n] = max(C[m, n], 0); }                       2: reads finished elements only
 
-Each element of the sum is used by one iteration of each companion. Therefore the order "all of 0, all of 1,
-all of 2" may become "0, 1, 2 for one tile, then for the next".
+Each element of the sum is used by one iteration of each of the others. Therefore the order "all of 0, all of
+1, all of 2" may become "0, 1, 2 for one tile, then for the next".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isamap.transform.shared_elements import Conflicts, is_wide, may_be_one, nev
 from isamap.transform.statements import Statement, statements
 
 HELD = "$held"
-"""The pseudo-buffer whose one element stands for the finished sum in the values of companions."""
+"""The pseudo-buffer whose only element stands for the finished sum in the values of fused statements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _held(target: Read) -> Read:
 
 
 def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
-    """Return whether every element of the target is summed up by iterations of its own, of which there are some."""
+    """Return whether every element of the target is the sum of one or more separate iterations."""
     if s.assign.op is None or s.assign.guard is not None or not s.reduction_axes:
         return False
     if any(r.buffer == s.assign.target.buffer for r in accesses(s)[1:]):
@@ -172,7 +172,7 @@ def _start(given: Sequence[Statement], number: int, of: Conflicts) -> Companion 
 def _follower(
     given: Sequence[Statement], number: int, later: int, taken: tuple[Companion, ...], of: Conflicts
 ) -> Companion | None:
-    """Return a later statement as a companion, given those before it; None where its order matters."""
+    """Return a later statement as a companion, given those before it; None if its order matters."""
     s, c = given[number], given[later]
     value = _value_of(c, of)
     if value is None or c.assign.guard is not None or c.reduction_axes:
@@ -203,7 +203,7 @@ def _value_of(c: Statement, of: Conflicts) -> Expr | None:
 
 
 def _composed(c: Companion, s: Statement, taken: tuple[Companion, ...]) -> Companion | None:
-    """Return the companion with what it needs put into its value; None where arrays are written in turns."""
+    """Return the companion with its prerequisites in its value; None if arrays are written alternately."""
     values: dict[str, Expr] = {s.assign.target.buffer: _held(s.assign.target)}
     needs: set[int] = set()
     mine = {r.buffer for r in reads(c.value)}

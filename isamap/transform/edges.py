@@ -8,7 +8,7 @@ becomes three sums, none of which reads beyond X, so that nothing is copied into
     for p in 4, r in 3 { Y[p + 1] += X[p + r] * F[r]; }
     for p in 1, r in 2 { Y[p + 5] += X[p + r + 4] * F[r]; }
 
-A statement that only sets what is summed into is cut with it, so that each part has its own.
+A statement that only initialises the sum is cut with it, so that each part has its own.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Part:
 
 
 def edges_apart(kernel: Kernel) -> Rewrite | None:
-    """Return the kernel with each sum that reads 0 beyond an array cut where it begins to; None where none is.
+    """Return the kernel with each sum that reads 0 beyond an array cut at the array's edges; None without such a sum.
 
-    What is 0 times infinite is left out as well, where the kernel as written adds what is not a number.
+    Products of 0 and infinity are left out as well, for which the kernel as written adds a NaN.
     """
     given, changed, cut = statements(kernel), list[Statement](), list[str]()
     if kernel.strict or any(s.sequence for s in given):
@@ -140,7 +140,7 @@ def _resized(axis: Axis, extents: Mapping[str, int]) -> Axis:
 
 
 def _only_sets(s: Statement, after: Statement) -> bool:
-    """Return whether a statement sets to a number what the next one sums into, element by element."""
+    """Return whether a statement assigns a constant to each element into which the next one sums."""
     target = after.assign.target
     axes = {a.name: a.extent for a in after.axes}
     return (

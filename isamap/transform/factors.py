@@ -178,7 +178,7 @@ def _can_be_split(kernel: Kernel, s: Statement, given: _Product) -> bool:
 # --- trees ------------------------------------------------------------------------------------------------
 
 Tree = int | tuple["Tree", "Tree"]
-"""A factor, or two trees whose product is summed as far as nothing outside needs its axes."""
+"""A factor, or two trees whose product is summed over all axes that nothing outside needs."""
 
 
 def _trees(leaves: tuple[int, ...]) -> Iterator[Tree]:

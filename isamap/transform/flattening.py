@@ -37,10 +37,10 @@ def flattenings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def dense_form(kernel: Kernel) -> Rewrite:
-    """Return a kernel whose sizes are numbers, with all axes fused that lie one behind the other in memory.
+    """Return a kernel of constant sizes with all axes fused that are contiguous in memory.
 
-    Windows of one element are left out first: the `r` of `X[p + r]` where `r in 1`. What is fused is one run
-    of memory to an instruction, and to a schedule one loop.
+    Windows of one element are removed first: the `r` of `X[p + r]` if `r in 1`. Fused axes are one run of
+    memory for an instruction, and one loop for a schedule.
     """
     found = Rewrite(kernel, ())
     if any(axis.extent.value is None for s in statements(kernel) for axis in s.axes):
@@ -96,9 +96,9 @@ def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimen
 
 
 def _everywhere(kernel: Kernel, found: Dimensions) -> Dimensions:
-    """Return the arrays with all that other statements use by the same axes; nothing where one of them objects.
+    """Return the arrays whose axes all other statements use alike; none if a statement uses them differently.
 
-    A statement that has a number in place of the outer axis, `x[n, 0, j]`, gets `x[n, j]`.
+    A statement with a number instead of the outer axis, `x[n, 0, j]`, gets `x[n, j]`.
     """
     while found:
         more: Dimensions = dict(found)
@@ -151,7 +151,7 @@ def _flat(o: Operand, at: int) -> Operand:
 
 
 def _one_axis(s: Statement, found: Dimensions, name: str) -> Statement:
-    """Return the statement with the two axes by which it uses flattened arrays as one, where there are two."""
+    """Return the statement with one axis instead of the two by which it uses flattened arrays, if it has two."""
     axes = {a.name: a for a in s.axes}
     used = [r.index[found[r.buffer]] for r in accesses(s) if r.buffer in found]
     outer = next((axes[str(i)] for i in used if str(i) in axes), None)

@@ -84,7 +84,7 @@ def _may_interleave(a: Statement, b: Statement, kernel: Kernel) -> bool:
 
 
 def _common_axes(a: Statement, b: Statement, of: Conflicts) -> Iterator[dict[str, str]]:
-    """Yield axes of a with those of b that they may be one with: by a shared array, by name, by place."""
+    """Yield axes of a with the axes of b that may be the same loop: by a shared array, by name, by place."""
     tried: list[dict[str, str]] = []
     for found in (_by_array(a, b, of), _by_name(a, b, of), _by_place(a, b, of)):
         for pairs in (found, {x: y for x, y in found.items() if _is_kept(x, a) and _is_kept(y, b)}):

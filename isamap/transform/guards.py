@@ -79,7 +79,7 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
 
 
 def _without_lets(kernel: Kernel) -> Kernel:
-    """Return the kernel with what `let` names written out: the sizes that a program is given are its parameters."""
+    """Return the kernel with `let` names substituted: the sizes of a program are its parameters."""
     bindings: dict[str, Index | int] = {}
     for let in kernel.lets:
         bindings[let.name] = let.value.substitute(bindings)
@@ -145,7 +145,7 @@ def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
 
 
 def _guarded_value(statement: Statement) -> Expr:
-    """Return the value with the guard inside: what is not assigned keeps, what is not summed adds nothing."""
+    """Return the value with the guard inside: excluded iterations keep the old value or add nothing."""
     assign = statement.assign
     if assign.guard is None:
         return assign.value
@@ -238,9 +238,9 @@ class _Builder:
     def with_margins(
         self, target: Read, kernel: Kernel, extents: dict[str, Index]
     ) -> tuple[Read, list[Stmt]]:
-        """Return the target in an array that has room for all of its subscripts, and what brings it back.
+        """Return the target in an array with room for all of its subscripts, and the statements that copy it back.
 
-        What is there before is copied in; the margins hold values that are never read.
+        Old values are copied in; the margins hold values that are never read.
         """
         operand = kernel.operand(target.buffer)
         ranges = [_range(i, extents, target) for i in target.index]
@@ -255,9 +255,9 @@ class _Builder:
     def summed_everywhere(
         self, statement: Statement, kernel: Kernel, extents: dict[str, Index]
     ) -> tuple[Statement, list[Stmt]]:
-        """Return the sum without its guard, in an array of its own, and what stores it where the guard holds.
+        """Return the sum without its guard, in a separate array, and the guarded statements that store it.
 
-        It starts from what is there, so that its terms are added in the same order.
+        It starts from the old values, so that its terms are added in the same order.
         """
         assign, guard = statement.assign, statement.assign.guard
         assert guard is not None
@@ -307,7 +307,7 @@ def _common_part(
     *,
     back: bool = False,
 ) -> list[Stmt]:
-    """Return the copy of what an array of these ranges, called `name`, has in common with that of an access."""
+    """Return the copy of the common part of an array `name` of these ranges and an access's array."""
     starts = tuple(index_max(0, low) for low, _ in ranges)
     ends = tuple(index_min(s - 1, high) for s, (_, high) in zip(shape, ranges, strict=True))
     counts = tuple(_at_least_zero(e - s + 1) for e, s in zip(ends, starts, strict=True))
@@ -408,10 +408,10 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]:
-    """Return the statements in place of one whose guard asks for remainders of its axes; that one where none does.
+    """Return statements instead of one whose guard tests remainders of its axes; else the statement itself.
 
-    They may be performed in any order: iterations over unordered axes are independent of each other, and
-    where several add to one element, the order of its sum is free.
+    They may run in any order: iterations over unordered axes are independent of each other, and if several
+    add to one element, the order of its sum is free.
     """
     conditions = conjuncts(statement.assign.guard)
     steps: dict[str, int] = {}
@@ -441,7 +441,7 @@ def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]
 
 
 def _periods(condition: Expr, statement: Statement) -> dict[str, int]:
-    """Return the period of a condition along each axis, where it depends on nothing else."""
+    """Return the period of a condition along each axis, if it depends on nothing else."""
     match condition:
         case Call(op, (left, right)) if op in _COMPARISONS:
             remainders = [m for side in (left, right) for m in _remainders(side)]
@@ -488,7 +488,7 @@ def _decided(condition: Expr) -> bool | None:
 
 
 def _in_any_order(statement: Statement, kernel: Kernel, chosen: list[dict[str, int]]) -> bool:
-    """Return whether the parts may add to their elements in turn: two parts must not round twice."""
+    """Return whether the parts may add to their elements in any order: two parts must not round twice."""
     if statement.assign.op is None:
         return True
     operand, summed = (

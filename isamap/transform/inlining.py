@@ -3,9 +3,9 @@
     for n in N { t[n] = 2 * x[n]; }
     for n in N { y[n] = max(t[n], 0); }         →         for n in N { y[n] = max(2 * x[n], 0); }
 
-One pass over memory where there were two. What is computed again is bounded: an element that is read once, or
-a few cheap operations for each place that reads it. Not a word of the result changes, for the same operations
-are rounded alike wherever they stand.
+This saves one of two passes over memory. Recomputation is bounded: an element is read once, or takes a few
+cheap operations for each reader. The results are bitwise equal, because the same operations round equally at
+any place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_AGAIN = 8
 """Operations that may be performed again for an element, all of them cheap."""
 
 MOST_NODES = 400
-"""Larger expressions are left apart: chains of instructions are searched for each of their parts."""
+"""The most nodes of an inlined expression: instruction chains are searched for each of its parts."""
 
 
 def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
@@ -44,7 +44,7 @@ def refused_inlinings(kernel: Kernel) -> Iterator[Refusal]:
 
 
 def inline_temporaries(kernel: Kernel) -> Rewrite:
-    """Return the kernel with all temporaries computed where they are read that allow it, one after the other."""
+    """Return the kernel with all possible temporaries inlined into their readers, one after the other."""
     found = Rewrite(kernel, ())
     while following := next(inlinings(found.kernel), None):
         found = Rewrite(following.kernel, (*found.steps, *following.steps))
@@ -102,7 +102,7 @@ def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
 
 
 def _put_in(filling: Statement, s: Statement) -> Statement:
-    """Return a statement with what fills a temporary in place of its elements."""
+    """Return a statement with the filling expression in place of a temporary's elements."""
     target = filling.assign.target
 
     def value_of(read: Read) -> Expr:

@@ -77,7 +77,7 @@ def nothing_of(dtype: DType) -> Const:
 
 
 def _stays(access: Read, statement: Statement, kernel: Kernel, known: Known) -> bool:
-    """Return whether an access is proved to lie inside in all iterations, whatever the guard says of them."""
+    """Return whether an access is proved to stay inside its array in all iterations, ignoring the guard."""
     holds = _prover(statement, known)
     shape = kernel.operand(access.buffer).shape
     return all(holds(i) and holds(size - 1 - i) for i, size in zip(access.index, shape, strict=True))
@@ -99,10 +99,10 @@ def tells_apart(
     facts: tuple[Index, ...] = (),
     lows: tuple[tuple[str, int], ...] = (),
 ) -> bool:
-    """Return whether elements determine all axes in `extents`, whatever else the subscripts depend on stays fixed.
+    """Return whether elements determine all axes in `extents`, if all other symbols of the subscripts are fixed.
 
-    Sizes are taken to be at least 1, or what `lows` says; `facts` are terms that are never negative. Sound,
-    not complete: False means that it is not known.
+    Sizes are at least 1, or at least `lows`; `facts` are terms that are never negative. Sound, not complete:
+    False means that it is not known.
     """
     return _tells_apart(subscripts, tuple(sorted(extents.items())), facts, lows)
 

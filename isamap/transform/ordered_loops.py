@@ -8,18 +8,18 @@
 
 A temporary that every iteration fills anew before it is read gets an axis for the loop (*expansion*). Then
 statements form groups that depend on themselves from one iteration to the next, and statements that do not
-(Allen and Kennedy's loop distribution); sums among the latter move in front of the loop, or behind it.
+(Allen and Kennedy's loop distribution); sums among the latter move before or after the loop.
 
-An ordered loop as several: one for each group of statements that need each other.
+Loop distribution makes several loops of an ordered one: one for each group of mutually dependent statements.
 
     seq t in T {                                  seq t in T { h[t + 1, j] = tanh(h[t, j]); }
       h[t + 1, j] = tanh(h[t, j]);        →       seq t in T { g[t + 1, j] = tanh(g[t, j] + h[t, j]); }
       g[t + 1, j] = tanh(g[t, j] + h[t, j]);
     }
 
-Two layers of a recurrent network run one after the other then, instead of in turns.
+Two layers of a recurrent network then run one after the other instead of alternating.
 
-What an ordered loop overwrites kept for all iterations, so that sums of it need not run inside.
+Retention stores overwritten values for all iterations, so that sums of them can run outside the loop.
 
     seq t in T {                                     seq t in T {
       h[j] = tanh(x[t, j] + h[j]);                     h[j] = tanh(x[t, j] + h[j]);
@@ -27,7 +27,7 @@ What an ordered loop overwrites kept for all iterations, so that sums of it need
     }                                                }
                                                      for t in T { Y[t, k] += h_all[t, j] * V[j, k]; }
 
-The projection of a recurrent state is one product over all time steps then.
+The projection of a recurrent state is then one product over all time steps.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _hoisted(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | None:
-    """Return the sums moved in front of a loop, or behind it, with what they need (or what needs them)."""
+    """Return the sums moved before or after a loop, with the statements that they need (or that need them)."""
     chosen = find_expandable(kernel, loop)
     taken = movable(*expand(kernel, loop, chosen), behind=behind)
     if not taken:
@@ -93,7 +93,7 @@ def _hoisted(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | Non
 def moved_out(
     before: Kernel, kernel: Kernel, loop: Sequential, taken: list[int], steps: list[str], *, behind: bool
 ) -> Rewrite | None:
-    """Return the kernel with units of a loop in front of it, or behind it, where their axis has no order."""
+    """Return the kernel with units of a loop moved before or after it, where their axis has no order."""
     order = in_needed_order(taken, needs(Conflicts.of(kernel, in_order=True), loop))
     out = tuple(without_order(s, loop.depth) for n in order for s in loop.units[n])
     rest = tuple(s for n, unit in enumerate(loop.units) if n not in taken for s in unit)
@@ -263,7 +263,7 @@ def retentions(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _retained(kernel: Kernel, loop: Sequential, s: Statement) -> Rewrite | None:
-    """Return the kernel with copies of what a sum reads and the loop changes, and the sum behind the loop."""
+    """Return the kernel with copies of a sum's changing inputs, and the sum after the loop."""
     changed = {t.assign.target.buffer for t in loop.inside} - {s.assign.target.buffer}
     names = [n for n in dict.fromkeys(r.buffer for r in accesses(s)) if n in changed]
     if not names:

@@ -1,4 +1,4 @@
-"""Cut a kernel into parts that run one behind the other, each a kernel of its own.
+"""Cut a kernel into parts that run one after the other, each a separate kernel.
 
     Y[p] = b[p]; Y[p] += X[p + r] * W[r] else 0; Z[p] = max(Y[p], 0)
 
@@ -20,10 +20,10 @@ Unit = tuple[Stmt, ...]
 
 
 def with_values_apart(kernel: Kernel, performs: Callable[[Statement], bool]) -> Kernel:
-    """Return a kernel of single statements in which narrow values of earlier results stand alone.
+    """Return a kernel of single statements in which narrow values of earlier results are temporaries.
 
-    Such a value is a part of an expression that a machine performs, and of a narrower type than the result that
-    it reads, as a requantised sum. It is kept in a temporary, so that bytes move between two machines.
+    Such a value is a subexpression that a machine performs, of a narrower type than the result that it reads,
+    such as a requantised sum. The temporary makes bytes move between two machines instead of wider types.
     """
     body, operands = list[Stmt](), list(kernel.operands)
     written, found = dict[str, int](), statements(kernel)
@@ -57,7 +57,7 @@ def with_values_apart(kernel: Kernel, performs: Callable[[Statement], bool]) -> 
 
 
 def _replaced(e: Expr, part: Expr, value: Expr) -> Expr:
-    """Return an expression with a value in the place of a part of it."""
+    """Return an expression with a value in place of a part of it."""
     return value if e == part else with_parts(e, lambda inner: _replaced(inner, part, value))
 
 
@@ -150,7 +150,7 @@ class _Touched:
 
 
 def _within(statement: Stmt) -> Iterator[Stmt]:
-    """Yield a statement and all that stand in it."""
+    """Yield a statement and all statements inside it."""
     yield statement
     if isinstance(statement, Loop):
         for inner in statement.body:

@@ -1,7 +1,7 @@
 """A rewritten kernel with its steps, and the reasons why parts were not rewritten.
 
-Rewrites work on canonical kernels: a tuple of `Statement`, each alone under its loops. `with_statements` puts
-such a tuple back into a kernel, `accepted` holds the result to what holds of every kernel.
+Rewrites work on canonical kernels: a tuple of `Statement`, each alone under its loops. `with_statements`
+makes a kernel of such a tuple, and `accepted` verifies it like every kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A kernel that computes what another one does, and the steps that lead to it: `fission: …`."""
+    """A kernel with the same results as another one, and the steps that lead to it: `fission: …`."""
 
     kernel: Kernel
     steps: tuple[str, ...]
@@ -27,9 +27,9 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rewrite that was not made: its name, the condition that does not hold, and what would help.
+    """A rewrite that was not made: its name, the condition that does not hold, and the remedy.
 
-    `kernel` is the kernel after that help, where it changes what the caller has to provide.
+    `kernel` is the kernel after the remedy, if that changes the caller's arguments.
     """
 
     rewrite: str
@@ -97,8 +97,10 @@ def _sums_by_loop(kernel: Kernel, name: str) -> list[int]:
 
 
 def is_rewritable(kernel: Kernel) -> bool:
-    """Return whether guards may stand at each statement, and loops apart: no loop is guarded by what its own body
-    changes, and none is as long as data says."""
+    """Return whether guards may be at each statement, and loops may be separate.
+
+    No guard of a loop may depend on the loop's own body, and no extent on data.
+    """
     is_bounded = not any(has_elements(a.extent) for s in statements(kernel) for a in (*s.axes, *s.sequence))
     return is_bounded and all(_is_guarded_plainly(s) for s in kernel.body)
 

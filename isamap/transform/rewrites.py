@@ -1,7 +1,7 @@
 """All rewrites of a kernel: single ones, and sequences that enable each other.
 
-Of a recurrent cell whose gates are written one by one the last is the one to look at: equal statements
-merged, then taken out of the loop over time as far as they do not depend on the state.
+For a recurrent cell with separately written gates, the last one is the most useful: it merges equal
+statements and hoists those that do not depend on the state out of the loop over time.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from isamap.transform.split_sums import merges, partings, splits
 from isamap.transform.zero_points import shifts, without_zero_points
 
 _MOST_STEPS = 40
-"""Rewrites that are made one after the other; each removes a statement or takes one out of a loop."""
+"""The most consecutive rewrites; each removes a statement or moves one out of a loop."""
 
 
 def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
-    """Return kernels that compute what a verified kernel does, each by rewrites that are proved legal.
+    """Return kernels equivalent to a verified kernel, each by rewrites that are proved legal.
 
-    First what a single rewrite gives: fission, batching, hoisting, retention, ordered loops as several,
-    merged and split initialisations, flattened arrays, shifted factors, zero points taken out, fusion,
-    reordering, parting, inlining. Then all inlining; batching, hoisting and retention together, as far as
-    they go, and parting behind them. No two are equal, and none is the kernel as written.
-    Factorisations are apart (`factorisations`): they change what is computed in floats by more than the
-    order of sums.
+    Single rewrites come first: fission, batching, hoisting, retention, loop distribution, merged and split
+    initialisations, flattened arrays, shifted factors, extracted zero points, fusion, reordering, parting,
+    inlining. Then come sequences: all inlining; batching, hoisting and retention to the end, also followed by
+    parting. No two are equal, and none is the kernel as written. Factorisations are separate
+    (`factorisations`): they change float results by more than the order of sums.
     """
     if not is_rewritable(kernel):
         return ()
@@ -76,11 +75,10 @@ def _merged(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _together(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel after all batching; after that and all hoisting; after that with sums of gates parted again;
-    and after both with all sums by themselves.
+    """Yield the kernel after all batching, after all hoisting, then with parted gate sums, and with separate sums.
 
-    A sum that has a temporary of its own can be merged with others whatever they are added to: the gates of
-    a cell of which two add the input's part and the state's, and the third keeps them apart.
+    A sum with its own temporary can be merged with others, whatever it is added to. In some cells two gates
+    add the input's part and the state's, and the third one keeps them separate.
     """
     moves = (_merged, hoistings, retentions)
     batched = _exhausted(Rewrite(kernel, ()), (_merged,))
@@ -98,7 +96,7 @@ def _together(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _exhausted(start: Rewrite, make: Iterable[Callable[[Kernel], Iterator[Rewrite]]]) -> Rewrite:
-    """Return the last of the kernels of which each is the first rewrite of the one before."""
+    """Return the last kernel of a sequence in which each is the first rewrite of the previous one."""
     for _ in range(_MOST_STEPS):
         following = next((r for m in make for r in m(start.kernel)), None)
         if following is None:

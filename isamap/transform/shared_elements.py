@@ -33,8 +33,8 @@ ALWAYS: Relation = frozenset("<=>")
 class Conflicts:
     """A kernel, and its declarations alone.
 
-    `whole` are operands of which a read of one element counts as one of all: it rounds what was accumulated
-    into any. `in_order`: float sums keep the order of the text.
+    `whole` are operands of which a read of one element counts as a read of all: it rounds all accumulated
+    elements. `in_order`: float sums keep the order of the text.
     """
 
     kernel: Kernel
@@ -64,9 +64,10 @@ class Conflicts:
 
 
 def meetings(a: Statement, b: Statement, around: int, of: Conflicts) -> Relation:
-    """Return how iterations of the ordered axis number `around` compare in which a and b touch one element.
+    """Return how iterations of ordered axis number `around` compare if a and b access a common element in them.
 
-    The ordered axes before that one are equal in both. When there is no such axis, `=` says that they meet.
+    The outer ordered axes are equal in both. If there is no such axis, `=` means that they access a common
+    element.
     """
     found = NEVER
     for f, g in _clashes(a, b, of):
@@ -100,12 +101,12 @@ def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
 
 
 def commute_with(statement: Statement, others: Iterable[Statement], of: Conflicts) -> bool:
-    """Return whether a statement can change places with all others, one after the other."""
+    """Return whether a statement can be exchanged with each of the others, one after the other."""
     return all(never_meet(statement, o, of) for o in others)
 
 
 def sums_in_any_order(kernel: Kernel, operand: Operand, op: str) -> bool:
-    """Return whether a reduction has no order: what floats are granted unless something forbids it."""
+    """Return whether a reduction has no order, as the language allows for floats by default."""
     accumulator = operand.accumulate or operand.dtype
     if not accumulator.is_float or op in ("max", "min"):
         return True
@@ -113,15 +114,15 @@ def sums_in_any_order(kernel: Kernel, operand: Operand, op: str) -> bool:
 
 
 def is_wide(operand: Operand) -> bool:
-    """Return whether reading an operand rounds what was accumulated into it."""
+    """Return whether reading an operand rounds its accumulated values."""
     return operand.accumulate is not None and operand.accumulate != operand.dtype
 
 
 def writes_all(given: Iterable[Statement], operand: Operand, of: Conflicts) -> bool:
-    """Return whether plain assignments together give every element of an operand a value, whatever the data are.
+    """Return whether plain assignments together give every element of an operand a value, for any data.
 
-    One writes everything when its subscripts are axes of the operand's extents; several do when they differ
-    in one subscript, which takes all values.
+    One assignment writes everything if its subscripts are axes of the operand's extents; several do if they
+    differ in one subscript, which takes all values.
     """
     slices: set[tuple[int | None, ...]] = set()
     for s in given:
@@ -191,9 +192,9 @@ def _relation(
 
 
 def _sums_once(kernel: Kernel, frame: Kernel, name: str) -> bool:
-    """Return whether each element of an operand is summed up within one iteration of one statement.
+    """Return whether each element of an operand is summed within one iteration of one statement.
 
-    Then it does not matter when what was accumulated into other elements is rounded.
+    Then the time at which other elements are rounded does not matter.
     """
     sums = [s for s in statements(kernel) if s.assign.target.buffer == name and s.assign.op is not None]
     for s in sums:
@@ -235,7 +236,7 @@ def _known(frame: Kernel) -> Known:
 
 
 def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Site:
-    """Return a place in those loops; what happens there is not asked for."""
+    """Return a place in those loops, without its accesses."""
     axes = (*common, *(AxisAt(x.name, x.extent, False, 1000 + number) for x in own))
     return Site(Assign(Read("", (), BOOL), None, Read("", (), BOOL)), axes, (), number)
 
@@ -243,7 +244,7 @@ def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Sit
 def _distance(
     f: tuple[Index, ...], g: tuple[Index, ...], axis: Axis, private: set[str], known: Known
 ) -> Relation:
-    """Return the sign of the iteration of f less that of g, where some subscript says it: `h[t + 1]` and `h[t]`."""
+    """Return the sign of the iteration of f minus that of g, if a subscript determines it: `h[t + 1]`, `h[t]`."""
     for mine, its in zip(f, g, strict=True):
         left, right = mine.substitute(known.bindings), its.substitute(known.bindings)
         slope = left.coefficient(axis.name)
@@ -261,7 +262,7 @@ def _distance(
 
 
 Unit = tuple[Statement, ...]
-"""Statements of one ordered loop that stay together: one, or those of an ordered loop inside."""
+"""Statements of one ordered loop that stay together: one, or those of an inner ordered loop."""
 
 Needs = list[list[bool]]
 """For each pair of units whether the second needs the first."""
@@ -331,7 +332,7 @@ def _meetings(first: Unit, second: Unit, depth: int, of: Conflicts) -> Relation:
 
 
 def closure(order: Needs) -> Needs:
-    """Return the same with what is needed by way of others."""
+    """Return the transitive closure of the needs."""
     reach = [list(row) for row in order]
     for m, through in enumerate(reach):
         for row in reach:
@@ -341,7 +342,7 @@ def closure(order: Needs) -> Needs:
 
 
 def in_needed_order(taken: list[int], order: Needs) -> list[int]:
-    """Return the units so that each stands behind those that it needs, else as in the text."""
+    """Return the units in topological order of their needs, otherwise in the order of the text."""
     left, found = list(taken), list[int]()
     while left:
         following = next(n for n in left if not any(order[m][n] for m in left if m != n))

@@ -114,9 +114,9 @@ def _starts_from_nothing(kernel: Kernel, given: tuple[Statement, ...], n: int) -
 
 
 def merges(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with a sum that is added to something afterwards started from that something.
+    """Yield the kernel with an addend of a finished sum used as the sum's initial value instead.
 
-    The sum's temporary has to be used for nothing else, and what is added must not change meanwhile.
+    The sum's temporary must have no other use, and the addend must not change in between.
     """
     given = statements(kernel)
     of = Conflicts.of(kernel)
@@ -209,7 +209,7 @@ MOST_PARTS = 8
 
 
 def partings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with one of its sums parted, for each of which others need single values of an axis."""
+    """Yield the kernel with one of its sums parted, for each sum of which others need single values of an axis."""
     given = statements(kernel)
     for number, s in enumerate(given):
         dimension = _parted_dimension(given, number)
@@ -224,7 +224,7 @@ def partings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _parted_dimension(given: tuple[Statement, ...], number: int) -> int | None:
-    """Return a dimension of a sum's array of which a later statement in the same loops needs one value only."""
+    """Return a dimension of a sum's array of which a later statement in the same loops needs only one value."""
     s = given[number]
     if s.assign.op is None or not s.reduction_axes or s.assign.guard is not None:
         return None

@@ -5,11 +5,12 @@
     y[m, n] = 0;                                      →  y[m, n] = K*a*b - b*X[m] - a*W[n];
     y[m, n] += (i32(x[m, k]) - a) * (i32(w[n, k]) - b);  y[m, n] += i32(x[m, k]) * i32(w[n, k]);
 
-Σ (x - a)·(w - b) = Σ x·w - b·Σ x - a·Σ w + K·a·b, where a and b are the same all along the sum. Sums of
-integers wrap around, hence both sides are equal bit by bit. It is for instructions that multiply what is in
-memory: an offset widens bytes first, and their products are many times slower.
+Σ (x - a)·(w - b) = Σ x·w - b·Σ x - a·Σ w + K·a·b, where a and b are constant along the sum. Sums of integers
+wrap around, so both sides are bitwise equal. The rewrite is for instructions that multiply stored bytes: with
+an offset, bytes are widened first, and such products are many times slower.
 
-A signed factor of a sum of products as an unsigned one, larger by a constant, or the other way round.
+Shifting makes a signed factor of a sum of products an unsigned one, larger by a constant, or the other way
+round.
 
                                                  T[m] = 0;
                                                  T[m] += i32(u8(1)) * i32(A[m, k]);
@@ -17,9 +18,9 @@ A signed factor of a sum of products as an unsigned one, larger by a constant, o
     C[m, n] = 0;                              →  C[m, n] = T[m];
     C[m, n] += i32(A[m, k]) * i32(B[k, n]);      C[m, n] += i32(A[m, k]) * i32(wrap_u8(B[k, n] ^ -128));
 
-B = U - 128, so that Σ A·B = Σ A·U - 128·Σ A. Sums of integers wrap around, hence both sides are equal bit by
-bit. It is for instructions that multiply a signed factor by an unsigned one. The factor is shifted where it
-is read: whether once for all uses, while it is packed, or in registers, is for the schedule to decide
+B = U - 128, so that Σ A·B = Σ A·U - 128·Σ A. Sums of integers wrap around, so both sides are bitwise equal.
+The rewrite is for instructions that multiply a signed factor by an unsigned one. The factor is shifted at its
+use; the schedule decides whether that happens once during packing, or in registers
 (docs/decisions/0018-shifting-in-place.md).
 """
 
@@ -52,7 +53,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def shifts(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with one factor of one of its integer sums of products shifted into the other signedness."""
+    """Yield the kernel with one factor of an integer sum of products shifted to the other signedness."""
     given = statements(kernel)
     for number, s in enumerate(given):
         for factor, other in _signed_factors(kernel, s):
@@ -129,10 +130,10 @@ def corrected(
     summed: tuple[Statement, ...],
     totals: tuple[Operand, ...],
 ) -> Kernel:
-    """Return the kernel with another product in the place of a statement, and what that lacks added.
+    """Return the kernel with another product in a statement, and the correction added.
 
-    The sum starts from the correction where a statement says what it starts from; else it is added in the
-    end. `summed` are the statements that compute `totals`, of which the correction is made.
+    The sum starts from the correction if a statement sets its initial value; else the correction is added at
+    the end. `summed` are the statements that compute `totals`, from which the correction is made.
     """
     target, wide = product.assign.target, product.assign.target.dtype
     outer = tuple(x for x in product.axes if x not in product.reduction_axes)
@@ -175,7 +176,7 @@ class _Factor:
 
 
 def without_zero_points(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with the offsets of one of its sums taken out, and that with one factor shifted besides."""
+    """Yield the kernel with the offsets of one sum extracted, and that with one factor shifted as well."""
     given = statements(kernel)
     for number, s in enumerate(given):
         factors = _factors(s)
@@ -189,7 +190,7 @@ def without_zero_points(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _factors(s: Statement) -> tuple[_Factor, _Factor] | None:
-    """Return the factors of an integer sum of products of which one has an offset at least."""
+    """Return the factors of an integer sum of products, at least one of which has an offset."""
     a = s.assign
     summed = {x.name for x in s.reduction_axes}
     if a.op != "add" or a.guard is not None or s.sequence or not summed:
@@ -203,7 +204,7 @@ def _factors(s: Statement) -> tuple[_Factor, _Factor] | None:
 
 
 def _factor(e: Expr, summed: set[str]) -> _Factor:
-    """Return a factor, with what it has less than its value all along the sum."""
+    """Return a factor, with the offset that is constant along the sum."""
     match e:
         case Call("sub", (value, offset)) if _is_offset(value, offset, summed):
             return _Factor(value, offset)

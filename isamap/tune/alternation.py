@@ -2,7 +2,7 @@
 
     time_alternately({OURS: call, "torch": other}, clock)  ->  {0: {"isamap": 812.0, "torch": 790.0}, 1: …}
 
-What `Choice.of` decides by. What clearly loses the first rounds plays no more.
+`Choice.of` decides by these times. Code that clearly loses the first rounds is not timed further.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Clock = Callable[[], int]
 
 
 def time_alternately(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
-    """Return the nanoseconds of one call of each by rounds; the first one is what the others are compared with."""
+    """Return the nanoseconds per call of each contender, by round; the others are compared with the first one."""
     stop = clock() + LIMIT_NS
     return play({name: _turn(call, clock) for name, call in calls.items()}, clock, stop)
 
@@ -46,7 +46,7 @@ def play(turns: Mapping[str, Callable[[], float]], clock: Clock, stop: int) -> R
 
 
 def _turn(call: Callable[[], None], clock: Clock) -> Callable[[], float]:
-    """Return a turn: the nanoseconds of one call, the median over its readings of a clock."""
+    """Return a measurement: the nanoseconds of one call, the median over its readings of a clock."""
     call()
     start = clock()
     call()

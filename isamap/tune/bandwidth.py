@@ -1,9 +1,9 @@
 """Measure the bandwidth of each memory level: buffers read, written, and updated in sequence.
 
-A buffer takes half of its level, and several times what the levels before it hold; that of the memory behind
-all caches takes four times what they hold, or as much as there is for it. The widest load and store of the
-description do it. Memory is read in several streams side by side as well, which keep more under way: what it
-gives is the faster one's.
+A buffer takes half of its level, and several times the size of the levels before it. The buffer of main
+memory takes four times the size of all caches, or as much as is available. The description's widest load and
+store access it. Main memory is also read in several parallel streams, which keep more lines in flight; the
+faster result counts.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Stream:
 
     @property
     def block_bytes(self) -> int:
-        """What one trip of the inner loop touches."""
+        """The bytes that one iteration of the inner loop accesses."""
         return UNROLLED * move_bytes(self.load)
 
     @property
     def apart_bytes(self) -> int:
-        """From what one move of the inner loop touches to what the next does."""
+        """The distance between the accesses of consecutive moves of the inner loop."""
         blocks = self.size_bytes // self.block_bytes if self.is_parted else 1
         return blocks * move_bytes(self.load)
 
@@ -81,7 +81,7 @@ def streams(machine: Machine, reported_bytes: int = 0) -> tuple[Stream, ...]:
 
 
 def bandwidth_figures(ways: Sequence[Stream], results: Sequence[Spread | str]) -> tuple[BandwidthFigure, ...]:
-    """Return the figures of streams that did not fail, the faster of two ways to do the same."""
+    """Return the parameters of successful streams, the faster of two ways to measure the same."""
     found: dict[tuple[str, str], BandwidthFigure] = {}
     for stream, result in zip(ways, results, strict=True):
         if not isinstance(result, Spread):

@@ -110,9 +110,9 @@ def probes(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[Stream, .
 
 
 def parts(system: tuple[SystemCache, ...]) -> tuple[int, ...]:
-    """Sizes that the last cache may have, from the smallest: fewer and fewer of its ways. Units: bytes.
+    """Return the possible sizes of the last cache, smallest first: it may lose ever more ways. Units: bytes.
 
-    None where there is no cache before it, which would show at what speed it is read.
+    Return none if no cache is before it, whose speed shows that the last one was read.
     """
     if len(system) < 2:
         return ()
@@ -138,9 +138,9 @@ def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> i
 
 
 def least_of(figure: CacheFigure, again: CacheFigure) -> CacheFigure:
-    """Return a cache as it was found twice: what can be used both times, and how long that is kept at least.
+    """Return a cache from two measurements: the size usable both times, and the shorter retention time.
 
-    None of `kept_ns` says that no limit is known: the other one holds.
+    None of `kept_ns` means that no limit is known: the other one applies.
     """
     less = min(figure, again, key=lambda f: f.size_bytes or 0)
     kept = [f.kept_ns for f in (figure, again) if f.kept_ns is not None]
@@ -148,7 +148,7 @@ def least_of(figure: CacheFigure, again: CacheFigure) -> CacheFigure:
 
 
 def with_usable(figure: CacheFigure, usable: int) -> CacheFigure:
-    """Return the figure of the last cache with what can be used of it: fewer ways, as its sets are all there."""
+    """Return the parameters of the last cache with its usable size: it has fewer ways and all sets."""
     whole = figure.reported_bytes
     assert whole is not None, "only a cache that the system reports is read"
     if usable >= whole:
@@ -208,12 +208,13 @@ def kept_calls(streams: Sequence[Stream], library: int) -> list[Timed]:
 def kept_ns(
     stream: Stream, results: Sequence[Spread | str], machine: Machine, bandwidths: Sequence[BandwidthFigure]
 ) -> int | None:
-    """For how long a cache keeps most of a buffer; None where it outlasts all waits, where nothing was
-    measured, or where the next memory is hardly slower, so that nothing tells them apart.
+    """Return how long a cache keeps most of a buffer.
 
-    `results` are those of `kept_calls` for the stream. A buffer is lost that takes more than the geometric
-    mean of what it takes at once and what the next memory takes; one lost at once is kept while it is read.
-    Lines go one by one, and by that time half of them may be gone: half of the longest wait counts.
+    Return None if it outlasts all waits, if nothing was measured, or if the next memory is hardly slower, so
+    that the times do not differ. `results` are those of `kept_calls` for the stream. A buffer counts as lost
+    if reading it takes more than the geometric mean of an immediate read and a read of the next memory; one
+    lost at once is kept while it is read. Lines are lost one by one, and half of them may be gone by that
+    time: half of the longest wait counts.
     """
     behind = _behind(stream.memory, machine, bandwidths)
     took = [r for r in results if isinstance(r, Spread)]
@@ -315,7 +316,7 @@ def _with_kept(
     rng: np.random.Generator,
     watch: Watch,
 ) -> Profile:
-    """With how long each cache but the nearest keeps lines that are not touched."""
+    """Return the profile with the retention time of unaccessed lines, for each cache but the nearest."""
     tried = kept_streams(machine, ways)
     if not tried:
         return profile
@@ -334,7 +335,7 @@ def _with_kept(
 
 
 def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
-    """With what it takes to begin rows of matrices as large as the buffers whose bandwidths were measured."""
+    """Return the profile with the time to start rows of matrices as large as the bandwidth buffers."""
     read = [b for b in profile.bandwidths if b.access == "read"]
     sizes, took = {b.memory: b.size_bytes for b in read}, {b.memory: b.ns_per_byte.least for b in read}
     found = list(row_figures(lay_over(machine, profile), sizes, took, watch, rng))
@@ -346,7 +347,7 @@ def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, wat
 
 
 def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
-    """With what rows along a sum, and long pieces of others, take that come from beyond all caches."""
+    """Return the profile with the times of rows along a sum, and of long pieces of rows, from beyond all caches."""
     sizes = {b.memory: b.size_bytes for b in profile.bandwidths if b.access == "read"}
     here = lay_over(machine, profile)
     rows, pieces = (figure(here, sizes, watch, rng) for figure in (stream_figure, piece_figure))

@@ -1,18 +1,18 @@
 """Time kernels of the language: matched, scheduled and compiled like any other, then called.
 
-Clocked.of("rows", "kernel rows() { … }", machine).problem  ->  what there is to decide
-.compiled(chosen)                                           ->  a library
-.calls_ns(library, {"A": …}, 20, limit_s=60)                ->  what each call took
+    Clocked.of("rows", "kernel rows() { … }", machine).problem  ->  the scheduling problem
+    .compiled(chosen)                                           ->  a library
+    .calls_ns(library, {"A": …}, 20, limit_s=60)                ->  the time of each call
 
-What packing takes for each element: copies as the planner would make them, compiled and timed.
+It measures the packing time per element with copies as the planner would make them.
 
-The kernels are texts of the language, so that the ways are those that scheduling and lowering would take on
-this machine: one element after the other, registers that are interleaved, or whatever else moves them.
+The kernels are texts of the language, so that they use the same moves as scheduling and lowering on this
+machine: single elements, interleaved registers, or other instructions.
 
-What it takes to hand work to a second thread: the pool that is emitted beside programs, timed.
+It measures the time to start a second thread with the thread pool of emitted programs.
 
-Its two parts wait for each other, so that each has a thread of its own: a time is that of waking the second
-one, of both meeting, and of the caller seeing them end.
+Two parts wait for each other, so that each has its own thread. The time includes the wake-up of the second
+thread, the meeting of both, and the notification of the caller.
 """
 
 from __future__ import annotations

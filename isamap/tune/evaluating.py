@@ -1,12 +1,12 @@
 """Evaluate schedules once each: known results come from the log, and new ones are added to it.
 
-Every schedule that was ever evaluated, with its features: what learned cost models are made from.
+The log has every evaluated schedule with its features, for training learned cost models.
 
-    Log.open().add(record)       one transaction: it is there for good, or not at all
+    Log.open().add(record)       one transaction: the record is stored completely or not at all
     Log.open().find(key)         the newest evaluation of an equal question
 
-An SQLite file in the user's data folder that only they can read. Several processes may write at once, and any
-may be killed: the write-ahead log keeps what was acknowledged. Nothing in it is code.
+It is an SQLite file in the user's data folder that only they can read. Several processes may write at once,
+and each may be killed: the write-ahead log keeps all acknowledged records. It contains no code.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _OBJECTS = ("sizes", "decisions", "features", "facts", "versions")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One evaluation, as it is kept.
+    """One stored evaluation.
 
-    `key` is the digest of all that the result depends on. Units: `model_cost_ns` and `cost_ns` in
-    nanoseconds (None for what did not run); `time` in UTC, ISO 8601.
+    `key` is the digest of everything on which the result depends. Units: `model_cost_ns` and `cost_ns` in
+    nanoseconds (None if it did not run); `time` in UTC, ISO 8601.
     """
 
     key: str
@@ -65,7 +65,7 @@ class Record:
 
     @property
     def evaluation(self) -> Evaluation:
-        """What the evaluator said."""
+        """The evaluator's result."""
         return Evaluation(float("inf") if self.cost_ns is None else self.cost_ns, tuple(self.facts.items()))
 
 
@@ -154,7 +154,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A schedule with what an evaluator said; `is_recalled` when it said so at another time."""
+    """A schedule with an evaluator's result; `is_recalled` if it comes from the log."""
 
     schedule: Schedule
     evaluator: str
@@ -171,10 +171,10 @@ def evaluate_all(
     *,
     again: bool = False,
 ) -> tuple[Evaluated, ...]:
-    """Return the evaluation of each trial; with `again` logged trials are evaluated once more.
+    """Return the evaluation of each trial; with `again`, logged trials are evaluated once more.
 
-    Each answer is in the log before the next group is looked at, where that can be used. Raises: whatever the
-    evaluator raises.
+    Each result is logged before the next group is evaluated, if groups are possible. Raises: the errors of
+    the evaluator.
     """
     keys = [trial_key(trial, evaluator, setting) for trial in trials]
     known = {key: None if again else _recalled(log, key) for key in keys}
@@ -200,7 +200,7 @@ def _recalled(log: Log, key: str) -> Record | None:
 
 
 def _ask(evaluator: Evaluator, trials: Sequence[Trial]) -> Iterator[Evaluation]:
-    """Yield one answer after the other where that is possible, so that each can be kept at once."""
+    """Yield results one by one if possible, so that each can be logged at once."""
     if isinstance(evaluator, ComparingEvaluator):
         yield from evaluator.evaluate_together(trials) if trials else ()
     else:
@@ -222,7 +222,7 @@ def trial_key(trial: Trial, evaluator: Evaluator, setting: Setting) -> str:
 
 
 def schedule_text(schedule: Schedule) -> str:
-    """Return the nests of a schedule: what two schedules have in common that are the same code."""
+    """Return the nests of a schedule: they are equal for schedules of equal code."""
     return "\n\n".join(print_nest(nest) for nest in schedule.nests)
 
 

@@ -2,11 +2,11 @@
 
     described(trial, model).features  ->  {"issues": 0.71, "packing": 0.12, "rows.unroll": 2.58, ...}
 
-No axis, operand, memory or instruction has its name in them. What the price is made of stands there as shares
-of the whole; of the statement that takes longest, loops and operands stand by their roles:
+No feature contains the name of an axis, an operand, a memory or an instruction. The parts of the price appear
+as shares of the whole. Loops and operands of the longest statement appear by their roles:
 
     rows, columns, sums      axes of the result, of its rows without gaps, and those that are summed over
-    left, right, result      inputs that do not follow the columns, those that do, and what is computed
+    left, right, result      inputs that do not follow the columns, those that do, and the output
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from isamap.scheduler.nests.pricing import read_nest
 from isamap.source.records import dataclass
 
 FEATURES_VERSION = 1
-"""Of what the names mean. A trained model keeps it, and is refused where it is another."""
+"""The version of the features' meaning. A trained model stores it, and a model of another version is refused."""
 
 AXES = ("rows", "columns", "sums")
 OPERANDS = ("left", "right", "result")
@@ -58,7 +58,7 @@ FEATURES = (
 )
 """The names, in the order in which models are trained; sizes and counts are logarithms to base 2."""
 OF_PRICE = (*_SHARES, "over issues")
-"""Those of what the price is made of: from few samples they say more of kernels that were not seen."""
+"""The features of the price: with few samples they predict unseen kernels better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """A statement as it is scheduled: what was chosen, and where its time goes."""
+    """A scheduled statement: its choices, and the parts of its time."""
 
     chosen: NestSchedule
     option: NestOption
@@ -119,7 +119,7 @@ def described(trial: Trial, model: CostModel) -> Described:
 
 
 def _shares(problem: Problem, nests: Iterable[_Nest], total_ns: float) -> dict[str, float]:
-    """Return the nanoseconds of each effect over those of the whole; of what hides as well: they add up to more."""
+    """Return the time of each effect relative to the total; overlapped effects are included, so the sum exceeds 1."""
     near = {f"from {cache.name}" for cache in problem.caches}
     found = dict.fromkeys(_SHARES, 0.0)
     for nest in nests:
@@ -219,7 +219,7 @@ def _operands(problem: Problem, nest: _Nest) -> dict[str, float]:
 
 
 def _pieces(nest: _Nest, operand: TileOperand, near_bytes: int) -> dict[str, float]:
-    """Return block and panel over the nearest cache, the piece of a row in a block, what divides the rows' pitch."""
+    """Return block and panel relative to the nearest cache, a block's piece of a row, and divisors of the pitch."""
     own = [axis for axis in nest.option.axes if axis.name in operand.axes]
     block = prod(_block(nest, axis) for axis in own)
     panel = prod(_block(nest, axis) if axis.is_reduction else axis.tile * _unroll(nest, axis) for axis in own)

@@ -45,7 +45,7 @@ class Choice:
 
     @staticmethod
     def of(rounds: Rounds, *, key: str, kernel: str, library: str, time: str) -> Choice:
-        """Return the library only where it won so many rounds that this is no chance; ours on a draw."""
+        """Return the library only if it won significantly many rounds, else our code."""
         found = standing(rounds, OURS)
         ratio = median(costs[library] / costs[OURS] for costs in rounds.values())
         ours_ns, theirs_ns = (median(costs[name] for costs in rounds.values()) for name in (OURS, library))
@@ -60,7 +60,7 @@ class Choice:
 
     @property
     def said(self) -> str:
-        """What was measured, for reports."""
+        """The measurements, for reports."""
         return f"{self.library} took {self.ratio:.2f} of the kernel's time, measured {self.time[:10]}"
 
 

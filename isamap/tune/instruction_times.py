@@ -66,7 +66,7 @@ def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[Asked,
 
 
 def _encodings(entry: MachineInstruction) -> list[dict[str, int]]:
-    """Values of the parameters that are part of the code; where they are chosen, the smallest ones first."""
+    """Return values of the parameters encoded in the instruction; chosen ones start with their smallest values."""
     encoded = [p for p in entry.instruction.params if p.kind in ("choose", "imm", "machine")]
     ranges = [_range(p) for p in encoded]
     if any(not r for r in ranges):

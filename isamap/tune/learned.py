@@ -1,9 +1,9 @@
-"""A learned cost model: the analytic cost, corrected by trees that were trained on what was measured.
+"""A learned cost model: the analytic cost, corrected by trees that were trained on measurements.
 
     isamap compile K --best 16 --evaluate learned:FILE      the 16 best of the analytic model, put in order
 
-What it says of a schedule is the analytic cost times e to the power of what the trees add up to. The file
-holds numbers, and a card: on what it was trained, and how well it does on kernels that it did not see.
+The predicted cost is the analytic cost times e to the power of the sum of the trees. The file contains
+numbers and a card: the training data, and the quality on unseen kernels.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Trained:
     card: Mapping[str, Any]
 
     def residual(self, features: Mapping[str, float]) -> float:
-        """Return the logarithm of what measured costs are expected to be of modelled ones."""
+        """Return the logarithm of the expected ratio of measured to modelled cost."""
         row = np.array([[features[name] for name in self.names]], np.float64)
         return float(self.forest.values(row)[0])
 

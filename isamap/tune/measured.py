@@ -1,7 +1,7 @@
 """The measured cost: schedules compiled, and run in alternation in limited child processes, on random data.
 
-Neighbours on the same machine come and go, and the clock follows what ran before: so contenders alternate,
-round by round, and a contender's cost is the median over the rounds of its fastest call in each.
+Other work on the machine comes and goes, and the clock frequency depends on earlier work. So contenders
+alternate, round by round. The cost of a contender is the median over the rounds of its fastest call in each.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Measured:
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
-        """Return the measured costs, taken in turn. Raises: MissingTool where the machine is not here."""
+        """Return the measured costs, taken in alternation. Raises: MissingTool if the machine is not here."""
         for machine in {trial.machine.name: trial.machine for trial in trials}.values():
             check_here(machine)
         contenders = [make_contender(trial) for trial in trials]
@@ -87,7 +87,7 @@ class Contender:
     processor_time: bool = False
 
     def run(self, calls: int, *, counts: bool = False) -> None:
-        """Run so many calls in a child; a crash or an exceeded limit is a failure."""
+        """Run a number of calls in a child process; a crash or an exceeded limit is a failure."""
         if self.failure:
             return
         try:
@@ -116,12 +116,12 @@ class Contender:
         return max(FEWEST_CALLS, min(MOST_CALLS, int(seconds / max(self.first, 1e-9))))
 
     def turn(self, seconds: float) -> float:
-        """Return the nanoseconds of the fastest of so many calls as take so long; without end where it has failed."""
+        """Return the nanoseconds of the fastest call within a time; infinity after a failure."""
         self.run(self.calls(seconds), counts=True)
         return inf if self.failure else 1e9 * min(self.rounds[-1])
 
     def evaluation(self) -> Evaluation:
-        """Return the cost with what it was taken from."""
+        """Return the cost with its measurements."""
         if self.failure:
             return Evaluation(inf, (("failed", self.failure),))
         every = [seconds for one in self.rounds for seconds in one]

@@ -3,9 +3,9 @@
 A machine whose description says 0.28 ns for a product on one of two units, and whose profile says 0.12 ns for
 one after the other, has an interval of 0.24 ns afterwards.
 
-What a description states beside what was measured, and which of its entries are far from it.
+It also compares a description with the measurements, and warns about entries that differ much:
 
-fma_zmm_f32 interval: 0.14 ns stated, 0.12 ns measured, 1.2 times apart
+`fma_zmm_f32 interval: 0.14 ns stated, 0.12 ns measured, 1.2 times apart`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
 
 
 def with_caches(machine: Machine, figures: Iterable[CacheFigure]) -> Machine:
-    """Return the machine with caches as large as they are here; what is not known of them stays."""
+    """Return the machine with measured cache sizes; unmeasured ones stay."""
     memories = dict(machine.memories)
     for figure in figures:
         memories[figure.memory] = _measured_cache(memories[figure.memory], figure)
@@ -77,7 +77,7 @@ def _measured(
 def _through(
     stated: Expr, entry: MachineInstruction, machine: Machine, points: list[tuple[Params, float]]
 ) -> Expr:
-    """Return a cost that agrees with what was measured, and between two points follows the stated one."""
+    """Return a cost that agrees with the measurements, and follows the stated one between two points."""
     if not points:
         return stated
     if isinstance(stated, Const):
@@ -92,9 +92,9 @@ def _through(
 
 
 def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
-    """Return a link at the speed at which its farther memory was read.
+    """Return a link with the measured read bandwidth of its farther memory.
 
-    What the widest load of registers reached is no news about narrower registers.
+    The widest load of registers was measured, which says nothing about narrower registers.
     """
     found = profile.bandwidth(link.source_memory)
     if found is None:
@@ -109,7 +109,7 @@ def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
 
 
 def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
-    """Return a link into a cache with what beginning rows takes; a piece takes its share, however short it is."""
+    """Return a link into a cache with the measured time to start rows; a short piece takes a proportional part."""
     found = next((r for r in profile.rows if r.memory == link.source_memory), None)
     if found is None or machine.memories[link.target_memory].kind != "cache":
         return link
@@ -141,7 +141,7 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
 
 
 def measured_streams(link: Link, profile: Profile) -> Link:
-    """Return a link with what rows along a sum, and long pieces of others, take that stream through it."""
+    """Return a link with the measured times of streamed rows along a sum, and of long pieces of other rows."""
     streams, rows, pieces = link.streams, profile.streams, profile.pieces
     if streams is None:
         return link
@@ -244,7 +244,7 @@ def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
 
 
 def warnings(machine: Machine, profile: Profile) -> tuple[Diagnostic, ...]:
-    """Return a warning for each entry of which a figure is far off, and one for all caches and links."""
+    """Return a warning for each entry with a parameter that is far off, and one for all caches and links."""
     far = [a for a in compare(machine, profile) if a.is_far]
     groups: dict[object, list[Apart]] = {}
     for apart in far:

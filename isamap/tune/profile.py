@@ -2,7 +2,7 @@
 
     {"isamap_profile": 1, "machine": "x86-avx512", "cpu": {...}, "instructions": [...], "sha256": "…"}
 
-The sha256 is that of all the rest; a profile whose digest does not agree is refused.
+The sha256 is that of all other content; a profile with another digest is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from isamap.tune.measured_parameters import (
 
 FORMAT = 1
 MOST = 1 << 53
-"""Of any figure: what no measurement exceeds, in nanoseconds or bytes, and floats hold exactly."""
+"""The limit of every parameter: no measurement exceeds it, in nanoseconds or bytes, and floats represent it exactly.
+"""
 ACCESSES = ("read", "write", "update")
 Figure = TypeVar("Figure")
 _SPREAD = ("min", "low_quartile", "median", "high_quartile")
@@ -65,7 +66,7 @@ class Profile:
         return _digest(_content(self))
 
     def figure(self, instruction: str) -> tuple[InstructionFigure, ...]:
-        """Return the figures of an instruction, one for each set of parameters that was tried."""
+        """Return the parameters of an instruction, one set for each measured combination of its own parameters."""
         return tuple(f for f in self.instructions if f.instruction == instruction)
 
     def bandwidth(self, memory: str, access: str = "read") -> float | None:
@@ -314,9 +315,9 @@ def _measured(stored: dict[str, Any]) -> Spread:
 
 
 def _record(kind: type[Figure], stored: dict[str, Any], **given: object) -> Figure:
-    """Return a figure whose fields have the values that a text gives, each of its field's type.
+    """Return a record with the fields of a text, each of its field's type.
 
-    Raises: TypeError, ValueError, KeyError for what is none.
+    Raises: TypeError, ValueError, KeyError if the text has no such record.
     """
     types = {field.name: str(field.type) for field in fields(cast("Any", kind))}
     read = {name: _value(types[name], value) for name, value in stored.items() if name not in given}

@@ -3,8 +3,8 @@
     {"feature": [3, -1, -1], "threshold": [0.5, 0, 0], "below": [1, 0, 0], "above": [2, 0, 0],
      "value": [0, -0.1, 0.2]}
 
-Node 0 is the root. A node with a feature leads to `below` where the feature is at most the threshold, else to
-`above`, both of which come after it; one without, -1, is a leaf with its value. So every walk ends.
+Node 0 is the root. A node with a feature leads to `below` if the feature is at most the threshold, else to
+`above`. Both come after the node, so every walk ends. A node without a feature (-1) is a leaf with a value.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Trees whose values add up to what is predicted, on top of `start`."""
+    """Trees whose values are added to `start` for a prediction."""
 
     start: float
     trees: tuple[Tree, ...]
@@ -81,7 +81,7 @@ def forest_json(forest: Forest) -> dict[str, object]:
 
 
 def read_forest(stored: Mapping[str, Any], features: int) -> Forest:
-    """Return the forest that JSON says, of so many features. Raises: ValueError, with what is wrong."""
+    """Return the forest in a JSON value, for a number of features. Raises: ValueError with the error."""
     trees: Any = stored.get("trees")
     if not isinstance(trees, list) or len(cast(list[Any], trees)) > MOST_TREES:
         raise ValueError(f"`trees` is no list of at most {MOST_TREES}")

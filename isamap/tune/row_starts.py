@@ -53,8 +53,8 @@ LEAST = 0.05  # of the time of pieces that follow others: less is noise
 class Product:
     """A product with B of one memory: `together` rows of B are read before their next pieces.
 
-    With `hinted`, pieces are asked for early: those of columns only where B streams. A piece is of as many
-    issues as divide a row evenly, of `widest` at most.
+    With `hinted`, pieces are prefetched; those of columns only if B streams. The number of issues per piece
+    divides a row evenly, and is at most `widest`.
     """
 
     m: int
@@ -72,7 +72,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """The time of a piece of a row, and that of all issues on it by themselves. Units: ns; bytes."""
+    """The time of a piece of a row, and that of all issues on it alone. Units: ns; bytes."""
 
     per_piece_ns: float
     issues_ns: float
@@ -98,7 +98,7 @@ class Near:
         return max(self.piece_ns[together], computing_ns + self.far_lines_ns)
 
     def computing_ns(self, together: int, computing_factor: float) -> float:
-        """Return the exposed computing time of a piece, besides its lines."""
+        """Return the exposed computing time of a piece, in addition to its lines."""
         return computing_factor * (self.piece_ns[together] - self.lines_ns)
 
 
@@ -112,12 +112,12 @@ def row_figure(
 ) -> RowFigure:
     """Return the measured parameters of rows, from times of products.
 
-    `found` are products of many rows, columns among them, and pieces with hints where there are any; `less`
-    are products of few: the `best` one of `found`, and columns with hints where there are any.
-    `ns_per_byte` is what reading in sequence takes there (0: not known). `near` says what pieces take that
-    are not late; None: no other memory is known.
+    `found` are products of many rows: columns, and pieces with hints if there are any. `less` are products of
+    few rows: the `best` one of `found`, and columns with hints if there are any. `ns_per_byte` is the time of
+    sequential reads (0: unknown). `near` has the times of pieces that are not late; None: no other memory is
+    known.
 
-    Raises: Infeasible where more computing takes no longer, so that nothing says how much of it shows.
+    Raises: Infeasible if more computing takes no longer, so that its exposed part cannot be determined.
     """
     swept, few = found[best], less[replace(best, m=FEW)]
     added_ns = swept.issues_ns - few.issues_ns
@@ -162,9 +162,9 @@ def row_figure(
 
 
 def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float:
-    """Return the share of the lines' time that counts besides exposed computing.
+    """Return the share of the lines' time that is added to exposed computing, at most 1: any excess is lateness.
 
-    All of it at most: what is beyond that is late. Units: nanoseconds of the lines of a piece.
+    Units: nanoseconds of the lines of a piece.
     """
     left_ns = few.per_piece_ns - computing_factor * few.issues_ns
     return min(1.0, max(0.0, left_ns / lines_ns)) if lines_ns else 1.0
@@ -173,7 +173,7 @@ def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float
 def _hinted_traffic_shown(
     found: Mapping[Product, Took], counts: Sequence[int], near: Near, computing_factor: float
 ) -> float:
-    """Return the same of hinted pieces, so many rows of them together: the middle of all counts."""
+    """Return the same share for hinted pieces of several numbers of rows: the median over the numbers."""
     return median(
         max(0.0, took.per_piece_ns - near.computing_ns(one.together, computing_factor)) / near.far_lines_ns
         for one, took in found.items()
@@ -200,7 +200,7 @@ def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tup
 def _nearly_as_fast(
     found: Mapping[Product, Took], best_ns: float, gain_ns: float, *, hinted: bool
 ) -> list[int]:
-    """Return how many rows are read from piece to piece without losing much of what that gains."""
+    """Return how many rows can be followed from piece to piece with little loss of the gain."""
     return [
         one.together
         for one, took in found.items()
@@ -242,10 +242,10 @@ def row_figures(
     watch: Callable[[str], None],
     rng: np.random.Generator,
 ) -> Iterator[RowFigure | Unmeasured]:
-    """Yield a figure for each memory but the nearest, or why its products say nothing.
+    """Yield parameters for each memory but the nearest, or the reason why its products give none.
 
-    `sizes` are how many bytes of B lie in each memory, the nearest first, and `ns_per_byte` what reading in
-    sequence takes there.
+    `sizes` are the bytes of B in each memory, the nearest first, and `ns_per_byte` the times of sequential
+    reads there.
 
     Raises: MissingTool.
     """
@@ -287,7 +287,7 @@ def _measured(
     machine: Machine,
     rng: np.random.Generator,
 ) -> RowFigure:
-    """Return the figure of a memory. Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool."""
+    """Return the parameters of a memory. Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool."""
     n, k = shape(size_bytes)
     asked = [Product(MANY, n, k, together) for together in (*SWEPT, k)]
     programs = {one: _program(one, machine) for one in asked}
@@ -367,10 +367,10 @@ def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
 
 
 def crowded_piece_ns(taken: Mapping[int, tuple[Took, Took]], few: int, many: int) -> float | None:
-    """Return the time that each register block takes for a further piece of rows that share one cache set.
+    """Return the time of a register block for a further piece of rows that share one cache set.
 
-    What beginning with a block's rows takes is in all of them. 0 where pieces take hardly longer than those
-    of rows that begin in sets of their own, None where they are not of one size.
+    All times include the starts of a block's rows. The result is 0 if the pieces take hardly longer than
+    those of rows in separate sets, and None if they are not of one size.
     """
     crowded, apart = taken[many]
     if len({took.piece_bytes for pair in taken.values() for took in pair}) > 1:
@@ -382,9 +382,10 @@ def crowded_piece_ns(taken: Mapping[int, tuple[Took, Took]], few: int, many: int
 
 
 def shape(size_bytes: int) -> tuple[int, int]:
-    """Columns and rows of a matrix of f32 that takes so much.
+    """Return the columns and rows of a matrix of f32 of this size.
 
-    Rows of A of a whole page lay in one set of the nearest cache, which hid how many rows of B are followed.
+    Rows of A of a whole page would share one set of the nearest cache, which would hide how many rows of B
+    are followed.
     """
     elements = size_bytes // F32.size_bytes
     columns = UNIT * _odd(elements // (UNIT * _rows(isqrt(elements))))
@@ -392,12 +393,12 @@ def shape(size_bytes: int) -> tuple[int, int]:
 
 
 def _rows(most: int) -> int:
-    """So many rows of B, or a few less."""
+    """Return the number of rows of B, or slightly fewer."""
     return DEEP * _odd(min(MOST_ROWS, max(LEAST_ROWS, most)) // DEEP)
 
 
 def _odd(count: int) -> int:
-    """Return an odd number of at most so much."""
+    """Return the largest odd number up to a limit."""
     return max(1, count - 1 + count % 2)
 
 
@@ -439,9 +440,9 @@ def _program(one: Product, machine: Machine) -> Program:
 
 
 def _in_pieces(one: Product, problem: Problem) -> Schedule:
-    """Return the mapping whose issues take least, a register block of few rows, and the widest pieces of equal size.
+    """Return the mapping with the fastest issues, with a register block of few rows, and the widest equal pieces.
 
-    Raises: Infeasible where no such block finds room in the registers.
+    Raises: Infeasible if no such block fits into the registers.
     """
     number, option = _plain(one, problem)
     if one.hinted:
@@ -473,10 +474,9 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
 
 
 def _plain(one: Product, problem: Problem) -> tuple[int, NestOption]:
-    """Return the mapping whose issues take least, of nearly equal ones that of the fewest, with its number: of those
-    whose issues have few rows of A and B as it is.
+    """Return the mapping with the fastest issues, and its number; among nearly equal ones, that with the fewest.
 
-    Raises: Infeasible where there is none.
+    Only issues with few rows of A and with B in place count. Raises: Infeasible if there is none.
     """
     # What computes factors on the way reads A and B at once; issues along m and n together have no rows.
     plain = [
@@ -514,7 +514,7 @@ def _tiles(option: NestOption) -> dict[str, int]:
 
 
 def _issues(option: NestOption, rows: int, columns: int) -> int:
-    """Issues for rows of A and columns of one row of B."""
+    """Return the number of issues for rows of A and columns of one row of B."""
     tiles = _tiles(option)
     return prod(ceil(n / tiles.get(axis, 1)) for axis, n in (("m", rows), ("n", columns), ("k", 1)))
 

@@ -71,9 +71,9 @@ class Took:
 def stream_figure(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> StreamFigure | Unmeasured | None:
-    """Return the figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
+    """Return the parameters of the memory beyond all caches, or why its products give none; None: nothing streams.
 
-    `sizes` are how many bytes of B lie in each memory that was measured. Raises: MissingTool.
+    `sizes` are the bytes of B in each measured memory. Raises: MissingTool.
     """
 
     def measure(memory: str, stated: StreamTimes, bytes_there: int) -> StreamFigure:
@@ -90,9 +90,9 @@ def of_streams(
     watch: Callable[[str], None],
     measure: Callable[[str, StreamTimes, int], T],
 ) -> T | Unmeasured | None:
-    """Return a measurement of the memory beyond all caches, in so many bytes, or the reason why there is none.
+    """Return a measurement of the memory beyond all caches, with a number of bytes, or the reason why there is none.
 
-    None where the machine says of no memory that it streams. Raises: MissingTool.
+    Return None if the machine states no streams for any memory. Raises: MissingTool.
     """
     link = next((x for x in machine.links if x.streams is not None), None)
     if link is None or link.streams is None:
@@ -131,7 +131,7 @@ def figure_of(
 
 
 def _measured(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[int, bool], Took]:
-    """Return the least time of each product, in turns.
+    """Return the least time of each product, measured in alternation.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
@@ -232,9 +232,9 @@ _SWEEP = {unroll_of(0, "k"): SWEPT, block_of(0, "k"): SWEPT, unroll_of(0, "n"): 
 def piece_figure(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> PieceFigure | Unmeasured | None:
-    """Return the figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
+    """Return the parameters of the memory beyond all caches, or why its products give none; None: nothing streams.
 
-    `sizes` are how many bytes of B lie in each memory that was measured. Raises: MissingTool.
+    `sizes` are the bytes of B in each measured memory. Raises: MissingTool.
     """
 
     def measure(memory: str, stated: StreamTimes, bytes_there: int) -> PieceFigure:
@@ -258,7 +258,7 @@ def piece_figure(
 
 
 def without_beginnings(problem: Problem) -> Problem:
-    """Return the problem on a machine where beginning a row or a piece of one takes nothing."""
+    """Return the problem on a machine that starts rows and pieces of rows in no time."""
     stated = problem.memory_streams
     assert stated is not None
     streams = replace(
@@ -301,7 +301,7 @@ def _columns(chosen: Schedule, n: int) -> int:
 def _least(
     clocked: Clocked, chosen: Mapping[str, Schedule], n: int, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Return the least ns of a call, in turns. Raises: RunProblem, CompilerRefused, MissingTool."""
+    """Return the least ns of a call, measured in alternation. Raises: RunProblem, CompilerRefused, MissingTool."""
     arrays = {
         "A": numbers(F32, ROWS, rng).reshape(1, ROWS),
         "B": numbers(F32, ROWS * n, rng).reshape(ROWS, n),

@@ -3,8 +3,8 @@
     told = search(searcher, space, budget, measure, stop)
     finalists(told, 4)                           the best of them, to be judged in more rounds
 
-Times are ratios to the first schedule, which takes turns with all others: what neighbours on the machine do
-hits both alike.
+Times are ratios to the first schedule, which alternates with all others, so that other work on the machine
+affects both.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class Searcher(Protocol):
 
     @property
     def name(self) -> str:
-        """What `--search` calls it."""
+        """The name for `--search`."""
         ...
 
     def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
         """Return up to `count` points to measure next, none to end the search.
 
-        `told` is all that was measured so far, in order; its first is the model's choice, of ratio 1. What
-        was proposed before is measured once only.
+        `told` has all measurements so far, in order; the first is the model's choice, with ratio 1. A point
+        that is proposed again is not measured again.
         """
         ...
 
 
 Measure = Callable[[Sequence[Point]], Sequence[float]]
-"""The ratio of each point to the first one, measured in turns."""
+"""The ratio of each point to the first one, measured in alternation."""
 
 
 def search(

@@ -181,10 +181,10 @@ PATIENCE_S = 30.0
 def open_database(
     path: Path, tables: str, version: int, refuse: Callable[[Path, str], Unkept]
 ) -> Generator[sqlite3.Connection]:
-    """Open a connection to the file, and create the file with its tables where it is missing.
+    """Open a connection to the file, and create the file with its tables if it does not exist.
 
-    `version` is that of the tables; `refuse` makes the error from a path and a reason. Raises: that one;
-    UsageProblem when others may write to the folder.
+    `version` is that of the tables; `refuse` makes the error from a path and a reason. Raises: that error;
+    UsageProblem if others may write to the folder.
     """
     try:
         safe(path.parent)

@@ -1,11 +1,11 @@
 """Compare schedules with the model's first choice in timed rounds, and store each round.
 
     tournament = Tournament(Winners.open(), question, stop)
-    tournament.evaluate_together(trials)   plays the rounds that are missing
+    tournament.evaluate_together(trials)   times the missing rounds
     standing(tournament.rounds())          which one is first, and by how much
 
-A round is in the database before the next one begins, so that a stopped run goes on there. What is
-clearly slower in the first rounds plays no more.
+A round is stored before the next one begins, so that a stopped run can continue. Contenders that are clearly
+slower in the first rounds are not timed further.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ class Standing:
 
 
 def standing(rounds: Rounds, first: str) -> Standing | None:
-    """Return the schedule with the best paired ratio to the first choice; None where nothing ran.
+    """Return the schedule with the best paired ratio to the first choice; None if nothing ran.
 
-    Another one than the first wins only where it was faster in so many rounds that this is no chance.
+    Another schedule than the first wins only if it was faster in significantly many rounds.
     """
     names = dict.fromkeys(name for costs in rounds.values() for name in costs)
     best = Standing(first, _cost(rounds, first), _cost(rounds, first), 1.0)

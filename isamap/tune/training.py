@@ -2,10 +2,10 @@
 
     train(samples_in(Log.open().records()))  ->  Trained
 
-What is learned is log(measured / modelled), less its median over the schedules of a kernel at some sizes:
-which of them is faster, not how fast a kernel is. Families, kernels whose names begin with one word, are left
-out in turn, and the card says how well a model orders schedules of a family that it was not trained on. By
-that the features are chosen: those of the price alone, or all.
+The target is log(measured / modelled), less its median over the schedules of a kernel at some sizes. So the
+model learns which schedule is faster, not how fast a kernel is. Families are kernels whose names begin with
+the same word. Cross-validation leaves out one family at a time, and the card states how well a model orders
+schedules of an unseen family. This quality selects the features: those of the price alone, or all.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SETTINGS: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A schedule that was measured. `row` is what its kernel, sizes, machine and processor have in common."""
+    """A measured schedule. `row` identifies its kernel, sizes, machine and processor."""
 
     kernel: str
     row: str
@@ -78,7 +78,7 @@ class Sample:
 
 
 def samples_in(records: Iterable[Record]) -> tuple[Sample, ...]:
-    """Return those records that are of use: what ran, by the clock, with features of this version."""
+    """Return the usable records: those that ran, with measured times and features of this version."""
     found: list[Sample] = []
     for record in records:
         is_timed = record.evaluator in MEASURED and record.cost_ns and record.model == MODEL
@@ -236,7 +236,7 @@ def _tree(root: Mapping[str, Any]) -> Tree:
 
 
 def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """Return Kendall's tau-b: 1 where both orders agree, -1 where one is the other reversed."""
+    """Return Kendall's tau-b: 1 if both orders agree, -1 if one is the reverse of the other."""
     pairs = [(i, j) for i in range(len(predicted)) for j in range(i)]
     signs = [(_sign(predicted[i], predicted[j]), _sign(measured[i], measured[j])) for i, j in pairs]
     total = comb(len(predicted), 2)
@@ -249,7 +249,7 @@ def _sign(a: float, b: float) -> int:
 
 
 def first_over_best(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """Return the measured time of what is predicted to be the fastest over the least: 1 where it is the fastest."""
+    """Return the measured time of the predicted fastest schedule relative to the least: 1 if it is the fastest."""
     return measured[predicted.index(min(predicted))] / min(measured)
 
 

@@ -31,10 +31,10 @@ NAME = "tuning.sqlite"
 class Winner:
     """The fastest schedule of one question, and how it was found.
 
-    `key` is the digest of the question; `state` that of all code that measured it: with another one it is
-    measured again. `place` is 1 for the model's first choice, of `contenders`; `asked` is how many were
-    wanted. `ratio` is how many times longer the first choice took, the median over rounds. Units: `cost_ns`
-    and `first_ns` in nanoseconds of one call; `time` in UTC, ISO 8601.
+    `key` is the digest of the question; `state` is the digest of all code that measured it: if that changes,
+    it is measured again. `place` is its rank by the model among `contenders`; `asked` is the requested number
+    of contenders. `ratio` is how many times longer the first choice took, the median over rounds. Units:
+    `cost_ns` and `first_ns` in nanoseconds of one call; `time` in UTC, ISO 8601.
     """
 
     key: str
@@ -116,9 +116,9 @@ class Winners:
             return tuple(map(_winner, rows))
 
     def keep(self, winner: Winner, question: str) -> None:
-        """Keep a winner in the place of the one before, and let go of its rounds, at once or not at all.
+        """Store a winner, replace the previous one, and delete its rounds, in one transaction.
 
-        Raises: Unkept when the file cannot be used.
+        Raises: Unkept if the file cannot be used.
         """
         values = ((name, getattr(winner, name)) for name in COLUMNS)
         row = [json.dumps(dict(v), sort_keys=True) if name == "sizes" else v for name, v in values]
@@ -144,9 +144,9 @@ class Winners:
         return found
 
     def clear(self) -> int:
-        """Return how many winners are gone now: all of them, with what tournaments had begun.
+        """Delete all winners and the rounds of unfinished tournaments, and return the number of winners.
 
-        Raises: Unkept when the file cannot be used.
+        Raises: Unkept if the file cannot be used.
         """
         if not os.path.exists(self.path):
             return 0

@@ -1,8 +1,8 @@
 """The judge of software pipelining: buffers filled early, and results written back late.
 
-stage b ahead 1;             needs a loop around it, whose iterations are what it is ahead of
+stage b ahead 1;             needs a loop around it, whose iterations it precedes
 stage b ahead 1 into k;      and a loop inside, whose iterations share the work
-spread write c into k;       needs a loop around it that moves on to other elements of c
+spread write c into k;       needs a loop around it that moves to other elements of c
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def _numbers(numbers: list[int]) -> str:
 
 
 def _find_option(nest: NestSchedule, question: NestProblem) -> tuple[NestOption | None, Diagnostic]:
-    """Return the option that a nest takes, or what to say where there is none."""
+    """Return the option of a nest, or the error if there is none."""
     for option in question.options:
         if option.mapping == nest.mapping and option.choose == nest.choose:
             return option, Diagnostic("schedule-unknown", "")
@@ -390,9 +390,9 @@ def _ceildiv(a: int, b: int) -> int:
 
 
 def warn_unused_capacity(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
-    """Yield a warning for each memory of an accelerator that is almost empty, and whose operand is loaded again.
+    """Yield a warning for each accelerator memory that is almost empty although its operand is loaded again.
 
-    A schedule that takes at most twice as long as its issues has no use for more of a memory.
+    A schedule that takes at most twice the time of its issues would gain little from more of a memory.
     """
     questions = {nest.statement: nest for nest in problem.nests}
     known = [
@@ -429,7 +429,7 @@ def warn_unused_capacity(schedule: Schedule, problem: Problem) -> Iterator[Diagn
 
 
 def _loads_again(nest: NestSchedule, option: NestOption, operand: TileOperand, depth: int) -> int:
-    """Return how often each tile of an operand is loaded inside so many loops."""
+    """Return how often each tile of an operand is loaded inside the first `depth` loops."""
     covered, times = {axis.name: axis.extent for axis in option.axes}, 1
     for loop in nest.loops[:depth]:
         if loop.axis not in operand.axes:

@@ -14,7 +14,7 @@ from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic
 
 MAX_ISSUES = 4096
-"""Issues of a register block and all of its rests together: what C compilers take minutes for."""
+"""The most issues of a register block with all its remainders: more take C compilers minutes."""
 
 
 def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:

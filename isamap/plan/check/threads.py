@@ -2,9 +2,10 @@
 
     par m by 512 { par n by 256 { stage b; for k by 256 { ... hold; ... } } }
 
-Parallel loops are the outermost ones. What is staged outside of them is filled before and shared; what is
-staged inside belongs to one part. An axis that is summed over may be dealt too: then every part sums into a
-copy of the accumulator, which is staged right inside the parallel loops, and the copies are joined behind.
+Parallel loops are the outermost ones. A buffer staged outside them is filled before and shared; a buffer
+staged inside belongs to one part. A reduction axis may be distributed, too: every part then sums into its own
+copy of the accumulator, which is staged directly inside the parallel loops, and the copies are added
+afterwards.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     evaluate_all(cost, {"nest0.block.k": array([64, 128, 256])}, 3)  ->  array([…, …, …])
 
-The numbers are those of `number`, in double precision: whole ones are exact up to 2**53. What is
-the same for all is given as one number.
+The numbers are those of `number`, in double precision: whole ones are exact up to 2**53. A value that is
+equal for all assignments is one number.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def evaluate_all(cost: Cost, values: Values, count: int) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Assignments, given per decision, and what is known of them.
+    """Assignments, given per decision, and known values of shared parts.
 
-    `parts` holds the values of shared parts by identity, `takers` which have a value, and how many.
+    `parts` holds the values of shared parts by identity, `takers` the assignments that have a value, and
+    their number.
     """
 
     values: Values

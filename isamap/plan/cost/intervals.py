@@ -2,8 +2,8 @@
 
     bounds_all(cost, {"nest0.block.k": (array([64, 128]), array([256, 256]))}, 2)  ->  least, most
 
-An interval is an array of least and most, or of one that is both, for each box, or for all that are alike.
-Numbers are in double precision: whole ones are exact up to 2**53.
+An interval has a least and a most value per box; equal values are stored once. Numbers are in double
+precision: whole ones are exact up to 2**53.
 """
 
 from __future__ import annotations
@@ -156,6 +156,6 @@ def _over_blocks(axes: Sequence[tuple[str, int]], body: Cost, spans: _Spans) -> 
 def _block_classes(
     axes: Sequence[tuple[str, int]], sizes: Mapping[str, Numbers]
 ) -> list[tuple[Numbers, dict[str, Numbers]]]:
-    """As `block_classes_all`, which makes arrays of arrays."""
+    """Return the classes of `block_classes_all` for one set of arrays."""
     found = block_classes_all(axes, sizes, np.ones((1, 1)))
     return cast("list[tuple[Numbers, dict[str, Numbers]]]", found)

@@ -2,8 +2,8 @@
 
     Add((times(2, a), times(2, a)))  with two products  ->  the same with one of them, twice
 
-Readers of costs remember what they know by identity. Whole numbers and others are not equal here, as solvers
-tell them apart.
+Readers of costs cache results by object identity. An integer and an equal float stay different, because
+solvers distinguish them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
 
 @dataclass(slots=True)
 class Reader:
-    """A place in a text, and what may be read from there."""
+    """A position in a text, with functions that read from it."""
 
     source: Source
     position: int = 0

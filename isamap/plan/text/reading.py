@@ -1,9 +1,9 @@
-"""The text of a schedule, perhaps edited by hand, back to a Schedule.
+"""Read the text of a schedule, perhaps edited by hand, as a Schedule.
 
 Comments run from `#` to the end of the line; spaces and line ends inside a nest do not matter.
 
-gemm.schedule:9:5: error[schedule-syntax]: `fro` cannot stand here: expected `for`, `hold`, ... or `unroll`
-  help: did you mean `for`?
+    gemm.schedule:9:5: error[schedule-syntax]: `fro` cannot stand here: expected `for`, `hold`, ... or `unroll`
+      help: did you mean `for`?
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ _FIXED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([0-9]{1,18})\s*")
 
 
 def standing(schedule: Schedule, digest: str) -> Schedule:
-    """Return the schedule as it was written; without what is claimed about it where the digest is not its own."""
+    """Return the schedule as written; without its claims of cost and bound if the digest is not its own."""
     return schedule if digest == text_digest(schedule) else forget_cost(schedule)
 
 

@@ -28,7 +28,7 @@ def time_alternately(reader: Reader, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A word of the line: what a stage says by it (None: nothing), how that is read, and what may follow."""
+    """A word of the line: the field of the stage that it sets (None: none), its reader, and the allowed followers."""
 
     said: Callable[[Stage], str | None]
     read: Callable[[Reader, Stage], Stage]
@@ -83,7 +83,7 @@ def print_stage(stage: Stage) -> str:
 
 
 def parse_stage(reader: Reader, depth: int) -> Stage:
-    """Return the stage that a line states behind the word `stage`, inside so many loops."""
+    """Return the stage of a line after the word `stage`, inside `depth` loops."""
     stage, then = Stage(reader.take_name("an operand"), depth), FIRST
     while (word := reader.take_one_of((*then, ";"))) != ";":
         stage, then = CLAUSES[word].read(reader, stage), CLAUSES[word].then

@@ -1,10 +1,6 @@
-"""A Schedule as canonical text: what is printed, edited by hand, and read back by `isamap.plan.text.reading`.
+"""Write a Schedule as canonical text, which may be edited by hand and which `isamap.plan.text.reading` reads.
 
-isamap schedule 1
-kernel gemm_f32
-machine x86-avx512
-sizes M = 1024, N = 1..4096@512
-status MANUAL
+isamap schedule 1 kernel gemm_f32 machine x86-avx512 sizes M = 1024, N = 1..4096@512 status MANUAL
 
 nest 0 {
   map vfmadd_zmm_f32 { i: n } (a = A, b = B, c = C);
@@ -39,12 +35,12 @@ def print_schedule(schedule: Schedule) -> str:
 
 
 def text_digest(schedule: Schedule) -> str:
-    """Return how the sha256 of a schedule's text begins: what is claimed about it holds while that is the same."""
+    """Return the start of the sha256 of a schedule's text: its claims hold only for the same text."""
     return sha256("\n".join([*_header(schedule), *_nests(schedule)]).encode()).hexdigest()[:DIGITS]
 
 
 def fixed_words(schedule: Schedule) -> str:
-    """Return the decisions that a person made; what is said of cost and bound is about schedules with these."""
+    """Return the decisions that a person made; cost and bound hold for schedules with these."""
     return ", ".join(f"{name} = {value}" for name, value in schedule.fixed)
 
 
@@ -118,7 +114,7 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
 
 
 def loop_words(loop: LoopStep) -> str:
-    """Return a loop without what stands inside."""
+    """Return the text of a loop without its body."""
     rest = f" rest {' '.join(map(str, loop.rest))}" if loop.rest else ""
     return f"{loop.word} {loop.axis} by {loop.step}{rest}"
 

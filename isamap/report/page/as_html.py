@@ -1,6 +1,7 @@
 """Write a report as one self-contained HTML file: styles, script and pictures are inside, all is escaped.
 
-Texts are linked by numbers: `data-o` of a line are those of what it is, `data-i` of all that it is a part of.
+Texts are linked by numbers: `data-o` of a line are the numbers of its subject, `data-i` those of everything
+that it belongs to.
 """
 
 from __future__ import annotations

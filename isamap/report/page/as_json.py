@@ -8,7 +8,7 @@ from isamap.source.records import asdict
 
 
 def report_json(report: Report) -> dict[str, object]:
-    """Return the facts; texts as lines with the names of what each is about."""
+    """Return the facts; texts are lines with the names of their subjects."""
     head, *rows = report.accesses
     return {
         "schema": "isamap.report/1",

@@ -26,7 +26,7 @@ _COPY = re.compile(r"^(?P<word>stage|write|prefetch|hold|pack)[0-9A-Za-z_]* (?P<
 
 
 def code_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
-    """Return the lines of emitted C. A function is a part of what calls it, as copies and parts for threads are."""
+    """Return the lines of emitted C. A function belongs to its caller, as copies and parts for threads do."""
     lines = text.splitlines()
     found = [Line(line) for line in lines]
     called: dict[str, Names] = {}
@@ -43,7 +43,7 @@ def code_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
 
 
 def _functions(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield where the body of each function begins and ends, and its name; what instructions do is left out."""
+    """Yield the start and the end of each function's body, and its name, without the functions of instructions."""
     name = ""
     start: int | None = None
     for number, line in enumerate(lines):

@@ -33,7 +33,7 @@ class Nest:
 
     @property
     def note(self) -> str:
-        """What lowering calls it."""
+        """The name of the nest in lowering."""
         return "; ".join(self.texts)
 
     @property
@@ -52,7 +52,7 @@ class Nest:
 def kernel_lines(text: str, kernel: Kernel, nests: Sequence[Nest]) -> tuple[Line, ...]:
     """Return the lines of a kernel's text; loops and statements are marks in them.
 
-    `kernel` is what was scheduled: statements that it has besides those of the text have no place there.
+    `kernel` is the scheduled kernel: statements that are not in the text have no place there.
     """
     marks: dict[tuple[int, int], tuple[list[str], list[str]]] = {}
     around = {name: nest for nest in nests for name in nest.statements}

@@ -37,10 +37,10 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """A memory with all that lies in it.
+    """A memory with its contents.
 
-    `span` is how long the whole takes: nanoseconds where it `is_timed`, else leaves of the program in their
-    order. `capacity_bytes` is None where there is no limit.
+    `span` is the duration of the whole: nanoseconds if it `is_timed`, else leaves of the program in their
+    order. `capacity_bytes` is None without a limit.
     """
 
     memory: str
@@ -67,7 +67,7 @@ class MemoryUse:
 def memories_of(
     program: LoweredProgram, machine: Machine, recorded: Recorded | None
 ) -> tuple[MemoryUse, ...]:
-    """Return every scratchpad that it uses, where a simulation was recorded, and the workspace if it has one."""
+    """Return every used scratchpad, if a simulation was recorded, and the workspace if there is one."""
     found: list[MemoryUse] = []
     for memory in sorted({b.memory for b in program.buffers if b.memory}) if recorded is not None else ():
         assert recorded is not None, "asked above"
@@ -83,7 +83,7 @@ def memories_of(
 
 
 def _planned(buffer: Buffer) -> Iterator[Stay]:
-    """Yield a buffer of the workspace, where its place is known."""
+    """Yield the buffers of the workspace with known places."""
     size = exact_bytes(buffer)
     if size is not None and buffer.offset is not None and buffer.life is not None:
         yield Stay(buffer.name, buffer.why, *buffer.life, buffer.offset, size)
@@ -120,7 +120,7 @@ def _stays(buffers: Sequence[Buffer], recorded: Recorded) -> Iterator[Stay]:
 
 
 def _touches(recorded: Recorded) -> list[tuple[str, float, float]]:
-    """Return accesses by the names of arrays, in their order; of iterations not run, those of the last one."""
+    """Return accesses by the names of arrays, in their order; skipped iterations have those of the last one."""
     found = sorted(
         ((name, i.begin_ns, i.end_ns) for i in recorded.issued for name in i.arrays),
         key=lambda touch: touch[1],

@@ -31,7 +31,7 @@ from isamap.source.records import dataclass
 
 
 def time_pictures(report: Report) -> Iterator[Picture]:
-    """Yield when what is busy, where a simulation says it; and of what the model's time is made."""
+    """Yield the busy times, if a simulation gives them, and the parts of the model's time."""
     if report.timeline is not None:
         yield from timeline_pictures(report.title, report.timeline)
     longest = sorted(report.explained.spent, key=lambda spent: -spent.total_ns)
@@ -50,7 +50,7 @@ def roofline_pictures(report: Report) -> Iterator[Picture]:
 
 
 def traffic_pictures(report: Report) -> Iterator[Picture]:
-    """Yield one of all levels, where anything is known to move."""
+    """Yield one picture of all levels, if any traffic is known."""
     if any(level.total_bytes for level in report.levels):
         yield traffic_picture(report.title, report.levels)
 
@@ -74,7 +74,7 @@ TEXT_COLUMNS = COLUMNS - 24
 
 @dataclass(frozen=True, slots=True)
 class _Amount:
-    """A bar: how long it is of the longest possible one, in pieces; what stands beside it."""
+    """A bar: its length relative to the longest possible one, in pieces, and its label."""
 
     name: str
     pieces: tuple[float, ...]
@@ -272,7 +272,7 @@ class _Window:
 
 
 def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
-    """Yield the whole run; and a part of it, where single issues are too short to be seen in the whole."""
+    """Yield the whole run, and a part of it if single issues are too short to be seen."""
     yield _timeline_picture(_Window(timeline, 0.0, timeline.total_ns, "timeline", f"{title}: busy times"))
     if len(timeline.bars) > 3 * CLOSE:
         start, end = _busiest(timeline)
@@ -281,7 +281,7 @@ def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
 
 
 def _busiest(timeline: Timeline) -> tuple[float, float]:
-    """Return the first stretch of so many bars in which most instructions are issued on most tracks."""
+    """Return the first stretch of so many bars with the most instructions on the most tracks."""
     bars = sorted(timeline.bars, key=lambda bar: bar.start_ns)
     places = range(0, len(bars) - CLOSE, CLOSE // 4)
     kinds = {at: len({(b.track, b.label) for b in bars[at : at + CLOSE]}) for at in places}

@@ -17,7 +17,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A piece of a line, from `start` to `end` in characters, that is about less than the line is."""
+    """A piece of a line, from `start` to `end` in characters, with a narrower subject than the line."""
 
     start: int
     end: int
@@ -27,11 +27,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a text, and what it is about.
+    """A line of a text with its subjects.
 
-    `own` names what stands in it: a statement, a loop, a decision, as `s0`, `s0.m.1`, `s0.stage.b`; `inside`
-    all that it is a part of, its own included. Lines of different texts with names in common belong together.
-    `marks` are pieces of it, from the left: several loops on a line, or a statement behind its loop.
+    `own` names its own subjects: a statement, a loop, a decision, as `s0`, `s0.m.1`, `s0.stage.b`. `inside`
+    has all subjects that it belongs to, its own included. Lines of different texts with common names belong
+    together. `marks` are pieces of it, from the left: several loops on a line, or a statement after its loop.
     """
 
     text: str
@@ -77,7 +77,7 @@ class Report:
 
     @property
     def title(self) -> str:
-        """What was compiled for what."""
+        """The kernel and the machine of the compilation."""
         return f"{self.kernel} on {self.machine}"
 
 

@@ -50,7 +50,7 @@ class Gap:
 class Timeline:
     """One run. `issues` were performed, of which `run` were simulated one by one. Units: nanoseconds.
 
-    `unrecorded` of those that were run are in no bar; `left_out` is what the simulator knows nothing of.
+    `unrecorded` of the simulated ones are in no bar; `left_out` names effects that the simulator ignores.
     """
 
     total_ns: float
@@ -127,10 +127,10 @@ NARROW = 4
 
 
 def merged(bars: Iterable[Bar], finest_ns: float) -> tuple[Bar, ...]:
-    """Return the bars with those of one track joined that follow each other nearer than `finest_ns`.
+    """Return the bars with neighbours on a track joined if their gap is below `finest_ns`.
 
-    Joined are those of one instruction, and short ones as long as the whole stays narrow. It has the label of
-    the instruction that takes most of it, and counts all.
+    Bars of one instruction are joined, and short ones as long as the whole stays narrow. The result has the
+    label of the instruction with the most time, and counts all.
     """
     found: list[Bar] = []
     last: dict[str, int] = {}

@@ -17,7 +17,7 @@ from isamap.report.page.timeline import Timeline
 from isamap.simulate.recording import Recorded
 
 UNITS, LINKS = 1, 2
-"""Processes of the trace: what a viewer groups tracks by."""
+"""Processes of the trace, by which a viewer groups tracks."""
 
 
 def trace_json(title: str, recorded: Recorded, timeline: Timeline, memories: Sequence[MemoryUse]) -> str:

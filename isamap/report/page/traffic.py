@@ -82,7 +82,7 @@ def levels_by_model(
 
 
 def _nearest(level: str, counted: Sequence[StatementAccesses], machine: Machine) -> LevelBytes:
-    """Return all that goes between registers and memory, and between a tensor and its copy."""
+    """Return the traffic between registers and memory, and between a tensor and its copy."""
     read, written, by = 0, 0, dict[str, float]()
     for statement in counted:
         for a in statement.accesses:

@@ -1,7 +1,7 @@
 """Simulated annealing over measured times: small changes, of which worse ones are accepted while it is hot.
 
-The model says which of several random changes are worth measuring. Source: Kirkpatrick, Gelatt, Vecchi,
-Optimization by Simulated Annealing, Science 220, 1983.
+The model selects the random changes that are measured. Source: Kirkpatrick, Gelatt, Vecchi, Optimization by
+Simulated Annealing, Science 220, 1983.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A genetic algorithm: fast schedules are crossed and changed, slow ones die out.
 
-The first generation is what the model likes best. Source: Holland, Adaptation in Natural and Artificial
+The first generation has the model's best schedules. Source: Holland, Adaptation in Natural and Artificial
 Systems, 1975.
 """
 
