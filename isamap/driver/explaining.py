@@ -220,7 +220,8 @@ def _known(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Mach
     search = move_search_of(kernel, machine)
     gathered = dict(_find_gathered(tile, option, search))
     if tile.accumulator is None or not nest.fused:
-        return Known(tile.statement.assign.op is not None, plain, None, gathered)
+        lengths = frozenset(tile.run_time_lengths)
+        return Known(tile.statement.assign.op is not None, plain, None, gathered, lengths=lengths)
     finish = finish_of(kernel, tile, nest, search)
     results = tuple((w.target_at.buffer, w.target_at.dtype.size_bytes) for w in finish.whole)
     inside = finish.begins_held or bool(finish.beginning)

@@ -205,12 +205,14 @@ def _loaded(
 def _copied(nest: LoopNest, operand: Counted, depth: int, *, by_tiles: bool) -> int:
     """Return the elements of the tiles that a buffer is filled with inside `depth` loops, or that are read from it.
 
-    Tiles are apart, and read whole. In a window all taps share elements, or in registers tiles.
+    Tiles are apart, and read whole but for axes along which issues write what is left. In a window all taps share
+    elements, or in registers tiles.
     """
     outer, extents = nest.loops[:depth], dict(nest.axes)
     used = {axis for subscript in operand.subscripts for axis in axes_of(subscript)}
     tiles = {loop.axis: loop.step for loop in nest.loops}
-    total = operand.tile_elements if by_tiles else 1
+    lengths = dict(operand.lengths)
+    total = operand.tile_elements // prod(lengths.values()) if by_tiles else 1
     for window in operand.windows:
         taps, places = extents[window.tap], _ranges(_along(outer, window.along), extents[window.along])
         step = tiles.get(window.along, 1) if by_tiles else 1
@@ -221,7 +223,7 @@ def _copied(nest: LoopNest, operand: Counted, depth: int, *, by_tiles: bool) -> 
             extents = {a: n for a, n in extents.items() if a not in (window.along, window.tap)}
     for axis, n in extents.items():
         pieces = len(_ranges(_along(nest.loops if axis in used else outer, axis), n))
-        total *= n if axis in used and not by_tiles else pieces
+        total *= n if axis in used and (not by_tiles or axis in lengths) else pieces
     return total
 
 

@@ -97,6 +97,7 @@ class Known:
     element, with its bytes and subscripts; () if the subscripts are not known. `fused` holds the effects of
     fused statements, and `gathered` the gathered tiles by operand. `files` are register files that form a
     level for every operand in them, even if each issue reloads them; machines that state energies have them.
+    Along axes in `lengths` an issue writes no more of its result than is left.
     """
 
     is_sum: bool
@@ -104,6 +105,7 @@ class Known:
     fused: Fused | None = None
     gathered: Mapping[str, Short] = field(default_factory=dict[str, "Short"])
     files: frozenset[str] = frozenset()
+    lengths: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Counted:
     `windows` once; a tile there has `tile_elements`.
 
     `fused` is the effect of statements that are fused into a sum; None without such statements.
+    `lengths` are axes along which an issue writes no more than is left, with the elements of a tile.
     """
 
     name: str
@@ -128,6 +131,7 @@ class Counted:
     kept_bytes: int = 0
     tile_elements: int = 1
     gathered: Short = NEVER
+    lengths: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         depths = [keep.depth for keep in self.keeps]
@@ -194,4 +198,5 @@ def _counted(
         operand.name, tensor, subscripts, tuple(keeps), role, element_bytes, operand.windows,
         fused if role == "update" else None, operand.staged_bytes, operand.tile_elements,
         known.gathered.get(operand.name, NEVER),
+        tuple((a.name, a.tile) for a in option.axes if operand.is_accumulator and a.name in known.lengths),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import cast
 
 from sympy import Add, Expr, Integer, Max, Min, Mod, Mul, Symbol, ceiling, floor, nan
@@ -154,8 +155,11 @@ def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) ->
     used = {axis for subscript in operand.subscripts for axis in axes_of(subscript)}
     is_copy = position < len(keeps) and keeps[position].copied
     read = {axis: _pieces(nest.loops, axis, extents) for axis in extents}
-    lengths = extents if is_copy else read
-    tile = Integer(1 if is_copy else operand.tile_elements)
+    whole = dict(operand.lengths)  # an issue writes no more along them than is left
+    lengths = (
+        extents if is_copy else {axis: extents[axis] if axis in whole else n for axis, n in read.items()}
+    )
+    tile = Integer(1 if is_copy else operand.tile_elements // prod(whole.values()))
     return Mul(tile, *(lengths[a] if a in used else _pieces(outer, a, extents) for a in extents))
 
 

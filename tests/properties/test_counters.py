@@ -235,22 +235,13 @@ def uncounted(case: Case) -> set[tuple[str, bool]]:
     """Return what `isamap accesses` does not say, each of it in `docs/access-counts.md`.
 
     Fused statements read other arrays than the sum's. What is computed of several arrays into a buffer is an
-    array of its own there, which main memory does not have. A statement that an instruction of a chosen length
-    assigns in a buffer is counted by whole tiles there.
+    array of its own there, which main memory does not have.
     """
     assert case.made.canonical is not None
     given = statements(case.made.canonical)
     fused = {number for nest in case.schedule.nests for number in nest.fused}
     found = {(r.buffer, False) for number in fused for r in reads(given[number].assign.value)}
     arrays = {tensor.name for tensor in case.program.tensors} | {b.name for b in case.program.buffers}
-    found |= {
-        (f"{stage.operand} in {stage.memory}", True)
-        for nest in case.schedule.nests
-        if nest.choose
-        for stage in nest.stages
-        if (nest.mapping.split()[0], f"{stage.operand} in {stage.memory}") in assigned(case)
-        and clears(case.machine, nest.mapping.split()[0])
-    }
     for statement in case.accesses:
         found |= {(o.tensor, False) for o in statement.nest.operands if o.tensor not in arrays}
     return found
