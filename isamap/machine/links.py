@@ -11,15 +11,24 @@ from operator import mul
 
 from isamap.ir import Index, Operand
 from isamap.machine.model import Link, Machine
+from isamap.source.records import replace
 
 
 def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
-    """Return the link that units share for an instruction's transfer, and the operand in the farther memory."""
+    """Return the link that units share for an instruction's transfer, and the operand in the farther memory.
+
+    The shared links of a memory are its port, which moves as much as the fastest of them: the link returned has that
+    bandwidth. A slower link keeps the port busy no longer; its own time bounds the instruction.
+    """
     operands = machine.instructions[instruction].instruction.operands
     ends = {o.memory: o.name for o in operands if o.memory is not None}
     for link in machine.links:
         if link.shared and link.source_memory in ends and link.target_memory in ends:
-            return link, ends[link.source_memory]
+            port = [
+                other for other in machine.links if other.shared and other.source_memory == link.source_memory
+            ]
+            fastest = max(other.bandwidth_bytes_per_ns for other in port)
+            return replace(link, bandwidth_bytes_per_ns=fastest), ends[link.source_memory]
     return None
 
 

@@ -49,6 +49,17 @@ def test_rows_one_behind_the_other_are_one(tmp_path: Path) -> None:
     assert link_ns(load_machine(described(tmp_path, "vta", 256)), "load_wgt", 3, 16, 16) == 3 * 256 / 0.8
 
 
+def test_a_slow_link_keeps_the_port_of_its_memory_busy_for_its_bytes_only(tmp_path: Path) -> None:
+    text = machine_path("edge-npu").read_text(encoding="utf-8")
+    fast, slow = (f"to: acc, bandwidth_bytes_per_ns: {rate}," for rate in (16, 2))
+    assert fast in text
+    path = tmp_path / "edge-npu.yaml"
+    path.write_text(text.replace(fast, slow), encoding="utf-8")
+    machine = load_machine(str(path))
+    assert link_ns(machine, "dma_in_i32", 8, 16) == link_ns(machine, "dma_in_i8", 8, 64) == 8 * 64 / 16
+    assert cost_value(machine.instructions["dma_in_i32"].cost.interval_ns, {"R": 8, "C": 16}) == 8 * 64 / 2
+
+
 @pytest.mark.parametrize(("burst_bytes", "of_a_row"), [(1, 2), (16, 2), (64, 4), (128, 8)])
 def test_no_instruction_is_faster_than_its_bursts(burst_bytes: int, of_a_row: int, tmp_path: Path) -> None:
     item = load_machine(described(tmp_path, "edge-npu", burst_bytes)).instructions["dma_in_i8"]
