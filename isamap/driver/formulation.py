@@ -22,11 +22,11 @@ from isamap.driver.request import BEST_FORM, DEFAULT_COST_MODEL, Request
 from isamap.driver.stages import Clock
 from isamap.formulate.build import build_problem
 from isamap.formulate.matches import Matches, find_matches
-from isamap.ir import Kernel, Operand, Range, bind
+from isamap.ir import Kernel, Operand, Range, bind, product
 from isamap.ir.small_sizes import sample_sizes
 from isamap.machine import Machine
 from isamap.machine.cache_sets import uncrowding_bytes
-from isamap.match import improving_rewrites
+from isamap.match import improving_rewrites, scratchpads
 from isamap.plan.plugins import load_cost_model, load_heuristic, plugin_package
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
@@ -37,13 +37,33 @@ from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, add_up
 from isamap.source.records import dataclass, field, replace
-from isamap.transform import Rewrite, dense_form, edges_apart, make_guards_explicit, statements
+from isamap.transform import Rewrite, accesses, dense_form, edges_apart, make_guards_explicit, statements
 
 # --- row room -------------------------------------------------------------------------------------------
 
 # Pad the rows of a kernel's own arrays if they would share sets of a cache.
 #
 # f32[9, 9, 512], an image with its border      f32[9, 9, 528], of which the last 16 are not touched
+
+
+def with_dense_arrays(kernel: Kernel, machine: Machine) -> Kernel:
+    """Return the kernel with strides for inputs that only sums read, on a model of a machine that has scratchpads.
+
+    Its transfers then take axes that follow each other in memory as one: rows r, s, c of filters F[r, s, c, k].
+    """
+    if machine.target.run != "model" or not scratchpads(machine):
+        return kernel
+    summed, others = set[str](), set[str]()
+    for statement in statements(kernel):
+        found = summed if statement.reduction_axes else others
+        found |= {read.buffer for read in accesses(statement)}
+
+    def dense(o: Operand) -> Operand:
+        if o.role != "in" or o.strides is not None or len(o.shape) < 2 or o.name not in summed - others:
+            return o
+        return replace(o, strides=tuple(product(o.shape[d + 1 :]) for d in range(len(o.shape))))
+
+    return replace(kernel, operands=tuple(map(dense, kernel.operands)))
 
 
 def with_row_room(canonical: Kernel, kernel: Kernel, machine: Machine) -> Kernel:
@@ -169,7 +189,7 @@ def formulate_matched(matched: Matched) -> tuple[Kernel, Problem, Mapping[str, i
     *_, sample = sample_sizes(matched.kernel, count=4)
     sizes = {p.name: sample[p.name] for p in matched.kernel.params if p.dtype is None}
     kernel, machine = bind(matched.kernel, sizes), matched.machine
-    canonical = with_row_room(make_guards_explicit(kernel), kernel, machine)
+    canonical = with_dense_arrays(with_row_room(make_guards_explicit(kernel), kernel, machine), machine)
     model = load_cost_model(DEFAULT_COST_MODEL)
     assert isinstance(model, FlooredModel), "the default model has floors"
     known = find_matches(canonical, machine)
@@ -211,7 +231,8 @@ def canonical_form(
     statements.
     """
     if request.transform != BEST_FORM:
-        return Rewrite(with_row_room(make_guards_explicit(kernel), kernel, machine), ())
+        made = with_row_room(make_guards_explicit(kernel), kernel, machine)
+        return Rewrite(with_dense_arrays(made, machine), ())
     padded, apart = _dense(kernel, machine), edges_apart(kernel)
     if apart is None:
         return padded
@@ -235,7 +256,8 @@ def _share_ns(request: Request, canonical: Kernel, plan: Plan, written: Set[str]
 
 
 def _dense(kernel: Kernel, machine: Machine) -> Rewrite:
-    return dense_form(with_row_room(make_guards_explicit(kernel), kernel, machine))
+    found = dense_form(with_row_room(make_guards_explicit(kernel), kernel, machine))
+    return replace(found, kernel=with_dense_arrays(found.kernel, machine))
 
 
 def choose_form(
