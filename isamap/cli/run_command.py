@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof
@@ -106,6 +106,7 @@ def _run_text(prepared: Prepared, timed: Timed) -> str:
         f"time      {_time(timed.middle)} median, {_time(timed.best)} best"
         f" of {len(timed.seconds)} runs, {_threads(prepared)}"
     )
+    lines += _beside_model(prepared, timed)
     lines.append(f"speed     {timed.gflops:.1f} {unit}" + (" (of the model)" if prepared.missing else ""))
     if timed.is_busy:
         best = timed.gflops * timed.middle / timed.best
@@ -114,6 +115,22 @@ def _run_text(prepared: Prepared, timed: Timed) -> str:
             f"({best:.1f} {unit}): other work disturbs the measurement; run again on an idle computer"
         )
     return "\n".join(lines)
+
+
+def _beside_model(prepared: Prepared, timed: Timed) -> Iterator[str]:
+    """Yield how long the best run took compared with the model's time; nothing where none was modelled, or elsewhere.
+
+    A proven optimum is one of the model: this line says how far the model is from the hardware.
+    """
+    schedule = prepared.program.outcome.summary.get("schedule")
+    if not schedule or schedule["cost"] is None or schedule["unit"] != "ns" or prepared.missing:
+        return
+    modelled = schedule["cost"] / 1e9
+    line = f"model     {_time(modelled)}: the best run took {timed.best / modelled:.2f} times as long"
+    if schedule["profile"] is None:
+        machine = prepared.request.machine
+        line += f"; its figures are stated, and `isamap hw calibrate {machine}` measures them"
+    yield line
 
 
 def _threads(prepared: Prepared) -> str:

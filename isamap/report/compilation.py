@@ -260,7 +260,7 @@ def cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
     if schedule.cost_ns is None:
         yield f"schedule: {schedule.status}"
         return
-    gap = f", at most {gap_text(schedule)} % above the optimum" if schedule.gap is not None else ""
+    gap = f", at most {gap_text(schedule)} % above the model's optimum" if schedule.gap is not None else ""
     gap += " of these" if gap and schedule.fixed else ""
     among = f" among those with {fixed_words(schedule)}" if schedule.fixed else ""
     cost = f"{schedule.cost_ns:.0f} {cost_unit(schedule.model)}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -149,6 +150,16 @@ def test_run_says_how_long_it_took(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, answer["verified"], answer["operations"]) == (0, True, 2 * 5 * 6 * 7)
     assert 0 < answer["seconds"]["min"] <= answer["seconds"]["median"]
     assert answer["gflops"] > 0
+
+
+def test_run_sets_the_measured_time_beside_that_of_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "gemm_f32", "--hw", "generic-c", *SMALL, "--profile", "none"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("model ")]
+    assert re.fullmatch(
+        r"model     \S+ \S?s: the best run took [0-9.]+ times as long; its figures are stated, and "
+        "`isamap hw calibrate generic-c` measures them",
+        line,
+    )
 
 
 def test_fmt_rewrites_files_and_then_leaves_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,7 @@ def test_an_optimum_among_what_a_person_left_open_says_so() -> None:
     report = describe(request, compile_kernel(request)).files["report.txt"]
     line = next(line for line in report.splitlines() if line.startswith("schedule: "))
     assert line.startswith("schedule: OPTIMAL among those with nest0.unroll.m = 1, ")
-    assert line.endswith(", at most 0.0 % above the optimum of these")
+    assert line.endswith(", at most 0.0 % above the model's optimum of these")
 
 
 def test_a_range_without_a_typical_value_is_replayed_at_its_highest() -> None:
