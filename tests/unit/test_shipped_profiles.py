@@ -10,7 +10,7 @@ import pytest
 from isamap.driver import inputs
 from isamap.driver.inputs import find_profile, with_profile
 from isamap.hw_specs import FOLDER, machine_path
-from isamap.machine import load_machine, processor
+from isamap.machine import cost_params, cost_value, load_machine, processor
 from isamap.source import UsageProblem
 from isamap.tune import store
 from isamap.tune.store import check_names, family_profile, keep_profile
@@ -52,10 +52,21 @@ def test_it_serves_the_machine_it_was_measured_of_and_those_that_this_one_extend
         assert find_profile("default", name) is profile
         machine = with_profile(load_machine(name), profile)
         assert machine.figures == f"shipped for {family}"
-        last = profile.caches[-1]
-        assert machine.memories[last.memory].capacity_bytes == last.size_bytes
+        for last in profile.caches[-1:]:
+            assert machine.memories[last.memory].capacity_bytes == last.size_bytes
     assert find_profile("default", "systolic-16") is None
     assert find_profile("none", profile.machine) is None
+
+
+def test_a_vector_of_512_bits_takes_twice_as_long_where_data_paths_have_256(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_on("AuthenticAMD-25-17", monkeypatch)
+    machine = with_profile(load_machine("x86-avx512"), find_profile("default", "x86-avx512"))
+    for name in ("fma", "load", "store"):
+        items = [machine.instructions[f"{name}_{file}_f32"] for file in ("zmm", "ymm")]
+        wide, narrow = (cost_value(i.cost.interval_ns, cost_params(i, machine, {})) for i in items)
+        assert 1.8 < wide / narrow < 2.2, (name, wide, narrow)
 
 
 def test_registers_that_were_not_filled_load_no_faster_than_is_stated(
