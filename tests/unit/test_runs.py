@@ -7,8 +7,13 @@ from itertools import product
 import pytest
 
 from isamap.ir import DTYPES, Index, Read
-from isamap.match.moves.scratch_buffers import in_runs
+from isamap.ir.index import ONE
+from isamap.machine import load_machine
+from isamap.match.moves import scratch_buffers
+from isamap.match.moves.scratch_buffers import find_dma, in_runs
 from isamap.match.moves.transfers import Copy
+from isamap.match.operand_loads.load_request import MoveSearch
+from isamap.match.patterns.pattern import Pattern
 from isamap.transform import reads
 
 I8 = DTYPES["i8"]
@@ -67,3 +72,25 @@ def test_runs_as_long_as_a_row_have_no_bounds_to_keep() -> None:
 def test_what_is_divided_otherwise_stays(index: tuple[Index, ...]) -> None:
     copy = Copy(Read("tile", (Index.of("~m"), Index.of("~c")), I8), Read("X", index, I8), ("~m", "~c"))
     assert in_runs(copy, {"~m": Index.of(8), "~c": Index.of(4)}) is None
+
+
+def test_copies_are_laid_over_instructions_of_their_memories_and_types_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = load_machine("edge-npu")
+    search = MoveSearch(machine, {"X": (Index.of(64), ONE), "tile": (Index.of(32), ONE)}, {"tile": "acc"})
+    dtype, at = DTYPES["i32"], (Index.of("~m"), Index.of("~n"))
+    copy = Copy(Read("tile", at, dtype), Read("X", at, dtype), ("~m", "~n"))
+    tried: list[Pattern] = []
+
+    def noted(*asked: object) -> None:
+        tried.extend(one for one in asked if isinstance(one, Pattern))
+
+    monkeypatch.setattr(scratch_buffers, "_most_at_once", noted)
+    assert find_dma(copy, {"~m": Index.of(32), "~n": Index.of(32)}, search) is None
+    assert tried, "some instruction brings sums in"
+    for pattern in tried:
+        assert pattern.output.memory == "acc"
+        read = [o.memory for o in pattern.instruction.operands if o.role == "in"]
+        assert read in ([], ["dram"]), "a copy out of main memory reads there, or writes a number"
+        assert pattern.output.dtype == dtype

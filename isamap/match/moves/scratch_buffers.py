@@ -77,10 +77,22 @@ def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma
 def _found(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
     runs = in_runs(copy, counts)
     ways = [(copy, counts), *([runs] if runs is not None else [])]
-    patterns = [p for p in movers(search) if heads_match(p.value, copy.value)]
+    patterns = [p for p in movers(search) if heads_match(p.value, copy.value) and _reaches(p, copy, search)]
     found = (_most_at_once(*way, pattern, search) for pattern in patterns for way in ways)
     return min(
         (dma for dma in found if dma is not None), key=lambda dma: (dma.cost_ns, dma.issues), default=None
+    )
+
+
+def _reaches(pattern: Pattern, copy: Copy, search: MoveSearch) -> bool:
+    """Return whether an instruction reads and writes in the memories of a copy: cheap, and asked first."""
+    ends = [(pattern.target, copy.target)]
+    if isinstance(pattern.value, Read) and isinstance(copy.value, Read):
+        ends.append((pattern.value, copy.value))
+    return all(
+        own.dtype == read.dtype
+        and search.lies_in(read.buffer, pattern.instruction.operand(own.buffer).memory)
+        for own, read in ends
     )
 
 
@@ -96,15 +108,9 @@ def _most_at_once(
     return None
 
 
-def movers(search: MoveSearch) -> Iterator[Pattern]:
-    """Yield the instructions that assign to memory a value read there, an expression of it, or a number."""
-    for item in search.machine.instructions.values():
-        pattern = pattern_of(item.instruction)
-        if pattern is None or pattern.statement.assign.op is not None:
-            continue
-        operands = [o.memory for o in pattern.instruction.operands]
-        if all(search.is_addressable(memory) for memory in operands):
-            yield pattern
+def movers(search: MoveSearch) -> list[Pattern]:
+    """Return the instructions that assign to memory a value read there, an expression of it, or a number."""
+    return search.known.assigning
 
 
 def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[dict[str, str]]:

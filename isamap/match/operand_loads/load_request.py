@@ -159,6 +159,14 @@ class Repertoire:
         return found
 
     @cached_property
+    def assigning(self) -> list[Pattern]:
+        """Patterns that assign to memory a value read there, an expression of it, or a number."""
+        found = [pattern_of(item.instruction) for item in self.machine.instructions.values()]
+        known = [p for p in found if p is not None and p.statement.assign.op is None]
+        reached = {m.name for m in self.machine.memories.values() if m.kind in ("addressable", "scratchpad")}
+        return [p for p in known if all(o.memory in reached for o in p.instruction.operands)]
+
+    @cached_property
     def block_moves(self) -> list[Pattern]:
         """Patterns that move a block of elements, of two axes and more, from memory to memory."""
         found = [pattern_of(item.instruction) for item in self.allowed]
