@@ -32,7 +32,7 @@ def main(folder: Path, first: int, step: int, words: list[str]) -> dict[str, obj
         os.environ[f"ISAMAP_{name.upper()}_DIR"] = str(folder / name)
     from isamap.cli import commands
 
-    for home in set(commands._HOMES.values()):  # pyright: ignore[reportPrivateUsage] - imported before the forks
+    for home in set(commands.COMMANDS.values()):  # imported before the forks
         importlib.import_module(f"isamap.cli.{home}")
     operations = _run(folder, [*words, "-D", "M=5"], NEVER)
     kills = range(first, operations + 1, step)

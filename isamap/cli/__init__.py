@@ -30,10 +30,15 @@ def _main(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words == ["--version"]:
         from isamap.cli.terminal import prepare_streams, write_answer
-        from isamap.version import __version__
+        from isamap.version import describe_version
 
         prepare_streams()
-        return write_answer(f"isamap {__version__}\n", 0)
+        return write_answer(f"{describe_version()}\n", 0)
+    if words[:1] == ["--complete"]:
+        from isamap.cli.completion import complete
+        from isamap.cli.terminal import write_answer
+
+        return write_answer("".join(f"{word}\n" for word in complete(words[1:])), 0)
     from isamap.cli.command_line import run
 
     return run(words)

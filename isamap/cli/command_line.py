@@ -32,7 +32,7 @@ from isamap.source import (
     UsageProblem,
     read_limited,
 )
-from isamap.source.cache import cache_root, digest
+from isamap.source.cache import cache_root, digest, kept_here
 from isamap.source.records import replace
 from isamap.version import __version__
 
@@ -96,8 +96,16 @@ def run(words: Sequence[str]) -> int:
     try:
         return print_answer(_answer(command, words), command, "--json" in words)
     except KeyboardInterrupt:
-        complain("interrupted")
+        complain(f"interrupted{_kept(command)}")
         return INTERRUPTED
+
+
+def _kept(command: str) -> str:
+    """Return what stays of an interrupted command: results in the cache, and the rows of a benchmark."""
+    counted = ", ".join(f"{count} of {kind}" for kind, count in sorted(kept_here.items()))
+    kept = f"; kept in the cache, where the same command finds them: {counted}" if counted else ""
+    rows = "; `--resume` goes on behind the rows that -o has" if command.startswith("bench.") else ""
+    return kept + rows
 
 
 def _answer(command: str, words: Sequence[str]) -> Answer:
@@ -109,6 +117,10 @@ def _answer(command: str, words: Sequence[str]) -> Answer:
 
 def _invoked(command: str, words: Sequence[str]) -> Answer:
     try:
+        if words and words[0] in ("--install-completion", "--show-completion"):
+            from isamap.cli.completion import completion_command
+
+            return completion_command(words)
         from isamap.cli.commands import invoke
 
         return invoke(command, spread_sizes(fill_values(words)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from isamap.cli.answers import Answer
@@ -12,7 +13,10 @@ from isamap.cli.early_words import GROUPS
 from isamap.cli.option_parser import help_page, options_of, read_record, read_words
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
-_HOMES: dict[str, str] = {
+COMMANDS: dict[str, str] = {
+    "new.kernel": "begin_command",
+    "new.machine": "begin_command",
+    "new.project": "begin_command",
     "compile": "compile_command",
     "import": "import_command",
     "graph.show": "graph_command",
@@ -45,7 +49,7 @@ _HOMES: dict[str, str] = {
     "bench.layers.resnet50": "bench_command",
     "bench.layers.mobilenet": "bench_command",
     "bench.layers.transformer": "bench_command",
-    "hw.new": "hw_begin_command",
+    "hw.new": "begin_command",
     "hw.list": "hw_command",
     "hw.show": "hw_show_command",
     "hw.check": "hw_check_command",
@@ -60,7 +64,7 @@ _HOMES: dict[str, str] = {
 
 def invoke(command: str, words: Sequence[str]) -> Answer:
     """Return the answer of a command line. Raises: IsamapError of every kind."""
-    if command in ("", *GROUPS) or command not in _HOMES:
+    if command in ("", *GROUPS) or command not in COMMANDS:
         return _help_or_refusal(command, words)
     function = function_of(command)
     record = record_of(function)
@@ -74,7 +78,7 @@ def invoke(command: str, words: Sequence[str]) -> Answer:
 
 def function_of(command: str) -> Callable[..., Answer]:
     """Return the function of a command, from the module that the table names."""
-    module = import_module(f"isamap.cli.{_HOMES[command]}")
+    module = import_module(f"isamap.cli.{COMMANDS[command]}")
     function: Callable[..., Answer] = getattr(module, f"{command.rsplit('.', maxsplit=1)[-1]}_command")
     return function
 
@@ -90,11 +94,15 @@ def record_of(function: Callable[..., Answer]) -> type[Any] | None:
 
 def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
     group = max((g for g in GROUPS if command == g or command.startswith(f"{g}.")), key=len, default="")
+    if not words:
+        from isamap.cli.begin_command import suggest_next
+
+        return Answer(text=suggest_next(Path()))
     rest = list(words[group.count(".") + 1 :] if group else words)
     if not rest or rest[0] in ("--help", "-h"):
         return Answer(text=_overview(group))
     given = rest[0]
-    known = [c.removeprefix(f"{group}.") for c in _HOMES if not group or c.startswith(f"{group}.")]
+    known = [c.removeprefix(f"{group}.") for c in COMMANDS if not group or c.startswith(f"{group}.")]
     names = list(dict.fromkeys(c.split(".")[0] for c in known))
     what = "option" if given.startswith("-") else "command"
     raise UsageProblem(
@@ -110,9 +118,16 @@ def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
 def _overview(group: str) -> str:
     """Return the commands with their descriptions, one line each."""
     lines = [f"usage: {' '.join(['isamap', *group.split('.'), 'COMMAND']).replace('  ', ' ')} …", ""]
-    for command in _HOMES:
+    for command in COMMANDS:
         if command.startswith(f"{group}.") or not group:
             summary = (inspect.getdoc(function_of(command)) or "").splitlines()[0]
             lines.append(f"  {command.replace('.', ' '):<12} {summary}")
     options = "`isamap COMMAND --help` lists a command's options; `--json` gives any answer as JSON."
-    return "\n".join([*lines, "", options, "`isamap --version` says which version this is."])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            options,
+            "`isamap --version` says which version this is; `--install-completion` serves your shell.",
+        ]
+    )

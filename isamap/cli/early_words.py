@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from isamap.run.child import Emulator
 
 C = TypeVar("C", bound=str)
-GROUPS = ("graph", "hw", "bench", "bench.deepbench", "bench.layers", "cache", "tune")
+GROUPS = ("new", "graph", "hw", "bench", "bench.deepbench", "bench.layers", "cache", "tune")
 """Commands that only lead to others."""
 SUBCOMMANDS = (("schedule", "diff"),)
 """Of commands that do something by themselves, too."""

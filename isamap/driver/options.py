@@ -36,7 +36,8 @@ _MOST_WRITTEN = 1 << 53  # beyond that floats are not the whole numbers that the
 class Kind:
     """A kind of value: how it is read from the command line, taken from Python, and written to JSON.
 
-    `many` words are read together if an option may be repeated; a `flag` has none.
+    `many` words are read together if an option may be repeated; a `flag` has none. `choices` are the words
+    of which it takes one, if there are few.
     """
 
     read: Callable[[Any, str], Any]
@@ -44,6 +45,7 @@ class Kind:
     many: bool = False
     flag: bool = False
     said: Callable[[Any], object] = lambda value: value
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,9 @@ def seconds_in(low: float, high: float) -> Kind:
 
 def one_of(*choices: str) -> Kind:
     """Return the kind of one of a few words."""
-    return Kind(partial(read_choice, choices=choices), partial(given_choice, choices=choices))
+    return Kind(
+        partial(read_choice, choices=choices), partial(given_choice, choices=choices), choices=choices
+    )
 
 
 def plugin(kind: Literal["heuristic", "cost model", "evaluator", "searcher"], *, many: bool = False) -> Kind:

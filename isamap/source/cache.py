@@ -20,6 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -43,6 +44,8 @@ _AFTER_EVICTION = 0.8
 MOST_BYTES = 64 << 20
 """The largest content that is read as a whole."""
 T = TypeVar("T")
+kept_here: Counter[str] = Counter()
+"""How many results of each kind this process has put there."""
 
 
 def cache_root() -> Path:
@@ -164,6 +167,7 @@ class Cache:
             self._evict(path)
         except OSError as error:
             raise _unusable(self.folder.parent, "cache", "ISAMAP_CACHE_DIR", error) from error
+        kept_here[self.folder.name] += 1
         return path
 
     def _evict(self, kept: Path) -> None:

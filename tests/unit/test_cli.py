@@ -18,6 +18,7 @@ from isamap.cli.option_parser import OnMachine, options_of, read_words
 from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.report.columns import align
 from isamap.source import UsageProblem, did_you_mean
+from isamap.source.cache import Cache, kept_here
 from isamap.version import __version__
 
 SMALL = ("-D", "M=5", "N=6", "K=7")
@@ -206,8 +207,25 @@ def test_an_interrupt_ends_with_130(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("isamap.cli.commands.invoke", interrupt)
+    monkeypatch.setattr("isamap.cli.command_line.kept_here", {})
     assert main(["doctor"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_an_interrupted_command_says_what_was_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        Cache.open("schedules").keep("0" * 64, b"a schedule")
+        raise KeyboardInterrupt
+
+    kept_here.clear()
+    monkeypatch.setattr("isamap.cli.commands.invoke", interrupt)
+    assert main(["bench", "deepbench", "gemm"]) == 130
+    assert capsys.readouterr().err == (
+        "interrupted; kept in the cache, where the same command finds them: 1 of schedules; "
+        "`--resume` goes on behind the rows that -o has\n"
+    )
 
 
 def test_without_a_compiler_the_environment_lacks_something(
@@ -257,7 +275,9 @@ def test_the_version_needs_no_imports() -> None:
     program = "import sys; from isamap.cli import main; main(['--version']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     first, modules = done.stdout.splitlines()
-    assert first == f"isamap {__version__}"
+    assert re.fullmatch(
+        rf"isamap {re.escape(__version__)} \((commit \w+, )?CP-SAT of OR-Tools [\d.]+\)", first
+    )
     assert not {"numpy", "isamap.source"} & {*modules.split()}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from isamap.cli.commands import _HOMES as COMMANDS  # pyright: ignore[reportPrivateUsage] - which commands there are
+from isamap.cli.commands import COMMANDS
 from isamap.hw_specs import FOLDER as MACHINES
 from isamap.ir import DTYPES
 from isamap.ir.text_layout import KEYWORDS

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import isamap
-from isamap.cli.commands import _HOMES as COMMANDS  # pyright: ignore[reportPrivateUsage] - which commands there are
-from isamap.cli.commands import function_of, record_of
+from isamap.cli.commands import COMMANDS, function_of, record_of
 from isamap.cli.option_parser import options_of
 from isamap.driver.options import Option, declared
 from isamap.driver.request import Choices, Request

@@ -1,0 +1,265 @@
+"""`isamap new`: write a kernel, a machine or a project to begin with.
+
+    isamap new kernel scale                           ->   scale.ir, which `isamap verify` accepts
+    isamap new machine edge --kind matrix             ->   edge.yaml, which `isamap hw check` accepts
+    isamap new project demo                           ->   demo/ with a kernel, a C program and a Makefile
+
+`isamap hw new` is the older name of `isamap new machine`. On a terminal, without `--kind`, it asks.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from isamap.cli.answers import Answer, check_new, write_text
+from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
+from isamap.cli.terminal import complain
+from isamap.driver.options import WORDS, option
+from isamap.machine.templates import KINDS, asked_of, begin, read_figure
+from isamap.source import Diagnostic, Source, UsageProblem, cannot_write, did_you_mean, read_limited
+from isamap.source.numbers import BYTES_PER_UNIT
+from isamap.source.records import dataclass
+from isamap.syntax import parse_kernel
+
+T = TypeVar("T")
+_NAME = re.compile("[a-z][a-z0-9_-]{0,63}")
+_IDENTIFIER = re.compile("[a-z][a-z0-9_]{0,63}")
+_HEAD = 4096  # bytes of a file, of which a machine's description begins with its version
+
+_STEPS = (
+    (".ir", "match {} --hw host", "see which instructions perform the kernel"),
+    (".ir", "compile {} --hw host -o out", "write its code; the sizes that it lacks are named"),
+    (".yaml", "hw check {}", "check the description"),
+    (".onnx", "compile {} --hw host -o out", "write the model as one library in C"),
+)
+"""What to do with a kind of file, in the order of the list."""
+_FIRST_STEPS = (
+    ("isamap run gemm_f32 --hw host -D M=512 N=512 K=512", "compile a matrix product, verify and time it"),
+    ("isamap new project demo", "write a kernel with a C program that calls it"),
+    ("isamap new machine mine --kind matrix", "write the description of a machine"),
+    ("isamap doctor", "see what this computer has and lacks"),
+)
+
+KERNEL = """\
+# y = max(A x + b, 0): a layer of M outputs. The loops may run in any order.
+kernel NAME(M, N) {
+  in A: f32[M, N];
+  in x: f32[N];
+  in b: f32[M];
+  out y: f32[M];
+  for m in M { y[m] = b[m]; }
+  for m in M, n in N { y[m] += A[m, n] * x[n]; }
+  for m in M { y[m] = max(y[m], 0); }
+}
+"""
+PROGRAM = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include "NAME.h"
+
+enum { M = 256, N = 512 }; /* as in the Makefile */
+static float A[M][N], x[N], b[M], y[M];
+
+int main(void) {
+  for (int m = 0; m < M; m++) for (int n = 0; n < N; n++) A[m][n] = (float)((m + n) % 7 - 3);
+  for (int n = 0; n < N; n++) x[n] = (float)(n % 5 - 2);
+  for (int m = 0; m < M; m++) b[m] = (float)m;
+  NAME_args args = {.A = &A[0][0], .A_stride0 = sizeof A[0], .x = x, .b = b, .y = y};
+  void *workspace = malloc(NAME_workspace_bytes(&args) + 1);
+  int status = workspace ? NAME(&args, workspace, NULL) : 1;
+  int wrong = 0;
+  for (int m = 0; m < M; m++) {
+    float sum = b[m];
+    for (int n = 0; n < N; n++) sum += A[m][n] * x[n];
+    wrong += y[m] != (sum > 0 ? sum : 0); /* whole numbers: sums in any order are equal */
+  }
+  printf("status %d, %d of %d results differ\\n", status, wrong, M);
+  free(workspace);
+  return status || wrong;
+}
+"""
+MAKEFILE = """\
+# `make` compiles the kernel for this computer and runs the program; `make HW=generic-c` uses plain C.
+HW = host
+SIZES = M=256 N=512
+# The flags stand in the first comment of the emitted file; gcc needs the others, which clang does not know.
+FLAGS = $(shell sed -n 's/.*Compile with \\(.*\\);/\\1/p' out/NAME.c)
+GCC = -fno-tree-loop-vectorize -fno-tree-coalesce-vars -fno-tree-sink -fno-tree-loop-distribute-patterns \\
+  -fno-predictive-commoning -fno-schedule-insns2
+CC = gcc
+
+run: NAME
+\t./NAME
+
+NAME: main.c out/NAME.c
+\t$(CC) $(FLAGS) $(GCC) -Iout main.c out/NAME.c -o NAME
+
+out/NAME.c: NAME.ir Makefile
+\tisamap compile NAME.ir --hw $(HW) -D $(SIZES) -o out
+
+verify:
+\tisamap verify NAME.ir --hw $(HW) -D M=5 N=7
+
+clean:
+\trm -rf NAME out
+
+.PHONY: run verify clean
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOptions(CommandOptions):
+    """The options of `new machine`."""
+
+    name: str = argument("NAME", "The machine's name, or the path of NAME.yaml.")
+    kind: str | None = one_word("--kind", "KIND", "One of vector, matrix, abstract.")
+    figures: tuple[str, ...] = option(
+        "--set", "NAME=VALUE",
+        "vector: bytes, registers, clock_ghz; matrix: rows, spad_bytes, sums_bytes, bus_bytes, clock_ghz; "
+        "abstract: m, n, k.",
+        WORDS, default=(),
+    )  # fmt: skip
+    overwrite: bool = flag("--overwrite", "Replace the file that is there.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions(CommandOptions):
+    """The options of `new kernel` and `new project`."""
+
+    name: str = argument("NAME", "The kernel's name, which may have a folder before it.")
+    overwrite: bool = flag("--overwrite", "Replace the files that are there.")
+
+
+def kernel_command(asked: TextOptions) -> Answer:
+    """Write a small kernel to begin with, which passes `verify`."""
+    path = _named(asked.name.removesuffix(".ir")).with_suffix(".ir")
+    steps = (f"isamap verify {path} --hw generic-c -D M=5 N=7", f"isamap run {path} --hw host -D M=256 N=512")
+    return _written({path: KERNEL}, path.stem, steps, overwrite=asked.overwrite)
+
+
+def project_command(asked: TextOptions) -> Answer:
+    """Write a folder with a kernel, a C program that calls it, and a Makefile."""
+    folder = _named(asked.name)
+    files = {folder / f"{folder.name}.ir": KERNEL, folder / "main.c": PROGRAM, folder / "Makefile": MAKEFILE}
+    return _written(files, folder.name, (f"make -C {folder}",), overwrite=asked.overwrite)
+
+
+def _named(word: str) -> Path:
+    """Return the path of a new kernel or project. Raises: UsageProblem where its name is no identifier of C."""
+    path = Path(word)
+    if not _IDENTIFIER.fullmatch(path.name):
+        said = f"`{path.name[:40]}` is no name for a kernel"
+        help_ = "small letters, digits and `_`, a letter first: `my_kernel`"
+        raise UsageProblem(Diagnostic("option-value", said, help=help_))
+    return path
+
+
+def _written(files: Mapping[Path, str], name: str, steps: Sequence[str], *, overwrite: bool) -> Answer:
+    """Write the templates' files, all or none, and return the answer with the steps that come next."""
+    parse_kernel(Source(f"{name}.ir", KERNEL.replace("NAME", name)))  # refuses names that the language takes
+    for path in files:
+        if not overwrite:
+            check_new(path)
+    for path, text in files.items():
+        if path.parent != Path():
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise cannot_write(path.parent, error) from None
+        write_text(path, re.sub(r"NAME(?![A-Z])", name, text), overwrite=overwrite)
+    lines = [*(f"wrote {path}" for path in files), "", "next:", *(f"  {step}" for step in steps)]
+    return Answer({"files": [str(path) for path in files], "next": list(steps)}, "\n".join(lines))
+
+
+def new_command(asked: NewOptions) -> Answer:
+    """Write a commented description of a new machine, which passes `hw check`."""
+    path, kind = _path(asked.name), asked.kind
+    if not asked.overwrite:
+        check_new(path)
+    asks = kind is None and not asked.as_json and sys.stdin.isatty()
+    chosen = _ask("kind", f"one of {', '.join(KINDS)}", "vector", _kind) if asks else _kind(kind)
+    words = dict(_parted(figure) for figure in asked.figures)
+    given = {key: read_figure(asked_of(chosen, key), word, BYTES_PER_UNIT) for key, word in words.items()}
+    for one in KINDS[chosen].asked if asks else ():
+        if one.name not in given:
+            read = partial(read_figure, one, sizes=BYTES_PER_UNIT)
+            given[one.name] = _ask(one.name, one.question, f"{one.usual:g}", read)
+    write_text(path, begin(path.stem, chosen, given), overwrite=asked.overwrite)
+    lines = [f"wrote {path}: {KINDS[chosen].summary}", "", "next:", f"  isamap hw check {path}"]
+    lines += [f"  isamap compile gemm_f32 --hw {path} -D M=64 N=64 K=64 -o out"]
+    return Answer({"file": str(path), "kind": chosen, "figures": given}, "\n".join(lines))
+
+
+machine_command = new_command  # `isamap new machine`
+
+
+def suggest_next(folder: Path) -> str:
+    """Return commands to go on with: of the folder's first kernel, machine and model, else of a newcomer."""
+    found: dict[str, Path] = {}
+    with suppress(OSError):
+        for path in sorted(folder.iterdir(), reverse=True):
+            is_described = path.suffix == ".yaml" and b"\nisamap:" in b"\n" + read_limited(path, _HEAD)
+            if path.is_file() and (is_described or path.suffix != ".yaml"):
+                found[path.suffix] = path.relative_to(folder)
+    steps = [
+        (f"isamap {words.format(shlex.quote(str(found[kind])))}", why)
+        for kind, words, why in _STEPS
+        if kind in found
+    ] or [*_FIRST_STEPS]
+    width = max(len(words) for words, _ in steps)
+    shown = "\n".join(f"  {words:{width}}   {why}" for words, why in steps)
+    return (
+        "isamap finds how a machine's instructions perform a kernel, and writes the code.\n\n"
+        f"next, for example:\n{shown}\n\n`isamap --help` lists all commands."
+    )
+
+
+def _path(name: str) -> Path:
+    """Return the file of a new machine. Raises: UsageProblem for an invalid name."""
+    path = Path(name if name.endswith(".yaml") else f"{name}.yaml")
+    if not _NAME.fullmatch(path.stem):
+        said = f"`{path.stem[:40]}` is no name for a machine"
+        help_ = "small letters, digits, `-` and `_`, a letter first: `edge-npu`"
+        raise UsageProblem(Diagnostic("option-value", said, help=help_))
+    return path
+
+
+def _kind(word: str | None) -> str:
+    if word is not None and word in KINDS:
+        return word
+    notes = tuple(f"{kind}: {found.summary}" for kind, found in KINDS.items())
+    if word is None:
+        help_ = "add `--kind matrix`; on a terminal, it is asked for"
+        raise UsageProblem(
+            Diagnostic("missing-argument", "a new machine has a kind", notes=notes, help=help_)
+        )
+    said = f"there is no kind of machine called `{word[:40]}`"
+    raise UsageProblem(Diagnostic("option-value", said, notes=notes, help=did_you_mean(word, KINDS)))
+
+
+def _parted(figure: str) -> tuple[str, str]:
+    name, sign, value = figure.partition("=")
+    if not sign:
+        said = f"--set takes NAME=VALUE, not `{figure[:40]}`"
+        raise UsageProblem(Diagnostic("option-value", said, help="write `--set rows=32`"))
+    return name.strip(), value
+
+
+def _ask(name: str, question: str, usual: str, read: Callable[[str], T]) -> T:
+    """Return the value that a person types, or the usual one; ask again where it is not possible."""
+    while True:
+        complain(f"{name}, {question} [{usual}]:")
+        word = sys.stdin.readline()
+        try:
+            return read(word.strip() or usual)
+        except UsageProblem as error:
+            if not word:
+                raise
+            complain(error.render())
