@@ -21,7 +21,7 @@ from isamap.cli.option_parser import (
     one_word,
     refuse,
 )
-from isamap.cli.program_files import ENCODED, emit_words
+from isamap.cli.program_files import ENCODED, KERNELS, emit_kernels, emit_words
 from isamap.cli.terminal import takes_unicode
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import WORDS, flags_of, given_flags, one_of, option
@@ -203,8 +203,9 @@ class CompileOptions(CommandOptions):
     emit: str = option(
         "--emit", "KIND",
         "code: C. For machines with encoded instructions also program (binary), assembly (a listing) or "
-        "commands (C that sends the instructions).",
-        one_of("code", *ENCODED), default="code",
+        "commands (C that sends the instructions). For machines with levels also kernels (in the language of "
+        "the device, with the plan of their launches).",
+        one_of("code", *ENCODED, KERNELS), default="code",
     )  # fmt: skip
     stop_after: str = option(
         "--stop-after", "STAGE",
@@ -255,15 +256,12 @@ def _of_kernel(asked: CompileOptions) -> Answer:
             raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
         why = "is about the code that isamap emits, and `--portfolio` may put another in its place"
         refuse(asked, ["--emit", *_OF_CODE], why)
-    elif asked.emit in ENCODED:
+    elif asked.emit != "code":
+        other = "the kernels of a device" if asked.emit == KERNELS else "encoded instructions"
+        why = f"applies to C code, and `--emit` asks for {other}"
         if len(hw) > 1:
-            said = "`several --hw` applies to C code, and `--emit` asks for encoded instructions"
-            raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
-        refuse(
-            asked,
-            [*_OF_CODE, "--packed", "--model"],
-            "applies to C code, and `--emit` asks for encoded instructions",
-        )
+            raise UsageProblem(Diagnostic("usage", f"`several --hw` {why}", help="leave out one of them"))
+        refuse(asked, [*_OF_CODE, "--packed", "--model"], why)
     elif len(hw) > 1:
         refuse(asked, [*_OF_CODE, "--schedule"], f"is about one machine, and `--hw` names {len(hw)}")
     elif asked.stop_after:
@@ -275,6 +273,8 @@ def _of_kernel(asked: CompileOptions) -> Answer:
         return _of_faster(request, libraries, output, force)
     if asked.emit in ENCODED:
         return emit_words(request, asked.emit, output, force)
+    if asked.emit == KERNELS:
+        return emit_kernels(request, output, force)
     if len(requests) > 1:
         return _for_several(requests, output, force)
     seen = _dump(asked.dump_passes)

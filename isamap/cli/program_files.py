@@ -24,6 +24,7 @@ _OF_COMPILING = (
     *("--tune", "--tuned", "--portfolio", "--emulator", "-o"),
 )
 ENCODED = ("program", "assembly", "commands")
+KERNELS = "kernels"
 _HEADS = {"program": b"ISAMPROG", "assembly": b"# isamap listing", "commands": b"/* "}
 
 
@@ -80,6 +81,29 @@ def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:
     for name, text in files.items():
         _write(folder / name, text.encode() if isinstance(text, str) else text, "commands", force)
     return [str(folder / name) for name in files]
+
+
+def emit_kernels(request: Request, output: str | None, force: bool) -> Answer:
+    """Return the kernels of a device and the plan of their launches, in a folder."""
+    from isamap.driver.artifacts import manifest_text, write_folder
+    from isamap.driver.compiling import schedules_of
+    from isamap.driver.length_versions import compile_request
+    from isamap.driver.printers import emit_artifact
+
+    with Progress() as progress:
+        made = compile_request(request, "lower", progress)
+        assert made.machine, "the stages have run"
+        assert made.program, "the stages have run"
+        progress("emit")
+        files = dict(emit_artifact(made.program, made.machine, "kernels").files())
+    facts = {"kernel": made.kernel.name, "machine": made.machine.name, "sizes": dict(made.program.sizes)}
+    files["manifest.json"] = manifest_text(facts, files)
+    folder = Path(output or f"{made.kernel.name}-{made.machine.name}")
+    paths = [str(path) for path in write_folder(folder, files, force=force)]
+    gaps = tuple(schedule.gap for schedule in schedules_of(made))
+    payload = {**facts, "files": paths, "stage_seconds": dict(made.stage_seconds)}
+    text = "\n".join(f"wrote {path}" for path in paths)
+    return Answer(payload, text, tuple(Finding.of(w) for w in made.warnings), gaps=gaps)
 
 
 def _described(program: ProgramFile) -> dict[str, object]:

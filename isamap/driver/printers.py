@@ -46,10 +46,17 @@ def _print_encoded(program: LoweredProgram, machine: Machine, _model: bool) -> A
     return assemble(program, machine)
 
 
+def _print_kernels(program: LoweredProgram, machine: Machine, _model: bool) -> Artifact:
+    from isamap.emit.lanes import print_kernels
+
+    return print_kernels(program, machine)
+
+
 PRINTERS: Mapping[str, Callable[[LoweredProgram, Machine, bool], Artifact]] = {
     "code": _print_c,
     "program": _print_encoded,
     "commands": _print_commands,
+    "kernels": _print_kernels,
 }
 """The printer of a program for each value of `--emit`."""
 

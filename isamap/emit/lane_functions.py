@@ -14,6 +14,9 @@ becomes
 
 A lane holds the elements that the placement of a register operand gives it, and performs the iterations that
 touch them. Where all operands lie in memory, iterations go round among the lanes, the innermost axis fastest.
+
+An instruction whose `emit` calls a function is performed by the hardware: the call takes pointers to what a lane
+holds. In a model a lane computes its own results, and reads what other lanes show it of their registers.
 """
 
 from __future__ import annotations
@@ -39,13 +42,15 @@ from isamap.source.records import dataclass
 class Fragment:
     """The distribution of an operand among lanes: the lane of an element, and its place among those of the lane.
 
-    Both are expressions of `indices`. A lane has so many `elements`.
+    Both are expressions of `indices`. A lane has so many `elements`. Elements lie in the first `lanes`; the
+    lanes behind these repeat them in order.
     """
 
     indices: tuple[str, ...]
     lane: Index
     place: Index
     elements: int
+    lanes: int
 
 
 def refuse(item: MachineInstruction, why: str, advice: str) -> UsageProblem:
@@ -78,14 +83,15 @@ def fragment_of(operand: Operand, item: MachineInstruction, machine: Machine) ->
     for index in others:
         count = 1 + max(index.evaluate(point) for point in every)
         place, elements = place * count + index, elements * count
-    highest = max(coordinates[level.name].evaluate(point) for point in every)
-    if highest >= (level.count or 1) or elements != len(every) // (level.count or 1):
+    count = level.count or 1
+    lanes = 1 + max(coordinates[level.name].evaluate(point) for point in every)
+    if count % lanes or elements * lanes != len(every):
         raise refuse(
             item,
-            f"`{operand.name}` has {len(every)} elements, which {level.count} lanes do not have in equal parts",
-            f"place elements on {level.name} 0 to {(level.count or 1) - 1}, as many on each",
+            f"`{operand.name}` has {len(every)} elements, which {count} lanes do not have in equal parts",
+            f"place elements on {level.name} 0 to {count - 1}, as many on each",
         )
-    return Fragment(indices, coordinates[level.name], place, elements)
+    return Fragment(indices, coordinates[level.name], place, elements, lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +143,13 @@ def _part(index: Index) -> tuple[str, int, int | None] | None:
             return None
 
 
-def build_lane_function(item: MachineInstruction, machine: Machine, file_names: Names) -> Model:
-    """Return the function of one lane of an instruction. Raises: UsageProblem where it cannot be one lane's."""
+def build_lane_function(
+    item: MachineInstruction, machine: Machine, file_names: Names, *, model: bool = False
+) -> Model:
+    """Return the function of one lane of an instruction; of a `model`, whose lanes may read each other's registers.
+
+    Raises: UsageProblem where it cannot be one lane's.
+    """
     name = file_names.take(item.name)
     operands: list[ModelOperand] = []
     for o in item.instruction.operands:
@@ -148,7 +159,7 @@ def build_lane_function(item: MachineInstruction, machine: Machine, file_names: 
         strides = () if in_registers or o.strides is None else o.strides
         varying = tuple(axis for axis, stride in enumerate(strides) if stride is None)
         operands.append(ModelOperand(o, by_value=False, is_result=False, stride_axes=varying))
-    writer = _LaneFunction(item, tuple(operands), file_names.inside(), machine)
+    writer = _LaneFunction(item, tuple(operands), file_names.inside(), machine, model)
     text = "\n".join(writer.function(name)) + "\n"
     return Model(name, tuple(operands), item.instruction.params, text, frozenset(writer.used))
 
@@ -157,14 +168,21 @@ class _LaneFunction(ModelWriter):
     """Writes the function of one lane."""
 
     def __init__(
-        self, item: MachineInstruction, operands: tuple[ModelOperand, ...], names: Names, machine: Machine
+        self,
+        item: MachineInstruction,
+        operands: tuple[ModelOperand, ...],
+        names: Names,
+        machine: Machine,
+        model: bool,
     ) -> None:
         self.lane = names.take("lane")
         super().__init__(item.instruction, operands, names)
         self.item, self.machine = item, machine
-        self.lanes = machine.levels[-1].count or 1
+        self.lanes = self.lanes_used = machine.levels[-1].count or 1
         self.private = private_memories(machine)
         self.is_dealt = False
+        self.model = model
+        self.shown: dict[str, int] = {}
 
     def function(self, name: str) -> list[str]:
         self.add(0, f"static inline void {name}({', '.join(self.parameters())}) {{")
@@ -172,8 +190,13 @@ class _LaneFunction(ModelWriter):
         for m in self.operands.values():
             if m.operand.role == "out" and m.operand.outside == "zero":
                 self.zeroed(m.operand)
+        opening = len(self.lines)
         for stmt in self.instruction.body:
             self.statement(stmt, 1)
+        if self.shown:
+            shows = [f"  SHOW({number}, {self.names.of(name)});" for name, number in self.shown.items()]
+            self.lines[opening:opening] = [*shows, "  TOGETHER;"]
+            self.add(1, "TOGETHER;")
         self.add(0, "}")
         return self.lines
 
@@ -234,16 +257,25 @@ class _LaneFunction(ModelWriter):
         return self.instruction.operand(read.buffer)
 
     def lane_of(self, loop: Loop) -> Index | None:
-        """Return the lane that has the elements of an iteration; None where none lies in registers."""
-        found: dict[Index, str] = {}
+        """Return the lane that has the elements of an iteration; None where none lies in registers.
+
+        Lanes of a model show the others those operands that are not in the lane of the result.
+        """
+        found: dict[Index, Operand] = {}
         for access in _accesses(loop):
             o = self.operand(access)
             fragment = fragment_of(o, self.item, self.machine) if self.is_register(o) else None
-            if fragment is not None:
-                at = dict(zip(fragment.indices, access.index, strict=True))
-                found.setdefault(fragment.lane.substitute(at), o.name)
+            if fragment is None:
+                continue
+            at = dict(zip(fragment.indices, access.index, strict=True))
+            lane = fragment.lane.substitute(at)
+            if found and lane not in found and self.model and o.role == "in":
+                self.shown.setdefault(o.name, len(self.shown))
+                continue
+            self.lanes_used = fragment.lanes if not found else self.lanes_used
+            found.setdefault(lane, o)
         if len(found) > 1:
-            one, other = list(found.values())[:2]
+            one, other = (o.name for o in list(found.values())[:2])
             raise refuse(
                 self.item,
                 f"an iteration touches elements of `{one}` and `{other}` that are in different lanes",
@@ -267,13 +299,13 @@ class _LaneFunction(ModelWriter):
 
     def owned(self, loop: Loop, lane: Index, depth: int) -> int:
         """Open the loops over the iterations of a lane that has its elements in registers."""
-        digits = digits_of(lane, self.lanes)
+        digits = digits_of(lane, self.lanes_used)
         by_axis = {axis.name: axis for axis in loop.axes}
         if digits is None or any(digit.axis not in by_axis for digit in digits):
             raise refuse(
                 self.item,
                 f"the iterations of a lane do not follow from its number `{lane}`",
-                f"place elements so that {self.lanes} lanes are counted by digits of indices",
+                f"place elements so that {self.lanes_used} lanes are counted by digits of indices",
             )
         values: list[str] = []
         conditions: list[str] = []
@@ -288,7 +320,7 @@ class _LaneFunction(ModelWriter):
                 if digit.unit > reached:
                     depth, value = self.free(depth, value, reached, digit.unit // reached)
                 quotient = Index.of(self.lane_symbol).floordiv(digit.step)
-                last = digit.step * digit.count == self.lanes
+                last = digit.step * digit.count == self.lanes  # which none of the repeated ones is
                 value += (quotient if last else quotient.mod(digit.count)) * digit.unit
                 reached = digit.unit * digit.count
             most = self.most(loop, axis)
@@ -342,7 +374,11 @@ class _LaneFunction(ModelWriter):
             at = Index.of(0) if self.is_register(o) else self.offset(o, read.index)
         else:
             name = self.names.of(o.name)
-            at = fragment.place.substitute(dict(zip(fragment.indices, read.index, strict=True)))
+            given = dict(zip(fragment.indices, read.index, strict=True))
+            at = fragment.place.substitute(given)
+            if o.name in self.shown:
+                lane = index_text(fragment.lane.substitute(given), self.names.of, self.used)
+                name = f"((const {storage_type(o.dtype)} *)SHOWN({self.shown[o.name]}, {lane}))"
         return Text(f"{name}[{index_text(at, self.names.of, self.used)}]")
 
     def load(self, read: Read) -> Text:

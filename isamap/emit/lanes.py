@@ -10,11 +10,15 @@
 
 Each parallel loop is a device kernel whose blocks are the loop's iterations. Code between two parallel loops
 is a kernel of one block. The text of kernels is valid C and OpenCL C: as a *model* it is a part of the
-emitted file, else a string for the device's compiler (`lanes_model.c`, `lanes_opencl.c`).
+emitted file, else a string for the device's compiler (`lanes_model.c`, `lanes_opencl.c`). Macros in front of it
+adapt it to other languages of devices; families of devices define them (`hw_specs/families`).
+
+`print_kernels` prints the kernels alone and the plan of their launches, for devices without host code of isamap.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
@@ -25,17 +29,18 @@ from isamap.emit.c_functions import helper_texts
 from isamap.emit.c_interface import (
     STATUSES,
     Interface,
+    body_symbols,
     build_interface,
     clean_comment,
     entry_text,
     header_text,
 )
-from isamap.emit.c_issue import Here, Issuer
-from isamap.emit.c_names import storage_type
+from isamap.emit.c_issue import Here, Issuer, call_of
+from isamap.emit.c_names import Names, storage_type
 from isamap.emit.c_parts import Function
 from isamap.emit.c_text import SUM, Text, call, identifiers, index_text
-from isamap.emit.lane_functions import build_lane_function, refuse
-from isamap.ir import Index, product
+from isamap.emit.lane_functions import build_lane_function, fragment_of, refuse
+from isamap.ir import Index, Operand, product
 from isamap.lower.program import (
     Barrier,
     Begin,
@@ -48,6 +53,7 @@ from isamap.lower.program import (
     If,
     Issue,
     LoweredProgram,
+    MemoryRef,
     Node,
     Parallel,
     RegisterRef,
@@ -56,9 +62,9 @@ from isamap.lower.program import (
     Value,
 )
 from isamap.lower.walk import has_parallel, walk
-from isamap.machine import Machine, private_memories
+from isamap.machine import EmitArg, Machine, allowed, private_memories
 from isamap.source import Diagnostic, UsageProblem
-from isamap.source.records import replace
+from isamap.source.records import dataclass, replace
 from isamap.version import __version__
 
 
@@ -78,13 +84,9 @@ def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False
 
     Raises: UsageProblem for an operation that a single lane cannot perform.
     """
-    private = tuple(b for b in program.buffers if b.memory in private_memories(machine))
-    checks = program.checks if model else (*program.checks, *_rows_in_order(program))
-    host = replace(program, buffers=tuple(b for b in program.buffers if b not in private), checks=checks)
-    names, name = take_names(program)
-    interface = replace(build_interface(host, name), takes_pool=False, has_lanes=True)
-    issuer = LaneIssuer(machine, model, names)
-    writer = LaneWriter(host, interface, issuer, private)
+    checks = () if model else _rows_in_order(program)
+    writer, names, name = _writer(replace(program, checks=(*program.checks, *checks)), machine, model=model)
+    issuer, interface, host = writer.issuer, writer.interface, writer.program
     body, lines = writer.host()
     used = set(issuer.used)
     entry = entry_text(host, interface, names, used, body)
@@ -92,7 +94,8 @@ def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False
     if model:
         device += [line for text in writer.wrappers for line in ("", *text)]
     else:
-        device = _quoted(f"{name}_device", device)
+        prelude = _device(machine, with_host=True).prelude.splitlines()
+        device = _quoted(f"{name}_device", [*prelude, *device])
     known = helper_texts(writer.on_device - _HEADERS) if model else ()
     helpers = (text for text in helper_texts(used - _HEADERS) if text not in known)
     title = emitted_title(program, model)
@@ -116,6 +119,87 @@ def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False
     return EmittedC(
         name, source, header_text(interface, title), interface, model, program.kernel.strict, packs
     )
+
+
+def _writer(program: LoweredProgram, machine: Machine, *, model: bool) -> tuple[LaneWriter, Names, str]:
+    """Return what writes a program's host and kernels, the names of the file, and that of its function."""
+    private = tuple(b for b in program.buffers if b.memory in private_memories(machine))
+    host = replace(program, buffers=tuple(b for b in program.buffers if b not in private))
+    names, name = take_names(program)
+    interface = replace(build_interface(host, name), takes_pool=False, has_lanes=True)
+    return LaneWriter(host, interface, LaneIssuer(machine, model, names), private), names, name
+
+
+def _device(machine: Machine, *, with_host: bool) -> allowed.Device:
+    """Return the device of a machine's description. Raises: UsageProblem where none is known."""
+    known = allowed.devices()
+    found = next((known[feature] for feature in machine.target.features if feature in known), None)
+    if found is not None and (found.library or not with_host):
+        return found
+    what = "prints kernels" if found is None else "has host code"
+    listed = ", ".join(name for name, device in known.items() if device.library or not with_host)
+    advice = "`isamap compile --emit kernels` prints them" if found is not None else "run it as a model"
+    raise UsageProblem(
+        Diagnostic(
+            "lanes-unsupported",
+            f"isamap {what} for no device that `target.features` of {machine.name} names",
+            notes=(f"known: {listed}",),
+            help=advice,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedKernels:
+    """The kernels of a program in the language of a device, and the plan of their launches as JSON."""
+
+    name: str
+    source: str
+    ending: str
+    plan: str
+
+    def files(self) -> dict[str, str]:
+        """Return both files by name."""
+        return {f"{self.name}.{self.ending}": self.source, f"{self.name}.json": self.plan}
+
+
+def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
+    """Return the kernels of a program of fixed sizes, for arrays whose rows lie one behind the other.
+
+    Raises: UsageProblem for what a lane cannot perform by itself, for sizes that are not fixed, and where
+    the host decides what is launched.
+    """
+    device = _device(machine, with_host=False)
+    writer, _, name = _writer(program, machine, model=False)
+    if program.symbols:
+        given = " ".join(f"{symbol}=…" for symbol, _, _ in program.symbols)
+        said = f"the launches of {name} depend on {', '.join(symbol for symbol, _, _ in program.symbols)}"
+        raise UsageProblem(Diagnostic("lanes-unsupported", said, help=f"give its sizes: `-D {given}`"))
+    writer.host()
+    if not all(launch.pop("is_fixed") for launch in writer.launches):
+        said = f"the host of {name} decides while it runs what it launches"
+        raise UsageProblem(
+            Diagnostic("lanes-unsupported", said, help="fix a schedule without loops around its `par` loops")
+        )
+    headers = [text for header in machine.target.headers if (text := allowed.headers()[header].text)]
+    kernels = "\n".join(writer.device())
+    title = emitted_title(program, False)
+    source = f"/* {title}\n   Emitted by isamap {__version__}."
+    source += f" Compile with {device.compile} */\n\n" if device.compile else " */\n\n"
+    source += f"#define LANES {writer.lanes}\n" + "\n".join((device.prelude, *headers, kernels)) + "\n"
+    plan = {
+        "kernel": program.kernel.name,
+        "machine": machine.name,
+        "compile": device.compile,
+        "arrays": [_array(t) for t in program.tensors],
+        "buffers": [{"name": b.name, "bytes": _bytes(b).value} for b in writer.program.buffers],
+        "launches": writer.launches,
+    }
+    return PrintedKernels(name, source, device.ending, json.dumps(plan, indent=1) + "\n")
+
+
+def _array(t: Tensor) -> dict[str, object]:
+    return {"name": t.name, "role": t.role, "dtype": t.dtype.name, "shape": [n.value for n in t.shape]}
 
 
 def _rows_in_order(program: LoweredProgram) -> list[Condition]:
@@ -151,11 +235,22 @@ class LaneIssuer(Issuer):
         """Kernels take strides as they are."""
         return False
 
+    def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> Text:
+        """Return an operand of a call; of a register, a pointer to the elements that a lane has."""
+        if isinstance(ref, RegisterRef):
+            return Text(here.names.of(ref.value))
+        return super()._operand(arg, operand, ref, here)
+
     def statements(self, issue: Issue, here: Here) -> list[str]:
         """Return the call of one issue."""
         item = self.machine.instructions[issue.instruction]
+        if (emit := call_of(item, model=self.model)) is not None:
+            if emit.result is not None:
+                advice = f"pass `{emit.result}.ref`, a pointer to the elements of a lane"
+                raise refuse(item, f"`{emit.result}` is no value of C", advice)
+            return [f"{self._call(emit, item, dict(issue.operands), dict(issue.params), here)};"]
         if item.name not in self.models:
-            self.models[item.name] = build_lane_function(item, self.machine, self.names)
+            self.models[item.name] = build_lane_function(item, self.machine, self.names, model=self.model)
             self.used |= self.models[item.name].used
         model, operands, params = self.models[item.name], dict(issue.operands), dict(issue.params)
         args = [Text(here.names.of("lane"))]
@@ -185,6 +280,9 @@ class LaneWriter(BodyWriter):
         self, program: LoweredProgram, interface: Interface, issuer: LaneIssuer, private: Sequence[Buffer]
     ) -> None:
         super().__init__(program, interface, issuer)
+        self.sources = {self.names.of(name): name for name in _passed(program, interface)}
+        self.launches: list[dict[str, object]] = []
+        self.is_conditional = False
         self.lanes = issuer.machine.levels[-1].count or 1
         self.private: dict[str, Buffer] = {}
         for buffer in private:
@@ -198,6 +296,7 @@ class LaneWriter(BodyWriter):
         self.wrappers: list[list[str]] = []
         self.on_device: set[str] = set()
         self.is_kernel = False
+        self.elements_held = _elements_held(program, issuer.machine)
 
     def host(self) -> tuple[Function, list[str]]:
         """Return the function of the host, and its text."""
@@ -247,6 +346,10 @@ class LaneWriter(BodyWriter):
 
     def node(self, node: Node, depth: int) -> None:
         match node:
+            case If() if not self.is_kernel:
+                outer, self.is_conditional = self.is_conditional, True
+                super().node(node, depth)
+                self.is_conditional = outer
             case Barrier():
                 self.add(depth, "BARRIER;")
             case Hint():
@@ -290,7 +393,6 @@ class LaneWriter(BodyWriter):
             self.part_counters(Parallel(counters, nodes))
         super().block(nodes, 1)
         self.on_device |= self.issuer.used
-        self.refuse_calls(self.issuer.used)
         self.issuer.used = before
         words = identifiers(self.lines)
         taken = [(declared, own) for declared, own in given if own in words]
@@ -307,6 +409,7 @@ class LaneWriter(BodyWriter):
         values = [self.memories.get(own, own) for _, own in taken]
         shown = ", ".join(f"{{&{value}, sizeof {value}}}" for value in values)
         blocks = self.index(product([trips for _, trips in counters]))
+        self.plan(name, counters, [own for _, own in taken])
         self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
         self.add(depth + 1, f"const isamap_value given[] = {{{shown}}};")
         self.add(
@@ -315,17 +418,28 @@ class LaneWriter(BodyWriter):
         )
         self.add(depth, "}")
 
-    def refuse_calls(self, used: set[str]) -> None:
-        """Refuse functions of C's library, which a device does not have. Raises: UsageProblem."""
-        called = used & _HEADERS or {u for u in used - _HEADERS if "memcpy" in "".join(helper_texts((u,)))}
-        if called and not self.issuer.model:
-            raise UsageProblem(
-                Diagnostic(
-                    "lanes-unsupported",
-                    f"the lanes of a block cannot call {', '.join(sorted(called))}, which is C",
-                    help="run it as a model: `isamap verify --model`",
-                )
-            )
+    def plan(self, name: str, counters: tuple[tuple[str, Index], ...], taken: list[str]) -> None:
+        """Keep how a kernel is launched, where the rows of arrays lie one behind the other."""
+        blocks = product([trips for _, trips in counters]).value
+        decided = self.is_conditional or any(counter in taken for counter in self.counters)
+        arguments = [self.argument(own) for own in taken if own in self.sources]
+        launch: dict[str, object] = {
+            "kernel": name,
+            "blocks": blocks,
+            "lanes": self.lanes,
+            "arguments": arguments,
+        }
+        self.launches.append(launch | {"is_fixed": blocks is not None and not decided and not self.counters})
+
+    def argument(self, own: str) -> dict[str, object]:
+        """Return an argument of a launch: an array, a scalar of the kernel, or a number."""
+        source = self.sources[own]
+        for tensor in self.program.tensors:
+            shape = [extent.value or 1 for extent in tensor.shape]
+            for axis, stride in enumerate(tensor.strides[:-1]):
+                if stride == Index.of(source):
+                    return {"number": prod(shape[axis + 1 :])}
+        return {"scalar" if source in dict(self.interface.scalars) else "array": source}
 
     def issue(self, issue: Issue, depth: int) -> None:
         here = Here(self.names, self.values, self.elements)
@@ -346,8 +460,29 @@ class LaneWriter(BodyWriter):
     def declare(self, values: tuple[Value, ...], depth: int) -> None:
         self.values = {**self.values, **{v.name: v for v in values}}
         for value in values:
-            count = -(-prod(value.shape) // self.lanes) if value.shape else 1
+            count = max(self.elements_held.get(value.name, 0), -(-prod(value.shape) // self.lanes), 1)
             self.add(depth, f"{storage_type(value.dtype)} {self.names.take(value.name)}[{count}];")
+
+
+def _passed(program: LoweredProgram, interface: Interface) -> tuple[str, ...]:
+    """Return the names of what kernels are given, as the program has them."""
+    arrays = (array.name for array in (*program.tensors, *program.buffers))
+    return (*arrays, *body_symbols(program), *(name for name, _ in interface.scalars))
+
+
+def _elements_held(program: LoweredProgram, machine: Machine) -> dict[str, int]:
+    """Return how many elements of each value a lane has: more than its part where lanes repeat each other's."""
+    found: dict[str, int] = {}
+    for node in walk(program.body):
+        if not isinstance(node, Issue):
+            continue
+        item = machine.instructions[node.instruction]
+        for name, ref in node.operands:
+            if isinstance(ref, RegisterRef):
+                fragment = fragment_of(item.instruction.operand(name), item, machine)
+                count = 1 if fragment is None else fragment.elements
+                found[ref.value] = max(found.get(ref.value, 0), count)
+    return found
 
 
 def _word(node: Node) -> str:

@@ -6,7 +6,7 @@ typedef struct { const void *at; size_t bytes; } isamap_value;
 typedef void *isamap_memory;
 typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read; } isamap_access;
 
-enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16 };
+enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16, ISAMAP_SHOWN = 4 };
 
 typedef struct {
   int status, race, diverged;
@@ -16,6 +16,7 @@ typedef struct {
   size_t room, used;
   ucontext_t host, *lanes;
   int64_t *waits_at, *order;
+  const void *(*shown)[ISAMAP_SHOWN];
   void (*kernel)(const isamap_value *given);
   const isamap_value *given;
 } isamap_device;
@@ -29,6 +30,9 @@ static _Thread_local isamap_device *isamap_here;
 #define LANE (isamap_here->lane)
 #define BLOCK (isamap_here->block)
 #define BARRIER isamap_wait(__LINE__)
+#define SHOW(number, place) (isamap_here->shown[LANE][number] = (place))
+#define SHOWN(number, lane) (isamap_here->shown[lane][number])
+#define TOGETHER isamap_wait(-__LINE__) /* for registers of others: it orders no accesses of memory */
 #define LOAD(is_shared, place) (isamap_touch(&(place), is_shared, 0), (place))
 #define STORE(is_shared, place, value) (isamap_touch(&(place), is_shared, 1), (void)((place) = (value)))
 #define LAUNCH(name) name##_lane
@@ -118,7 +122,7 @@ static void isamap_run_block(isamap_device *d, int64_t lanes, char *stacks) {
     d->lanes[lane].uc_link = &d->host;
     makecontext(&d->lanes[lane], isamap_begin_lane, 0);
   }
-  for (int running = 1; running && !d->diverged; d->epoch++) {
+  for (int running = 1; running && !d->diverged; d->epoch += d->waits_at[0] >= 0) {
     const int64_t count = isamap_shuffle(d, d->order, lanes);
     for (int64_t at = 0; at < count; at++) {
       d->lane = d->order[at];
@@ -159,9 +163,10 @@ static void isamap_launch(
   d->lanes = calloc((size_t)lanes, sizeof *d->lanes);
   d->waits_at = calloc((size_t)lanes, sizeof *d->waits_at);
   d->order = calloc((size_t)lanes, sizeof *d->order);
+  d->shown = calloc((size_t)lanes, sizeof *d->shown);
   char *stacks = malloc((size_t)lanes * ISAMAP_STACK);
   int64_t *order = calloc((size_t)blocks, sizeof *order);
-  if (!d->accesses || !d->lanes || !d->waits_at || !d->order || !stacks || !order) abort();
+  if (!d->accesses || !d->lanes || !d->waits_at || !d->order || !d->shown || !stacks || !order) abort();
   const int64_t all = isamap_shuffle(d, order, blocks);
   for (int64_t at = 0; at < all && !d->diverged; at++) {
     d->block = order[at];
@@ -172,6 +177,7 @@ static void isamap_launch(
   free(order);
   free(stacks);
   free(d->order);
+  free(d->shown);
   free(d->waits_at);
   free(d->lanes);
   free(d->accesses);

@@ -12,17 +12,6 @@ typedef struct {
   struct { void *memory; size_t bytes; } memories[ISAMAP_MEMORIES];
 } isamap_device;
 
-static const char isamap_prelude[] =
-    "typedef char int8_t; typedef uchar uint8_t; typedef short int16_t; typedef ushort uint16_t;\n"
-    "typedef int int32_t; typedef uint uint32_t; typedef long int64_t; typedef ulong uint64_t;\n"
-    "#define INT64_C(number) number##L\n"
-    "#define OWN_OF_BLOCK __local\n"
-    "#define LANE ((int64_t)get_local_id(0))\n"
-    "#define BLOCK ((int64_t)get_group_id(0))\n"
-    "#define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)\n"
-    "#define LOAD(is_shared, place) (place)\n"
-    "#define STORE(is_shared, place, value) ((place) = (value))\n";
-
 #define LAUNCH(name) #name
 #define CL(function, result, ...) ((result(*)(__VA_ARGS__))dlsym(d->library, #function))
 
@@ -33,7 +22,6 @@ static void isamap_check(isamap_device *d, int error) {
 static void isamap_open(isamap_device *d, const char *text) {
   *d = (isamap_device){.library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL)};
   void *platform = NULL, *device = NULL;
-  const char *texts[] = {isamap_prelude, text};
   uint32_t count = 0;
   int error = d->library == NULL;
   if (!error) error = CL(clGetPlatformIDs, int32_t, uint32_t, void **, uint32_t *)(1, &platform, &count);
@@ -51,7 +39,7 @@ static void isamap_open(isamap_device *d, const char *text) {
   if (!error) {
     d->program =
         CL(clCreateProgramWithSource, void *, void *, uint32_t, const char **, const size_t *, int *)(
-            d->context, 2, texts, NULL, &error);
+            d->context, 1, &text, NULL, &error);
   }
   if (!error) {
     error = CL(clBuildProgram, int32_t, void *, uint32_t, void **, const char *, void *, void *)(

@@ -23,10 +23,14 @@ RUNS = ("native", "emulator", "model")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A C header: the functions that may be called from it, as a pattern, and its name in messages."""
+    """A C header: the functions that may be called from it, as a pattern, and its name in messages.
+
+    A header of isamap's own is no file: its `text` is printed in front of the code that calls it.
+    """
 
     functions: re.Pattern[str]
     shown: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,21 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """Another device than the processor, whose kernels are printed behind a `prelude` in its language.
+
+    `library` are its drivers, "" where isamap has no host code for it, and `counted_by` their function that
+    counts devices. Files of kernels end in `ending`, and `compile` is a command for them.
+    """
+
+    library: str = ""
+    counted_by: str = ""
+    prelude: str = ""
+    ending: str = "c"
+    compile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """The names of one processor family that descriptions may use.
 
@@ -103,8 +122,8 @@ class Family:
     matches those `types` whose length the processor determines. `bytes_asked` is the function that returns
     the bytes of a vector register; `registers` is the number of registers of a sizeless type, by pattern.
     `emulators` are programs that run code for these processors. `attributes` are function attributes that
-    targets may use, and `issues` are the ways to give words to an accelerator. `devices` are features of
-    other devices than the processor: the library of their drivers, and its function that counts these.
+    targets may use, and `issues` are the ways to give words to an accelerator. `devices` are other devices
+    than the processor, by the feature that names them.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
@@ -123,7 +142,7 @@ class Family:
     emulators: Mapping[str, Runs] = field(default_factory=dict[str, Runs])
     attributes: tuple[str, ...] = ()
     issues: Mapping[str, IssueForm] = field(default_factory=dict[str, IssueForm])
-    devices: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    devices: Mapping[str, Device] = field(default_factory=dict[str, Device])
 
     @staticmethod
     def of(content: Any) -> Family:
@@ -134,7 +153,7 @@ class Family:
             tuple(content.get("features", ())),
             dict(content.get("permissions", {})),
             {
-                name: Header(re.compile(header["functions"]), header["shown"])
+                name: Header(re.compile(header["functions"]), header["shown"], header.get("text", ""))
                 for name, header in content.get("headers", {}).items()
             },
             re.compile(content.get("denied", "(?!)")),
@@ -157,7 +176,7 @@ class Family:
             },
             tuple(content.get("attributes", ())),
             {name: IssueForm.of(form) for name, form in content.get("issues", {}).items()},
-            {n: (d["library"], d["counted_by"]) for n, d in content.get("devices", {}).items()},
+            {name: Device(**device) for name, device in content.get("devices", {}).items()},
         )
 
 
@@ -192,8 +211,8 @@ def features() -> tuple[str, ...]:
     return tuple(feature for family in families() for feature in family.features)
 
 
-def devices() -> dict[str, tuple[str, str]]:
-    """Return the library of each device's drivers, and the function that counts them."""
+def devices() -> dict[str, Device]:
+    """Return the known devices by the feature that names them."""
     return {name: device for family in families() for name, device in family.devices.items()}
 
 

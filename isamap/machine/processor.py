@@ -162,10 +162,10 @@ def is_granted(permission: str) -> bool:
 @lru_cache(maxsize=16)
 def has_device(feature: str) -> bool:
     """Return whether a feature belongs to a device, and this computer has a driver for one."""
-    if feature not in (known := allowed.devices()):
+    device = allowed.devices().get(feature)
+    if device is None or not device.library:
         return False
-    library, counted_by = known[feature]
-    return _succeeds(_COUNT.format(library=library, counted_by=counted_by))
+    return _succeeds(_COUNT.format(library=device.library, counted_by=device.counted_by))
 
 
 def _succeeds(program: str) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from isamap.driver.pipeline import compile_kernel
+from isamap.driver.pipeline import Compilation, compile_kernel
+from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request
 from isamap.emit.c_names import Names
 from isamap.emit.lane_functions import Digit, build_lane_function, digits_of
@@ -27,6 +29,7 @@ from isamap.lower.program import (
     RegisterRef,
 )
 from isamap.machine import Machine, bound_level, load_machine, private_memories
+from isamap.machine.allowed import devices
 from isamap.source import Source, UsageProblem
 
 ROW, COLUMN, DEPTH = (Index.of(name) for name in "ijk")
@@ -290,4 +293,43 @@ def test_the_text_of_a_device_is_one_for_the_model_and_for_opencl() -> None:
         line[5:-3] for line in device.splitlines() if line.startswith('    "') and line.endswith('\\n"')
     ]
     assert len(quoted) > 40
-    assert "\n".join(line for line in quoted if "typedef" not in line and "#define" not in line) in model
+    prelude = devices()["opencl"].prelude.splitlines()
+    assert quoted[: len(prelude)] == prelude
+    assert "\n".join(quoted[len(prelude) :]) in model
+
+
+# --- kernels without a host
+
+
+def lowered(machine: str, **sizes: int) -> Compilation:
+    path = kernel_path("gemm_f32")
+    text = Source(path.name, path.read_text(encoding="utf-8"))
+    fixed = {"nest0.parallel.m": 2}
+    return compile_kernel(Request(text, machine, {**sizes}, heuristic="greedy", fixed=fixed), "lower")
+
+
+def test_a_plan_says_how_kernels_are_launched() -> None:
+    made = lowered("opencl-simt", M=20, N=20, K=4)
+    assert made.program is not None
+    assert made.machine is not None
+    source, plan = emit_artifact(made.program, made.machine, "kernels").files().values()
+    read = json.loads(plan)
+    (launch,) = read["launches"]
+    assert f"__kernel void {launch['kernel']}(" in str(source)
+    assert (launch["blocks"], launch["lanes"]) == (4, 256)
+    arrays = [a["array"] for a in launch["arguments"] if "array" in a]
+    assert arrays == [a["name"] for a in read["arrays"]] == ["A", "B", "C"]
+    assert [a["number"] for a in launch["arguments"] if "number" in a] == [4, 20, 20], "rows of A, B and C"
+
+
+def test_kernels_that_no_plan_can_launch_are_refused() -> None:
+    made = lowered("opencl-simt", M=20, N=20, K=4)
+    assert made.program is not None
+    assert made.machine is not None
+    with pytest.raises(UsageProblem, match="the launches of gemm_f32 depend on M"):
+        emit_artifact(replace(made.program, symbols=(("M", 1, 20),)), made.machine, "kernels")
+    loop = For("n", Index.of(3), made.program.body)
+    with pytest.raises(UsageProblem, match="decides while it runs what it launches"):
+        emit_artifact(replace(made.program, body=(loop,)), made.machine, "kernels")
+    with pytest.raises(UsageProblem, match=r"for no device that `target\.features` of generic-c names"):
+        emit_artifact(made.program, load_machine("generic-c"), "kernels")

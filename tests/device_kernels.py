@@ -1,0 +1,111 @@
+"""Compile the kernels that isamap prints for a device, and run them where an emulator is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.printers import emit_artifact
+from isamap.driver.request import Request
+from isamap.driver.verifying import Case, Judged, case_of
+from isamap.ir import bind
+from isamap.kernels import kernel_path
+from isamap.run.fills import make_arrays, make_scalars
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+LAUNCH = Path(__file__).parent / "rdna3" / "launch.py"
+EMULATOR = os.environ.get("ISAMAP_TINYGRAD", "")
+
+
+@cache
+def amdgcn_compiler() -> tuple[str, str] | None:
+    """Return a clang that compiles for amdgcn and the linker that it needs; None where there is none."""
+    for version in ("", *(f"-{number}" for number in range(22, 16, -1))):
+        clang, linker = shutil.which(f"clang{version}"), shutil.which(f"ld.lld{version}")
+        if clang and linker:
+            targets = subprocess.run([clang, "--print-targets"], capture_output=True, text=True, check=False)
+            if "amdgcn" in targets.stdout:
+                return clang, linker
+    return None
+
+
+def print_files(kernel: Source, machine: str, sizes: Mapping[str, int], **fixed: int) -> dict[str, str]:
+    """Return the source of the kernels of a program, and the plan of their launches."""
+    made = compile_kernel(Request(kernel, machine, dict(sizes), heuristic="greedy", fixed=fixed))
+    assert made.program is not None
+    assert made.machine is not None
+    source, plan = emit_artifact(made.program, made.machine, "kernels").files().values()
+    assert isinstance(source, str)
+    assert isinstance(plan, str)
+    return {"source": source, "plan": plan}
+
+
+def compile_for_amdgcn(files: Mapping[str, str], folder: Path) -> Path:
+    """Return the code object of kernels, compiled as their plan says."""
+    found = amdgcn_compiler()
+    assert found is not None
+    (folder / "kernels.cl").write_text(files["source"], encoding="utf-8")
+    (folder / "plan.json").write_text(files["plan"], encoding="utf-8")
+    words = json.loads(files["plan"])["compile"].replace("-fuse-ld=lld", f"-fuse-ld={found[1]}").split()
+    made = folder / "kernels.elf"
+    command = [found[0], *words[1:], "-Werror", "-o", str(made), str(folder / "kernels.cl")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+def emulate(
+    kernel: Source, files: Mapping[str, str], sizes: Mapping[str, int], fill: str, folder: Path
+) -> Case:
+    """Return what comparing an emulated run with the interpreter says."""
+    bound = bind(parse_kernel(kernel), dict(sizes))
+    arrays: dict[str, Any] = dict(make_arrays(bound, fill))
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}"))
+    found, environment = amdgcn_compiler(), dict(os.environ)
+    assert found is not None
+    environment |= {"CC": found[0], "DEV": "MOCK+AMD:LLVM", "PYTHONPATH": EMULATOR}
+    done = subprocess.run(
+        [sys.executable, str(LAUNCH), str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    results = {
+        name: np.load(folder / f"{name}.npy").view(array.dtype).reshape(array.shape)
+        for name, array in arrays.items()
+    }
+    return case_of(
+        Judged(bound, arrays, results, dict(sizes), fill, "emulator", []),
+        make_scalars(bound, fill),
+        guard=False,
+    )
+
+
+def shipped(name: str) -> Source:
+    """Return the text of a shipped kernel."""
+    path = kernel_path(name)
+    return Source(path.name, path.read_text(encoding="utf-8"))
+
+
+def product(dtype: str, total: str, *, transposed: bool = False) -> Source:
+    """Return a product of matrices of such elements, summed in another type."""
+    b, at = ("B: %s[N, K]", "B[n, k]") if transposed else ("B: %s[K, N]", "B[k, n]")
+    return Source(
+        "product.ir",
+        f"kernel product(M, N, K) {{ in A: {dtype}[M, K]; in {b % dtype}; inout C: {total}[M, N];"
+        f" for m in M, n in N, k in K {{ C[m, n] += {total}(A[m, k]) * {total}({at}); }} }}",
+    )
