@@ -46,6 +46,9 @@ FAST_EXAMPLES = "10"
 
 def main(arguments: Sequence[str]) -> int:
     """Return the exit code of the whole: 0 when every step passed, else 1."""
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0
     tier, pytest_arguments = _tier(arguments)
     # Tests start Python hundreds of times. Without kept bytecode each of these compiles all modules, a second.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -15,7 +15,7 @@ from isamap.match import MoveSearch, move_search_of, scratchpads
 from isamap.plan.problem import Energies, NestProblem, Problem
 from isamap.source import add_up
 from isamap.source.records import dataclass
-from isamap.transform import Statement, accesses, statements
+from isamap.transform import Statement, accesses, bounding_axes, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,8 @@ class Frame:
         """
         require_packable(kernel, packed)
         profile = {name: typical_size(value) for name, value in sizes.items()}
+        around = bounding_axes(statements(kernel))
+        profile |= {name: (typical_value(extent, profile) or 1) // 2 for name, extent in around.items()}
         search, memories = move_search_of(kernel, machine), Memories.of(machine)
         iterations = tuple(
             prod(typical_value(axis.extent, profile) or 1 for axis in statement.sequence)

@@ -17,6 +17,7 @@ from isamap.ir.rounding import Array
 from isamap.source import Diagnostic, UsageProblem
 
 NO_SIZES: Mapping[str, int] = MappingProxyType({})
+NO_AXES: Mapping[str, Index] = MappingProxyType({})
 
 
 def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -32,33 +33,35 @@ def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Arr
     return found
 
 
-def largest_value(index: Index) -> Index:
-    """Return an upper bound of an index for any data: each array element is at the end of its range."""
-    return _end_of(index, upper=True)
+def largest_value(index: Index, ordered: Mapping[str, Index] = NO_AXES) -> Index:
+    """Return an upper bound of an index for any data, and any iteration of ordered loops of these extents."""
+    return _end_of(index, ordered, upper=True)
 
 
-def _end_of(index: Index, *, upper: bool) -> Index:
-    if not has_elements(index):
+def _end_of(index: Index, ordered: Mapping[str, Index], *, upper: bool) -> Index:
+    if not has_elements(index) and not index.symbols & ordered.keys():
         return index
     total = ZERO
     for monomial, coefficient in index.terms:
-        ends = [_end_of_atom(atom, upper=upper == (coefficient > 0)) for atom in monomial]
+        ends = [_end_of_atom(atom, ordered, upper=upper == (coefficient > 0)) for atom in monomial]
         total = total + product(ends) * coefficient
     return total
 
 
-def _end_of_atom(atom: Atom, *, upper: bool) -> Index:
+def _end_of_atom(atom: Atom, ordered: Mapping[str, Index], *, upper: bool) -> Index:
     match atom:
+        case str() if atom in ordered:
+            return ordered[atom] - 1 if upper else ZERO
         case str():
             return Index.of(atom)
         case Element(low=low, high=high):
             return high if upper else low
         case FloorDiv(value, divisor):
-            return _end_of(value, upper=upper).floordiv(divisor)
+            return _end_of(value, ordered, upper=upper).floordiv(divisor)
         case Mod(value, divisor):
             return divisor - 1 if upper else ZERO
         case MinMax(op, left, right):
-            ends = _end_of(left, upper=upper), _end_of(right, upper=upper)
+            ends = _end_of(left, ordered, upper=upper), _end_of(right, ordered, upper=upper)
             return index_min(*ends) if op == "min" else index_max(*ends)
 
 

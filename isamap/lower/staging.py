@@ -280,7 +280,7 @@ def stage_at(
     region: dict[str, Index] = {}
     for axis in tile.axes:
         steps = [s.step for s in loops[:depth] if s.axis == axis.name]
-        extent = largest_value(axis.extent)
+        extent = largest_value(axis.extent, search.ordered)
         region[axis.name] = index_min(steps[-1], extent) if steps else extent
     inside = [(number, loop) for number, loop in enumerate(loops) if number >= depth]
     found = windows_inside(operand, tile, region, search) if stage is not None and stage.memory else ()

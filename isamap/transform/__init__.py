@@ -10,7 +10,7 @@ from isamap.transform.inlining import inline_temporaries
 from isamap.transform.margins import tells_apart
 from isamap.transform.rewrite import Refusal, Rewrite, accesses, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
-from isamap.transform.statements import Statement, in_ordered_loops, statements
+from isamap.transform.statements import Statement, bounding_axes, in_ordered_loops, statements
 from isamap.transform.zero_points import without_zero_points
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Rewrite",
     "Statement",
     "accesses",
+    "bounding_axes",
     "dense_form",
     "distinct_reads",
     "edges_apart",

@@ -9,12 +9,12 @@ so that mapping, staging and emission only ever see plain accesses. The copy is 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import product
 from math import gcd, lcm, prod
 
 from isamap.ir import (
-    BOOL,
     OPS,
     Assign,
     Axis,
@@ -37,7 +37,7 @@ from isamap.ir import (
     substitute_stmt,
 )
 from isamap.ir.atoms import Mod
-from isamap.ir.facts import inside_conditions
+from isamap.ir.facts import facts_of, inside_conditions
 from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.walk import conjuncts, symbols, with_parts
@@ -45,7 +45,7 @@ from isamap.source import Diagnostic, NoMapping
 from isamap.source.records import dataclass, field, replace
 from isamap.transform.margins import fill_loose_reads, nothing_of, tells_apart, without_bounds, writes_loosely
 from isamap.transform.shared_elements import Conflicts, is_wide, sums_in_any_order
-from isamap.transform.statements import Statement, in_ordered_loops, statements
+from isamap.transform.statements import Statement, both_hold, in_ordered_loops, statements
 
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
@@ -54,7 +54,7 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
     builder = _Builder({o.name for o in kernel.operands})
     found: list[tuple[Statement, Stmt]] = []
     around: tuple[int, ...] = ()
-    for statement in (part for s in statements(kernel) for part in by_remainders(s, kernel)):
+    for statement in (bound_loops(part) for s in statements(kernel) for part in by_remainders(s, kernel)):
         if statement.ordered_loops != around:  # what was padded before the loop may be written inside it
             builder.known.clear()
             around = statement.ordered_loops
@@ -76,6 +76,67 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
         builder.forget(buffer)
     body = in_ordered_loops(found, lambda axis, inner: Loop((axis,), inner, ordered=True))
     return replace(kernel, operands=(*kernel.operands, *builder.temps), body=body)
+
+
+def bound_loops(statement: Statement) -> Statement:
+    """Return the statement with conditions on one of its axes and the ordered axes around it as bounds of that axis.
+
+    seq k in N { for i in N if i > k { x[i] += a[i]; } }   becomes
+    seq k in N { for i in N - k - 1 { x[i + k + 1] += a[i + k + 1]; } }
+    """
+    fixed = {a.name for a in statement.sequence}
+    starts, ends, left = dict[str, list[Index]](), dict[str, list[Index]](), list[Expr]()
+    for condition in conjuncts(statement.assign.guard):
+        found = [_bound_of(fact, statement, fixed) for fact in facts_of((condition,))]
+        if not found or any(b is None for b in found):
+            left.append(condition)
+        for axis, is_start, at in (b for b in found if b is not None):
+            (starts if is_start else ends).setdefault(axis, []).append(at)
+    if not starts and not ends:
+        return statement
+    around = {a.name: a.extent for a in statement.sequence}
+    facts = Facts(lows=dict.fromkeys((s for e in around.values() for s in e.symbols), 1)).with_axes(around)
+    axes: list[Axis] = []
+    moved: dict[str, Index | int] = {}
+    for axis in statement.axes:
+        start = _extreme(starts.get(axis.name, []), ZERO, facts, smallest=False)
+        end = _extreme(ends.get(axis.name, []), axis.extent, facts, smallest=True)
+        count = end - start
+        axes.append(replace(axis, extent=count if is_nonnegative(count, facts) else index_max(0, count)))
+        if start.value != 0:
+            moved[axis.name] = Index.of(axis.name) + start
+    assign = replace(statement.assign, guard=reduce(both_hold, left, None))
+    substituted = substitute_stmt(assign, moved)
+    assert isinstance(substituted, Assign)
+    return replace(statement, axes=tuple(axes), assign=substituted)
+
+
+def _bound_of(fact: Index, statement: Statement, fixed: set[str]) -> tuple[str, bool, Index] | None:
+    """Return which axis a term that is >= 0 bounds, whether from below, and its first value or the one behind it.
+
+    None where it bounds no axis by ordered axes and sizes alone.
+    """
+    names = {a.name for a in statement.axes} & fact.symbols
+    if len(names) != 1 or not fixed & fact.symbols:
+        return None
+    (name,) = names
+    slope = fact.coefficient(name)
+    if slope is None or slope.value not in (1, -1):
+        return None
+    others = fact - slope * Index.of(name)
+    return (name, True, -others) if slope.value == 1 else (name, False, others + 1)
+
+
+def _extreme(bounds: Sequence[Index], first: Index, facts: Facts, *, smallest: bool) -> Index:
+    """Return the smallest or the largest of some bounds and the first, without those that are proved not to count."""
+    found = first
+    for bound in bounds:
+        less, more = (bound, found) if smallest else (found, bound)
+        if is_nonnegative(more - less, facts):
+            found = bound
+        elif not is_nonnegative(less - more, facts):
+            found = index_min(found, bound) if smallest else index_max(found, bound)
+    return found
 
 
 def _without_lets(kernel: Kernel) -> Kernel:
@@ -513,10 +574,7 @@ def _part(
     moved: Mapping[str, Index | int],
     rest: tuple[Expr, ...],
 ) -> Statement:
-    guard: Expr | None = None
-    for condition in rest:
-        guard = condition if guard is None else Call("and", (guard, condition), BOOL)
-    assign = substitute_stmt(replace(statement.assign, guard=guard), moved)
+    assign = substitute_stmt(replace(statement.assign, guard=reduce(both_hold, rest, None)), moved)
     assert isinstance(assign, Assign)
     axes = tuple(replace(a, extent=extents.get(a.name, a.extent)) for a in statement.axes)
     return replace(statement, axes=axes, assign=assign)

@@ -8,7 +8,7 @@ is always legal: the verifier has shown that its iterations are independent of e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, groupby
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ from isamap.ir import (
     substitute_stmt,
 )
 from isamap.ir.dtypes import BOOL
-from isamap.ir.index import Index
+from isamap.ir.index import Index, index_max
 from isamap.source.records import dataclass, replace
 
 
@@ -76,7 +76,7 @@ def _flatten(
         match stmt:
             case Assign():
                 operand = routine.operand(stmt.target.buffer)
-                assign = as_performed(replace(stmt, guard=_both(guard, stmt.guard)))
+                assign = as_performed(replace(stmt, guard=both_hold(guard, stmt.guard)))
                 yield replace(around, assign=assign, accumulator=operand.accumulate or operand.dtype)
             case Loop():
                 fresh, loop = _without_shadowing(stmt, {a.name for a in around.axes + around.sequence})
@@ -85,7 +85,7 @@ def _flatten(
                     inner = replace(around, sequence=(*around.sequence, *fresh), ordered_loops=loops)
                 else:
                     inner = replace(around, axes=(*around.axes, *fresh))
-                yield from _flatten(routine, loop.body, inner, _both(guard, loop.guard), numbers)
+                yield from _flatten(routine, loop.body, inner, both_hold(guard, loop.guard), numbers)
 
 
 T = TypeVar("T")
@@ -122,7 +122,17 @@ def _without_shadowing(loop: Loop, taken: set[str]) -> tuple[tuple[Axis, ...], L
     return renamed_axes, replace(loop, axes=renamed_axes, body=body)
 
 
-def _both(a: Expr | None, b: Expr | None) -> Expr | None:
+def both_hold(a: Expr | None, b: Expr | None) -> Expr | None:
+    """Return the condition that two conditions hold; None is one that always does."""
     if a is None or b is None:
         return a if b is None else b
     return Call("and", (a, b), BOOL)
+
+
+def bounding_axes(given: Iterable[Statement]) -> dict[str, Index]:
+    """Return the extents of the ordered axes that extents of other axes depend on; of one name, the longest."""
+    named = {name for s in given for a in (*s.axes, *s.sequence) for name in a.extent.symbols}
+    found: dict[str, Index] = {}
+    for axis in (a for s in given for a in s.sequence if a.name in named):
+        found[axis.name] = index_max(found.get(axis.name, axis.extent), axis.extent)
+    return found

@@ -62,9 +62,14 @@ def conditions_of(name: str, machine: str) -> list[str]:
 
 
 def test_a_block_beyond_the_guard_is_skipped() -> None:
-    assert conditions_of("beyond", "x86-avx2") == ["0 < 7*i0 - k + 6", "0 < -k + 47"]
-    assert conditions_of("before", "x86-avx2") == ["0 < k - 7*i0", "0 < k - 42"]
-    assert len(conditions_of("two ends", "x86-avx2")) == 4
+    assert conditions_of("equal", "x86-avx2") == [
+        "14*i0 - k <= 0", "0 <= 14*i0 - k + 12", "-k + 84 <= 0", "0 <= -k + 94",
+    ]  # fmt: skip
+    assert conditions_of("one row", "x86-avx2") == ["-7*i0 + 1 < 0"]
+
+
+def test_loops_begin_and_end_where_a_guard_by_an_ordered_axis_says() -> None:
+    assert all("i0" not in c for name in ("beyond", "before") for c in conditions_of(name, "x86-avx2"))
 
 
 def test_what_a_block_takes_along_is_not_skipped_and_nothing_that_always_runs() -> None:

@@ -1,4 +1,4 @@
-"""Guards by remainders of axes become strides: the same is computed, once for each remainder."""
+"""Guards become loops: by remainders of axes strides, one for each remainder, by ordered axes bounds."""
 
 from __future__ import annotations
 
@@ -141,3 +141,31 @@ def test_the_order_of_parts_is_that_of_the_axes() -> None:
         "y[3*n + 2, 3*m + 1]",
         "y[3*n + 2, 3*m + 2]",
     ]
+
+
+BOUNDED = [
+    ("i > k", "i in -k + 8, j in 9: y[i + k + 1, j] += x[i + k + 1, j];"),
+    ("i <= k", "i in k + 1, j in 9: y[i, j] += x[i, j];"),
+    ("i > k & j > k", "i in -k + 8, j in -k + 8: y[i + k + 1, j + k + 1] += x[i + k + 1, j + k + 1];"),
+    ("i == k", "i in 1, j in 9: y[i + k, j] += x[i + k, j];"),
+    ("i > k & x[i, j] > 0", ("i in -k + 8, j in 9: y[i + k + 1, j] += "
+     "select(x[i + k + 1, j] > 0, x[i + k + 1, j], 0);")),
+    ("i >= k - 2 & i <= k + 3", ("i in min(9, k + 4) - max(0, k - 2), j in 9: "
+     "y[i + max(0, k - 2), j] += x[i + max(0, k - 2), j];")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("guard", "expected"), BOUNDED)
+def test_conditions_on_an_ordered_axis_are_bounds_of_loops(guard: str, expected: str) -> None:
+    kernel = plain(f"seq k in 9 {{ for i in N, j in M if {guard} {{ y[i, j] += x[i, j]; }} }}", m=9)
+    assert shown(kernel) == [expected]
+    assert agrees(kernel)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    ["i > k", "k > i", "i + k < 7", "i >= 2*k - 3", "i - k == 2", "i > k & j < k", "i > k + 20", "2*i > k"],
+)
+@pytest.mark.parametrize("body", ["y[i, j] += x[i, j]", "y[i, j] = x[i, j] + 1", "s[i] max= x[i, j]"])
+def test_bounded_loops_compute_the_same(guard: str, body: str) -> None:
+    assert agrees(plain(f"seq k in 11 {{ for i in N, j in M if {guard} {{ {body}; }} }}"))

@@ -212,7 +212,7 @@ class MoveSearch:
     Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in
     one. `alignments` are the alignments that the kernel promises of its arrays, in bytes. `steps` gives the
     unit, in elements, of a buffer's addresses. `strict` is the kernel's. `passing` are arrays that exist
-    only inside the kernel.
+    only inside the kernel. `ordered` are the extents of axes of ordered loops that other extents depend on.
     """
 
     machine: Machine
@@ -222,6 +222,7 @@ class MoveSearch:
     alignments: dict[str, int] = field(default_factory=dict[str, int])
     steps: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     passing: frozenset[str] = frozenset()
+    ordered: dict[str, Index] = field(default_factory=dict[str, Index])
 
     @cached_property
     def known(self) -> Repertoire:

@@ -36,7 +36,7 @@ from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, in
 from isamap.match.patterns.reach import Params, coordinate_names, extents_of
 from isamap.match.tiles.walks import LoopAxis, Loops, walk_of
 from isamap.source.records import dataclass, replace
-from isamap.transform import Statement, symbols
+from isamap.transform import Statement, bounding_axes, statements, symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +425,7 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
         alignments=stated_alignments(kernel),
         strict=kernel.strict,
         passing=frozenset(o.name for o in kernel.operands if o.role == "temp"),
+        ordered=bounding_axes(statements(kernel)),
     )
 
 
