@@ -82,7 +82,7 @@ def lower_model(
         graph = with_signed_bytes(graph, model.definitions)
     opsets, parts = model.opsets, tuple[Node, ...]()
     is_quantised = any(node.op == "DequantizeLinear" for node in graph.nodes)
-    if model.definitions and is_quantised and opsets.get("", 1) >= LEAST_OPSET:
+    if is_quantised and opsets.get("", 1) >= LEAST_OPSET:
         graph, parts = with_integer_operators(graph, opsets[""], model.definitions)
         opsets = {RUNTIMES: 1, OWN: 1, **opsets}
     names: Names = known_names(graph.constants)

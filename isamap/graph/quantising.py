@@ -3,6 +3,7 @@
     x8 → DequantizeLinear → Conv → Relu → QuantizeLinear → y8        x8 → QLinearConv → y8
     x8 → DequantizeLinear → Transpose → y                            x8 → Transpose → DequantizeLinear → y
     x8 → DequantizeLinear → Sigmoid → QuantizeLinear → y8            x8 → Lookup in a table of 256 → y8
+    x8 → DequantizeLinear → MatMul → y                               x8 → QLinearMatMul without a result scale → y
 
 The operator computes the same as the three nodes, without rounding in between. It multiplies bytes, for which many
 machines have instructions, and its sums are exact. Nodes stay as they are where an intermediate value has a second
@@ -26,7 +27,8 @@ from isamap.graph.types import NUMBERS
 RUNTIMES = "com.microsoft"
 """The domain of operators that ONNX lacks, and runtimes share."""
 OWN = "isamap"
-"""The domain of `Lookup`, which no file has: for each byte its element of a table."""
+"""The domain of operators that no file has: `Lookup`, for each byte its element of a table; and products of bytes
+with a bias in f32, or without a scale of the result, which is in f32 then."""
 LEAST_OPSET = 13
 """Earlier versions have no scales along an axis, and some of their operators do not accept bytes."""
 LEAST_ROOM = 1 << 20
@@ -50,7 +52,7 @@ class _Scaled:
 class _Rewriting:
     """A graph while it is rewritten: the node that makes each value, and how many read it."""
 
-    def __init__(self, graph: Graph, opset: int, definitions: Definitions) -> None:
+    def __init__(self, graph: Graph, opset: int, definitions: Definitions | None) -> None:
         self.opset, self.definitions = opset, definitions
         self.makers = {name: node for node in graph.nodes for name in node.outputs}
         self.readers = Counter(names_read(graph))
@@ -92,15 +94,39 @@ class _Rewriting:
         found = self.bytes_of(name)
         return found if found is not None and self.array(found.scale).size == 1 else None
 
+    def bytes_of_any_scale(self, name: str) -> _Scaled | None:
+        """Return the bytes that a value stands for by one scale, which may be computed where their type is said."""
+        found, node = self.bytes_of_one_scale(name), self.makers.get(name)
+        if found is not None or node is None or not is_scaling(node, "DequantizeLinear"):
+            return found
+        values, scale, zero = node.inputs
+        return _Scaled(values, scale, zero, 0) if node.attributes.get("bytes") in ("i8", "u8") else None
+
     def evaluated(self, node: Node, given: Mapping[str, Array]) -> Array | None:
         """Return the first result of a node for inputs and constants by name; None where one is not known."""
         if any(name and name not in given and name not in self.constants for name in node.inputs):
             return None
         arrays = [given[n] if n in given else self.constants[n] if n else None for n in node.inputs]
+        if self.definitions is None or "reciprocal" in node.attributes:
+            return _evaluated(node, arrays)
         size = sum(array.nbytes for array in arrays if array is not None)
         room = Room(LEAST_ROOM + 16 * size, LEAST_ROOM + size)
         found = self.definitions.fold(replace(node, domain=""), arrays, self.opset, room)
         return found[0] if found else None
+
+
+def _evaluated(node: Node, arrays: Sequence[Array | None]) -> Array | None:
+    """Return the result of a node of torch, or of one where no standard is at hand; None for others."""
+    order, factor = node.attributes.get("perm"), node.attributes.get("reciprocal")
+    match node.op, arrays:
+        case "Transpose", [np.ndarray() as x] if isinstance(order, tuple):
+            return x.transpose([int(axis) for axis in order])
+        case "QuantizeLinear", [x, _, np.ndarray() as zero] if isinstance(factor, float) and x is not None:
+            known = np.iinfo(zero.dtype)
+            found = np.rint(x * np.float32(factor)) + zero.astype(np.float32)
+            return found.clip(known.min, known.max).astype(zero.dtype)
+        case _:
+            return None
 
 
 def is_scaling(node: Node, op: str) -> bool:
@@ -114,7 +140,7 @@ def is_byte(array: Array) -> bool:
 
 
 def with_integer_operators(
-    graph: Graph, opset: int, definitions: Definitions
+    graph: Graph, opset: int, definitions: Definitions | None
 ) -> tuple[Graph, tuple[Node, ...]]:
     """Return the graph with operators of integers, and the nodes that are part of one now."""
     rewriting = _Rewriting(graph, opset, definitions)
@@ -128,7 +154,11 @@ def with_integer_operators(
         rewriting.makers |= {name: one for one in made for name in one.outputs}
         nodes += made or (node,)
     gone = {id(node): node for node in rewriting.gone}
-    left = [node for node in nodes if id(node) not in gone]
+    left: list[Node] = []
+    for node in nodes:
+        made_of = _in_f32(rewriting, node) if id(node) not in gone else None
+        gone |= {id(node): node} if made_of is not None else {}
+        left += [made_of] if made_of is not None else [node] if id(node) not in gone else []
     read = set(names_read(replace(graph, nodes=tuple(left))))
     unread = [n for n in left if is_scaling(n, "DequantizeLinear") and not read.intersection(n.outputs)]
     own = {id(node) for node in graph.nodes}
@@ -216,7 +246,7 @@ def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
         return ()
     limiting: list[Node] = []
     node = graph.makers.get(name)
-    while node is not None and graph.readers[name] == 1 and node.op in ("Relu", "Clip") and not node.domain:
+    while node is not None and graph.readers[name] == 1 and _is_limit(node):
         limiting.append(node)
         name = node.inputs[0] if node.inputs else ""
         node = graph.makers.get(name)
@@ -235,6 +265,41 @@ def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
         return (replace(made, name=node.name, outputs=last.outputs),)
     whole = graph.fresh(f"{last.outputs[0]}.whole")
     return replace(made, name=node.name, outputs=(whole,)), _clip(graph, last, whole, low, high, point.dtype)
+
+
+def _in_f32(graph: _Rewriting, node: Node) -> Node | None:
+    """Return a product of bytes whose result is in f32, in the place of one of what they stand for."""
+    counts, replaced = (
+        _REPLACED.get(node.op, ((), None)) if node.op in _PRODUCTS and not node.domain else ((), None)
+    )
+    weights = graph.bytes_of(node.inputs[1]) if replaced is not None and len(node.inputs) in counts else None
+    if replaced is None or weights is None or not graph.array(weights.values).size:
+        return None
+    made = replaced(graph, node, "", "")
+    return None if made is None else replace(made, name=node.name, outputs=node.outputs)
+
+
+def _is_limit(node: Node) -> bool:
+    """Return whether a node limits single elements: Relu or Clip, or torch's, with limits as attributes."""
+    is_of_torch = node.domain == "aten" and len(node.inputs) == 1 and node.op.partition(".")[0] in _LIMITS
+    return is_of_torch or (node.op in ("Relu", "Clip") and not node.domain)
+
+
+def _ends(graph: _Rewriting, node: Node) -> list[float | None] | None:
+    """Return the limits of a node, None for one that it does not have; None where they are not known."""
+    if node.domain:
+        found = [node.attributes.get(name) for name in ("min", "max")]
+        return [
+            None if end is None else float(end)
+            for end in found
+            if end is None or isinstance(end, int | float)
+        ]
+    names = node.inputs[1:]
+    if any(name and graph.array(name).size != 1 for name in names) or node.attributes:
+        return None
+    return (
+        [0.0] if node.op == "Relu" else [float(graph.array(n).reshape(-1)[0]) if n else None for n in names]
+    )
 
 
 def _is_byte_of_one_scale(step: Array, point: Array) -> bool:
@@ -385,12 +450,8 @@ def _bounds(
     known = np.iinfo(point.dtype)
     low, high = int(known.min), int(known.max)
     for node in limiting:
-        names = node.inputs[1:]
-        if any(name and graph.array(name).size != 1 for name in names) or node.attributes:
-            return None
-        ends = [float(graph.array(name).reshape(-1)[0]) if name else None for name in names]
-        ends = [0.0] if node.op == "Relu" else ends
-        if any(end is not None and np.isnan(end) for end in ends):
+        ends = _ends(graph, node)
+        if ends is None or any(end is not None and np.isnan(end) for end in ends):
             return None
         with np.errstate(over="ignore"):
             whole = [
@@ -407,25 +468,26 @@ def _bounds(
 
 
 def _conv(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
-    factors, bias = _sums(graph, node, 0)
-    if factors is None or bias is None:
+    found = _sums(graph, node, 0, scale)
+    if found is None:
         return None
-    return Node("QLinearConv", "", "", (*_listed(*factors), scale, zero, *bias), (), node.attributes)
+    factors, bias, domain = found
+    given = (*_listed(*factors), scale, zero, *([bias] if bias else []))
+    return Node("QLinearConv", domain, "", given, (), node.attributes)
 
 
 def _gemm(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
-    factors, bias = _sums(graph, node, 0 if node.attributes.get("transB") else 1)
-    if factors is None or bias is None or any(node.attributes.get(n, 1) != 1 for n in ("alpha", "beta")):
+    found = _sums(graph, node, 0 if node.attributes.get("transB") else 1, scale)
+    if found is None or any(node.attributes.get(n, 1) != 1 for n in ("alpha", "beta")):
         return None
+    factors, bias, domain = found
     attributes = {name: value for name, value in node.attributes.items() if name in ("transA", "transB")}
-    return Node("QGemm", RUNTIMES, "", (*_listed(*factors), *(bias or ("",)), scale, zero), (), attributes)
+    return Node("QGemm", domain or RUNTIMES, "", (*_listed(*factors), bias, scale, zero), (), attributes)
 
 
 def _matmul(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
-    factors, _ = _sums(graph, node, -1)
-    if factors is None:
-        return None
-    return Node("QLinearMatMul", "", "", (*_listed(*factors), scale, zero), (), {})
+    found = _sums(graph, node, -1, scale)
+    return found and Node("QLinearMatMul", found[2], "", (*_listed(*found[0]), scale, zero), (), {})
 
 
 def _pointwise(op: str) -> Replaced:
@@ -465,39 +527,46 @@ def _listed(*values: _Scaled) -> tuple[str, ...]:
 
 
 def _sums(
-    graph: _Rewriting, node: Node, axis: int
-) -> tuple[tuple[_Scaled, _Scaled] | None, tuple[str, ...] | None]:
-    """Return both factors of a product and its bias, which has the scale of the sums; () stands for no bias.
+    graph: _Rewriting, node: Node, axis: int, scale: str
+) -> tuple[tuple[_Scaled, _Scaled], str, str] | None:
+    """Return both factors of a product, its bias, "" for none, and the domain of the operator that has such ones.
 
-    The second factor may have scales along `axis`. The factors are None if they are not supported, or if their
-    sums may exceed 32 bits. The bias is None if it is not supported.
+    The second factor may have scales along `axis`. A bias is i32, of the scale of the sums, or f32; without a
+    `scale` of the result, the first factor's may be computed. None where one of them is not supported, or where
+    sums may exceed 32 bits.
     """
-    first, second = graph.bytes_of_one_scale(node.inputs[0]), graph.bytes_of(node.inputs[1])
+    first = graph.bytes_of_one_scale(node.inputs[0]) if scale else graph.bytes_of_any_scale(node.inputs[0])
+    second = graph.bytes_of(node.inputs[1])
     if first is None or second is None:
-        return None, None
+        return None
     weights, scales = graph.array(second.values), graph.array(second.scale).reshape(-1).astype(np.float64)
     if weights.ndim < 2 and (scales.size > 1 or weights.size):
-        return None, None
+        return None
     if scales.size > 1 and second.axis % weights.ndim != axis % weights.ndim:
-        return None, None
+        return None
     largest = 0
     if weights.size:
         points = graph.array(second.zero).astype(np.int64).reshape(-1)
         rows = np.abs(np.moveaxis(weights, axis, 0).astype(np.int64)).reshape(weights.shape[axis], -1)
-        largest = int(rows.sum(axis=1).max()) + int(np.abs(points).max()) * rows.shape[1]
-    names = [name for name in node.inputs[2:] if name]
-    if not names:
-        return ((first, second) if 512 * largest < MOST_SUM else None), ()
-    bias = graph.dequantised(names[0])
-    begun = graph.array(bias.values) if bias is not None else np.zeros(0)
-    if bias is None or begun.dtype != np.int32 or graph.array(bias.zero).any():
-        return (first, second), None
-    units = graph.array(bias.scale).reshape(-1).astype(np.float64)
-    expected = float(graph.array(first.scale).reshape(-1)[0]) * scales
-    if units.size not in (1, expected.size) or not np.allclose(units, expected, rtol=_SAME_SCALES, atol=0):
-        return (first, second), None
-    largest = 512 * largest + int(np.abs(begun.astype(np.int64)).max(initial=0))
-    return ((first, second) if largest < MOST_SUM else None), (bias.values,)
+        largest = 512 * (int(rows.sum(axis=1).max()) + int(np.abs(points).max()) * rows.shape[1])
+    bias = next((name for name in node.inputs[2:] if name), "")
+    if bias and graph.array(bias).dtype == np.float32 and weights.size:
+        is_row = graph.array(bias).shape in ((), (weights.shape[axis],))
+        return ((first, second), bias, OWN) if is_row and largest < MOST_SUM else None
+    domain = "" if scale else OWN
+    if bias:
+        known = graph.dequantised(bias)
+        begun = graph.array(known.values) if known is not None else np.zeros(0)
+        unit = graph.array(first.scale).reshape(-1).astype(np.float64)
+        if known is None or begun.dtype != np.int32 or graph.array(known.zero).any() or not unit.size:
+            return None
+        units, expected = graph.array(known.scale).reshape(-1).astype(np.float64), float(unit[0]) * scales
+        if units.size not in (1, expected.size) or not np.allclose(
+            units, expected, rtol=_SAME_SCALES, atol=0
+        ):
+            return None
+        bias, largest = known.values, largest + int(np.abs(begun.astype(np.int64)).max(initial=0))
+    return ((first, second), bias, domain) if largest < MOST_SUM else None
 
 
 Replaced = Callable[[_Rewriting, Node, str, str], Node | None]
@@ -524,6 +593,10 @@ _REPLACED: Mapping[str, tuple[tuple[int, ...], Replaced]] = {
     "ReduceMean": ((1, 2), _average("QLinearReduceMean", "axes", "keepdims")),
 }
 """For each operator the allowed numbers of inputs, and the function that makes its integer operator."""
+_PRODUCTS = frozenset(("Conv", "Gemm", "MatMul"))
+"""Operators whose result may also be in f32."""
+_LIMITS = frozenset(("clamp", "clamp_max", "clamp_min", "hardtanh", "relu"))
+"""Operations of torch that limit single elements."""
 
 _MOVED: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(

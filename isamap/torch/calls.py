@@ -15,7 +15,7 @@ import numpy as np
 from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
-from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, is_result
+from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, is_result, traced
 
 OWN = "isamap"
 """The domain of operators that ONNX does not have."""
@@ -96,6 +96,15 @@ class Call:
     def numbers(self, values: Any, dtype: str = "i64") -> str:
         """Return an array of numbers."""
         return self.to.constant(np.asarray(values).astype(DTYPES[dtype].numpy()))
+
+    def parameter(self, value: Any, dtype: str) -> str:
+        """Return a number or a tensor in a type: a constant, where it is known. Raises: NotTaken."""
+        if not hasattr(value, "meta"):
+            return self.number(value, dtype)
+        array, is_one = self.to.array(value), traced(value).numel() == 1
+        if array is not None:
+            return self.numbers(array.reshape(()) if is_one else array, dtype)
+        return self.shaped(self.term(value, dtype)) if is_one else self.term(value, dtype)
 
     def cast(self, name: str, before: str, dtype: str) -> str:
         """Return a value in another type."""

@@ -43,6 +43,11 @@ def name_of(node: Any) -> str:
     return re.sub(r"^(aten|prims|isamap)\.", "", said) if "." in said else ""
 
 
+def is_dequantised(node: Any) -> bool:
+    """Return whether a node makes floats of integers, which products read as they are."""
+    return name_of(node).startswith("quantized_decomposed.dequantize")
+
+
 def is_view(node: Any) -> bool:
     """Return whether a node gives another look at a tensor that is there."""
     if is_result(node):

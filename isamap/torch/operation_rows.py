@@ -465,6 +465,62 @@ def _adaptive_pool(c: Call) -> str | tuple[str, ...]:
     return c.shaped(c("AveragePool", image, kernel_shape=window, strides=window), *c.shape)
 
 
+# --- quantised numbers, as `quantized_decomposed` of torch.export has them ---
+
+
+def _quantised(c: Call) -> str:
+    """Return a number times the reciprocal of a scale, rounded, plus a zero point, within limits."""
+    scale, zero, low, high = (c[name] for name in ("scale", "zero_point", "quant_min", "quant_max"))
+    factor = 0.0 if hasattr(scale, "meta") else float(np.float32(1.0 / scale))
+    terms = c.term(c["input"], "f32"), c.parameter(scale, "f32"), c.parameter(zero, c.dtype)
+    found, known = c("QuantizeLinear", *terms, reciprocal=factor), DTYPES[c.dtype]
+    return (
+        found if (low, high) == (known.low, known.high) else c("Clip", found, c.number(low), c.number(high))
+    )
+
+
+def _real(c: Call) -> str:
+    """Return what integers stand for: with a scale of all, or one for each place along an axis."""
+    of, scale = type_of(c["input"]), c["scales"] if "scales" in c.given else c["scale"]
+    zero = c.given.get("zero_points", c.given.get("zero_point"))
+    if c.dtype != "f32" or ("scales" in c.given and type_of(scale) != "f32"):
+        raise NotTaken("scales or results that are not in f32")
+    axis: dict[str, Any] = {"axis": c["axis"]} if "scales" in c.given else {"bytes": of}
+    point = c.parameter(zero, of) if zero is not None else c.numbers(np.zeros(traced(scale).shape), of)
+    return c("DequantizeLinear", c.to.name(c["input"]), c.parameter(scale, "f32"), point, **axis)
+
+
+def _chosen_scale(c: Call) -> tuple[str, ...]:
+    """Return the scale of numbers between their least and their largest, and its zero point: both are computed."""
+    c.dtype, lowest, highest = "f32", c["quant_min"], c["quant_max"]
+    low, high = (
+        c(word, c.reduced(f"Reduce{word}", c.x, list(range(len(c.sizes)))), c.number(0))
+        for word in ("Min", "Max")
+    )
+    scale = c("Max", c("Div", c("Sub", high, low), c.number(highest - lowest)), c.number(c["eps"]))
+    zero = c("Sub", c.number(lowest), c("Round", c("Div", low, scale)))
+    zero = c("Clip", zero, c.number(lowest), c.number(highest))
+    return c.shaped(c.cast(scale, "f32", "f64"), 1), c.shaped(c.cast(zero, "f32", "i64"), 1)
+
+
+_QUANTISED: Mapping[str, Row] = {
+    f"quantized_decomposed.{name}": row
+    for row, names in (
+        (_quantised, ("quantize_per_tensor.default", "quantize_per_tensor.tensor")),
+        (
+            _real,
+            (
+                "dequantize_per_tensor.default",
+                "dequantize_per_tensor.tensor",
+                "dequantize_per_channel.default",
+            ),
+        ),
+        (_chosen_scale, ("choose_qparams.tensor",)),
+    )
+    for name in names
+}
+
+
 # --- the table ---
 
 
@@ -549,7 +605,7 @@ _SUMS: Mapping[str, Row] = named(
     (lambda c: c("MatMul", *map(c.term, c.terms)), "mm bmm mv"),
     (_dot, "dot"),
     (_onto, "addmm baddbmm addmv"),
-    (lambda c: c("MatMulInteger", c.term(c["self"], "i8"), c.term(c["mat2"], "i8")), "_int_mm"),
+    (lambda c: c("MatMulInteger", *(c.term(value, type_of(value)) for value in c.terms)), "_int_mm"),
     (_convolution, "convolution"),
     (_average_pool, "avg_pool2d avg_pool3d"),
     (_adaptive_pool, "_adaptive_avg_pool2d _adaptive_avg_pool3d"),
@@ -586,6 +642,7 @@ TABLE: Mapping[str, Mapping[str, Row]] = {
     "sums, products and windows": _SUMS,
     "places of elements": _PLACES,
     "operations of several results": _SEVERAL,
+    "quantised numbers": _QUANTISED,
 }
 """The rows by operation."""
 

@@ -73,6 +73,14 @@ class Translation:
         self.inputs[node] = self.names[node] = str(node.name)
         return self.names[node]
 
+    def source(self, made: Node) -> Any:
+        """Return the node of torch that an operator is a part of; an operator of integers has the name of one."""
+        return self.sources.get(made) or next(of for own, of in self.sources.items() if own.name == made.name)
+
+    def array(self, node: Any) -> Array | None:
+        """Return a tensor that is known, None for another."""
+        return array_of(self.known[node]) if node in self.known else None
+
     def constant(self, array: Array) -> str:
         """Return the name of an array."""
         name = f".{len(self.constants)}"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.torch.fx_nodes import follow_views, is_result
+from isamap.torch.fx_nodes import follow_views, is_dequantised, is_result
 from isamap.torch.segments import Options, Program, Ran, make_program
 
 
@@ -216,7 +216,7 @@ def _of_weights_alone(graph: Any, weights: frozenset[Any], given_back: set[Any])
     random = import_module("torch").Tag.nondeterministic_seeded
     known = set(weights)
     for node in graph.nodes:
-        if node.op != "call_function" or not known.issuperset(node.all_input_nodes):
+        if node.op != "call_function" or not known.issuperset(node.all_input_nodes) or is_dequantised(node):
             continue
         schema = getattr(node.target, "_schema", None)
         if not is_result(node) and (schema is None or schema.is_mutable or random in node.target.tags):

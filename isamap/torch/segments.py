@@ -318,7 +318,7 @@ def _lowered(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported
     found = lower_model(model, "graph", {}, {}, partial(fuse_steps, freely=True), parts.opened)
     for taken in found.taken:
         if taken.where == "refused" and "it needs the result of a node that is refused" not in taken.why:
-            parts.failed.setdefault(to.sources[taken.node], taken.why)
+            parts.failed.setdefault(to.source(taken.node), taken.why)
     if found.program is None and not parts.failed:
         parts.failed |= dict.fromkeys(to.sources.values(), found.findings[0].message)
     return found
@@ -327,7 +327,7 @@ def _lowered(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported
 def _blame(parts: _Parts, to: Translation, found: Imported, how: How, error: IsamapError) -> None:
     """Note the nodes whose kernels the machine does not perform; all of a segment, if it is none of these."""
     for tensor, reason in kernels_refused(found.whole(), how).items():
-        parts.failed |= {to.sources[node]: reason for node in found.trace.origins.get(tensor, ())}
+        parts.failed |= {to.source(node): reason for node in found.trace.origins.get(tensor, ())}
     if not parts.failed:
         parts.failed |= dict.fromkeys(to.sources.values(), error.diagnostics[0].message)
 

@@ -363,7 +363,7 @@ def table() -> str:
     rows = ["| | operations of `aten` |", "|---|---|"]
     for about, given in TABLE.items():
         names = {*given, *(POINTWISE if about == next(iter(TABLE)) else ())}
-        short = sorted({name.partition(".")[0] for name in names})
+        short = sorted({name.rpartition(".")[0] for name in names})
         rows.append(f"| {about} | {', '.join(f'`{name}`' for name in short)} |")
     others = sorted({name.partition(".")[0] for name in {*OPERATIONS, *PARTS}})
     rows.append(f"| with rows of their own | {', '.join(f'`{name}`' for name in others)} |")

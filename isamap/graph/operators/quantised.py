@@ -71,6 +71,9 @@ def _quantize(o: Applied) -> Value:
     if dtype in CODED:
         return _quantize_coded(o, x, scale, zero, dtype)
     axis, block = _scaled(o, x, scale)
+    if is_reciprocal := o.has("reciprocal"):  # torch multiplies by it
+        factor = o.real("reciprocal", 0.0)
+        scale = known_value(np.asarray(factor), "f32") if factor else o.map("(1 / {0})", scale, inside="f64")
     text = o.text()
     y = text.write(dtype, x.shape)
     at, loops = axes_of(x.shape)
@@ -79,7 +82,7 @@ def _quantize(o: Applied) -> Value:
     )
     inside = wide_type(precision)
     by = cast(_of(text, scale, at, axis, block), inside).text
-    value = f"({cast(element(text, x, at), inside).text} / {by})"
+    value = f"({cast(element(text, x, at), inside).text} {'*' if is_reciprocal else '/'} {by})"
     known = DTYPES[dtype]
     if known.is_float:
         if o.integer("saturate", 1):
@@ -138,20 +141,36 @@ def _dynamic_quantize(o: Applied) -> tuple[Value, ...]:
 
 
 def requantised(
-    o: Applied, total: Value, scales: tuple[Value, Value, Value], zero: Value, axis: int
+    o: Applied,
+    total: Value,
+    scales: tuple[Value, Value, Value | None],
+    zero: Value | None,
+    axis: int,
+    offset: Value | None = None,
 ) -> Value:
-    """Return sums times two scales over a third, rounded, plus a zero point; scales may differ along an axis."""
-    scaled = tuple(_along(scale, total.rank, axis) for scale in scales)
-    a, b, y = (scale.known for scale in scaled)
-    if a is not None and b is not None and y is not None:
-        scaled = (Value.of((a.astype(np.float64) * b / y).astype(np.float32)),)
+    """Return sums times two scales, plus an offset, over a third, rounded, plus a zero point; without these, in f32.
+
+    Scales and the offset may differ along an axis.
+    """
+    scaled = tuple(_along(scale, total.rank, axis) for scale in scales if scale is not None)
+    more = () if offset is None else (_along(offset, total.rank, axis),)
+    known = [value.known.astype(np.float64) for value in (*scaled, *more) if value.known is not None]
+    if len(known) == len(scaled) + len(more):
+        by = known[2] if len(scaled) > 2 else 1.0
+        more = tuple(Value.of((value / by).astype(np.float32)) for value in known[len(scaled) :])
+        scaled = (Value.of((known[0] * known[1] / by).astype(np.float32)),)
+    elif more and len(scaled) > 2:
+        raise NotTaken("a bias in f32, and scales that are not known")
 
     def form(terms: Sequence[Term]) -> str:
-        value, *by = (cast(term, "f32").text for term in terms[:-1])
-        factor = f"({by[0]} * {by[1]} / {by[2]})" if len(by) > 1 else by[0]
-        return _plus(f"round({value} * {factor}, even)", terms[-1])
+        value, *by = (cast(term, "f32").text for term in terms[: 1 + len(scaled) + len(more)])
+        plus = f" + {by.pop()}" if more else ""
+        factor = f"({' * '.join(by[:2])}{''.join(f' / {one}' for one in by[2:])})" if len(by) > 1 else by[0]
+        found = f"{value} * {factor}{plus}"
+        return found if zero is None else _plus(f"round({found}, even)", terms[-1])
 
-    return o.formed(form, (total, *scaled, _in_f32(_along(zero, total.rank, axis))), zero.dtype, "f32")
+    point = () if zero is None else (_in_f32(_along(zero, total.rank, axis)),)
+    return o.formed(form, (total, *scaled, *more, *point), "f32" if zero is None else zero.dtype, "f32")
 
 
 def _in_f32(zero: Value) -> Value:
@@ -169,7 +188,8 @@ def _along(value: Value, rank: int, axis: int) -> Value:
 def _linear_matmul(o: Applied) -> Value:
     total = multiplied(o, o[0], o[3], _sum_type(o[0]), (o[2], o[5]))
     rows = max(0, total.rank - 2)
-    scale, result, zero = (_along(value, total.rank, rows) for value in (o[1], o[6], o[7]))
+    scale, result, zero = (v and _along(v, total.rank, rows) for v in (o[1], o.optional(6), o.optional(7)))
+    assert scale is not None
     return requantised(o, total, (scale, o[4], result), zero, total.rank - 1)
 
 
@@ -186,19 +206,24 @@ def _turned(o: Applied, x: Value) -> Value:
 
 
 def _linear_gemm(o: Applied) -> Value:
-    """Lower QGemm: with `transA` and `transB`, and a summand in i32. Without a third scale the result is f32."""
+    """Lower QGemm: with `transA` and `transB`, and a summand. Without a third scale the result is f32."""
     if o.real("alpha", 1.0) != 1:
         raise NotTaken("a factor before the sums")
     a, b = (_turned(o, o[n]) if o.integer(f"trans{word}", 0) else o[n] for n, word in ((0, "A"), (3, "B")))
-    total = multiplied(o, a, b, _sum_type(a), (o[2], o[5]), onto=o.optional(6))
-    if o.optional(7) is None:
-        raise NotTaken("a result in floating point")
-    return requantised(o, total, (o[1], o[4], o[7]), o[8], 1)
+    onto, offset = _summands(o.optional(6))
+    total = multiplied(o, a, b, _sum_type(a), (o[2], o[5]), onto=onto)
+    return requantised(o, total, (o[1], o[4], o.optional(7)), o.optional(8), 1, offset)
 
 
 def _linear_conv(o: Applied) -> Value:
-    total = convolved(o, o[0], o[3], o.optional(8), "i32", (o[2], o[5]))
-    return requantised(o, total, (o[1], o[4], o[6]), o[7], 1)
+    onto, offset = _summands(o.optional(8))
+    total = convolved(o, o[0], o[3], onto, "i32", (o[2], o[5]))
+    return requantised(o, total, (o[1], o[4], o.optional(6)), o.optional(7), 1, offset)
+
+
+def _summands(bias: Value | None) -> tuple[Value | None, Value | None]:
+    """Return a bias as a summand of the sums, or of what they stand for: that is a float."""
+    return (None, bias) if bias is not None and DTYPES[bias.dtype].is_float else (bias, None)
 
 
 def _linear_pointwise(template: str, *, is_product: bool) -> Lowered:
@@ -307,6 +332,13 @@ QUANTISED: Mapping[str, Lowered] = {
     "QLinearMatMul": _linear_matmul,
     "QLinearConv": _linear_conv,
 }
+
+BYTES: Mapping[str, Lowered] = {
+    "QLinearMatMul": _linear_matmul,
+    "QLinearConv": _linear_conv,
+    "QGemm": _linear_gemm,
+}
+"""Products of bytes, also with a bias in f32, and in f32 where they have no scale of the result."""
 
 OF_RUNTIMES: Mapping[str, Lowered] = {
     "QGemm": _linear_gemm,

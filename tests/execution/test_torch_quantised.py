@@ -1,0 +1,179 @@
+"""Quantised graphs of torch become operators of integers, and compute what torch's definitions say.
+
+Scales are powers of two, so that eager torch rounds only where it quantises: results are equal bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
+
+import isamap.torch as backend  # noqa: E402 - after the skip
+import isamap.torch.segments as segments  # noqa: E402 - after the skip
+
+OPTIONS = {"machine": "generic-c", "pack": True}
+Lowered = list[tuple[str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _new_graphs() -> Iterator[None]:
+    import_module("torch.ao.quantization.fx._decomposed")  # defines the operations
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def lowered(monkeypatch: pytest.MonkeyPatch) -> Lowered:
+    """Where the operators of all libraries of a test went, in their order."""
+    found: Lowered = []
+    lower = segments.lower_model
+
+    def noted(*given: Any, **more: Any) -> Any:
+        made = lower(*given, **more)
+        found.extend((taken.node.op, taken.where) for taken in made.taken)
+        return made
+
+    monkeypatch.setattr(segments, "lower_model", noted)
+    return found
+
+
+def run(model: Any, *inputs: Any) -> Any:
+    with torch.no_grad():
+        return torch.compile(model, backend=backend.backend, options=OPTIONS)(*inputs)
+
+
+def kernels(lowered: Lowered) -> list[str]:
+    return [op for op, where in lowered if where == "kernel"]
+
+
+def quantised(
+    x: Any, scale: float, zero: int, low: int = 0, high: int = 255, dtype: Any = torch.uint8
+) -> Any:
+    """Return what bytes stand for that a number was rounded to, by two operations."""
+    ops, terms = torch.ops.quantized_decomposed, (scale, zero, low, high, dtype)
+    return ops.dequantize_per_tensor(ops.quantize_per_tensor(x, *terms), *terms)
+
+
+class Weights(torch.nn.Module):
+    """Bytes with a scale for each row: `self()` is what they stand for."""
+
+    def __init__(self, *shape: int, bias: bool = True) -> None:
+        torch.nn.Module.__init__(self)
+        self.register_buffer("codes", torch.randint(-128, 128, shape, dtype=torch.int8))
+        self.register_buffer("scales", torch.exp2(torch.randint(-9, -5, shape[:1]).float()))
+        self.register_buffer("zeros", torch.zeros(shape[:1], dtype=torch.int64))
+        self.register_buffer("bias", torch.randint(-64, 64, shape[:1]) / 256 if bias else None)
+
+    def forward(self) -> Any:
+        terms = self.codes, self.scales, self.zeros, 0, -128, 127, torch.int8
+        return torch.ops.quantized_decomposed.dequantize_per_channel(*terms)
+
+
+class Network(torch.nn.Module):
+    """Convolutions with a sum of two, pools and a product, whose result is in f32."""
+
+    def __init__(self) -> None:
+        torch.nn.Module.__init__(self)
+        self.first, self.second = Weights(8, 3, 3, 3), Weights(8, 8, 1, 1, bias=False)
+        self.last = Weights(5, 8)
+
+    def forward(self, image: Any) -> Any:
+        functional = torch.nn.functional
+        x = quantised(image, 2**-5, 119)
+        x = quantised(
+            functional.relu6(functional.conv2d(x, self.first(), self.first.bias, padding=1)), 2**-4, 3
+        )
+        y = quantised(functional.conv2d(x, self.second()), 2**-3, 100)
+        x = functional.max_pool2d(quantised(torch.relu(x + y), 2**-3, 0), 2)
+        x = quantised(functional.adaptive_avg_pool2d(x, 1), 2**-4, 0)
+        return functional.linear(quantised(torch.flatten(x, 1), 2**-4, 0), self.last(), self.last.bias)
+
+
+def test_a_network_between_bytes_is_one_library_of_integers(lowered: Lowered) -> None:
+    model, image = Network().eval(), torch.randn(2, 3, 8, 8)
+    assert torch.equal(run(model, image), model(image))
+    others = {"Clip", "MaxPool"}  # of bytes
+    assert [op for op in kernels(lowered) if op not in others] == [
+        "QuantizeLinear", "QLinearConv", "QLinearConv", "QLinearAdd", "QLinearGlobalAveragePool", "QGemm",
+    ]  # fmt: skip
+    found = backend.explain(model, image, options=OPTIONS)
+    assert {n.where for n in found.nodes} == {"kernel", "nowhere"}
+    assert {n.operation for n in found.nodes} >= {"quantized_decomposed.quantize_per_tensor.default"}
+
+
+def test_weights_that_change_are_read_again() -> None:
+    model, x = Network().eval(), torch.randn(1, 3, 4, 4)
+    with torch.no_grad():
+        compiled = torch.compile(model, backend=backend.backend, options=OPTIONS)
+        assert torch.equal(compiled(x), model(x))
+        model.last.scales.mul_(4)
+        model.first.codes.neg_()
+        assert torch.equal(compiled(x), model(x))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"), [(0, 255, torch.uint8), (0, 127, torch.uint8), (-127, 127, torch.int8)]
+)
+def test_numbers_are_quantised_as_torch_does_it(low: int, high: int, dtype: Any) -> None:
+    """torch multiplies by the reciprocal of a scale: a quotient rounds otherwise beside halves."""
+    scale = 0.0123
+    x = (torch.arange(-40_000, 40_000) / 200 + 0.5) * scale
+
+    def model(x: Any) -> Any:
+        terms = (scale, 7, low, high, dtype)
+        return torch.ops.quantized_decomposed.quantize_per_tensor(x, *terms), quantised(x.relu(), *terms)
+
+    for found, expected in zip(run(model, x), model(x), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_scales_that_are_chosen_in_each_call_multiply_sums_of_bytes(lowered: Lowered) -> None:
+    """A weight that stays in bytes, and a left factor whose scale and zero point are computed."""
+    weights, x = Weights(16, 32), torch.randn(5, 32)
+
+    def model(x: Any) -> Any:
+        ops = torch.ops.quantized_decomposed
+        scale, zero = ops.choose_qparams(x, 0, 255, 2**-12, torch.uint8)
+        codes = ops.quantize_per_tensor.tensor(x, scale, zero, 0, 255, torch.uint8)
+        y = ops.dequantize_per_tensor.tensor(codes, scale, zero, 0, 255, torch.uint8)
+        return scale, zero, codes, torch.nn.functional.linear(y, weights(), weights.bias)
+
+    *found, product = run(model, x)
+    *expected, of_torch = model(x)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    torch.testing.assert_close(product, of_torch, rtol=1e-5, atol=1e-5)
+    assert "QGemm" in kernels(lowered)
+    assert "DequantizeLinear" not in kernels(lowered)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+def test_integer_products_read_the_bytes_that_they_are_given(dtype: Any) -> None:
+    """Unsigned bytes above 127 are no negative ones: torchao's dynamic products rely on it."""
+    codes, weights = (
+        torch.randint(-128, 128, (4, 32), dtype=torch.int8),
+        torch.randint(-128, 128, (32, 8), dtype=torch.int8),
+    )
+    x = (codes.int() + (128 if dtype is torch.uint8 else 0)).to(dtype)
+
+    def model(x: Any, weights: Any) -> Any:
+        return torch._int_mm(x, weights)
+
+    assert torch.equal(run(model, x, weights), x.int() @ weights.int())
+
+
+def test_weights_in_bytes_alone_are_widened_once(lowered: Lowered) -> None:
+    """A layer as torchao writes one whose weights alone are bytes."""
+    weights, x = Weights(16, 32), torch.randn(5, 32)
+
+    def model(x: Any) -> Any:
+        return torch.mm(x, weights.codes.t().to(torch.float32)) * weights.scales + weights.bias
+
+    torch.testing.assert_close(run(model, x), model(x))
+    assert [op for op, where in lowered if where == "kernel"] == ["MatMul", "Mul", "Add"]
