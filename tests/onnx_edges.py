@@ -107,6 +107,9 @@ case("global pools", [("GlobalMaxPool", ["x"], ["a"], {}), ("GlobalAveragePool",
      {"x": f(2, 3, 4, 5)}, ["a", "b"])
 case("lp pool p 3", [("LpPool", ["x"], ["y"], {"kernel_shape": [2, 2], "p": 3, "strides": [1, 2]})],
      {"x": f(1, 2, 4, 5)})
+case("global lp pools",
+     [("GlobalLpPool", ["x"], ["a"], {}), ("GlobalLpPool", ["x"], ["b"], {"p": 1})],
+     {"x": f(2, 3, 4, 5)}, ["a", "b"])
 # softmax etc
 case("old softmax, two axes together", [("Softmax", ["x"], ["y"], {"axis": 1})], {"x": f(2, 3, 4)}, opset=11)
 case("old log softmax of axis 0", [("LogSoftmax", ["x"], ["y"], {"axis": 0})], {"x": f(2, 3)}, opset=7)
@@ -365,6 +368,7 @@ case("grid sample border",
 OF_ONNXRUNTIME = frozenset(
     {
         "conv transpose grouped",
+        "global lp pools",
         "max pool bytes",
         "old softmax, two axes together",
         "old log softmax of axis 0",

@@ -190,7 +190,18 @@ def counts_of(o: Applied, found: Windows, *, counts_padding: bool) -> list[list[
 
 
 def _lp_pool(o: Applied) -> Value:
-    x, found = pooled(o)
+    return _lp_norms(o, *pooled(o))
+
+
+def _global_lp_pool(o: Applied) -> Value:
+    x = o[0]
+    if x.rank < 3:
+        raise NotTaken("no image")
+    return _lp_norms(o, x, windows(o, x.shape[2:], x.shape[2:]))
+
+
+def _lp_norms(o: Applied, x: Value, found: Windows) -> Value:
+    """Return the p-norm of each window, summed in f64."""
     p = o.real("p", 2)
     text = o.text()
     y = text.write(x.dtype, (*x.shape[:2], *found.result), x.order)
@@ -269,5 +280,6 @@ WINDOWS: Mapping[str, Lowered] = {
     "LpPool": _lp_pool,
     "GlobalAveragePool": _global("mean"),
     "GlobalMaxPool": _global("max"),
+    "GlobalLpPool": _global_lp_pool,
     "Col2Im": _col2im,
 }
