@@ -1,11 +1,13 @@
-"""Models of torch by eager torch, inductor, onnxruntime and isamap, in alternation: medians and ratios.
+"""Models of torch by eager torch, inductor, onnxruntime, OpenVINO and isamap, in alternation: medians and ratios.
 
     python benchmarks/torch_models.py [MODEL …] [--bf16] [--threads 2] [--pack] [--json FILE]
+    python benchmarks/torch_models.py vit llama unet convnext mamba experts dlrm wav2vec vocoder --pack
 
 Contenders take turns in another order each round; each call of a turn is timed by itself. What compiles
-takes its time before that, and is printed. Results are compared with those of torch. onnxruntime computes
-models that torch exports, and none in bf16, for which it has few kernels. With `portfolio`, torch performs
-what it is faster at. Recurrent layers reach compilers as `torch._dynamo.config.allow_rnn` asks.
+takes its time before that, and is printed. Results are compared with those of torch. onnxruntime, OpenVINO
+and `isamap-onnx` compute models that torch exports, and none in bf16, for which onnxruntime has few kernels.
+With `portfolio`, torch performs what it is faster at. Recurrent layers reach compilers as
+`torch._dynamo.config.allow_rnn` asks.
 
 With `--json` each contender of a model is a line of a file as soon as the model is measured, an object with
 its `first_call_seconds`, in which it compiles. Lines that are there stay: a run that was ended has lost none.
@@ -14,9 +16,9 @@ its `first_call_seconds`, in which it compiles. Lines that are there stay: a run
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import random
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +28,19 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from torch_nets import MODELS, SIX
+from torch_architectures import ARCHITECTURES
+from torch_nets import MODELS as NETS
+from torch_nets import SIX
 
+import isamap.onnx
 import isamap.torch
 
 torch: Any = import_module("torch")
 
-OWN = ("isamap", "portfolio")
-CONTENDERS = ("eager", "inductor", "onnxruntime", *OWN)
+MODELS = {**NETS, **ARCHITECTURES}
+OWN = ("isamap", "isamap-onnx", "portfolio")
+EXPORTED = ("onnxruntime", "openvino", "isamap-onnx")
+CONTENDERS = ("eager", "inductor", *EXPORTED[:2], *OWN)
 TURN_S = 0.02
 MOST_CALLS = 10
 """Of a turn: fewer where a call takes longer than a share of the turn."""
@@ -53,19 +60,34 @@ def first_of(found: Any) -> Any:
     return found if isinstance(found, torch.Tensor) else first_of(found[0])
 
 
-def _onnxruntime(model: Any, inputs: Sequence[Any], threads: int) -> Callable[..., Any]:
-    """Return a call of onnxruntime, of the model as torch exports it."""
-    runtime: Any = import_module("onnxruntime")
-    file = io.BytesIO()
-    with warnings.catch_warnings():
+def _exported(name: str, model: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a call by a contender that reads files of ONNX, of the model as torch exports it."""
+    arrays = [x.numpy() for x in inputs]
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of exporting recurrent layers for one batch size, which is meant
-        torch.onnx.export(model, tuple(inputs), file, dynamo=False, opset_version=17)
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    session = runtime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
-    names = [port.name for port in session.get_inputs()]
-    arrays = dict(zip(names, (x.numpy() for x in inputs), strict=False))
-    return lambda *_: torch.from_numpy(session.run(None, arrays)[0])
+        path = str(Path(folder) / "model.onnx")
+        torch.onnx.export(model, tuple(inputs), path, dynamo=False, opset_version=17)
+        match name:
+            case "openvino":
+                core: Any = import_module("openvino").Core()
+                one = {"NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+                ready = core.compile_model(path, "CPU", {**one, "INFERENCE_NUM_THREADS": options["threads"]})
+                request = ready.create_infer_request()
+                return lambda *_: torch.from_numpy(
+                    request.infer(arrays, share_inputs=True, share_outputs=True)[0]
+                )
+            case "onnxruntime":
+                runtime: Any = import_module("onnxruntime")
+                asked = runtime.SessionOptions()
+                asked.intra_op_num_threads, asked.inter_op_num_threads = options["threads"], 1
+                session = runtime.InferenceSession(path, asked, providers=["CPUExecutionProvider"])
+                given = {port.name: x for port, x in zip(session.get_inputs(), arrays, strict=False)}
+                return lambda *_: torch.from_numpy(session.run(None, given)[0])
+            case _:
+                how = {name: options[name] for name in ("machine", "heuristic", "threads")}
+                ours = isamap.onnx.compile_model(path, **how)
+                named = dict(zip(ours.inputs, arrays, strict=False))
+                return lambda *_: torch.from_numpy(next(iter(ours(named).values())))
 
 
 def _made(name: str, model: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Callable[..., Any]:
@@ -74,8 +96,8 @@ def _made(name: str, model: Any, inputs: Sequence[Any], options: Mapping[str, An
             return model
         case "inductor":
             return torch.compile(model, options={"freezing": True})
-        case "onnxruntime":
-            return _onnxruntime(model, inputs, options["threads"])
+        case _ if name in EXPORTED:
+            return _exported(name, model, inputs, options)
         case _:
             asked = {**options, "portfolio": name == "portfolio"}
             return torch.compile(model, backend=isamap.torch.backend, options=asked)
@@ -99,13 +121,13 @@ def measure(
     torch.manual_seed(0)
     torch._dynamo.reset()
     model, inputs = MODELS[name]()
-    model, inputs = model.eval().to(dtype), [x.to(dtype) for x in inputs]
+    model, inputs = model.eval().to(dtype), [x.to(dtype) if x.is_floating_point() else x for x in inputs]
     calls: dict[str, Callable[[], Any]] = {}
     timed: dict[str, Timed] = {}
     expected = first_of(model(*inputs))
     scale = expected.abs().max().item()
     for contender in given.contenders:
-        if contender == "onnxruntime" and dtype is not torch.float32:
+        if contender in EXPORTED and dtype is not torch.float32:
             continue
         start = time.perf_counter()
         found = _made(contender, model, inputs, options)
@@ -153,7 +175,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="a line for each contender, added to a file"
     )
-    parser.add_argument("--processor-time", action="store_true", help="beside other programs: of this thread")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="beside other programs: of this process"
+    )
     asked = parser.parse_args()
     if asked.processor_time and asked.threads > 1:
         parser.error("the processor time of one thread says nothing of several")
@@ -163,7 +187,7 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     """Print what each model took, and how much faster than the fastest other one it is."""
     asked = _arguments()
-    clock = time.thread_time if asked.processor_time else time.perf_counter
+    clock = time.process_time if asked.processor_time else time.perf_counter
     torch.set_num_threads(asked.threads)
     torch._dynamo.config.allow_rnn = True
     dtype = torch.bfloat16 if asked.bf16 else torch.float32
@@ -181,12 +205,14 @@ def main() -> None:
                 print(f"  {contender:11} median {median(found):9.1f} µs, least {min(found):9.1f} µs")
             fastest = min(median(found) for other, found in times.items() if other not in OWN)
             for own, found in ratios.items():
+                if own not in times:
+                    continue
                 found.append(fastest / median(times[own]))
                 least = min(min(found) for other, found in times.items() if other not in OWN) / min(
                     times[own]
                 )
                 print(f"  the fastest of the others over {own}: {found[-1]:.2f}, by least times {least:.2f}")
-    for own, found in ratios.items():
+    for own, found in ((own, found) for own, found in ratios.items() if found):
         print(f"geometric mean of {own}: {geometric_mean(found):.2f}")
 
 

@@ -105,9 +105,9 @@ int isamap_gather_nd(reads_t reads, writes_t writes, const int64_t *numbers) {
   return 0;
 }
 
-/* How an element is combined with the one that is there: 0 replaced, 1 added, 2 multiplied, 3 larger, 4 smaller. */
+/* How elements are combined with those that are there: 0 replaced, 1 added, 2 multiplied, 3 larger, 4 smaller. */
 #define COMBINE(type)                                                             \
-  {                                                                               \
+  for (int64_t n = 0; n < count; n++, to += sizeof(type), from += sizeof(type)) { \
     type a, b;                                                                    \
     memcpy(&a, to, sizeof a);                                                     \
     memcpy(&b, from, sizeof b);                                                   \
@@ -119,9 +119,10 @@ int isamap_gather_nd(reads_t reads, writes_t writes, const int64_t *numbers) {
   }
 
 /* Types by number: 1 f32, 2 f64, 3 i8, 4 i16, 5 i32, 6 i64, 7 u8, 8 u16, 9 u32, 10 u64. */
-static void combine(char *to, const char *from, int64_t how, int64_t type, int64_t bytes) {
+static void combine(char *to, const char *from, int64_t count, const int64_t *numbers, int64_t bytes) {
+  int64_t how = numbers[0], type = numbers[1];
   if (how == 0) {
-    memcpy(to, from, (size_t)bytes);
+    memcpy(to, from, (size_t)(count * bytes));
     return;
   }
   switch (type) {
@@ -146,7 +147,7 @@ int isamap_scatter_elements(reads_t reads, writes_t writes, const int64_t *numbe
   for (int64_t n = 0; n < count; n++) {
     int64_t to = lead(own, reads[1], n);
     if (to < 0) return isamap_moves_INDEX;
-    combine((char *)writes[0] + to * bytes, (const char *)reads[2] + n * bytes, numbers[0], numbers[1], bytes);
+    combine((char *)writes[0] + to * bytes, (const char *)reads[2] + n * bytes, 1, numbers, bytes);
   }
   return 0;
 }
@@ -159,9 +160,8 @@ int isamap_scatter_nd(reads_t reads, writes_t writes, const int64_t *numbers) {
   for (int64_t n = 0; n < count; n++) {
     int64_t row = tuple(reads[1], n * depth, depth, numbers + 6);
     if (row < 0) return isamap_moves_INDEX;
-    for (int64_t e = 0; e < inner; e++)
-      combine((char *)writes[0] + (row * inner + e) * bytes, (const char *)reads[2] + (n * inner + e) * bytes,
-              numbers[0], numbers[1], bytes);
+    char *to = (char *)writes[0] + row * inner * bytes;
+    combine(to, (const char *)reads[2] + n * inner * bytes, inner, numbers, bytes);
   }
   return 0;
 }

@@ -52,7 +52,7 @@ def _of_kind(
     functorch: Any = import_module("torch._functorch.aot_autograd")
 
     def compile_graph(module: Any, inputs: Sequence[Any]) -> Any:
-        if any(_is_open(node) for node in module.graph.nodes):
+        if any(_is_open(node) for node in module.graph.nodes if node.op == "placeholder"):
             return functorch.make_boxed_func(_by_size(module, kind, options, seen))
         if options.pack and kind == "inference":
             made.append(Prepared(module.graph, options))
@@ -66,7 +66,7 @@ def _of_kind(
 
 
 def _is_open(node: Any) -> bool:
-    """Return whether a node's size is known only when it runs."""
+    """Return whether an input is a size, or has one that calls decide."""
     torch: Any = import_module("torch")
     value = node.meta.get("val")
     if isinstance(value, torch.SymInt):
@@ -139,8 +139,13 @@ def _sized(module: Any, given: Sequence[Any], options: Options) -> Program:
     """Return the program of a graph for the sizes of such inputs."""
     torch: Any = import_module("torch")
     propagation: Any = import_module("torch.fx.passes.fake_tensor_prop")
+    symbols: Any = import_module("torch.fx.experimental.symbolic_shapes")
+    mode = import_module("torch._subclasses.fake_tensor").FakeTensorMode(shape_env=symbols.ShapeEnv())
+    fake = [mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) else v for v in given]
+    for node in module.graph.nodes:  # sizes that data decides become symbols of the mode
+        node.meta.pop("unbacked_bindings", None)
     with torch.no_grad():
-        propagation.FakeTensorProp(module).propagate(*given)
+        propagation.FakeTensorProp(module, mode).propagate_dont_convert_inputs(*fake)
     places = [node for node in module.graph.nodes if node.op == "placeholder"]
     numbers = {n: v for n, v in zip(places, given, strict=True) if isinstance(v, int)}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from isamap.graph.pending import dense
 from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
@@ -94,6 +95,25 @@ def _windowed(c: Call) -> str:
     places = np.arange(int(c.shape[axis]))[:, None] * step + np.arange(size)
     found = c("Gather", c.x, c.numbers(places), axis=axis)
     return c("Transpose", found, perm=(*(n for n in range(rank) if n != axis + 1), axis + 1))
+
+
+def _strided(c: Call) -> str:
+    """Return elements by their places in the memory of a tensor that has no gaps."""
+    value = c.terms[0].meta["val"]
+    order = sorted(range(value.dim()), key=lambda n: (-value.stride()[n], -value.shape[n]))
+    lying, steps = [int(value.shape[n]) for n in order], [value.stride()[n] for n in order]
+    if any(size != 1 and own != step for size, own, step in zip(lying, steps, dense(lying), strict=True)):
+        raise NotTaken("a tensor whose elements lie apart")
+    start = c["storage_offset"]
+    places = np.asarray(0 if start is None else start - value.storage_offset())
+    for size, step in zip(c["size"], c["stride"], strict=True):
+        places = places[..., None] + np.arange(int(size)) * int(step)
+    if places.min() < 0 or places.max() >= prod(lying):
+        raise NotTaken("elements beyond the tensor")
+    flat = c.shaped(_moved(c, c.x, order), -1)
+    if np.array_equal(places.reshape(-1), np.arange(prod(lying))):
+        return c.shaped(flat, *c.shape)
+    return c("Gather", flat, c.numbers(places), axis=0)
 
 
 # --- elements by their places ---
@@ -203,7 +223,14 @@ def _scattered(c: Call) -> str:
         values = reduce(lambda v, n: c.part(v, n, 0, shape[n]), range(len(shape)), values)
     found, (how, start) = c.x, _COMBINED[word]
 
+    steps = c["index"].meta["val"].stride()
+    is_of_rows = axis == 0 < len(shape) - 1 and shape[1:] == tuple(c.sizes[1:]) and not any(steps[1:])
+    if is_of_rows:
+        index = c.shaped(reduce(lambda v, n: c.part(v, n, 0, 1), range(1, len(shape)), index), shape[0], 1)
+
     def put(onto: str, given: str, how: str) -> str:
+        if is_of_rows:
+            return c("ScatterND", onto, index, given, reduction=how)
         return c("ScatterElements", onto, index, given, axis=axis, reduction=how)
 
     if word and not c.given.get("include_self", True):
@@ -228,15 +255,29 @@ def _sorted(c: Call) -> tuple[str, ...]:
     return c.cast(values, dtype, c.dtype), places
 
 
-def _bags(c: Call) -> tuple[str, ...]:
-    """Return sums, means or maxima of the rows of each bag; a row's bag is the number of earlier bag starts."""
-    result, c.dtype = c.dtype, wide_type(c.dtype)
-    (count, *_), (bags, width) = c["indices"].meta["val"].shape, c.shape
-    indices, offsets = c.term(c["indices"], "i64"), c.term(c["offsets"], "i64")
+def _rows_of_each(c: Call, bags: int, count: int) -> int:
+    """Return how many rows each bag has, where all have as many; else 0."""
+    made = c["offsets"]
+    numbers = [n for n in made.args if isinstance(n, int)] if name_of(made).startswith("arange.") else []
+    first, _, step = ([0, *numbers, 1] if len(numbers) == 1 else [*numbers, 1])[:3] if numbers else (0, 0, 0)
+    return step if first == 0 and step * bags == count and len(numbers) == len(made.args) else 0
+
+
+def _bag_of_each(c: Call, bags: int, count: int) -> str:
+    """Return the bag of each row, the number of bags that begin before it, as ScatterND takes it."""
+    offsets = c.term(c["offsets"], "i64")
     if c["include_last_offset"]:
         offsets = c.part(offsets, 0, 0, bags)
     begun = c("LessOrEqual", c.shaped(offsets, 1, bags), c.numbers(np.arange(count)[:, None]))
-    bag = c("Sub", c.reduced("ReduceSum", c.cast(begun, "bool", "i64"), [1], keeps=True), c.number(1, "i64"))
+    return c("Sub", c.reduced("ReduceSum", c.cast(begun, "bool", "i64"), [1], keeps=True), c.number(1, "i64"))
+
+
+def _bags(c: Call) -> tuple[str, ...]:
+    """Return sums, means or maxima of the rows of each bag."""
+    result, c.dtype = c.dtype, wide_type(c.dtype)
+    (count, *_), (bags, width) = c["indices"].meta["val"].shape, c.shape
+    indices, each = c.term(c["indices"], "i64"), _rows_of_each(c, int(bags), count)
+    bag = "" if each else _bag_of_each(c, int(bags), count)
     rows = c("Gather", c.term(c["weight"]), indices, axis=0)
     if c["per_sample_weights"] is not None:
         rows = c("Mul", rows, c.shaped(c.term(c["per_sample_weights"]), count, 1))
@@ -247,8 +288,10 @@ def _bags(c: Call) -> tuple[str, ...]:
         rows, counted = c.where(is_none, start, rows), c.where(is_none, c.number(0.0), counted)
 
     def put(values: str, columns: int, first: str, how: str) -> str:
-        onto = c.expanded(first, bags, columns)
-        return c("ScatterElements", onto, c.expanded(bag, count, columns), values, axis=0, reduction=how)
+        if each:
+            reduction = "ReduceMax" if how == "max" else "ReduceSum"
+            return c.reduced(reduction, c.shaped(values, bags, each, columns), [1])
+        return c("ScatterND", c.expanded(first, bags, columns), bag, values, reduction=how)
 
     found = put(rows, width, start, how)
     if c["mode"]:
@@ -268,6 +311,7 @@ PLACES: Mapping[str, Row] = named(
     (_triangle, "tril triu"),
     (_diagonal, "diagonal"),
     (_windowed, "unfold"),
+    (_strided, "as_strided"),
     (_padded("constant"), "constant_pad_nd"),
     (_padded("reflect"), "reflection_pad1d reflection_pad2d reflection_pad3d"),
     (_padded("edge"), "replication_pad1d replication_pad2d replication_pad3d"),

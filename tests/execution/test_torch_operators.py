@@ -296,6 +296,10 @@ OF_PLACES: OfFour = {
     "places": lambda x, i, j, o: (
         x[i], x[:, i - 2], x[i, j], x[:, i, j], x[i, :, j], x[i[:, None], j], x[:, None, i],
     ),
+    "strided": lambda x, i, j, o: (
+        x.as_strided((3, 4, 5), (20, 5, 1)) + 1, x.as_strided((2, 3), (1, 7), 4) + 1,
+        x.mT.contiguous().mT.as_strided((3, 2, 1), (20, 0, 9)) + 1,
+    ),
     "gathered": lambda x, i, j, o: (
         x.index_select(2, i), x.gather(1, i.expand(3, 1, 3)), functional.embedding(i, x[0]),
     ),
