@@ -229,6 +229,7 @@ class _LaneFunction(ModelWriter):
             raise refuse(self.item, f"it clears all of `{o.name}`", "clear it by an instruction of its own")
         fragment = fragment_of(o, self.item, self.machine)
         at, count = self.names.inside().take("at"), 1 if fragment is None else fragment.elements
+        self.add(1, "UNROLL")
         self.add(1, f"for (int {at} = 0; {at} < {count}; {at}++) {self.names.of(o.name)}[{at}] = 0;")
 
     # --- iterations of one lane
@@ -343,6 +344,12 @@ class _LaneFunction(ModelWriter):
 
     def named(self, symbol: str) -> str:
         return self.lane if symbol == self.lane_symbol else self.names.of(symbol)
+
+    def open_loop(self, depth: int, axis: str, extent: Index) -> None:
+        """Open a loop, unrolled where its extent is known: what a lane has is then in registers."""
+        if extent.value is not None:
+            self.add(depth, "UNROLL")
+        super().open_loop(depth, axis, extent)
 
     def free(self, depth: int, value: Index, unit: int, count: int) -> tuple[int, Index]:
         """Open a loop over a digit of an axis that does not follow from the lane's number."""

@@ -33,6 +33,7 @@ static _Thread_local isamap_device *isamap_here;
 #define SHOW(number, place) (isamap_here->shown[LANE][number] = (place))
 #define SHOWN(number, lane) (isamap_here->shown[lane][number])
 #define TOGETHER isamap_wait(-__LINE__) /* for registers of others: it orders no accesses of memory */
+#define UNROLL
 #define LOAD(is_shared, place) (isamap_touch(&(place), is_shared, 0), (place))
 #define STORE(is_shared, place, value) (isamap_touch(&(place), is_shared, 1), (void)((place) = (value)))
 #define LAUNCH(name) name##_lane
