@@ -1,0 +1,48 @@
+"""The page about deploying: its microcontroller program is built without a C library and runs under QEMU."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from isamap.cli import main
+
+PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text(encoding="utf-8")
+SHELL = re.compile(r"^```sh\n((?:(?!```).*\n)*)```", re.MULTILINE)
+COMMANDS = [
+    command for block in SHELL.findall(PAGE) for line in block.splitlines() for command in line.split(" && ")
+]
+BUILD = next(words for command in COMMANDS if "ziglang" in (words := shlex.split(command)))
+
+
+def test_every_compilation_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [shlex.split(command)[1:] for command in COMMANDS if command.startswith("isamap ")]
+    assert [words[0] for words in given] == ["new", "compile", "compile"]
+    for words in given:
+        assert main([*words, *(["--heuristic", "greedy"] if words[0] == "compile" else [])]) == 0
+
+
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is not installed: pip install '.[cc]'")
+@pytest.mark.skipif(shutil.which("qemu-arm") is None, reason="there is no qemu-arm")
+def test_the_microcontroller_prints_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = re.search(r"^`main.c`:\n\n```c\n((?:(?!```).*\n)*)```", PAGE, re.MULTILINE)
+    said = re.search(r"^It prints\n\n```\n((?:(?!```).*\n)*)```", PAGE, re.MULTILINE)
+    assert program is not None
+    assert said is not None
+    (tmp_path / "main.c").write_text(program[1], encoding="utf-8")
+    compile_ = next(shlex.split(c)[1:] for c in COMMANDS if c.startswith("isamap compile gemm_s8s8"))
+    assert main([*compile_, "--heuristic", "greedy"]) == 0
+    subprocess.run([sys.executable, *BUILD[1:]], check=True, timeout=300)
+    ran = subprocess.run(shlex.split(COMMANDS[-1]), capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout + ran.stderr == said[1]

@@ -1,0 +1,59 @@
+"""The page of diagnostics lists every code; `pytest --snapshot-update` writes it anew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from isamap.source.codes import read_codes, read_tables
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "diagnostics.md"
+HEAD = """\
+# Diagnostics
+
+Every message of isamap has a code, which stands in brackets behind the word `error`, `warning` or `note`.
+`isamap explain CODE` prints what a code means and what to do. [Troubleshooting](troubleshooting.md) begins with what
+you see. [Why not](refusals.md) explains the refusals of instructions.
+"""
+LAYERS = {
+    "language": "Kernels and their texts",
+    "machine": "Descriptions of machines",
+    "match": "Mappings of instructions",
+    "plan": "Schedules",
+    "codegen": "Code and calls of it",
+    "evaluation": "Measuring and evaluating",
+    "stream": "Encoded programs",
+    "model": "Models",
+    "library": "Libraries",
+    "command": "Commands and their environment",
+}
+
+
+def written() -> str:
+    """Return the page as the tables of explanations give it."""
+    parts = [HEAD]
+    for layer, title in LAYERS.items():
+        rows = [
+            f"| `{code}` | {e.title.replace('|', chr(92) + '|')} |"
+            for code, e in read_tables()[layer].items()
+        ]
+        parts.append("\n".join([f"## {title}", "", "| code | says that |", "|---|---|", *rows, ""]))
+    return "\n".join(parts)
+
+
+def test_the_page_lists_every_code(pytestconfig: pytest.Config) -> None:
+    assert set(LAYERS) == set(read_tables())
+    if pytestconfig.getoption("update_snapshots"):
+        PAGE.write_text(written(), encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == written()
+
+
+def test_the_page_of_symptoms_names_codes_that_there_are() -> None:
+    """Each code in the page's tables is known, and those of the most common refusals are among them."""
+    text = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `([a-z0-9-]+)`", text, re.MULTILINE))
+    assert named - set(read_codes()) == set()
+    assert {"no-mapping", "result-wrong", "no-compiler", "size-unbound"} <= named
