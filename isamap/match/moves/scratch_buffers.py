@@ -77,23 +77,29 @@ def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma
 def _found(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
     runs = in_runs(copy, counts)
     ways = [(copy, counts), *([runs] if runs is not None else [])]
-    patterns = [p for p in movers(search) if heads_match(p.value, copy.value) and _reaches(p, copy, search)]
+    patterns = [p for p in movers(search) if _ends_match(copy, p, search)]
     found = (_most_at_once(*way, pattern, search) for pattern in patterns for way in ways)
     return min(
         (dma for dma in found if dma is not None), key=lambda dma: (dma.cost_ns, dma.issues), default=None
     )
 
 
-def _reaches(pattern: Pattern, copy: Copy, search: MoveSearch) -> bool:
-    """Return whether an instruction reads and writes in the memories of a copy: cheap, and asked first."""
-    ends = [(pattern.target, copy.target)]
-    if isinstance(pattern.value, Read) and isinstance(copy.value, Read):
-        ends.append((pattern.value, copy.value))
-    return all(
-        own.dtype == read.dtype
-        and search.lies_in(read.buffer, pattern.instruction.operand(own.buffer).memory)
-        for own, read in ends
-    )
+def _ends_match(copy: Copy, pattern: Pattern, search: MoveSearch) -> bool:
+    """Return whether an instruction reads and writes the memories of a copy: cheap, and asked before addresses."""
+    output = pattern.output
+    if output.dtype != copy.target.dtype or not search.lies_in(copy.target.buffer, output.memory):
+        return False
+    if not heads_match(pattern.value, copy.value):
+        return False
+    memories = {o.name: o.memory for o in pattern.instruction.operands}
+
+    def is_there(binding: Binding) -> bool:
+        subject = binding.subject
+        if binding.name not in memories:
+            return True  # a parameter
+        return isinstance(subject, Read) and search.lies_in(subject.buffer, memories[binding.name])
+
+    return any(all(map(is_there, bindings)) for bindings in unify_once(pattern.value, copy.value))
 
 
 def _most_at_once(
@@ -101,7 +107,7 @@ def _most_at_once(
 ) -> Dma | None:
     """Return an instruction on as many counters of a copy as it serves."""
     for _, assigned in groupby(_assignments(pattern.axes, copy.counters), key=len):
-        found = [_laid_over(copy, counts, pattern, counters, search) for counters in assigned]
+        found = [lay_over_copy(copy, counts, pattern, counters, search) for counters in assigned]
         known = [dma for dma in found if dma is not None]
         if known:
             return min(known, key=lambda dma: (dma.cost_ns, dma.issues))
@@ -122,7 +128,7 @@ def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[
                     yield dict(zip(places, chosen, strict=True))
 
 
-def _laid_over(
+def lay_over_copy(
     copy: Copy, counts: Mapping[str, Index], pattern: Pattern, counters: dict[str, str], search: MoveSearch
 ) -> Dma | None:
     """Return the instruction with its axes on these counters; None where addresses or extents do not fit."""
