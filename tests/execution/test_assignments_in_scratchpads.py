@@ -7,9 +7,17 @@ from collections.abc import Mapping
 import pytest
 
 from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
+from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
+from isamap.emit.c import EmittedC
+from isamap.ir import Index
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
+from isamap.match import MoveSearch
+from isamap.match.moves import scratch_buffers
+from isamap.match.moves.scratch_buffers import Dma
+from isamap.match.moves.transfers import Copy
+from isamap.match.patterns.pattern import Pattern
 from isamap.source import NoMapping, Source
 from isamap.stream.encoding import decode
 
@@ -145,3 +153,63 @@ def test_a_value_that_no_instructions_compute_is_refused_with_the_nearest() -> N
         "add_sums cannot load or store x: edge-npu has no instruction that writes `a[i, j] * b[i, j]` to acc, "
         "where add_sums reads it"
     )
+
+
+BEHIND_REGISTERS = """
+kernel behind_registers(M, N) {{
+  in a: i32[M, N];
+  out c: {dtype}[M, N];
+  for i in M, j in N {{ c[i, j] = {value}; }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "used"),
+    [
+        ("i32", "max(a[i, j], 0)", {"load_w", "relu_w", "store_w", "dma_out_i32"}),
+        (
+            "i8",
+            "sat_i8(round(f32(max(a[i, j], 0)) * 0.25, even))",
+            {"load_w", "relu_w", "requantise", "store_v", "dma_out_i8"},
+        ),
+    ],
+)
+def test_registers_that_load_from_a_scratchpad_compute_elementwise(
+    dtype: str, value: str, used: set[str]
+) -> None:
+    """A DMA brings the array as it is, and what is stored in the scratchpad is computed behind the load."""
+    source = Source("k.ir", BEHIND_REGISTERS.format(dtype=dtype, value=value))
+    for m, n in ((1, 1), (5, 130)):
+        sizes = {"M": m, "N": n}
+        words = compile_words(Request(source, "vector-dsp", {**sizes}, heuristic="greedy"))[0]
+        machine = load_machine("vector-dsp")
+        assert verify_program(words, machine, program_kernel(words, source), "random").ok
+        made = compile_kernel(Request(source, "vector-dsp", {**sizes}, heuristic="greedy"))
+        assert isinstance(made.emitted, EmittedC)
+        called = {name for name in machine.instructions if f" {name}(" in made.emitted.source}
+        assert called - {"dma_zeros_i32", "dma_zeros_i8"} == {*used, "dma_in_i32"}, (m, n)
+
+
+def test_only_instructions_between_the_memories_of_a_copy_are_laid_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Laying one over takes its addresses: on a machine of 39 instructions it was most of the time of refusals."""
+    laid_over, fits = scratch_buffers.lay_over_copy, list[bool]()
+
+    def watched(
+        copy: Copy,
+        counts: Mapping[str, Index],
+        pattern: Pattern,
+        counters: dict[str, str],
+        search: MoveSearch,
+    ) -> Dma | None:
+        fits.append(search.lies_in(copy.target.buffer, pattern.output.memory))
+        return laid_over(copy, counts, pattern, counters, search)
+
+    monkeypatch.setattr(scratch_buffers, "lay_over_copy", watched)
+    source = Source("k.ir", ELEMENTWISE.format(dtype="i8", value=RESIDUAL))
+    sizes = {"M": 45, "N": 70}
+    compile_kernel(Request(source, "edge-npu", {**sizes}, heuristic="greedy", cache=False), "schedule")
+    assert fits
+    assert all(fits)

@@ -18,6 +18,7 @@ from math import prod
 
 from isamap.ir import Cast, Const, DType, Expr, Index, Kernel, Operand, Read, product, substitute_expr
 from isamap.ir.index import ONE, ZERO
+from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.operand_loads.load_request import (
@@ -36,7 +37,7 @@ from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, in
 from isamap.match.patterns.reach import Params, coordinate_names, extents_of
 from isamap.match.tiles.walks import LoopAxis, Loops, walk_of
 from isamap.source.records import dataclass, replace
-from isamap.transform import Statement, bounding_axes, statements, symbols
+from isamap.transform import Statement, bounding_axes, distinct_reads, statements, symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class OperandTile:
     `scattered` are axes whose remainder limits no coordinate. A buffer stores elements that repeat in the
     register once: `cell_shape` is the shape without repetitions, `cell_pattern` a cell's subscripts over
     the instruction's axes, and `cells` the same over the register's coordinates. `fill` is the value of
-    elements beyond the end of reduced axes.
+    elements beyond the end of reduced axes. Where a buffer is to hold what a register's value is computed
+    of, `computed` is that value over the `ELEMENT`, with its type; all else is then of the element.
     """
 
     name: str
@@ -67,6 +69,7 @@ class OperandTile:
     cells: tuple[Index, ...]
     placement: Places
     fill: Const
+    computed: tuple[Expr, DType] | None = None
 
     @property
     def held(self) -> Read:
@@ -80,10 +83,14 @@ class OperandTile:
     ) -> LoadRequest:
         """Return the load request if the axes in `partial` have only so many valid elements left."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
+        value, dtype = expr if expr is not None else self.elements, self.dtype
+        if self.computed is not None:
+            element, (over, dtype) = value, self.computed
+            value = map_reads(over, lambda _: element)
         return LoadRequest(
-            expr if expr is not None else self.elements,
+            value,
             self.memory,
-            self.dtype,
+            dtype,
             self.shape,
             valid,
             self.fill if filled else None,
@@ -180,7 +187,8 @@ def apply_mapping(
         tile = _operand(pattern, name, *known, repeats=repeats)
         if tile is None:
             return None
-        operands.append(tile)
+        in_register = machine is not None and machine.memories[tile.memory].kind == "registers"
+        operands.append(_of_its_array(tile) if repeats and in_register else tile)
     scalars = tuple((n, b.subject) for n, b in bindings.items() if n in named - encoded.keys())
     chosen = tuple(sorted(params.items()))
     if statement.assign.op is not None or leaves:
@@ -206,6 +214,22 @@ def apply_mapping(
     result = replace(result, scattered=result.scattered | written.scattered)
     ends = (written.elements, written.subject, made.elements, made.subject)
     return Tile(statement, mapping, pattern, chosen, axes, (), None, result, scalars, *ends)
+
+
+def _of_its_array(tile: OperandTile) -> OperandTile:
+    """Return the tile of a register's value as one of the array that it is computed of, which a buffer may hold.
+
+    Registers that load from a scratchpad compute it behind the load. It stays where several elements make a value.
+    """
+    found, elements = distinct_reads(tile.subject), distinct_reads(tile.elements)
+    if isinstance(tile.subject, Read) or len(found) != 1 or len(elements) != 1 or found[0].fill is not None:
+        return tile
+    (read,), (element,) = found, elements
+    over = map_reads(tile.subject, lambda read: Read(ELEMENT, (), read.dtype))
+    if symbols(over):
+        return tile
+    known = {"subject": read, "elements": element, "dtype": read.dtype, "fill": zero_of(read.dtype)}
+    return replace(tile, **known, computed=(over, tile.dtype))
 
 
 def leaves_in_scratchpad(pattern: Pattern, machine: Machine | None) -> bool:
@@ -396,6 +420,7 @@ def is_read_of(expr: Expr) -> str | None:
     return expr.buffer if isinstance(expr, Read) else None
 
 
+ELEMENT = "$element"  # a stand-in for the element of an array that a register's value is computed of
 PROBE = "$tiles"  # a stand-in for the staging buffer that an operand might get
 OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions of its elements
 
