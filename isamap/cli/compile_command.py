@@ -21,7 +21,7 @@ from isamap.cli.option_parser import (
     one_word,
     refuse,
 )
-from isamap.cli.program_files import ENCODED, KERNELS, emit_kernels, emit_words
+from isamap.cli.program_files import ENCODED, KERNELS, emit_kernels, emit_network, emit_words
 from isamap.cli.terminal import takes_unicode
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import WORDS, flags_of, given_flags, one_of, option
@@ -228,7 +228,10 @@ def compile_command(asked: CompileOptions) -> Answer:
     """Write the code of a kernel, or of a whole model, on a machine."""
     if is_model(asked.kernel):
         advice = "`isamap import` writes the kernels of a model, each to be compiled by itself"
-        refuse_of_kernel(asked, ("-o", "--output", "--force", *flags_of(OfModel)), advice)
+        refuse_of_kernel(asked, ("-o", "--output", "--force", "--emit", *flags_of(OfModel)), advice)
+        if asked.emit != "code":
+            return emit_network(asked.emit, asked.kernel, asked.hw, asked.sizes, asked.output, asked.choices,
+                                asked.of_model, force=asked.force)  # fmt: skip
         return compile_whole(
             asked.kernel,
             asked.hw,

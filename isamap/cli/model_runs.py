@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from isamap.graph.layers import Compared, Layer
     from isamap.graph.model_library import CompiledModel, How
     from isamap.graph.model_program import Port
+    from isamap.graph.network_stream import StreamedModel
     from isamap.graph.partition import Method
 
 KERNEL_OR_MODEL = f"{KERNEL_HELP}; a model's .onnx file, or a graph.json."
@@ -61,10 +62,10 @@ class ModelRun:
     )
 
 
-def is_whole_model(word: str, asked: CommandOptions) -> bool:
+def is_whole_model(word: str, asked: CommandOptions, *taken: str) -> bool:
     """Return whether a word is a model. Raises: UsageProblem for options that are about something else."""
     if is_model(word):
-        refuse_of_kernel(asked, flags_of(ModelRun), "leave it out")
+        refuse_of_kernel(asked, (*taken, *flags_of(ModelRun)), "leave it out")
         return True
     refuse(
         asked, flags_of(ModelRun), "is about a model, and this is a kernel", "give the path of an .onnx file"
@@ -81,6 +82,44 @@ class _Ready:
     layers: list[Layer]
     inputs: Mapping[str, Array]
     constants: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class _Streamed:
+    """A network that a file of encoded instructions performs, with its layers, its import and its inputs."""
+
+    found: Imported
+    model: StreamedModel
+    layers: list[Layer]
+    inputs: Mapping[str, Array]
+    constants: Mapping[str, Array]
+
+
+def _prepare_stream(
+    word: str, folder: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress
+) -> _Streamed:
+    """Return the network in a folder of `compile --emit program`. Raises: UsageProblem, VerificationFailed."""
+    from isamap.driver.encoded_programs import load_program, mismatch
+    from isamap.graph.graph_file import constants_of, read_folder
+    from isamap.graph.layers import draw_inputs, layers_of_stream
+    from isamap.graph.model_library import fuse_of, measured_machine
+    from isamap.graph.network_stream import StreamedModel, compile_host
+
+    progress("import")
+    given = constants_of(read_pairs(asked.inputs, "--input"), "--input")
+    fuse = fuse_of(asked.fusion, how, 0, progress)
+    found = read_model(word, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
+    _check_inputs(given, found.whole().inputs)
+    program, machine = read_folder(Path(folder) / GRAPH), measured_machine(how)
+    if (program.inputs, program.outputs) != (found.whole().inputs, found.whole().outputs):
+        said = f"{folder} is of a model with other inputs or results than {word}"
+        raise mismatch(said, "name the model that it was compiled from")
+    stream = load_program(str(Path(folder) / f"{program.name}.program"), machine)
+    host = compile_host(program, stream, how, progress, runs=True)
+    model = StreamedModel(program, stream, machine, host, progress)
+    layers = layers_of_stream(found.trace, program, stream, machine.name, how.host)
+    inputs = {**draw_inputs(model, asked.seed), **given}
+    return _Streamed(found, model, layers, inputs, constants_of(read_pairs(asked.constant, "--constant")))
 
 
 def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress) -> _Ready:
@@ -127,6 +166,21 @@ def _facts(word: str, ready: _Ready, how: How) -> dict[str, object]:
         "threads": how.threads,
         "weights_bytes": len(library.emitted.weights),
         "workspace_bytes": library.emitted.workspace_bytes,
+        "peak_memory_bytes": peak_memory_bytes(),
+    }
+
+
+def _stream_facts(word: str, model: StreamedModel) -> dict[str, object]:
+    """Return the same facts of a network that is a stream. Units: bytes."""
+    stream = model.stream
+    return {
+        "model": word,
+        "machine": stream.machine,
+        "ran_on": "stream",
+        "kernels": len(model.program.kernels),
+        "instructions": stream.instructions,
+        "words": len(stream.words),
+        "memories": dict(stream.memories),
         "peak_memory_bytes": peak_memory_bytes(),
     }
 
@@ -205,14 +259,20 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
 # --- verify -----------------------------------------------------------------------------------------------
 
 
-def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun) -> Answer:
-    """Return each layer of a model, compared with the interpreter and with ONNX's evaluator."""
+def verify_model(
+    word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun, folder: str | None = None
+) -> Answer:
+    """Return each layer of a model, compared with the interpreter and with ONNX's evaluator.
+
+    With a folder of `compile --emit program`, its stream is performed.
+    """
     from isamap.graph.layers import NOTHING, compare_layers
     from isamap.onnx.onnx_models import Reference
 
     how, findings, evaluate = how_of([hw], choices, asked.host), list[Finding](), None
     with Progress() as progress:
-        ready = _prepare(word, sizes, how, asked, progress)
+        given = word, sizes, how, asked, progress
+        ready = _prepare(*given) if folder is None else _prepare_stream(word, folder, *given[1:])
         progress("verify")
         if Path(word).name != GRAPH:
             try:
@@ -220,7 +280,7 @@ def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, ask
             except UsageProblem as problem:
                 findings += [Finding.of(d) for d in problem.diagnostics]
         compared: list[Compared] = []
-        program, trace = ready.model.library.program, ready.found.trace
+        program, trace = ready.model.program, ready.found.trace
         for one in compare_layers(program, trace, ready.layers, ready.model, ready.inputs, evaluate):
             progress(f"verify {len(compared) + 1} of {len(ready.layers)}: {shorten(one.layer.name, WIDE)}")
             compared.append(one)
@@ -249,7 +309,8 @@ def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, ask
         for one in compared
     ]  # fmt: skip
     first = wrong[0].layer.name if wrong else None
-    payload = {**_facts(word, ready, how), "layers": layers, "first_wrong": first, "with_onnx": counted}
+    facts = _facts(word, ready, how) if isinstance(ready, _Ready) else _stream_facts(word, ready.model)
+    payload = {**facts, "layers": layers, "first_wrong": first, "with_onnx": counted}
     return Answer(payload, text, tuple(findings), int(bool(wrong)))
 
 

@@ -41,7 +41,8 @@ EMULATOR = Option(
 )  # fmt: skip
 PROGRAM = Option(
     ("--program",), "FILE",
-    "Run this file of `compile --emit program` instead of compiling.", WORD, None,
+    "Run this file of `compile --emit program` instead of compiling; `verify` of a model takes its folder.",
+    WORD, None,
 )  # fmt: skip
 
 

@@ -14,8 +14,12 @@ from isamap.source import Diagnostic, UsageProblem, cannot_write, open_regular
 from isamap.source.progress import Progress
 
 if TYPE_CHECKING:
+    from isamap.cli.model_files import OfModel
     from isamap.driver.pipeline import Compilation
+    from isamap.driver.request import Choices
     from isamap.driver.verifying import Case
+    from isamap.graph.layers import Layer
+    from isamap.graph.network_stream import NetworkStream
     from isamap.stream.program_file import ProgramFile
     from isamap.stream.timing import StreamTime
 
@@ -65,6 +69,98 @@ def emit_words(request: Request, kind: str, output: str | None, force: bool) -> 
     gaps = tuple(schedule.gap for schedule in schedules_of(made))
     findings = tuple(Finding.of(w) for w in made.warnings)
     return Answer(payload, said if paths else listing.rstrip(), findings, gaps=gaps)
+
+
+def emit_network(
+    kind: str,
+    model: str,
+    machines: Sequence[str],
+    sizes: Sequence[str],
+    output: str | None,
+    choices: Choices,
+    asked: OfModel,
+    *,
+    force: bool,
+) -> Answer:
+    """Return the stream of a network in a folder, with its graph, its weights, and the C of its host's steps."""
+    from isamap.cli.model_files import FUSION, how_of, layer_json, read_model, where_text
+    from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
+    from isamap.driver.request import ortools_version
+    from isamap.graph.graph_file import folder_files
+    from isamap.graph.layers import layers_of
+    from isamap.graph.model_library import compile_program_of, fuse_of, measured_machine
+    from isamap.graph.network_stream import assemble_network, compile_host, host_files, least_traffic
+    from isamap.stream.assemble import require_encoding
+    from isamap.stream.program_file import write_program
+
+    how = how_of(machines, choices, asked.host, asked.devices)
+    require_encoding(measured_machine(how))
+    if kind != "program" or not how.host:
+        wrong = (
+            f"`--emit {kind}` is about one kernel" if kind != "program" else "no host performs other steps"
+        )
+        said = f"{wrong}, and a network is written as a program with the steps of its host"
+        raise UsageProblem(Diagnostic("usage", said, help="use --emit program, and leave out --host none"))
+    if output is not None:
+        check_replaceable(Path(output), force=force)
+    with Progress() as progress:
+        progress("import")
+        fuse = fuse_of(asked.fusion, how, 0, progress)
+        found = read_model(model, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
+        made = compile_program_of(found.whole(), how, progress, lowered=True)
+        program, layers = made.program, layers_of(found.trace, made, made.machine)
+        assert made.divided, "there is a host"
+        lowered = {n: one.lowered for n, one in made.divided.made.items() if one.lowered is not None}
+        stream = assemble_network(program, lowered, made.machine, progress)
+        host = compile_host(program, stream.program, how, progress, runs=False)
+    least, file = least_traffic(program), stream.program
+    parts = {part.step: (part, traffic) for part, traffic in zip(file.parts, stream.traffic, strict=True)}
+    listed = [layer_json(layer) | {"predicted_ns": round(layer.predicted_ns, 1)} for layer in layers]
+    for number, (part, traffic) in parts.items():
+        listed[number] |= {"instructions": part.instructions, "words": part.words}
+        listed[number] |= {"read_bytes": traffic.read, "written_bytes": traffic.written}
+    payload: dict[str, object] = {
+        **_described(file),
+        "model": program.name,
+        "host": how.host,
+        "layers": listed,
+    }
+    payload |= {
+        "traffic_bytes": sum(traffic.total for traffic in stream.traffic),
+        "least_traffic_bytes": least,
+    }
+    files = {**folder_files(program), **host_files(host), f"{program.name}.program": write_program(file)}
+    files["manifest.json"] = manifest_text(payload | {"ortools": ortools_version()}, files)
+    folder = Path(output if output is not None else f"{program.name}-{made.machine.name}")
+    paths = [str(path) for path in write_folder(folder, files, force=force)]
+    said = (
+        f"{program.name} on {file.machine}: {file.instructions} instructions in {len(file.words)} words of "
+    )
+    said += f"{file.word_bits} bits; {len(parts)} of {len(program.steps)} steps, the others on {how.host}"
+    lines = [
+        said,
+        *_traffic_lines(layers, stream, least),
+        *where_text(layers),
+        f"wrote {folder}",
+    ]
+    return Answer(payload | {"files": paths}, "\n".join(lines))
+
+
+def _traffic_lines(layers: Sequence[Layer], stream: NetworkStream, least: Mapping[str, int]) -> Sequence[str]:
+    """Return a table of the encoded layers with their bytes of main memory, and a line on all of it."""
+    from isamap.cli.model_files import WIDE
+    from isamap.report.columns import align, shorten
+    from isamap.report.mappings import time_text
+
+    rows = [("layer", "predicted", "instructions", "reads", "writes")]
+    for part, traffic in zip(stream.program.parts, stream.traffic, strict=True):
+        layer = layers[part.step]
+        issued, read, written = map(str, (part.instructions, traffic.read, traffic.written))
+        rows.append((shorten(layer.name, WIDE), time_text(layer.predicted_ns), issued, read, written))
+    moved, needed = sum(traffic.total for traffic in stream.traffic), sum(least.values())
+    named = ", ".join(f"{name} {size}" for name, size in least.items())
+    whole = f"{moved} bytes of main memory, {moved / max(1, needed):.2f} times {needed} ({named})"
+    return ["", align(rows, right=(1, 2, 3, 4)), "", whole]
 
 
 def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:

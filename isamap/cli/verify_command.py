@@ -243,12 +243,10 @@ class VerifyOptions(CommandOptions):
 
 def verify_command(asked: VerifyOptions) -> Answer:
     """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
-    if is_whole_model(asked.kernel or "", asked):
-        choices, hw = (
-            replace(asked.choices, heuristic=asked.heuristic or "cpsat"),
-            _needed(asked.hw, "the option --hw"),
-        )
-        return verify_model(asked.kernel or "", hw, asked.sizes, choices, asked.of_model)
+    if is_whole_model(asked.kernel or "", asked, "--program"):
+        hw = _needed(asked.hw, "the option --hw")
+        choices = replace(asked.choices, heuristic=asked.heuristic or "cpsat")
+        return verify_model(asked.kernel or "", hw, asked.sizes, choices, asked.of_model, asked.program)
     if asked.emulator is not None:
         why = "asks for plain C, which needs no emulator, and `--emulator` for the instructions"
         refuse(asked, ["--model"], why)

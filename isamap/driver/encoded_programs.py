@@ -53,9 +53,9 @@ def load_program(path: str, machine: Machine) -> ProgramFile:
     if program.machine_sha256 != machine.digest:
         same = program.machine == machine.name
         said = f"another description of {machine.name}" if same else program.machine
-        raise _mismatch(f"{path} was made for {said}", "compile it again, or name the machine that it is for")
+        raise mismatch(f"{path} was made for {said}", "compile it again, or name the machine that it is for")
     if machine.program is None or machine.program.word_bits != program.word_bits:
-        raise _mismatch(f"{path} has words of {program.word_bits} bits", "compile it again")
+        raise mismatch(f"{path} has words of {program.word_bits} bits", "compile it again")
     return program
 
 
@@ -72,7 +72,7 @@ def program_kernel(program: ProgramFile, source: Source) -> Kernel:
     found = [(a.name, a.role, a.dtype.name, a.shape) for a in program.arrays if a.role != "buffer"]
     if sorted(expected) != sorted(found):
         said = f"the program is of `{program.kernel}`, whose arrays are not those of `{kernel.name}`"
-        raise _mismatch(said, "name the kernel that it was compiled from")
+        raise mismatch(said, "name the kernel that it was compiled from")
     return kernel
 
 
@@ -95,5 +95,6 @@ def program_cases(
     return with_unverified(made)
 
 
-def _mismatch(said: str, advice: str) -> UsageProblem:
+def mismatch(said: str, advice: str) -> UsageProblem:
+    """Return the error of a file that belongs to something else."""
     return UsageProblem(Diagnostic("program-mismatch", said, help=advice))

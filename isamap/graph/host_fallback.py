@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from isamap.driver.inputs import load_machine, machine_of
@@ -21,6 +22,7 @@ from isamap.graph.model_program import Call, Passed, Program, Step, reads_of, wr
 from isamap.graph.sizes import most_of
 from isamap.graph.types import size_bytes
 from isamap.ir import Kernel, Range, bind, print_routine
+from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.match.refusals.refuse import lacking_abilities
 from isamap.source import IsamapError, MissingTool, NoMapping, Source
@@ -43,6 +45,8 @@ class Made:
     workspace_bytes: int
     cost_ns: float
     is_cut_short: bool
+    lowered: LoweredProgram | None = None
+    """The program behind the C, where it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ def reads_signed_bytes_only(machine: str) -> bool:
     return "i8" in read and "u8" not in read
 
 
-def make_kernel(request: Request) -> Made:
+def make_kernel(request: Request, *, lowered: bool = False) -> Made:
     """Return the C of a kernel, its workspace and arguments, and whether the time limit ended its search early."""
     try:
         made = compiled(request)
@@ -102,18 +106,27 @@ def make_kernel(request: Request) -> Made:
     room = summary["workspace"]
     size = int(room.get("most_bytes", room["fixed_bytes"])) + sum(room["scratchpad_bytes"].values())
     cost = float(summary["schedule"]["cost"])
-    return Made(made.emitted, size, cost, made.outcome.is_cut_short)
+    program = made.compilation.program if lowered else None
+    return Made(made.emitted, size, cost, made.outcome.is_cut_short, program)
 
 
 def divide(
-    program: Program, asked: Sequence[tuple[Request, Request]], host: Machine, jobs: int, watch: Watch
+    program: Program,
+    asked: Sequence[tuple[Request, Request]],
+    host: Machine,
+    jobs: int,
+    watch: Watch,
+    *,
+    lowered: bool = False,
 ) -> Divided:
     """Return a divided program; each kernel has a request for the accelerator, and one for the host.
 
     Raises: IsamapError of any kind if the host cannot perform what the accelerator cannot.
     """
     names, parts = list(program.kernels), dict[str, tuple[Part, ...]]()
-    for done, (number, found) in enumerate(done_side_by_side(_parts_of, asked, jobs, here=True)):
+    for done, (number, found) in enumerate(
+        done_side_by_side(partial(_parts_of, lowered=lowered), asked, jobs, here=True)
+    ):
         watch(f"divide {names[number]}", done + 1, len(names))
         parts[names[number]] = found
     steps, origins = list[Step](), dict[str, str]()
@@ -145,7 +158,7 @@ def _calls(step: Call, parts: Sequence[Part]) -> Iterator[Call]:
         yield replace(step, kernel=part.name, reads=reads, writes=writes)
 
 
-def _parts_of(asked: tuple[Request, Request]) -> tuple[Part, ...]:
+def _parts_of(asked: tuple[Request, Request], *, lowered: bool = False) -> tuple[Part, ...]:
     """Return the parts of a kernel. Raises: IsamapError where the host does not perform one."""
     request, host = asked
     text = request.kernel.text
@@ -173,7 +186,8 @@ def _parts_of(asked: tuple[Request, Request]) -> tuple[Part, ...]:
             if lacks and not is_open:  # the search for mappings would take longer to say the same
                 return tried.setdefault((first, behind), lacks)
             try:
-                tried[first, behind] = make_kernel(replace(request, kernel=Source(request.kernel.name, own)))
+                wanted = replace(request, kernel=Source(request.kernel.name, own))
+                tried[first, behind] = make_kernel(wanted, lowered=lowered)
             except MissingTool:
                 raise
             except IsamapError as error:

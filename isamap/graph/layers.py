@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -24,13 +24,14 @@ from isamap.graph.group_prices import CALL_NS
 from isamap.graph.host_fallback import transfers_of
 from isamap.graph.importing import Trace
 from isamap.graph.making import Value
-from isamap.graph.model_library import CompiledModel, Library
+from isamap.graph.model_library import Library
 from isamap.graph.model_program import Call, Control, Move, Passed, Program, called_by, reads_of, writes_of
 from isamap.graph.sizes import most_of, value_of
 from isamap.graph.types import make_dense, size_bytes
 from isamap.ir import DTYPES, bind
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Source
+from isamap.stream.program_file import ProgramFile
 from isamap.syntax import parse_kernel
 
 
@@ -54,6 +55,23 @@ class Layer:
     def name(self) -> str:
         """The names of its nodes, or that of its kernel if no node is known."""
         return " + ".join(self.nodes) or self.kernel
+
+
+def layers_of_stream(
+    trace: Trace, program: Program, stream: ProgramFile, machine: str, host: str
+) -> list[Layer]:
+    """Return the layers of a network that is a stream; what has no part of it is the host's.
+
+    A tensor between two parts of a kernel is named after the kernel's first result: `t3_y0` after `t3`.
+    """
+    encoded, found = {part.step for part in stream.parts}, list[Layer]()
+    for number, step in enumerate(program.steps):
+        first = next(iter(writes_of(step))).tensor
+        nodes = trace.origins.get(first) or trace.origins.get(first.rpartition("_")[0], ())
+        names, operators = tuple(node.called for node in nodes), tuple(node.op for node in nodes)
+        kernel = step.function if isinstance(step, Move) else called_by(step)
+        found.append(Layer(names, operators, kernel, 0.0, machine if number in encoded else host))
+    return found
 
 
 MOVES_DATA = "data determines what it reads, writes or calls"
@@ -94,7 +112,7 @@ def ran_where(layers: Sequence[Layer]) -> dict[tuple[str, str], list[Layer]]:
     return found
 
 
-def draw_inputs(model: CompiledModel, seed: int) -> dict[str, Array]:
+def draw_inputs(model: Watched, seed: int) -> dict[str, Array]:
     """Return random inputs: normal numbers, bytes of all values, other whole numbers 0 or 1, which index anything."""
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
@@ -163,6 +181,21 @@ class Evaluated:
         return replace(oracle, values=values[oracle.at], bound=np.maximum(oracle.bound, bound[oracle.at]))
 
 
+class Watched(Protocol):
+    """A model that calls a function behind each step, with a function that copies a tensor, and its number."""
+
+    @property
+    def inputs(self) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+        """Types and sizes of inputs by name."""
+        ...
+
+    def watch(
+        self, inputs: Mapping[str, Array], each: Callable[[Callable[[Passed], Array], int], None]
+    ) -> object:
+        """Perform all steps for these inputs."""
+        ...
+
+
 Evaluate = Callable[[Mapping[str, Array], Trace, Mapping[str, Array]], dict[str, Evaluated]]
 """Evaluates a model's nodes from inputs and tensors; the value of each tensor by the tensor's name."""
 
@@ -171,7 +204,7 @@ def compare_layers(
     program: Program,
     trace: Trace,
     layers: Sequence[Layer],
-    model: CompiledModel,
+    model: Watched,
     inputs: Mapping[str, Array],
     evaluate: Evaluate | None,
 ) -> Iterator[Compared]:

@@ -111,8 +111,12 @@ def compile_program_of(
     runs: bool = False,
     apart: bool = False,
     watched: bool = False,
+    lowered: bool = False,
 ) -> Library:
-    """Return the C of a program. With `runs`, of a machine that this processor is not, a plain-C model."""
+    """Return the C of a program. With `runs`, of a machine that this processor is not, a plain-C model.
+
+    With `lowered`, the accelerator's parts of a program that has a host have their lowered programs.
+    """
     if (program.sizes or program.counts) and how.devices > 1:
         raise needs_numbers(program.sizes + program.counts, "distributing kernels among devices")
     if program.sizes and watched:
@@ -127,7 +131,7 @@ def compile_program_of(
         on_host = replace(how, machine=how.host)
         host, host_is_model = _machine(on_host, runs=runs)
         asked = list(zip(requests, _requests(program, on_host, runs=runs), strict=True))
-        divided = divide(program, asked, host, jobs, watch)
+        divided = divide(program, asked, host, jobs, watch, lowered=lowered)
         program, made = divided.program, dict(divided.made)
         performed = program
         builder = builder or (_builder(host, is_model=host_is_model) if divided.why else None)
@@ -289,6 +293,11 @@ class CompiledModel:
         self._run.argtypes = (ctypes.c_void_p,) * 3
         self._rooms: list[Room] = []
         self._weights = Kept.of(self.emitted.weights) if self.emitted.is_apart else None
+
+    @property
+    def program(self) -> Program:
+        """The steps that it performs."""
+        return self.library.program
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -6,6 +6,7 @@ from itertools import islice
 
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
+from isamap.machine.encodings import ProgramFormat
 from isamap.source import Diagnostic, UsageProblem
 from isamap.stream.encoding import encode_all, encode_end
 from isamap.stream.memory_layout import ALIGNMENT, aligned, end_of, lay_out, main_memory, memory_sizes
@@ -15,10 +16,8 @@ from isamap.stream.tokens import assign_tokens
 from isamap.stream.unroll import MOST_COMMANDS, unroll
 
 
-def assemble(
-    program: LoweredProgram, machine: Machine, most: int = MOST_COMMANDS, first: int | None = None
-) -> ProgramFile:
-    """Return the program as encoded instructions, or the `first` ones. Raises: UsageProblem if that is impossible."""
+def require_encoding(machine: Machine) -> ProgramFormat:
+    """Return how a machine's programs are encoded. Raises: UsageProblem where no description says so."""
     if machine.program is None:
         raise UsageProblem(
             Diagnostic(
@@ -27,18 +26,26 @@ def assemble(
                 help="give it `program: {word_bits: …}` and each instruction an `encoding`, or take another",
             )
         )
+    return machine.program
+
+
+def assemble(
+    program: LoweredProgram, machine: Machine, most: int = MOST_COMMANDS, first: int | None = None
+) -> ProgramFile:
+    """Return the program as encoded instructions, or the `first` ones. Raises: UsageProblem if that is impossible."""
+    encoding = require_encoding(machine)
     arrays, main = lay_out(program, machine), main_memory(machine)
     commands, last = assign_tokens(list(islice(unroll(program, machine, arrays, most), first)), machine)
     tables = lay_out_tables(commands, machine, main, end_of(arrays, main))
     places = places_in(tables)
-    words = [*machine.program.begin, *encode_all(commands, machine, places), *encode_end(last, machine)]
+    words = [*encoding.begin, *encode_all(commands, machine, places), *encode_end(last, machine)]
     ends = (aligned(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
     return ProgramFile(
         program.kernel.name,
         machine.name,
         machine.digest,
         dict(program.sizes),
-        machine.program.word_bits,
+        encoding.word_bits,
         len(commands),
         memory_sizes(machine, max((end_of(arrays, main), *ends))),
         tuple(arrays.values()),

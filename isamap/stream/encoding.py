@@ -70,8 +70,9 @@ def runs_of(
         runs = read_runs(words[:last], at, machine, bundle, tables or {})
         return runs, expand(runs, bundle, words)
     encoded, found = encoded_of(machine), list[Placed]()
+    longest = max((len(fixed) for _, _, fixed in encoded), default=1)
     while at < last:
-        command, _, own = decode_one(words[at:last], at, encoded, machine, tables or {})
+        command, _, own = decode_one(words[at : min(last, at + longest)], at, encoded, machine, tables or {})
         found.append(Placed(at, command, own, at))
         at += len(own)
     return None, tuple(found)

@@ -22,6 +22,7 @@ from isamap.stream.accesses import accesses, bytes_of, span_of
 from isamap.stream.command import Place, Register, bound_instruction, extents, integers
 from isamap.stream.command_words import Placed
 from isamap.stream.encoding import decode, decode_end
+from isamap.stream.memory_layout import StreamArray
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.queues import in_queues
 from isamap.stream.tables import contents_of
@@ -39,11 +40,46 @@ class _Memory:
 
 
 @dataclass(slots=True)
-class _State:
+class Execution:
+    """The memories and registers of a machine while it performs a program, or the parts of one."""
+
     program: ProgramFile
     machine: Machine
     memories: dict[str, _Memory]
     registers: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
+
+    @staticmethod
+    def of(program: ProgramFile, machine: Machine, given: Mapping[str, Array]) -> Execution:
+        """Return the state before the first word; `given` are inputs and old values of outputs, by name."""
+        return Execution(program, machine, _memories(program, given))
+
+    def perform(self, words: Sequence[int], instructions: int) -> None:
+        """Perform words that are a whole program of so many instructions.
+
+        Raises: VerificationFailed where a word is no instruction, or an instruction goes wrong.
+        """
+        placed = decode(words, self.machine, contents_of(self.program.tables))
+        if len(placed) != instructions:
+            said = f"the words are {len(placed)} instructions, and the header promises {instructions}"
+            raise VerificationFailed(Diagnostic("program-word", said))
+        ordered = in_queues(placed, decode_end(words, self.machine), self.machine)
+        for _, at_once in groupby(ordered, key=lambda one: one.issued):
+            _perform(tuple(at_once), self)
+
+    def values(self, name: str) -> Array:
+        """Return a copy of an array."""
+        array, image = self._image(name)
+        return image.view(array.dtype.numpy()).reshape(array.shape).copy()
+
+    def put(self, name: str, values: Array) -> None:
+        """Write an array as the host does."""
+        array, image = self._image(name)
+        image[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        self.memories[array.memory].written[array.offset : array.offset + array.size_bytes] = True
+
+    def _image(self, name: str) -> tuple[StreamArray, Array]:
+        array = next(a for a in self.program.arrays if a.name == name)
+        return array, self.memories[array.memory].image[array.offset : array.offset + array.size_bytes]
 
 
 def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, Array]) -> dict[str, Array]:
@@ -51,19 +87,9 @@ def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, 
 
     Raises: VerificationFailed where a word is no instruction, or an instruction goes wrong.
     """
-    placed = decode(program.words, machine, contents_of(program.tables))
-    if len(placed) != program.instructions:
-        said = f"the words are {len(placed)} instructions, and the header promises {program.instructions}"
-        raise VerificationFailed(Diagnostic("program-word", said))
-    state = _State(program, machine, _memories(program, given))
-    ordered = in_queues(placed, decode_end(program.words, machine), machine)
-    for _, at_once in groupby(ordered, key=lambda one: one.issued):
-        _perform(tuple(at_once), state)
-    found: dict[str, Array] = {}
-    for array in (a for a in program.arrays if a.role in ("out", "inout")):
-        image = state.memories[array.memory].image[array.offset : array.offset + array.size_bytes]
-        found[array.name] = image.view(array.dtype.numpy()).reshape(array.shape).copy()
-    return found
+    run = Execution.of(program, machine, given)
+    run.perform(program.words, program.instructions)
+    return {a.name: run.values(a.name) for a in program.arrays if a.role in ("out", "inout")}
 
 
 def count_instructions(program: ProgramFile, machine: Machine) -> dict[str, int]:
@@ -94,7 +120,7 @@ _Result = tuple[Operand, Array, Placed]
 """The values that a command writes to an operand."""
 
 
-def _perform(at_once: Sequence[Placed], state: _State) -> None:
+def _perform(at_once: Sequence[Placed], state: Execution) -> None:
     """Perform commands on the values from before any of them. Raises: VerificationFailed."""
     results = [result for one in at_once for result in _computed(one, state)]
     if len(at_once) > 1:
@@ -107,7 +133,7 @@ def _perform(at_once: Sequence[Placed], state: _State) -> None:
         _write(operand, dict(one.command.operands)[operand.name], values, one, state)
 
 
-def _computed(one: Placed, state: _State) -> list[_Result]:
+def _computed(one: Placed, state: Execution) -> list[_Result]:
     command = one.command
     instruction = state.machine.instructions[command.instruction].instruction
     bound = bound_instruction(instruction, integers(instruction, command.params))
@@ -122,7 +148,7 @@ def _computed(one: Placed, state: _State) -> list[_Result]:
     return [(o, done[o.name], one) for o in bound.operands if o.role != "in"]
 
 
-def _check_apart(at_once: Sequence[Placed], state: _State) -> None:
+def _check_apart(at_once: Sequence[Placed], state: Execution) -> None:
     """Refuse two commands of one word that write the same. Raises: VerificationFailed."""
     written: dict[str, set[int]] = {}
     for one in at_once:
@@ -138,7 +164,7 @@ def _value(bits: int, dtype: DType) -> Any:
     return np.frombuffer(bits.to_bytes(dtype.size_bytes, "little"), dtype.numpy())[0]
 
 
-def _read(operand: Operand, where: Place | Register, one: Placed, state: _State) -> Array:
+def _read(operand: Operand, where: Place | Register, one: Placed, state: Execution) -> Array:
     shape = extents(operand)
     match where:
         case Register(memory, number):
@@ -159,7 +185,7 @@ def _read(operand: Operand, where: Place | Register, one: Placed, state: _State)
             return memory.image[at].view(operand.dtype.numpy()).reshape(shape)
 
 
-def _write(operand: Operand, where: Place | Register, values: Array, one: Placed, state: _State) -> None:
+def _write(operand: Operand, where: Place | Register, values: Array, one: Placed, state: Execution) -> None:
     values = np.ascontiguousarray(values, operand.dtype.numpy())
     match where:
         case Register(memory, number):
@@ -171,7 +197,7 @@ def _write(operand: Operand, where: Place | Register, values: Array, one: Placed
             memory.written[at] = True
 
 
-def _bytes(operand: Operand, where: Place, one: Placed, state: _State, *, writes: bool = False) -> Array:
+def _bytes(operand: Operand, where: Place, one: Placed, state: Execution, *, writes: bool = False) -> Array:
     """Return the addresses of all bytes of an operand. Raises: VerificationFailed for one that is not its own."""
     memory, span = state.memories.get(where.memory), span_of(operand, where)
     size = 0 if memory is None else memory.image.size

@@ -34,13 +34,18 @@ class StreamArray:
         return prod(self.shape) * self.dtype.size_bytes
 
 
-def lay_out(program: LoweredProgram, machine: Machine) -> dict[str, StreamArray]:
+def lay_out(
+    program: LoweredProgram,
+    machine: Machine,
+    placed: Mapping[str, StreamArray] | None = None,
+    end: int | None = None,
+) -> dict[str, StreamArray]:
     """Return all arrays by name, tensors dense. Raises: UsageProblem where an address is not known."""
     env, memory = dict(program.sizes), main_memory(machine)
-    step = _main_step(machine, memory)
-    found: dict[str, StreamArray] = {}
-    end = aligned(max(step, machine.program.first_address if machine.program is not None else 0), step)
-    for t in program.tensors:
+    step = main_step(machine)
+    found: dict[str, StreamArray] = dict(placed or {})
+    end = aligned(first_address(machine) if end is None else end, step)
+    for t in (t for t in program.tensors if t.name not in found):
         shape = tuple(_number(extent.evaluate(env)) for extent in t.given or t.shape)
         found[t.name] = StreamArray(t.name, t.role, memory, t.dtype, shape, end)
         end = aligned(end + found[t.name].size_bytes, step)
@@ -63,8 +68,15 @@ def main_memory(machine: Machine) -> str:
     return names[0]
 
 
-def _main_step(machine: Machine, memory: str) -> int:
+def first_address(machine: Machine) -> int:
+    """Return where the first array in main memory begins. Units: bytes."""
+    step = main_step(machine)
+    return aligned(max(step, machine.program.first_address if machine.program is not None else 0), step)
+
+
+def main_step(machine: Machine) -> int:
     """Return the alignment of arrays in main memory that lets fields hold their addresses. Units: bytes."""
+    memory = main_memory(machine)
     units = (
         item.encoding.unit_of(operand.name)
         for item in machine.instructions.values()

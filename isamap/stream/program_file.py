@@ -38,6 +38,15 @@ MOST_AXES = 64
 
 
 @dataclass(frozen=True, slots=True)
+class StreamPart:
+    """A step of a network: its number, and how many of the words and instructions that follow are its own."""
+
+    step: int
+    words: int
+    instructions: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramFile:
     """A program with all data for its reader. Units: `memories` in bytes."""
 
@@ -51,6 +60,8 @@ class ProgramFile:
     arrays: tuple[StreamArray, ...]
     words: tuple[int, ...]
     tables: tuple[StreamTable, ...] = ()
+    parts: tuple[StreamPart, ...] = ()
+    """The steps of a network, each a program; none in the program of a kernel."""
 
     @property
     def name(self) -> str:
@@ -103,6 +114,7 @@ def _header(program: ProgramFile) -> dict[str, object]:
             }
             for t in program.tables
         ],
+        **({"parts": [[p.step, p.words, p.instructions] for p in program.parts]} if program.parts else {}),
     }
 
 
@@ -172,7 +184,20 @@ def _from_header(header: dict[str, Any]) -> ProgramFile:
         arrays,
         (),
         tables,
+        _parts(header),
     )
+
+
+def _parts(header: dict[str, Any]) -> tuple[StreamPart, ...]:
+    """Return the parts of a network, which are all of its words and instructions."""
+    parts = tuple(StreamPart(*map(_whole, entry)) for entry in header.get("parts", []))
+    if parts:
+        words, instructions = sum(p.words for p in parts), sum(p.instructions for p in parts)
+        if (words, instructions) != (_whole(header["words"]), _whole(header["instructions"])):
+            raise ValueError("parts")
+        if sorted({p.step for p in parts}) != [p.step for p in parts]:
+            raise ValueError("steps")
+    return parts
 
 
 def _array(entry: dict[str, Any]) -> StreamArray:

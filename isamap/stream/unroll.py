@@ -54,14 +54,19 @@ def unroll(
     walk = _Walk(machine, arrays, dense_numbers(program, {}))
     for count, command in enumerate(walk.nodes(program.body), 1):
         if count > most:
-            raise UsageProblem(
-                Diagnostic(
-                    "stream-too-long",
-                    f"the program has more than {most} instructions: its loops are written out",
-                    help="give smaller sizes; the plain-C model, `compile` without --emit, keeps its loops",
-                )
-            )
+            raise too_long(most)
         yield command
+
+
+def too_long(most: int) -> UsageProblem:
+    """Return the error of a program of more than so many instructions."""
+    return UsageProblem(
+        Diagnostic(
+            "stream-too-long",
+            f"the program has more than {most} instructions: its loops are written out",
+            help="give smaller sizes; the plain-C model, `compile` without --emit, keeps its loops",
+        )
+    )
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from quantised_networks import inverted_residual, residual, two_layers
 from isamap.cli.command_line import run
 from isamap.onnx.onnx_models import compile_model
 from isamap.source import NoMapping
+from isamap.stream.program_file import read_program, write_program
 
 NPU = ["--hw", "edge-npu", "--heuristic", "greedy"]
 
@@ -109,3 +111,53 @@ def test_a_network_that_a_machine_performs_whole_has_no_host(
     found = answer(capsys, "compile", path, "--hw", "generic-c", "--heuristic", "greedy", "-o", out)
     assert "host" not in found
     assert "layers" not in found
+
+
+def test_a_network_is_one_stream_of_encoded_instructions_with_steps_of_its_host_between(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, out = str(two_layers(tmp_path / "two.onnx")), tmp_path / "net"
+    made = answer(capsys, "compile", model, *NPU, "--emit", "program", "-o", str(out))
+    own = [layer for layer in made["layers"] if layer["machine"] == "edge-npu"]
+    assert sum(layer["instructions"] for layer in own) == made["instructions"] > 0
+    assert sum(layer["words"] for layer in own) == made["words"]
+    assert len(own) < len(made["layers"]), "the host performs some"
+    moved = sum(layer["read_bytes"] + layer["written_bytes"] for layer in own)
+    assert moved == made["traffic_bytes"] >= made["least_traffic_bytes"]["weights"]
+    assert sorted(made["least_traffic_bytes"]) == ["between steps", "inputs", "results", "weights"]
+    found = answer(capsys, "verify", model, *NPU, "--program", str(out))
+    assert found["ran_on"] == "stream"
+    assert (found["instructions"], found["words"]) == (made["instructions"], made["words"])
+    assert [layer["machine"] for layer in found["layers"]] == [layer["machine"] for layer in made["layers"]]
+    assert all(layer["verified"] for layer in found["layers"])
+    assert all(layer["max_error"] == 0 for layer in found["layers"] if "Sin" not in layer["operators"])
+
+
+def test_a_spoilt_word_and_a_spoilt_weight_of_a_network_are_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, out = str(two_layers(tmp_path / "two.onnx")), tmp_path / "net"
+    answer(capsys, "compile", model, *NPU, "--emit", "program", "-o", str(out))
+    program = read_program((out / "two.program").read_bytes(), "two.program")
+    first = next(n for n, word in enumerate(program.words) if word >> 60 == 9 or word >> 60 == 12)
+    words = list(program.words)
+    words[first] ^= 32  # another place of the sums that are requantised
+    (out / "two.program").write_bytes(write_program(replace(program, words=tuple(words))))
+    found = answer(capsys, "verify", model, *NPU, "--program", str(out), rc=1)
+    assert "result-wrong" in json.dumps(found) or "program-access" in json.dumps(found)
+    other = program.parts[0]
+    parts = (replace(other, words=other.words + 2), *program.parts[1:])
+    (out / "two.program").write_bytes(write_program(replace(program, parts=parts)))
+    found = answer(capsys, "verify", model, *NPU, "--program", str(out), rc=1)
+    assert "program-file" in json.dumps(found), "parts are all of the words"
+
+
+def test_a_listing_of_a_network_and_a_stream_without_a_host_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(two_layers(tmp_path / "two.onnx"))
+    for words in (["--emit", "assembly"], ["--emit", "program", "--host", "none"]):
+        found = answer(capsys, "compile", model, *NPU, *words, rc=2)
+        assert found["diagnostics"][0]["code"] == "usage"
+    found = answer(capsys, "compile", model, "--hw", "generic-c", "--emit", "program", rc=2)
+    assert found["diagnostics"][0]["code"] == "no-encoding"

@@ -1,0 +1,284 @@
+"""A network as one stream of encoded instructions, its tensors in one map of main memory.
+
+    words 0 to 791        quantizelinear        x at dram[0x40], y0 at dram[0x24c40]
+    words 792 to 44150    qlinearconv           y0, weights, y1
+    -                     softmax, on the host
+    …
+
+A part of the stream is a whole program of its step: it begins and ends with the words that the machine wants. The
+host performs a step between two parts by a library in C. Each tensor has a place of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from isamap.graph.graph import Array
+from isamap.graph.model_library import CompiledModel, How, Library, compile_program_of
+from isamap.graph.model_program import Call, Control, Passed, Port, Program, Step, reads_of, writes_of
+from isamap.graph.types import size_bytes
+from isamap.ir import DTYPES
+from isamap.lower.program import LoweredProgram
+from isamap.machine import Machine
+from isamap.source import Diagnostic, UsageProblem
+from isamap.source.progress import Watch
+from isamap.source.records import dataclass, replace
+from isamap.stream.assemble import require_encoding
+from isamap.stream.command import Command, Place, bound_instruction, extents, integers
+from isamap.stream.encoding import encode_all, encode_end
+from isamap.stream.execute import Execution
+from isamap.stream.memory_layout import (
+    ALIGNMENT,
+    StreamArray,
+    aligned,
+    end_of,
+    first_address,
+    lay_out,
+    main_memory,
+    memory_sizes,
+)
+from isamap.stream.program_file import ProgramFile, StreamPart
+from isamap.stream.tables import lay_out_tables, places_in
+from isamap.stream.tokens import Tokens, assign_tokens
+from isamap.stream.unroll import MOST_COMMANDS, too_long, unroll
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The bytes of main memory that commands read and write, a byte as often as they do. Units: bytes."""
+
+    read: int
+    written: int
+
+    @property
+    def total(self) -> int:
+        return self.read + self.written
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkStream:
+    """The program of a network, and the traffic of its parts, in order."""
+
+    program: ProgramFile
+    traffic: tuple[Traffic, ...]
+
+
+def assemble_network(
+    program: Program, lowered: Mapping[str, LoweredProgram], machine: Machine, watch: Watch
+) -> NetworkStream:
+    """Return the stream of a network; steps whose kernels are not in `lowered` are the host's.
+
+    Raises: UsageProblem for what no encoded instruction does.
+    """
+    encoding = require_encoding(machine)
+    if control := next((step.name for step in program.steps if isinstance(step, Control)), None):
+        said = f"`{control}` calls graphs inside as data decides, and a stream has no branches"
+        raise UsageProblem(Diagnostic("stream-unsupported", said, help="compile it without --emit program"))
+    main, tensors = main_memory(machine), place_tensors(program, machine)
+    arrays = dict(tensors)
+    made: list[tuple[int, list[Command], Tokens]] = []
+    for number, step in enumerate(program.steps):
+        if not isinstance(step, Call) or step.kernel not in lowered:
+            continue
+        watch(f"encode {step.kernel}", number + 1, len(program.steps))
+        own = lay_out(lowered[step.kernel], machine, _operands(step, tensors), end_of(arrays, main))
+        buffers = (a for a in own.values() if a.role == "buffer" and a.memory == main)
+        arrays |= {f"{step.kernel}_{number}_{a.name}": a for a in buffers}
+        commands, last = assign_tokens(list(unroll(lowered[step.kernel], machine, own)), machine)
+        made.append((number, commands, last))
+    every = [command for _, commands, _ in made for command in commands]
+    if len(every) > MOST_COMMANDS:
+        raise too_long(MOST_COMMANDS)
+    tables = lay_out_tables(every, machine, main, end_of(arrays, main))
+    places = places_in(tables)
+    words, parts = list[int](), list[StreamPart]()
+    for number, commands, last in made:
+        own = [*encoding.begin, *encode_all(commands, machine, places), *encode_end(last, machine)]
+        parts.append(StreamPart(number, len(own), len(commands)))
+        words += own
+    ends = (aligned(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
+    file = ProgramFile(
+        program.name, machine.name, machine.digest, {}, encoding.word_bits, len(every),
+        memory_sizes(machine, max((end_of(arrays, main), *ends))),
+        tuple(replace(array, name=name) for name, array in arrays.items()), tuple(words), tables, tuple(parts),
+    )  # fmt: skip
+    return NetworkStream(file, tuple(_traffic(commands, machine, main) for _, commands, _ in made))
+
+
+def place_tensors(program: Program, machine: Machine) -> dict[str, StreamArray]:
+    """Return all tensors in one map of main memory: inputs and weights, results, and those between steps."""
+    main, step = main_memory(machine), first_address(machine)
+    end, found = step, dict[str, StreamArray]()
+    given = {port.passed.tensor for port in program.inputs} | program.constants.keys()
+    results = {port.passed.tensor for port in program.outputs}
+    ports = [port.passed for port in (*program.inputs, *program.outputs)]
+    every = [*ports, *(p for one in program.steps for p in (*reads_of(one), *writes_of(one)))]
+    for passed in every:
+        if passed.tensor in found:
+            continue
+        role = "in" if passed.tensor in given else "out" if passed.tensor in results else "buffer"
+        dtype, shape = DTYPES[passed.dtype], passed.shape
+        if passed.tensor in program.constants:  # a step may see a part of it
+            constant = program.constants[passed.tensor]
+            dtype, shape = DTYPES["u8"], (constant.nbytes,)
+        elif passed.is_part:
+            raise _in_part(passed)
+        found[passed.tensor] = StreamArray(passed.tensor, role, main, dtype, shape, end)
+        end = aligned(end + found[passed.tensor].size_bytes, step)
+    return found
+
+
+def _operands(step: Call, tensors: Mapping[str, StreamArray]) -> dict[str, StreamArray]:
+    """Return the places of the operands of a kernel. Raises: UsageProblem for a part of a tensor."""
+    found: dict[str, StreamArray] = {}
+    for role, passed in (("in", step.reads), ("out", step.writes)):
+        for name, one in passed.items():
+            if one.is_part:
+                raise _in_part(one)
+            place = tensors[one.tensor]
+            found[name] = StreamArray(name, role, place.memory, DTYPES[one.dtype], one.shape, place.offset)
+    return found
+
+
+def _in_part(passed: Passed) -> UsageProblem:
+    said = f"a kernel reads a part of `{passed.tensor}`, and a stream places whole tensors"
+    return UsageProblem(Diagnostic("stream-unsupported", said, help="compile it without --emit program"))
+
+
+def _traffic(commands: Sequence[Command], machine: Machine, main: str) -> Traffic:
+    """Return the bytes that commands read and write in main memory."""
+    read = written = 0
+    for command in commands:
+        instruction = machine.instructions[command.instruction].instruction
+        bound = bound_instruction(instruction, integers(instruction, command.params))
+        for name, where in command.operands:
+            if isinstance(where, Place) and where.memory == main:
+                operand = bound.operand(name)
+                size = prod(extents(operand)) * operand.dtype.size_bytes
+                read += size if operand.role != "out" else 0
+                written += size if operand.role != "in" else 0
+    return Traffic(read, written)
+
+
+def least_traffic(program: Program) -> dict[str, int]:
+    """Return the bytes that have to move: weights, inputs and results once, tensors between steps by each step.
+
+    Units: bytes.
+    """
+    ports = (*program.inputs, *program.outputs)
+    outside = {port.passed.tensor for port in ports} | program.constants.keys()
+    crossing = [p for step in program.steps for p in {*reads_of(step), *writes_of(step)}]
+    return {
+        "weights": sum(array.nbytes for array in program.constants.values()),
+        "inputs": sum(size_bytes(p.passed.dtype, p.passed.shape) for p in program.inputs),
+        "results": sum(size_bytes(p.passed.dtype, p.passed.shape) for p in program.outputs),
+        "between steps": sum(size_bytes(p.dtype, p.shape) for p in crossing if p.tensor not in outside),
+    }
+
+
+# --- steps of the host -------------------------------------------------------------------------------------
+
+
+def host_programs(program: Program, stream: ProgramFile) -> Iterator[tuple[int, Program]]:
+    """Yield each step that no part of the stream performs, as a program of its own."""
+    encoded = {part.step for part in stream.parts}
+    for number, step in enumerate(program.steps):
+        if number not in encoded:
+            yield number, _alone(program, step, number)
+
+
+def _alone(program: Program, step: Step, number: int) -> Program:
+    """Return the program of one step: its inputs and results have the names of its tensors."""
+    constants = {
+        p.tensor: program.constants[p.tensor] for p in reads_of(step) if p.tensor in program.constants
+    }
+    inputs = {p.tensor: Port(p.tensor, p) for p in reads_of(step) if p.tensor not in constants}
+    outputs = {p.tensor: Port(p.tensor, p) for p in writes_of(step)}
+    kernels = {step.kernel: program.kernels[step.kernel]} if isinstance(step, Call) else {}
+    return Program(
+        f"{program.name}_host{number}",
+        tuple(inputs.values()),
+        tuple(outputs.values()),
+        constants,
+        kernels,
+        (step,),
+    )
+
+
+def compile_host(
+    program: Program, stream: ProgramFile, how: How, watch: Watch, *, runs: bool
+) -> dict[int, Library]:
+    """Return the library of each step of the host, by the number of the step."""
+    on_host = replace(how, machine=how.host, host="", devices=1)
+    steps = list(host_programs(program, stream))
+    found: dict[int, Library] = {}
+    for number, alone in steps:
+        watch(f"host {alone.name}", len(found) + 1, len(steps))
+        found[number] = compile_program_of(alone, on_host, runs=runs)
+    return found
+
+
+def host_files(host: Mapping[int, Library]) -> dict[str, str | bytes]:
+    """Return the C of the host's steps, by file name; a Makefile is left to who links them to the driver."""
+    found: dict[str, str | bytes] = {}
+    for library in host.values():
+        found |= {name: text for name, text in library.emitted.files.items() if name != "Makefile"}
+    return found
+
+
+# --- performing --------------------------------------------------------------------------------------------
+
+
+class StreamedModel:
+    """A network whose stream is interpreted, step by step; the host's steps run as C."""
+
+    def __init__(
+        self,
+        program: Program,
+        stream: ProgramFile,
+        machine: Machine,
+        host: Mapping[int, Library],
+        watch: Watch,
+    ) -> None:
+        self.program, self.stream, self.machine, self.progress = program, stream, machine, watch
+        self._host = {number: CompiledModel(library) for number, library in host.items()}
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Types and sizes of inputs by name."""
+        return {port.name: (port.passed.dtype, port.passed.shape) for port in self.program.inputs}
+
+    def watch(
+        self, inputs: Mapping[str, Any], each: Callable[[Callable[[Passed], Array], int], None]
+    ) -> None:
+        """Perform all steps; `each` is called behind a step with a function that copies a tensor, and its number.
+
+        Raises: VerificationFailed where a word is no instruction, or an instruction goes wrong.
+        """
+        given = {
+            n: np.ascontiguousarray(a).reshape(-1).view(np.uint8) for n, a in self.program.constants.items()
+        }
+        given |= {port.passed.tensor: inputs[port.name] for port in self.program.inputs}
+        run = Execution.of(self.stream, self.machine, given)
+        parts, at = {part.step: part for part in self.stream.parts}, 0
+
+        def copied(passed: Passed) -> Array:
+            return (
+                run.values(passed.tensor).reshape(-1).view(DTYPES[passed.dtype].numpy()).reshape(passed.shape)
+            )
+
+        for number, step in enumerate(self.program.steps):
+            self.progress("perform", number + 1, len(self.program.steps))
+            if (part := parts.get(number)) is not None:
+                run.perform(self.stream.words[at : at + part.words], part.instructions)
+                at += part.words
+            else:
+                read = {p.tensor: p for p in reads_of(step) if p.tensor not in self.program.constants}
+                made = self._host[number]({name: copied(passed) for name, passed in read.items()})
+                for name, array in made.items():
+                    run.put(name, array)
+            each(copied, number)
