@@ -44,6 +44,26 @@ def test_the_package_list_is_sorted_and_free_of_repetition() -> None:
     assert sorted(set(PACKAGES)) == PACKAGES
 
 
+def test_the_page_of_the_architecture_names_each_package_and_a_file_to_start_reading_at() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text[text.index("| package |") : text.index("## Stages")].splitlines()[2:]
+    rows = [[re.findall(r"`([^`]+)`", cell) for cell in line.split("|")[1:-1]] for line in table if line]
+    named = [name for row in rows for name in row[0]]
+    assert sorted(named) == sorted(p.split(".")[1] for p in PACKAGES if p.count(".") == 1)
+    missing = [
+        f"{row[0][0]}: {file}"
+        for row in rows
+        for file in row[3]
+        if not any((ROOT / base / file).exists() for name in row[0] for base in _bases(name))
+    ]
+    assert not missing
+
+
+def _bases(package: str) -> tuple[str, ...]:
+    """Return the folders in which a file of a package may be."""
+    return ("isamap", f"isamap/{package}", package)
+
+
 def test_each_package_outside_isamap_is_mapped_to_its_folder() -> None:
     outside = [
         package for package in PACKAGES if package.split(".")[1:2] and package.split(".")[1] in OUTSIDE
