@@ -26,6 +26,7 @@ from isamap.transform import (
     Rewrite,
     Statement,
     accesses,
+    bound_loops_in_blocks,
     dense_form,
     in_blocks,
     inline_temporaries,
@@ -113,6 +114,9 @@ def _cut(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
 # Plans of blocks have to be cheaper by so much: they are longer programs.
 LEAST_GAIN = 1.05
 
+# Iterations of the shortest blocks that bound other loops by their conditions: the elements of a long vector.
+LEAST_BOUNDED = 16
+
 
 def form_in_blocks(
     request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
@@ -125,7 +129,8 @@ def form_in_blocks(
     kernel, steps = fewer.kernel, fewer.steps
     asked = asked_blocks(request)
     if asked:
-        return Rewrite(in_blocks(make_guards_explicit(kernel), asked), steps), asked
+        blocked = in_blocks(make_guards_explicit(kernel), asked)
+        return Rewrite(bound_loops_in_blocks(blocked), steps), asked
     whole = canonical_form(request, kernel, machine, problem_of, clock)
     whole = replace(whole, steps=(*steps, *whole.steps))
     if request.schedule is not None or request.transform != BEST_FORM:
@@ -171,10 +176,17 @@ def offered_blocks(
         if extent == 1 or isinstance(single, str) or not _shrinks(kernel, single, own):
             continue
         row_bytes = max(1, _temporary_bytes(single) + _passed_through_bytes(kernel, axis.name) // extent)
-        for size in dict.fromkeys(_even(extent, min(extent, max(1, bytes_ // row_bytes))) for bytes_ in room):
+        most = [min(extent, max(1, bytes_ // row_bytes)) for bytes_ in room]
+        # Loops that a condition bounds by blocks are as long as whole vectors only where blocks are. The model prices
+        # the remainders of one length, so that shorter blocks look cheaper than they are.
+        sizes = [size for m in most for size in (_even(extent, m), 1 << m.bit_length() - 1)]
+        for n, size in enumerate(sizes):
             cut = single if size == 1 else share_blocks(kernel, Blocks(axis.name, size))
-            if not isinstance(cut, str) and cut != kernel:
-                yield (*around, Blocks(axis.name, size)), cut
+            if size in sizes[:n] or isinstance(cut, str) or cut == kernel:
+                continue
+            bounded = bound_loops_in_blocks(cut)
+            if size >= LEAST_BOUNDED if bounded != cut else n % 2 == 0:
+                yield (*around, Blocks(axis.name, size)), bounded
         around, kernel = (*around, Blocks(axis.name, 1)), single
 
 

@@ -5,12 +5,13 @@ from isamap.transform.blocks import Blocks, in_blocks, ordered_axes, share_block
 from isamap.transform.edges import edges_apart
 from isamap.transform.factors import factorisations
 from isamap.transform.flattening import dense_form
-from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
+from isamap.transform.guards import is_summed_everywhere, make_guards_explicit
 from isamap.transform.inlining import inline_temporaries
+from isamap.transform.loop_bounds import bound_loops_in_blocks
 from isamap.transform.margins import tells_apart
 from isamap.transform.rewrite import Refusal, Rewrite, accesses, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
-from isamap.transform.statements import Statement, bounding_axes, in_ordered_loops, statements
+from isamap.transform.statements import Statement, bounding_axes, identity_of, in_ordered_loops, statements
 from isamap.transform.zero_points import without_zero_points
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Rewrite",
     "Statement",
     "accesses",
+    "bound_loops_in_blocks",
     "bounding_axes",
     "dense_form",
     "distinct_reads",

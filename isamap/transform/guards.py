@@ -9,18 +9,16 @@ so that mapping, staging and emission only ever see plain accesses. The copy is 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from itertools import product
 from math import gcd, lcm, prod
 
 from isamap.ir import (
-    OPS,
     Assign,
     Axis,
     Call,
     Const,
-    DType,
     Expr,
     Index,
     IndexValue,
@@ -37,15 +35,16 @@ from isamap.ir import (
     substitute_stmt,
 )
 from isamap.ir.atoms import Mod
-from isamap.ir.facts import facts_of, inside_conditions
+from isamap.ir.facts import inside_conditions
 from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.walk import conjuncts, symbols, with_parts
 from isamap.source import Diagnostic, NoMapping
 from isamap.source.records import dataclass, field, replace
+from isamap.transform.loop_bounds import bound_loops
 from isamap.transform.margins import fill_loose_reads, nothing_of, tells_apart, without_bounds, writes_loosely
 from isamap.transform.shared_elements import Conflicts, is_wide, sums_in_any_order
-from isamap.transform.statements import Statement, both_hold, in_ordered_loops, statements
+from isamap.transform.statements import Statement, both_hold, identity_of, in_ordered_loops, statements
 
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
@@ -76,67 +75,6 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
         builder.forget(buffer)
     body = in_ordered_loops(found, lambda axis, inner: Loop((axis,), inner, ordered=True))
     return replace(kernel, operands=(*kernel.operands, *builder.temps), body=body)
-
-
-def bound_loops(statement: Statement) -> Statement:
-    """Return the statement with conditions on one of its axes and the ordered axes around it as bounds of that axis.
-
-    seq k in N { for i in N if i > k { x[i] += a[i]; } }   becomes
-    seq k in N { for i in N - k - 1 { x[i + k + 1] += a[i + k + 1]; } }
-    """
-    fixed = {a.name for a in statement.sequence}
-    starts, ends, left = dict[str, list[Index]](), dict[str, list[Index]](), list[Expr]()
-    for condition in conjuncts(statement.assign.guard):
-        found = [_bound_of(fact, statement, fixed) for fact in facts_of((condition,))]
-        if not found or any(b is None for b in found):
-            left.append(condition)
-        for axis, is_start, at in (b for b in found if b is not None):
-            (starts if is_start else ends).setdefault(axis, []).append(at)
-    if not starts and not ends:
-        return statement
-    around = {a.name: a.extent for a in statement.sequence}
-    facts = Facts(lows=dict.fromkeys((s for e in around.values() for s in e.symbols), 1)).with_axes(around)
-    axes: list[Axis] = []
-    moved: dict[str, Index | int] = {}
-    for axis in statement.axes:
-        start = _extreme(starts.get(axis.name, []), ZERO, facts, smallest=False)
-        end = _extreme(ends.get(axis.name, []), axis.extent, facts, smallest=True)
-        count = end - start
-        axes.append(replace(axis, extent=count if is_nonnegative(count, facts) else index_max(0, count)))
-        if start.value != 0:
-            moved[axis.name] = Index.of(axis.name) + start
-    assign = replace(statement.assign, guard=reduce(both_hold, left, None))
-    substituted = substitute_stmt(assign, moved)
-    assert isinstance(substituted, Assign)
-    return replace(statement, axes=tuple(axes), assign=substituted)
-
-
-def _bound_of(fact: Index, statement: Statement, fixed: set[str]) -> tuple[str, bool, Index] | None:
-    """Return which axis a term that is >= 0 bounds, whether from below, and its first value or the one behind it.
-
-    None where it bounds no axis by ordered axes and sizes alone.
-    """
-    names = {a.name for a in statement.axes} & fact.symbols
-    if len(names) != 1 or not fixed & fact.symbols:
-        return None
-    (name,) = names
-    slope = fact.coefficient(name)
-    if slope is None or slope.value not in (1, -1):
-        return None
-    others = fact - slope * Index.of(name)
-    return (name, True, -others) if slope.value == 1 else (name, False, others + 1)
-
-
-def _extreme(bounds: Sequence[Index], first: Index, facts: Facts, *, smallest: bool) -> Index:
-    """Return the smallest or the largest of some bounds and the first, without those that are proved not to count."""
-    found = first
-    for bound in bounds:
-        less, more = (bound, found) if smallest else (found, bound)
-        if is_nonnegative(more - less, facts):
-            found = bound
-        elif not is_nonnegative(less - more, facts):
-            found = index_min(found, bound) if smallest else index_max(found, bound)
-    return found
 
 
 def _without_lets(kernel: Kernel) -> Kernel:
@@ -214,20 +152,6 @@ def _guarded_value(statement: Statement) -> Expr:
         return Call("select", (assign.guard, assign.value, assign.target), assign.value.dtype)
     nothing = identity_of(assign.op, assign.value.dtype)
     return Call("select", (assign.guard, assign.value, nothing), assign.value.dtype)
-
-
-def identity_of(op: str, dtype: DType) -> Const:
-    """Return the value that leaves a reduction as it is."""
-    match OPS[op].identity:
-        case "lowest":
-            return Const(float("-inf") if dtype.is_float else dtype.low, dtype)
-        case "highest":
-            return Const(float("inf") if dtype.is_float else dtype.high, dtype)
-        case "all_ones":
-            return Const(-1 if dtype.kind == "int" else dtype.high, dtype)
-        case number:
-            assert isinstance(number, (int, float)), "an operation that reduces has an identity"
-            return Const(float(number) if dtype.is_float else int(number), dtype)
 
 
 # What is padded to which sizes, with what, and where it begins.

@@ -13,9 +13,11 @@ from itertools import count, groupby
 from typing import TypeVar
 
 from isamap.ir import (
+    OPS,
     Assign,
     Axis,
     Call,
+    Const,
     DType,
     Expr,
     Loop,
@@ -136,3 +138,17 @@ def bounding_axes(given: Iterable[Statement]) -> dict[str, Index]:
     for axis in (a for s in given for a in s.sequence if a.name in named):
         found[axis.name] = index_max(found.get(axis.name, axis.extent), axis.extent)
     return found
+
+
+def identity_of(op: str, dtype: DType) -> Const:
+    """Return the value that leaves a reduction as it is."""
+    match OPS[op].identity:
+        case "lowest":
+            return Const(float("-inf") if dtype.is_float else dtype.low, dtype)
+        case "highest":
+            return Const(float("inf") if dtype.is_float else dtype.high, dtype)
+        case "all_ones":
+            return Const(-1 if dtype.kind == "int" else dtype.high, dtype)
+        case number:
+            assert isinstance(number, (int, float)), "an operation that reduces has an identity"
+            return Const(float(number) if dtype.is_float else int(number), dtype)
