@@ -58,6 +58,8 @@ class _Rewriting:
         self.readers = Counter(names_read(graph))
         self.constants: dict[str, Array] = dict(graph.constants)
         self.gone: list[Node] = []
+        self.tables: dict[str, tuple[str, Array, int]] = {}
+        """For bytes that are a function of other bytes, these, the function as a table, and how long it takes."""
         self._names = {*self.makers, *self.readers, *self.constants, *(port.name for port in graph.inputs)}
 
     def fresh(self, name: str) -> str:
@@ -148,24 +150,28 @@ def with_integer_operators(
     for node in graph.nodes:
         made: tuple[Node, ...] = ()
         if is_scaling(node, "QuantizeLinear"):
-            made = _of_integers(rewriting, node) or _looked_up(rewriting, node)
+            made = _composed(rewriting, node) or _of_integers(rewriting, node) or _looked_up(rewriting, node)
         elif node.op in _MOVED and not node.domain:
             made = _moved(rewriting, node)
         rewriting.makers |= {name: one for one in made for name in one.outputs}
         nodes += made or (node,)
+    own = {id(node) for node in graph.nodes}
     gone = {id(node): node for node in rewriting.gone}
     left: list[Node] = []
     for node in nodes:
         made_of = _in_f32(rewriting, node) if id(node) not in gone else None
         gone |= {id(node): node} if made_of is not None else {}
         left += [made_of] if made_of is not None else [node] if id(node) not in gone else []
-    read = set(names_read(replace(graph, nodes=tuple(left))))
-    unread = [n for n in left if is_scaling(n, "DequantizeLinear") and not read.intersection(n.outputs)]
-    own = {id(node) for node in graph.nodes}
-    gone |= {id(node): node for node in unread}
-    left = [node for node in left if id(node) not in gone]
+    read, kept = set(names_read(replace(graph, nodes=()))), list[Node]()
+    for node in reversed(left):
+        was_read = is_scaling(node, "DequantizeLinear") or any(rewriting.readers[n] for n in node.outputs)
+        if read.intersection(node.outputs) or (id(node) in own and not was_read):
+            kept.append(node)
+            read.update(names_read(replace(graph, nodes=(node,), outputs=())))
+        else:
+            gone[id(node)] = node
     parts = tuple(node for key, node in gone.items() if key in own)
-    return replace(graph, nodes=tuple(left), constants=rewriting.constants), parts
+    return replace(graph, nodes=tuple(reversed(kept)), constants=rewriting.constants), parts
 
 
 # --- signed bytes ---------------------------------------------------------------------------------------------
@@ -345,13 +351,83 @@ def _looked_up(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
     return (replace(made, name=chain[-1].name),)
 
 
+def _composed(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
+    """Return the node that looks up what several pairs of QuantizeLinear and DequantizeLinear make of one byte.
+
+    Notes what a few make of it: they are computed, unless more follow.
+    """
+    step, point = graph.array(last.inputs[1]), graph.array(last.inputs[2])
+    nodes, leaves = dict[str, Node](), dict[str, _Scaled]()
+    if not _is_byte_of_one_scale(step, point) or not _reaches_bytes(graph, last.inputs[0], nodes, leaves):
+        return ()
+    inner = {x.values: graph.tables[x.values] for x in leaves.values() if x.values in graph.tables}
+    roots = {inner[x.values][0] if x.values in inner else x.values for x in leaves.values()}
+    if len(roots) != 1:
+        return ()
+    arrays: dict[str, Array] = {}
+    for name, x in leaves.items():
+        codes = inner[x.values][1] if x.values in inner else _codes(graph.array(x.zero))
+        nodes = {name: replace(graph.makers[name], inputs=(name, x.scale, x.zero)), **nodes}
+        arrays[name] = codes
+    for name, node in (*nodes.items(), (last.outputs[0], last)):
+        found = graph.evaluated(node, arrays)
+        if found is None:
+            return ()
+        arrays[name] = found
+    root, table = roots.pop(), arrays[last.outputs[0]]
+    steps = (1 if nodes.keys() - leaves else 0) + sum(steps for _, _, steps in inner.values())
+    graph.tables[last.outputs[0]] = root, table, steps
+    return (_lookup(graph, root, table, last),) if steps >= LOOKUP_STEPS and (nodes.keys() - leaves) else ()
+
+
+MOST_COMPOSED = 32
+"""Nodes between bytes that become one table."""
+LOOKUP_STEPS = 3
+"""Sums and products of bytes that take as long as a table, on x86-avx512: each is quantised, behind a product."""
+
+
+def _reaches_bytes(graph: _Rewriting, name: str, nodes: dict[str, Node], leaves: dict[str, _Scaled]) -> bool:
+    """Return whether a value is made of bytes of one scale and of single numbers by operations on single elements.
+
+    Adds the operations in their order, and the bytes by what they stand for.
+    """
+    node = graph.makers.get(name)
+    if name in nodes or name in leaves or graph.array(name).size == 1:
+        return True
+    if node is None or node.domain or len(node.outputs) != 1 or len(nodes) > MOST_COMPOSED:
+        return False
+    if (x := graph.bytes_of_one_scale(name)) is not None and x.values not in graph.constants:
+        leaves[name] = x
+        return True
+    is_single = node.op in ELEMENTWISE or (x is not None and graph.array(x.values).size == 1)
+    if not is_single or not all(_reaches_bytes(graph, n, nodes, leaves) for n in node.inputs if n):
+        return False
+    nodes[name] = node
+    return True
+
+
+def _codes(zero: Array) -> Array:
+    """Return all bytes of a zero point's type."""
+    known = np.iinfo(zero.dtype)
+    return np.arange(known.min, known.max + 1).astype(known.dtype)
+
+
+def _lookup(graph: _Rewriting, values: str, table: Array, last: Node) -> Node:
+    """Return the node that looks bytes up in a table, in the place of one that quantises."""
+    stored = graph.fresh(f"{last.outputs[0]}.table")
+    graph.constants[stored] = table
+    root, whole, _ = graph.tables.get(last.outputs[0], (values, table, 0))
+    graph.tables[last.outputs[0]] = root, whole, LOOKUP_STEPS
+    return Node("Lookup", OWN, last.name, (values, stored), last.outputs, {})
+
+
 def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) -> Node | None:
     """Return the node that does to bytes what a chain of nodes, last one first, does to their values."""
     x, maker, last = graph.bytes_of_one_scale(name), graph.makers.get(name), chain[0]
     if x is None or maker is None:
         return None
-    known = np.iinfo(graph.array(x.zero).dtype)
-    codes = np.arange(known.min, known.max + 1).astype(known.dtype)
+    codes = _codes(graph.array(x.zero))
+    known = np.iinfo(codes.dtype)
     start = next(n for n in chain[-1].inputs if n and n not in graph.constants)
     arrays = {x.values: codes}
     for node, result_of in (maker, start), *((node, node.outputs[0]) for node in reversed(chain)):
@@ -366,9 +442,7 @@ def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) 
         if (low, high) == (known.min, known.max):
             return Node("Identity", "", last.name, (x.values,), made.outputs, {})
         return _clip(graph, made, x.values, low, high, codes.dtype)
-    stored = graph.fresh(f"{result}.table")
-    graph.constants[stored] = table
-    return Node("Lookup", OWN, last.name, (x.values, stored), made.outputs, {})
+    return _lookup(graph, x.values, table, made)
 
 
 def _moved(graph: _Rewriting, node: Node) -> tuple[Node, ...]:

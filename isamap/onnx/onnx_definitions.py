@@ -81,6 +81,10 @@ def _schema(op: str, opset: int, domain: str) -> Any:
         return None
 
 
+def _newest() -> int:
+    return import_module("onnx").defs.onnx_opset_version()
+
+
 def check_node(node: Node, inputs: Sequence[Typed | None], opset: int) -> None:
     """Raise NotTaken where a node is not as ONNX defines its operator: attributes, and types of inputs."""
     for name, value in node.attributes.items():
@@ -98,7 +102,10 @@ def check_node(node: Node, inputs: Sequence[Typed | None], opset: int) -> None:
     for name, value in node.attributes.items():
         known = schema.attributes.get(name)
         if known is None:
-            raise NotTaken(f"ONNX has no attribute `{name}` of it")
+            later = _schema(node.op, _newest(), node.domain)
+            is_later = node.domain == "" and later is not None and name in later.attributes
+            more = f" before a later version than {opset}: write the model by onnx.version_converter in version 17"
+            raise NotTaken(f"ONNX has no attribute `{name}` of it{more if is_later else ''}")
         kind = known.type.name
         elements: tuple[Any, ...] = value if kind in _ELEMENTS and isinstance(value, tuple) else ()
         if not isinstance(value, _KINDS.get(kind, object)) or not all(

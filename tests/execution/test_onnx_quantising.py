@@ -177,6 +177,16 @@ def several(w: Written) -> None:
     w.quantised(w.add("Div", w.add("Mul", limited, "three"), "six"), "y", -6, 3)
 
 
+def composed(w: Written) -> None:
+    """A hard swish in four steps, each between bytes, of which the first is read twice: a function of one byte."""
+    sized(w, three=np.asarray(96, w.dtype), low=np.float32(0), high=np.float32(6), six=np.float32(6))
+    three = w.dequantised("three", w.scales("three", -5, 0, w.dtype))
+    x = w.given("x", (2, 3, 5), -3, 120)
+    moved = same(w, w.add("Mul", x, three), "moved")
+    gate = w.quantised(w.add("Clip", w.add("Add", moved, three), "low", "high"), "gate", -5, 128)
+    w.quantised(w.add("Div", w.quantised(w.add("Mul", moved, gate), "wide", -1, 60), "six"), "y", -3, 20)
+
+
 def averages(w: Written) -> None:
     """Means of 6 and of 28 elements, where halves come out exactly."""
     x = w.given("x", (1, 3, 7, 4))
@@ -204,6 +214,7 @@ MODELS: dict[str, Callable[[Written], None]] = {
     "joined": joined,
     "moves": moves,
     "averages": averages,
+    "composed": composed,
     "several": several,
     "turned weights": turned_weights,
     "LeakyRelu": lambda w: single(w, "LeakyRelu", alpha=0.25),
@@ -272,6 +283,22 @@ def test_earlier_versions_of_onnx_are_read_as_later_ones(tmp_path: Path, name: s
     tensors[result] = np.zeros_like(expected)
     judged = Reference(tmp_path / "made.onnx", {}).evaluate(w.inputs, one.trace, tensors)
     np.testing.assert_array_equal(judged[result].values.reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("composed", ["Lookup"]), ("single", ["QLinearMul", "QLinearAdd"])]
+)
+def test_many_steps_of_one_byte_are_a_table_and_a_few_are_computed(name: str, expected: list[str]) -> None:
+    w = Written()
+    if name == "composed":
+        composed(w)
+    else:
+        w.constants["c"] = np.asarray(40, U8)
+        c = w.dequantised("c", w.scales("c", -5, 0, U8))
+        x = w.given("x", (2, 3, 5), -3, 120)
+        w.quantised(w.add("Add", w.quantised(w.add("Mul", x, c), "m", -2, 90), c), "y", -2, 80)
+    found = imported(make(w.nodes, w.inputs, ["y"], w.constants))
+    assert [t.node.op for t in found.taken if t.where == "kernel"] == expected
 
 
 def test_bytes_that_others_read_stay_unsigned() -> None:
