@@ -195,7 +195,7 @@ def _is_within(candidate: Candidate) -> bool:
 
 
 def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, proved_by: str) -> Solved:
-    """Return the solver's result, or the known one where that is as good."""
+    """Return the solver's result, or the known one if that is as good."""
     found, best = answer.found, known.candidate
     notes = (answer.failure,) if answer.failure is not None else ()
     if found is None:

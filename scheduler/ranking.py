@@ -67,9 +67,9 @@ def k_best(
     limit_s: float = 10.0,
     fixed: Mapping[str, int] | None = None,
 ) -> Ranking:
-    """Return the `k` cheapest schedules whose loops differ, fewer where there are no more.
+    """Return the `k` cheapest schedules whose loops differ, fewer if there are no more.
 
-    Units: `limit_s` in seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
+    Units: `limit_s` in seconds of wall clock. Raises: Infeasible if nothing agrees with `fixed`.
     """
     assert k >= 1, "a ranking has a first"
     stop = time.monotonic() + limit_s

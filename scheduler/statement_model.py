@@ -56,7 +56,7 @@ def build_model(
     """Return a model that finds what costs at most `best_ns` and is none of those in `without`.
 
     It is hinted with the first contender's schedule.
-    Raises: TooLarge when `resolution` steps for `best_ns` make terms too large.
+    Raises: TooLarge if `resolution` steps for `best_ns` make terms too large.
     """
     from ortools.sat.python import cp_model
 

@@ -153,7 +153,7 @@ class Backward:
     # --- arrays of adjoints ------------------------------------------------------------
 
     def add(self, name: str, c: Contribution, sequence: tuple[Axis, ...], loops: tuple[int, ...]) -> None:
-        """Append a statement that adds a contribution, or assigns it where it is the first, for all elements."""
+        """Append a statement that adds a contribution, or assigns it if it is the first, for all elements."""
         to = self.adjoints_of(name)
         axes = {a.name: a.extent for a in (*sequence, *c.axes)}
         plain = [str(i) for i in c.index]

@@ -74,7 +74,7 @@ def _is_axis(c: Contribution, i: Index) -> bool:
 def _turned(
     c: Contribution, dim: int, shapes: Shapes, along: Axis, selecting: Collection[str]
 ) -> Contribution | None:
-    """Return the contribution with `along` running over dimension `dim` of the target; None where it cannot."""
+    """Return the contribution with `along` running over dimension `dim` of the target; None if it cannot."""
     names = {a.name for a in c.axes}
     subscript = c.index[dim]
     others = {s for n, i in enumerate(c.index) if n != dim for s in i.symbols}

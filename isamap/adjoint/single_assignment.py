@@ -39,7 +39,7 @@ class Built:
 
 
 def single_assignment(kernel: Kernel, names: Names) -> Built:
-    """Return the kernel so. Raises: UsageProblem where that cannot be made."""
+    """Return the kernel so. Raises: UsageProblem if that cannot be made."""
     made = Building(kernel, Conflicts.of(kernel), names)
     for operand in kernel.operands:
         if operand.role in ("in", "inout"):

@@ -80,7 +80,7 @@ class Contender:
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        """Return the next answer of the process, which is stopped then."""
+        """Return the next answer of the process, and stop the process until its next task."""
         if not select([self._answers], [], [], PATIENCE_S)[0]:
             raise self._lost(f"gave no answer in {PATIENCE_S} s")
         line = self._answers.readline()

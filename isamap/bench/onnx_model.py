@@ -1,6 +1,6 @@
 """Write a recurrent layer or a convolution as an ONNX model file.
 
-A message of protocol buffers is a sequence of fields: a number and a kind, then a whole number or bytes with
+A message of protocol buffers is a sequence of fields: a number and a kind, then an integer or bytes with
 their length. Source: onnx.proto of ONNX 1.16, operators GRU, LSTM, RNN, Conv and
 ConvInteger of operator set 14.
 """
@@ -82,7 +82,7 @@ def _model(node: bytes, held: Mapping[str, Array], given: Mapping[str, Given], m
 
 
 def _fields(*fields: tuple[int, Sequence[int | str | bytes]]) -> bytes:
-    """Return fields by their numbers, each with its values: whole numbers, texts, or other messages."""
+    """Return fields by their numbers, each with its values: integers, texts, or other messages."""
     made = bytearray()
     for number, values in fields:
         for value in values:
@@ -95,7 +95,7 @@ def _fields(*fields: tuple[int, Sequence[int | str | bytes]]) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Return a whole number, seven bits a byte, the lowest first."""
+    """Return an integer, seven bits a byte, the lowest first."""
     made = bytearray()
     while value > 0x7F:
         made.append(value & 0x7F | 0x80)

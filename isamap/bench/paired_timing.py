@@ -116,6 +116,6 @@ def trimmed(rounds: int) -> int:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Return the mean; None where there are no values."""
+    """Return the mean; None if there are no values."""
     logs = [log(value) for value in values]
     return exp(sum(logs) / len(logs)) if logs else None

@@ -95,7 +95,7 @@ def pairs(rows: Sequence[Row], figures: str) -> list[tuple[float, float]]:
 def spearman(found: Sequence[tuple[float, float]]) -> float | None:
     """Return spearman's rank correlation; values that are the same share the mean of their ranks.
 
-    None where one of the two is the same everywhere.
+    None if one of the two is the same everywhere.
     """
     left, right = (_ranks([pair[side] for pair in found]) for side in (0, 1))
     mean_l, mean_r = mean(left), mean(right)
@@ -118,7 +118,7 @@ def _agreement(figures: str, found: Sequence[tuple[float, float]]) -> Agreement 
 
 
 def _price_ns(schedule: Schedule, problem: Problem, model: CostModel) -> float | None:
-    """Return the predicted cost of a schedule; None where the model has none."""
+    """Return the predicted cost of a schedule; None if the model has none."""
     costs = price(schedule, problem, model)
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None

@@ -142,7 +142,7 @@ def product_values(case: GemmCase, form: Form, seed: int = 0) -> dict[str, tuple
 
 
 def product_work(case: GemmCase, form: Form, beta: int) -> Work:
-    """Return each operand once, and the result twice where it is added to."""
+    """Return each operand once, and the result twice if it is added to."""
     size = {name: prod(shape) * form.element_bytes(name) for name, shape in shapes(case).items()}
     held = sum(size.values())
     return Work(held, size["B"], held + (size["C"] if beta else 0), held)

@@ -125,7 +125,7 @@ class Reading:
 
 
 def readings(loops: str, copies: Sequence[Array]) -> tuple[Reading, ...]:
-    """Return the ways of reading: in one stream, and in eight; none where there is nothing to read."""
+    """Return the ways of reading: in one stream, and in eight; none if there is nothing to read."""
     ways = tuple(Reading(name, loops, copies) for name in READS)
     return ways if ways[0].size_bytes else ()
 

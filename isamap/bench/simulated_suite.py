@@ -311,7 +311,7 @@ def summarise_simulated(rows: Sequence[SimulatedRow]) -> SimulatedSummary:
 
 
 def _apart(row: SimulatedRow) -> float:
-    """Return how far the model is off, either way: 1 where it is not."""
+    """Return how far the model is off, either way: 1 if it is not."""
     ratio = row.analytic_ns / row.simulated_ns
     return max(ratio, 1 / ratio)
 

@@ -17,7 +17,7 @@ class Row:
     roofline; `predicted_ns` by the cost model, for each set of figures; `dispatch_ns` what a framework takes
     to get to its function at all. `sizes` are those of the suite, `bound_by` says which roof is lower.
     `left_out` says why there are no times. `again` are the ratios of a second run, which rows get that came
-    out slower. `reading_bytes_per_ns` is at what the weights alone were read in the same rounds, 0 where that
+    out slower. `reading_bytes_per_ns` is at what the weights alone were read in the same rounds, 0 if that
     was not measured.
     """
 
@@ -56,7 +56,7 @@ class Row:
 
     @property
     def measured_ns(self) -> float | None:
-        """The least time of a call of ours over all rounds; None where there is none. Units: nanoseconds."""
+        """The least time of a call of ours over all rounds; None if there is none. Units: nanoseconds."""
         return 1e9 * min(self.seconds["isamap"]) if "isamap" in self.seconds else None
 
     @property

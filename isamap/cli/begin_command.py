@@ -152,7 +152,7 @@ def project_command(asked: TextOptions) -> Answer:
 
 
 def _named(word: str) -> Path:
-    """Return the path of a new kernel or project. Raises: UsageProblem where its name is no identifier of C."""
+    """Return the path of a new kernel or project. Raises: UsageProblem if its name is no identifier of C."""
     path = Path(word)
     if not _IDENTIFIER.fullmatch(path.name):
         said = f"`{path.name[:40]}` is no name for a kernel"
@@ -253,7 +253,7 @@ def _parted(figure: str) -> tuple[str, str]:
 
 
 def _ask(name: str, question: str, usual: str, read: Callable[[str], T]) -> T:
-    """Return the value that a person types, or the usual one; ask again where it is not possible."""
+    """Return the value that a person types, or the usual one; ask again if it is not possible."""
     while True:
         complain(f"{name}, {question} [{usual}]:")
         word = sys.stdin.readline()

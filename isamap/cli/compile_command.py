@@ -296,7 +296,7 @@ def _of_kernel(asked: CompileOptions) -> Answer:
 
 
 def _of_faster(request: Request, libraries: tuple[Library, ...], output: str | None, force: bool) -> Answer:
-    """Return the code of a kernel, or of a library's call where that is faster."""
+    """Return the code of a kernel, or of a library's call if that is faster."""
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.portfolio import with_faster
     from isamap.driver.runnable import prepare
@@ -329,7 +329,7 @@ def _reported(request: Request, seen: Seen | None, output: str | None, shown: Sh
 
 
 def _dump(folder: str | None) -> Seen | None:
-    """Return the function that writes the passes to a folder; None where no folder is named."""
+    """Return the function that writes the passes to a folder; None if no folder is named."""
     if folder is None:
         return None
     from isamap.driver.explaining import Dump

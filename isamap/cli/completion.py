@@ -5,7 +5,7 @@
     isamap --complete hw ch                   ->   check
 
 The scripts hold nothing that changes: they ask `isamap --complete` with the words up to the cursor, the last one
-perhaps empty. Where it says nothing, the shell completes names of files.
+perhaps empty. If it says nothing, the shell completes names of files.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MOST_OF_RC = 1 << 20
 
 
 def complete(words: Sequence[str]) -> list[str]:
-    """Return the words that may stand in the place of the last one; none where names of files may."""
+    """Return the words that may stand instead of the last one; none if names of files may."""
     before, begun = list(words[:-1]), words[-1] if words else ""
     command = command_of(before)
     if command in COMMANDS and (begun or command not in GROUPS):

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def command_of(words: Sequence[str]) -> str:
-    """Return the command's name, as in `hw.check` or `bench.deepbench.gemm`; "" where there is none."""
+    """Return the command's name, as in `hw.check` or `bench.deepbench.gemm`; "" if there is none."""
     leading = list(takewhile(lambda word: not word.startswith("-"), words))
     if not leading:
         return ""

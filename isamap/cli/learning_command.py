@@ -68,7 +68,7 @@ def gather_command(asked: GatherOptions) -> Answer:
 
 
 def _rows(kernel: str | None, sizes: Mapping[str, object]) -> tuple[SampleRow, ...]:
-    """Return the rows to gather. Raises: UsageProblem where sizes have no kernel, or a kernel no sizes."""
+    """Return the rows to gather. Raises: UsageProblem if sizes have no kernel, or a kernel no sizes."""
     from isamap.suites.samples import SampleRow, read_sample_rows
 
     shipped = read_sample_rows()

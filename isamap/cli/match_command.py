@@ -319,7 +319,7 @@ def _write_kernel(asked: MatchOptions, said: str, text: str) -> str:
 
 
 def _fix_answer(asked: MatchOptions, source: Source, machine: Machine, sizes: Mapping[str, Size]) -> Answer:
-    """Return the kernel edited so that an instruction performs it. Raises: UsageProblem where no edit is known."""
+    """Return the kernel edited so that an instruction performs it. Raises: UsageProblem if no edit is known."""
     from isamap.driver.matching import fix_kernel
     from isamap.report.kernel_forms import fix_text
     from isamap.report.mapping_json import mappings_json
@@ -371,7 +371,7 @@ def _transform_answer(
 
 
 def _chosen(which: str, forms: Sequence[Form]) -> int | None:
-    """Return the number of a form; the best has number 1 where it is better than the kernel as written."""
+    """Return the number of a form; the best has number 1 if it is better than the kernel as written."""
     if which == BEST_FORM:
         return 1 if len(forms) > 1 and forms[1].gains else None
     number = int(which) if is_digits(which) and len(which) < 9 else 0

@@ -223,7 +223,7 @@ def read_model(
 
 
 def layer_json(layer: Layer) -> dict[str, object]:
-    """Return a layer, the machine that performs it, and the reason where that is the host. Units: nanoseconds."""
+    """Return a layer, the machine that performs it, and the reason if that is the host. Units: nanoseconds."""
     return {
         "nodes": list(layer.nodes), "operators": list(layer.operators), "kernel": layer.kernel,
         **({"machine": layer.machine} if layer.machine else {}),
@@ -233,7 +233,7 @@ def layer_json(layer: Layer) -> dict[str, object]:
 
 
 def where_text(layers: Sequence[Layer]) -> list[str]:
-    """Return the lines of a table of the machines that perform layers; none where all are on one machine."""
+    """Return the lines of a table of the machines that perform layers; none if all are on one machine."""
     from isamap.graph.layers import ran_where
     from isamap.report.columns import align, shorten
     from isamap.report.mappings import time_text

@@ -186,7 +186,7 @@ def _stream_facts(word: str, model: StreamedModel) -> dict[str, object]:
 
 
 def peak_memory_bytes() -> int | None:
-    """Return the most memory that this process has had resident; None where the system does not say."""
+    """Return the most memory that this process has had resident; None if the system does not say."""
     try:
         import resource
     except ImportError:
@@ -195,7 +195,7 @@ def peak_memory_bytes() -> int | None:
 
 
 def memory_text(size: int | None) -> str:
-    """Return a line about the peak of memory; nothing where it is not known."""
+    """Return a line about the peak of memory; nothing if it is not known."""
     return f"peak memory: {size / 2**20:.0f} MiB" if size is not None else ""
 
 

@@ -91,7 +91,7 @@ class Portfolio:
     )  # fmt: skip
 
     def libraries(self) -> tuple[Library, ...] | None:
-        """Return the libraries to compare with; None where none are asked for.
+        """Return the libraries to compare with; None if none are asked for.
 
         Raises: UsageProblem, SpecProblem.
         """

@@ -118,7 +118,7 @@ def _run_text(prepared: Prepared, timed: Timed) -> str:
 
 
 def _beside_model(prepared: Prepared, timed: Timed) -> Iterator[str]:
-    """Yield how long the best run took compared with the model's time; nothing where none was modelled, or elsewhere.
+    """Yield how long the best run took compared with the model's time; nothing if none was modelled, or elsewhere.
 
     A proven optimum is one of the model: this line says how far the model is from the hardware.
     """

@@ -419,7 +419,7 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, choices: Choi
 
 
 def _pairs(olds: list[Schedule], news: list[Schedule]) -> list[tuple[Schedule, Schedule]]:
-    """Return the parts of two files side by side. Raises: UsageProblem where they are not for the same."""
+    """Return the parts of two files side by side. Raises: UsageProblem if they are not for the same."""
     if len(olds) != len(news):
         raise _different("parts of the sizes", str(len(olds)), str(len(news)))
     for one, other in zip(olds, news, strict=True):

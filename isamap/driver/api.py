@@ -23,7 +23,7 @@ from isamap.source import Source
 from isamap.syntax import parse_kernel
 
 Sizes = Mapping[str, SupportsIndex | str]
-"""By name whole numbers, of Python or numpy, and ranges."""
+"""By name integers, of Python or numpy, and ranges."""
 COUNTS: tuple[CountMode, ...] = ("complete", "fixed", "amos")
 
 
@@ -95,7 +95,7 @@ def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ())
     """Return the text of the kernel of the gradients of a kernel's results by its inputs (docs/gradients.md).
 
     `of` names results, `by` inputs; all of floats, unless some are named.
-    Raises: IsamapError where a name is unknown or an operation has no derivative.
+    Raises: IsamapError if a name is unknown or an operation has no derivative.
     """
     named = given_names("of", of), given_names("by", by)
     return print_routine(differentiate(parse_kernel(source_of(kernel)), *named).backward)

@@ -129,7 +129,7 @@ def _move(made: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Return whether both folders have each other's name now; False where the system has no such call."""
+    """Return whether both folders have each other's name now; False if the system has no such call."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
@@ -174,7 +174,7 @@ def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str | bytes]) ->
 def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool = False) -> tuple[Path, ...]:
     """Return the paths of the files of a new folder, which replaces the one that isamap wrote there before.
 
-    `force` replaces files that were changed since, too. Raises: UsageProblem where something else is in the
+    `force` replaces files that were changed since, too. Raises: UsageProblem if something else is in the
     way, or nothing can be written.
     """
 

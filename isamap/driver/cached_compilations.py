@@ -68,7 +68,7 @@ class Outcome:
 
 
 def key_of(request: Request) -> str | None:
-    """Return the sha256 under which the request's results are kept; None where they are not."""
+    """Return the sha256 under which the request's results are kept; None if they are not."""
     return request_key(request) if request.cache and not request.measures else None
 
 

@@ -78,7 +78,7 @@ def remember_problem(key: str, problem: Problem) -> None:
 
 
 def _content(kind: str, key: str) -> bytes | None:
-    """Return the cached entry of a key; None where there is none, or the cache is not usable."""
+    """Return the cached entry of a key; None if there is none, or the cache is not usable."""
     with OnlyWarned(), suppress(OSError):
         path = Cache.open(kind).find(key)
         return path.read_bytes() if path is not None else None

@@ -60,7 +60,7 @@ def load_program(path: str, machine: Machine) -> ProgramFile:
 
 
 def program_kernel(program: ProgramFile, source: Source) -> Kernel:
-    """Return a kernel with the sizes of a program that performs it. Raises: UsageProblem where it does not."""
+    """Return a kernel with the sizes of a program that performs it. Raises: UsageProblem if it does not."""
     parsed = parse_kernel(source)
     names = {param.name for param in parsed.params}
     kernel = bind(parsed, {name: size for name, size in program.sizes.items() if name in names})

@@ -184,7 +184,7 @@ def formulate_matched(matched: Matched) -> tuple[Kernel, Problem, Mapping[str, i
     """Return the canonical kernel and the problem that `compile` formulates, and the sizes of both.
 
     The problem holds mappings enough for a first schedule. Open sizes get sample values, 32 where `where`
-    allows it. Raises: NoMapping where compilation refuses the kernel.
+    allows it. Raises: NoMapping if compilation refuses the kernel.
     """
     *_, sample = sample_sizes(matched.kernel, count=4)
     sizes = {p.name: sample[p.name] for p in matched.kernel.params if p.dtype is None}
@@ -334,7 +334,7 @@ def _cost_ns(
 def plan_ns(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> float:
-    """Return the cost of a heuristic's plan; infinite where there is none. Units: nanoseconds of the model."""
+    """Return the cost of a heuristic's plan; infinite if there is none. Units: nanoseconds of the model."""
     plan = quick_plan(request, canonical, problem_of, heuristic, clock)
     return float("inf") if plan is None else plan.ns
 

@@ -289,7 +289,7 @@ def compile_request(
 
 
 def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch: Watch) -> Compilation:
-    """Return the compilation for another length: by the schedule of the typical one where that can be grown."""
+    """Return the compilation for another length: by the schedule of the typical one if that can be grown."""
     free = replace(request, fixed={}, tune=0, tuned=False, evaluate="")
     grown = [_grown(free, one, lengths) for one in made.versions or (made,)]
     schedules = [schedule for schedule in grown if schedule is not None]
@@ -315,7 +315,7 @@ def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch:
 
 
 def _grown(request: Request, one: Compilation, lengths: tuple[int, int]) -> Schedule | None:
-    """Return the schedule of a compilation for another length; None where that is no answer there."""
+    """Return the schedule of a compilation for another length; None if that is no answer there."""
     assert one.schedule, "all stages have run"
     assert one.problem, "all stages have run"
     named = tuple(sorted({nest.mapping for nest in one.schedule.nests}))

@@ -38,7 +38,7 @@ from isamap.transform import Rewrite, factorisations, rewrites
 def match_kernel(
     source: Source, machine: Machine, sizes: Mapping[str, Size] | None = None, mode: CountMode = "complete"
 ) -> Matched:
-    """Return all mappings of a kernel. Raises: IsamapError where its text or its sizes are wrong."""
+    """Return all mappings of a kernel. Raises: IsamapError if its text or its sizes are wrong."""
     kernel = parse_kernel(source)
     if not sizes:
         return match_parsed(kernel, machine, {}, mode)
@@ -64,7 +64,7 @@ def forms_of(
 ) -> tuple[Form, ...]:
     """Return the kernel as written, and then its rewrites, those first with which an instruction performs more.
 
-    Raises: IsamapError where the kernel's text or a size is wrong.
+    Raises: IsamapError if the kernel's text or a size is wrong.
     """
     kernel = parse_kernel(source)
     values = complete_sizes(kernel, sizes) if sizes else {}

@@ -69,7 +69,7 @@ class Option:
 
     @property
     def word(self) -> str | None:
-        """The default as a person would write it; None where help shows none."""
+        """The default as a person would write it; None if help shows none."""
         if self.default is REQUIRED or not self.default or self.kind.flag:
             return None
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
@@ -128,7 +128,7 @@ def given_flags(record: Any) -> tuple[str, ...]:
 
 
 def count(low: int, high: int, *, none: bool = False) -> Kind:
-    """Return the kind of whole numbers within limits; with `none`, Python may say 0 for none of them."""
+    """Return the kind of integers within limits; with `none`, Python may say 0 for none of them."""
     return Kind(partial(read_count, low=low, high=high), partial(given_count, low=low, high=high, none=none))
 
 
@@ -159,7 +159,7 @@ def plugin(kind: Literal["heuristic", "cost model", "evaluator", "searcher"], *,
 
 
 def given_count(name: str, value: object, low: int, high: int, *, none: bool = False) -> int:
-    """Return a whole number within its limits; 0 for none, if that is allowed. Raises: UsageProblem."""
+    """Return an integer within its limits; 0 for none, if that is allowed. Raises: UsageProblem."""
     number = whole_number(value)
     if number is not None and (low <= number <= high or (none and number == 0)):
         return number
@@ -226,7 +226,7 @@ def given_items(name: str, value: object, code: str, example: str) -> list[tuple
 
 
 def as_number(name: str, value: object) -> str | None:
-    """Return the decimal text of a whole number that is given as a text or a float."""
+    """Return the decimal text of an integer that is given as a text or a float."""
     try:
         number = int(value) if isinstance(value, str) else real_number(value)
     except ValueError:
@@ -249,7 +249,7 @@ def read_names(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_number(word: str, option: str, low: float, high: float) -> float:
-    """Return the number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
+    """Return the number behind an option. Raises: UsageProblem if it is none, or outside its limits."""
     try:
         value = float(word)
     except ValueError:
@@ -262,7 +262,7 @@ def read_number(word: str, option: str, low: float, high: float) -> float:
 
 
 def read_count(word: str, option: str, low: int, high: int) -> int:
-    """Return the whole number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
+    """Return the integer behind an option. Raises: UsageProblem if it is none, or outside its limits."""
     value = int(word) if re.fullmatch(r"[0-9]{1,9}", word) else low - 1
     if not low <= value <= high:
         raise UsageProblem(

@@ -195,7 +195,7 @@ def _prepared(prepared: Prepared, kernel: Kernel, library: Installed, performed:
 
 
 def _wrong(theirs: Theirs) -> Diagnostic | None:
-    """Return the error of a library's results, at the sizes measured and the smallest; None where they are right."""
+    """Return the error of a library's results, at the sizes measured and the smallest; None if they are right."""
     request = theirs.prepared.request
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, whole_sizes(request.sizes))
@@ -271,7 +271,7 @@ def _key(prepared: Prepared, theirs: Theirs, sizes: Sizes) -> str:
 
 
 def contender_of(prepared: Prepared, sizes: Sizes) -> Contender:
-    """Return the program as a contender on random data, called once. Raises: RunProblem where it fails."""
+    """Return the program as a contender on random data, called once. Raises: RunProblem if it fails."""
     threads, kernel = prepared.request.threads, bind(parse_kernel(prepared.request.kernel), dict(sizes))
     assert isinstance(kernel, Kernel)
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")

@@ -224,7 +224,7 @@ def predict(asked: Asked) -> Predicted:
 
 
 def _time_ns(made: Compilation) -> float | None:
-    """Return the time of a schedule chosen for any objective; None where the model has no price for it."""
+    """Return the time of a schedule chosen for any objective; None if the model has no price for it."""
     assert made.schedule is not None, "the stages before have run"
     assert made.problem is not None, "the stages before have run"
     if cost_unit(made.schedule.model) == "ns" and " " not in made.schedule.model:

@@ -430,7 +430,7 @@ def make_request(
 
 
 def _model_of(choices: Choices, dash: str) -> str:
-    """Return the cost model of an objective. Raises: UsageProblem where another one is chosen, too."""
+    """Return the cost model of an objective. Raises: UsageProblem if another one is chosen, too."""
     if choices.objective == TIME and not choices.within:
         return choices.cost_model
     if choices.cost_model != DEFAULT_COST_MODEL:

@@ -1,6 +1,6 @@
 """Prepare a compilation to run natively, under an emulator, or as a plain-C model, and as a Python callable.
 
-The model is for a processor that lacks something where no emulator is named.
+A plain-C model runs if the processor lacks a feature of the machine and no emulator is named.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Contraction:
 
 
 def contraction_of(kernel: Kernel) -> Contraction | None:
-    """Return the kernel as one product of two arrays, None when it is anything else."""
+    """Return the kernel as one product of two arrays, None if it is anything else."""
     if len(kernel.body) != 1 or not isinstance(loop := kernel.body[0], Loop) or len(loop.body) != 1:
         return None
     match loop.body[0]:
@@ -487,7 +487,7 @@ def profile_sizes(prepared: Prepared) -> dict[str, int]:
 def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
     """Compare a run with the oracle, and time about half a second of further runs.
 
-    Raises: RunProblem; UsageProblem where it runs under an emulator, whose time says nothing.
+    Raises: RunProblem; UsageProblem if it runs under an emulator, whose time says nothing.
     """
     if prepared.emulator is not None:
         said = f"programs for `{prepared.machine.name}` run under `{prepared.emulator}`, which times nothing"

@@ -53,7 +53,7 @@ class EmittedC:
 def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
     """Return the C of a program; `model` replaces every instruction by its plain-C model.
 
-    Raises: UsageProblem when an instruction of the program has no emission.
+    Raises: UsageProblem if an instruction of the program has no emission.
     """
     if not model:
         _require_emissions(program, machine)

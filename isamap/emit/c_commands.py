@@ -40,7 +40,7 @@ from isamap.source.records import dataclass, field, replace
 
 
 def issue_form(machine: Machine) -> IssueForm:
-    """Return how a machine's words are given. Raises: UsageProblem where it does not say."""
+    """Return how a machine's words are given. Raises: UsageProblem if it does not say."""
     if machine.program is None or not machine.program.issue:
         raise UsageProblem(
             Diagnostic(
@@ -55,7 +55,7 @@ def issue_form(machine: Machine) -> IssueForm:
 def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     """Return the program as its C is called: its workspace in main memory, strides as fields can hold them.
 
-    Raises: UsageProblem where several threads would give commands.
+    Raises: UsageProblem if several threads would give commands.
     """
     if has_parallel(program.body):
         said = "one processor gives the commands, and the schedule has parts for several threads"

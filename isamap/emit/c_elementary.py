@@ -19,7 +19,7 @@ The C of an instruction that performs an elementary function on every lane of a 
 Where a definition holds below some size only, C's library computes lanes beyond, behind a branch and in a
 function of its own.
 
-Compilers make registers of that, also where they are told to leave loops alone, as emitted loops are.
+Compilers make registers of that, also if they are told to leave loops alone, as emitted loops are.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ _CALLED = {
 
 
 def _value(e: Expr, n: str) -> str:
-    """Return an expression on floats, or on bits that are all 1 where something holds."""
+    """Return an expression on floats, or on bits that are all 1 if something holds."""
     match e:
         case Scalar(name):
             return name

@@ -204,7 +204,7 @@ class _Entry:
         return index_text(index, self.symbol, self.used).text
 
     def packed_bytes(self) -> list[str]:
-        """Return the function that tells how large a packed tensor is; nothing where the program packs none."""
+        """Return the function that tells how large a packed tensor is; nothing if the program packs none."""
         name, packed = self.interface.name, packed_tensor(self.program.tensors)
         if packed is None:
             return []
@@ -510,7 +510,7 @@ def write_lines(pointer: str, header: Header, size: Callable[[str], str]) -> lis
 
 
 def packed_tensor(tensors: tuple[Tensor, ...]) -> Tensor | None:
-    """Return the tensor that a packing program writes; None where it is none."""
+    """Return the tensor that a packing program writes; None if it is none."""
     return next((t for t in tensors if t.header is not None and t.role != "in"), None)
 
 

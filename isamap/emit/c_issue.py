@@ -38,7 +38,7 @@ _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed c
 
 
 def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
-    """Return the call that an issue of an instruction becomes; None where it is one of a function of its own."""
+    """Return the call that an issue of an instruction becomes; None if it is one of a function of its own."""
     match entry.emit:
         case EmitCall() as emit:
             return None if model else emit

@@ -379,7 +379,7 @@ def release_states(issuer: Issuer, instruction: Instruction) -> list[str]:
 
 
 def _performer(machine: Machine, state: str, release: bool) -> str | None:
-    """Return the instruction that loads or releases a state by a call; None where the machine has none."""
+    """Return the instruction that loads or releases a state by a call; None if the machine has none."""
     for entry in machine.instructions.values():
         own = entry.instruction
         if state in (own.releases_state if release else own.sets_state) and isinstance(entry.emit, EmitCall):

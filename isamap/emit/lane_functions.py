@@ -13,7 +13,7 @@ becomes
     }
 
 A lane holds the elements that the placement of a register operand gives it, and performs the iterations that
-touch them. Where all operands lie in memory, iterations go round among the lanes, the innermost axis fastest.
+touch them. If all operands lie in memory, iterations go round among the lanes, the innermost axis fastest.
 
 An instruction whose `emit` calls a function is performed by the hardware: the call takes pointers to what a lane
 holds. In a model a lane computes its own results, and reads what other lanes show it of their registers.
@@ -63,7 +63,7 @@ def refuse(item: MachineInstruction, why: str, advice: str) -> UsageProblem:
 def fragment_of(operand: Operand, item: MachineInstruction, machine: Machine) -> Fragment | None:
     """Return how an operand in registers is distributed; None for one that each lane has as a whole.
 
-    Raises: UsageProblem where the placement does not say it.
+    Raises: UsageProblem if the placement does not say it.
     """
     if not operand.shape:
         return None
@@ -105,7 +105,7 @@ class Digit:
 
 
 def digits_of(lane: Index, lanes: int) -> tuple[Digit, ...] | None:
-    """Return the digits of axes that make up a lane's number; None where the number is made otherwise.
+    """Return the digits of axes that make up a lane's number; None if the number is made otherwise.
 
     `4 * (i % 8) + j / 2` of 32 lanes is two digits: `(lane / 4) % 8` is `i % 8`, and `lane % 4` is `j / 2`.
     """
@@ -148,7 +148,7 @@ def build_lane_function(
 ) -> Model:
     """Return the function of one lane of an instruction; of a `model`, whose lanes may read each other's registers.
 
-    Raises: UsageProblem where it cannot be one lane's.
+    Raises: UsageProblem if it cannot be one lane's.
     """
     name = file_names.take(item.name)
     operands: list[ModelOperand] = []
@@ -258,7 +258,7 @@ class _LaneFunction(ModelWriter):
         return self.instruction.operand(read.buffer)
 
     def lane_of(self, loop: Loop) -> Index | None:
-        """Return the lane that has the elements of an iteration; None where none lies in registers.
+        """Return the lane that has the elements of an iteration; None if none lies in registers.
 
         Lanes of a model show the others those operands that are not in the lane of the result.
         """

@@ -71,7 +71,7 @@ from isamap.version import __version__
 def emit_code(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
     """Return a program in C: for a processor's threads, or for the lanes of a machine that has levels.
 
-    Raises: UsageProblem when an instruction of the program has no emission.
+    Raises: UsageProblem if an instruction of the program has no emission.
     """
     return (emit_lanes if machine.levels else emit_c)(program, machine, model=model)
 
@@ -131,7 +131,7 @@ def _writer(program: LoweredProgram, machine: Machine, *, model: bool) -> tuple[
 
 
 def _device(machine: Machine, *, with_host: bool) -> allowed.Device:
-    """Return the device of a machine's description. Raises: UsageProblem where none is known."""
+    """Return the device of a machine's description. Raises: UsageProblem if none is known."""
     known = allowed.devices()
     found = next((known[feature] for feature in machine.target.features if feature in known), None)
     if found is not None and (found.library or not with_host):
@@ -215,7 +215,7 @@ def _quoted(name: str, lines: Sequence[str]) -> list[str]:
 
 
 class HostFunction(Function):
-    """A function whose result is a status that its caller returns where it is not 0."""
+    """A function whose result is a status that its caller returns if it is not 0."""
 
     def text(self, body: Sequence[str]) -> list[str]:
         """Return the function."""

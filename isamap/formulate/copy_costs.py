@@ -184,7 +184,7 @@ def _part_ns(
 ) -> tuple[float | None, float]:
     """Return the time to load the remainder of a tile at an axis' end, and the time of the computing unit for it.
 
-    Sums are also stored back. The first is None where no instructions do it.
+    Sums are also stored back. The first is None if no instructions do it.
     """
     missing = None, described.direct_busy_ns
     if name in operand.scattered:

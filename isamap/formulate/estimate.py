@@ -63,7 +63,7 @@ class Estimate:
 
 
 def number_extents(statement: Statement, sizes: Sizes, open_extent: int | None = None) -> Statement | None:
-    """Return the statement with extents as numbers, those left open `open_extent`; None where that is None, too."""
+    """Return the statement with extents as numbers, those left open `open_extent`; None if that is None, too."""
 
     def fixed(axis: Axis) -> Axis | None:
         value = axis.extent.substitute(sizes).value
@@ -78,7 +78,7 @@ def number_extents(statement: Statement, sizes: Sizes, open_extent: int | None =
 
 
 def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: Machine) -> Estimate | None:
-    """Return the estimate for a statement whose extents are numbers; None where it has no iteration."""
+    """Return the estimate for a statement whose extents are numbers; None if it has no iteration."""
     params = choose_params(statement, mapping, pattern, {})
     lengths = _lengths(pattern, params, machine)
     grouped = {a for g in mapping.groups for a in g.kernel_axes}
@@ -98,7 +98,7 @@ def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: 
 def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
     """Return an upper bound of the share of busy lanes for all sizes: 1/16 where an axis of 16 stays empty.
 
-    None where nothing is known.
+    None if nothing is known.
     """
     lengths = [a.extent.value for a in pattern.axes if a.name in mapping.empty]
     return 1 / prod(n for n in lengths if n) if any(lengths) else None

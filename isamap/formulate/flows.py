@@ -232,7 +232,7 @@ def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
 
 
 def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut] | None:
-    """Return how each value made of finished sums gets to its array; None where no instruction moves one out."""
+    """Return how each value made of finished sums gets to its array; None if no instruction moves one out."""
     known = moves.tile, moves.home, moves.search
     written = written_value(moves.tile, found) or (get_own_sum(moves.tile),)
     ways = [way for w in written if (way := way_out(moves.operand, w, *known)) is not None]
@@ -332,7 +332,7 @@ def _early(moves: _Moves, moved_ns: float) -> int:
 
 
 def _depths(moves: _Moves) -> tuple[int, int]:
-    """Return how many issues the queues hold of the unit that moves, and of that which computes; 0 where none."""
+    """Return how many issues the queues hold of the unit that moves, and of that which computes; 0 if none."""
     move, machine = _move_of(moves, moves.operand).move, moves.search.machine
     units = (machine.instructions[n].cost.unit for n in (move.instruction, moves.tile.mapping.instruction))
     move_count, compute_count = (machine.units[unit].queued or 0 for unit in units)

@@ -133,7 +133,7 @@ class Frame:
 
 
 def energies_of(machine: Machine) -> Energies | None:
-    """Return the energies that a machine states, each per byte; None where it states none."""
+    """Return the energies that a machine states, each per byte; None if it states none."""
     stated = {m.name: m.energy for m in machine.memories.values() if m.energy is not None}
     links = tuple(
         (k.source_memory, k.target_memory, k.energy_pj_per_byte)

@@ -212,7 +212,7 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
 
 
 def store_of(tile: Tile, search: MoveSearch) -> OperandMove | None:
-    """Return the instructions that compute and write the tile of a statement that only assigns; None where the one
+    """Return the instructions that compute and write the tile of a statement that only assigns; None if the one
     that is mapped is not the last of them.
     """
     assert tile.result is not None
@@ -265,7 +265,7 @@ def _shares(
 
 
 def lanes_ns(tile: Tile, acc: OperandTile, search: MoveSearch) -> float | None:
-    """Return the time of lanes that begin from 0, are stored, and added up one by one; None where they cannot.
+    """Return the time of lanes that begin from 0, are stored, and added up one by one; None if they cannot.
 
     Units: nanoseconds.
     """

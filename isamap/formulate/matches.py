@@ -51,7 +51,7 @@ def matches_of(
 
 
 def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None = None) -> tuple[Tile, ...]:
-    """Return the matches that can be carried out, applied; only those that are named."""
+    """Return the matches that can be executed, applied; only those that are named."""
     profile = profile_sizes(matches.statement)
     found: list[Tile] = []
     for mapping in matches.mappings:

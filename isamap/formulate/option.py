@@ -75,7 +75,7 @@ def crossing_share(
 ) -> float:
     """Return how many lines the rows of a tile touch beyond the fewest that hold them, as a share of these; a mean.
 
-    0 where it is not known how the array lies, or where a tile has no rows of several elements.
+    0 if it is not known how the array lies, or where a tile has no rows of several elements.
     Units: `line` in bytes.
     """
     found = _place(operand, kernel, profile)
@@ -433,7 +433,7 @@ def _is_shared(name: str, names: set[str], files: _Files) -> bool:
 
 
 def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
-    """Return the memory that a view lies on, and how many registers of it one takes; none where one register holds
+    """Return the memory that a view lies on, and how many registers of it one takes; none if one register holds
     several, or where sizes are not stated.
     """
     memory = machine.memories.get(name)

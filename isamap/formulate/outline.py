@@ -55,9 +55,9 @@ class Outline:
 
 
 def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
-    """Return an outline of each mapping of a statement that may be carried out, in the order of `tiles_of`.
+    """Return an outline of each mapping of a statement that may be executed, in the order of `tiles_of`.
 
-    None where something is packed that only sums take packed.
+    None if something is packed that only sums take packed.
     """
     search, profile = frame.search, profile_sizes(statement)
     found: list[Outline] = []

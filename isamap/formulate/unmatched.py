@@ -44,7 +44,7 @@ CLOSELY = 64
 
 
 def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
-    """Return the error for a statement, by its number, that has no mapping which can be carried out."""
+    """Return the error for a statement, by its number, that has no mapping which can be executed."""
     statement = statements(kernel)[number]
     search = move_search_of(kernel, machine)
     mappings = tuple(statement_mappings(statement, number, machine))

@@ -68,7 +68,7 @@ class Applied:
         return found.known
 
     def integers(self, number: int) -> tuple[int, ...] | None:
-        """Return the whole numbers of an input, in their order."""
+        """Return the integers of an input, in their order."""
         array = self.known(number)
         return tuple(whole(i) for i in array.reshape(-1)) if array is not None else None
 
@@ -84,7 +84,7 @@ class Applied:
         return default if found is None else found
 
     def integer(self, name: str, default: int) -> int:
-        """Return an attribute that is a whole number. Raises: NotTaken."""
+        """Return an attribute that is an integer. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, int):
             raise NotTaken(f"its attribute `{name}` is no whole number")
@@ -105,7 +105,7 @@ class Applied:
         return found
 
     def list(self, name: str) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of whole numbers; None where it is not given. Raises: NotTaken."""
+        """Return an attribute that is a list of integers; None if it is not given. Raises: NotTaken."""
         found = self.attribute(name)
         if found is None:
             return None
@@ -230,7 +230,7 @@ def element(text: Text, value: Value, axes: Sequence[str]) -> Term:
 
 
 def scalar_of(value: Value) -> Term | None:
-    """Return the number of a value of one element that is known, as text; None where it is not.
+    """Return the number of a value of one element that is known, as text; None if it is not.
 
     One that was learnt is none, but an array: kernels that differ in it alone are one.
     """

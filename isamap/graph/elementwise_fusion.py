@@ -342,7 +342,7 @@ def _read_wider(kernel: Written, name: str, border: Border) -> Written:
 
 
 def _written_wider(kernel: Written, passed: Passed, border: Border) -> Written | None:
-    """Return the kernel that writes its only result with a border; None where more than one statement writes it."""
+    """Return the kernel that writes its only result with a border; None if more than one statement writes it."""
     name, written = next(iter(kernel.writes.items()))
     if (
         len(kernel.writes) > 1

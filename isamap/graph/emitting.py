@@ -56,7 +56,7 @@ class Emitted:
     takes_pool: bool = False
     sizes: tuple[OpenSize, ...] = ()
     steps: int = 0
-    """The number of steps that `NAME_watch` times, 0 where there is no such function."""
+    """The number of steps that `NAME_watch` times, 0 if there is no such function."""
     counts: tuple[OpenSize, ...] = ()
     returned: tuple[OpenSize, ...] = ()
     """The sizes that data determines, and those whose places precede the results' in a call."""
@@ -119,7 +119,7 @@ def emit(
 
 
 def _add(files: dict[str, str | bytes], more: Mapping[str, str | bytes]) -> None:
-    """Add files. Raises: UsageProblem where one is there already, under the name of the model or a kernel."""
+    """Add files. Raises: UsageProblem if one is there already, under the name of the model or a kernel."""
     if twice := files.keys() & more.keys():
         said = f"two files of the model are called `{min(twice)}`"
         raise UsageProblem(
@@ -185,7 +185,7 @@ class _Writer:
         return f"{name}_{hashlib.sha256(repr(strides).encode()).hexdigest()[:8]}"
 
     def with_entry(self, kernel: str) -> dict[str, str]:
-        """Return the file of a kernel with a function whose strides are numbers; nothing where they vary.
+        """Return the file of a kernel with a function whose strides are numbers; nothing if they vary.
 
         The compiler then makes one version of the kernel, of those for dense rows and for any others.
         """

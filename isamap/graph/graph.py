@@ -33,7 +33,7 @@ class Signature:
     strides: tuple[int, ...] = ()
 
     def contradicts(self, dtype: str, shape: tuple[int, ...] | None = None) -> str:
-        """Return how a value of this type and these sizes is not as was said; "" where it is."""
+        """Return how a value of this type and these sizes is not as was said; "" if it is."""
         if self.said not in ("", "no type") and (self.dtype or self.said) != dtype and dtype:
             return f"it is said to be {self.dtype or self.said}, and is {dtype}"
         if shape is None or self.sizes is None:
@@ -128,11 +128,11 @@ class Definitions(Protocol):
         ...
 
     def function_of(self, node: Node, inputs: Sequence[Typed | None], opset: int) -> Function | None:
-        """Return the function that defines a node's operator; None where there is none."""
+        """Return the function that defines a node's operator; None if there is none."""
         ...
 
     def fold(self, node: Node, inputs: Sequence[Array | None], opset: int, room: Room) -> list[Array] | None:
-        """Return the results of a node for known inputs; None where a step has to compute them."""
+        """Return the results of a node for known inputs; None if a step has to compute them."""
         ...
 
 

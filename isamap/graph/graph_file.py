@@ -61,7 +61,7 @@ def weights_of(program: Program) -> tuple[bytes, dict[str, int]]:
 
 
 def folder_files(program: Program) -> dict[str, str | bytes]:
-    """Return the files of an imported model by name. Raises: UsageProblem where a size is open."""
+    """Return the files of an imported model by name. Raises: UsageProblem if a size is open."""
     if sizes := program.sizes + program.counts:
         raise needs_numbers(sizes, "a graph file")
     if control := next((step.name for step in program.steps if isinstance(step, Control)), None):
@@ -278,7 +278,7 @@ _HEADER = re.compile(
 
 
 def _read_array(word: str) -> Array:
-    """Return the array of a .npy file, which is brought into memory where it is looked at."""
+    """Return the array of a .npy file, which is brought into memory if it is looked at."""
     try:
         with open_regular(Path(word)) as file:
             data = map_file(file)
@@ -334,7 +334,7 @@ def _array_of(name: str, word: str, option: str) -> Array:
 
 
 def _real(part: str) -> float:
-    """Return a number; it is infinite where it is written so. Raises: ValueError."""
+    """Return a number; it is infinite if it is written so. Raises: ValueError."""
     if not _REAL.fullmatch(part) or (math.isinf(number := float(part)) and "inf" not in part.lower()):
         raise ValueError(part)
     if part.isascii() and part.strip("+-").isdigit() and int(number) != int(part):

@@ -159,7 +159,7 @@ def _calls(step: Call, parts: Sequence[Part]) -> Iterator[Call]:
 
 
 def _parts_of(asked: tuple[Request, Request], *, lowered: bool = False) -> tuple[Part, ...]:
-    """Return the parts of a kernel. Raises: IsamapError where the host does not perform one."""
+    """Return the parts of a kernel. Raises: IsamapError if the host does not perform one."""
     request, host = asked
     text = request.kernel.text
     parsed = parse_kernel(request.kernel)
@@ -219,7 +219,7 @@ def _parts_of(asked: tuple[Request, Request], *, lowered: bool = False) -> tuple
 
 
 def _lacks(kernel: Kernel, machine: Machine) -> str:
-    """Return the operation of a kernel that no instruction of a machine performs; "" where there is none."""
+    """Return the operation of a kernel that no instruction of a machine performs; "" if there is none."""
     return next((lacks[0] for s in statements(kernel) if (lacks := lacking_abilities(s, machine))), "")
 
 

@@ -154,7 +154,7 @@ def _trace(program: Program, lowering: Lowering, values: Mapping[str, Value]) ->
 
 
 def lying(value: Value, strides: tuple[int, ...]) -> Value:
-    """Return a whole tensor as it lies with such strides, or by its sizes where there are none."""
+    """Return a whole tensor as it lies with such strides, or by its sizes if there are none."""
     if not strides:
         return value
     turned = value.ordered(order_of(strides))
@@ -366,7 +366,7 @@ def _folded(maker: Node | None, node: Node, image: str, constants: dict[str, Arr
 
 
 def _step(node: Node, image: str, constants: Mapping[str, Array], filters: Array) -> Step | None:
-    """Return the factor and summand of each channel of an image; None where a node does more."""
+    """Return the factor and summand of each channel of an image; None if a node does more."""
     others = [name for name in node.inputs if name != image]
     if node.domain or len(node.outputs) != 1 or not all(name in constants for name in others):
         return None

@@ -102,7 +102,7 @@ class Writer:
         self.makers = {p.tensor: n for n, step in enumerate(self.steps) for p in writes_of(step)}
 
     def group(self, root: int, inner: frozenset[int]) -> Open | None:
-        """Return the group as one step; None where no kernel may be as long."""
+        """Return the group as one step; None if no kernel may be as long."""
         try:
             return self._group(root, inner)
         except TooLong:

@@ -113,7 +113,7 @@ def ran_where(layers: Sequence[Layer]) -> dict[tuple[str, str], list[Layer]]:
 
 
 def draw_inputs(model: Watched, seed: int) -> dict[str, Array]:
-    """Return random inputs: normal numbers, bytes of all values, other whole numbers 0 or 1, which index anything."""
+    """Return random inputs: normal numbers, bytes of all values, other integers 0 or 1, which index anything."""
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
     for name, (dtype, shape) in model.inputs.items():
@@ -159,7 +159,7 @@ class Evaluated:
     def expected(
         self, passed: Passed, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
     ) -> Expected:
-        """Return the expected value of a tensor, with its kernel's error bounds; exact values where it has none.
+        """Return the expected value of a tensor, with its kernel's error bounds; exact values if it has none.
 
         Around a value with a border, anything is as expected: the kernel's own comparison covers it.
         """

@@ -403,7 +403,7 @@ def check_said(ports: Iterable[Signature], names: Names) -> None:
 
 
 def _deciding(node: Node, inputs: Sequence[Value | None]) -> str:
-    """Return the input of a node that is most likely to decide sizes inside of it; "" where there is none such."""
+    """Return the input of a node that is most likely to decide sizes inside of it; "" if there is none such."""
     for name, value in zip(node.inputs, inputs, strict=True):
         if value is not None and value.known is None and value.dtype in ("i32", "i64") and value.rank < 2:
             return name
@@ -705,7 +705,7 @@ def _with_axis(to: Lowering, value: Value, axis: int, place: int, scope: Scope) 
 
 
 def _numbers(node: Node, name: str, count: int) -> list[int]:
-    """Return an attribute with one whole number for each of `count`, by default 0."""
+    """Return an attribute with one integer for each of `count`, by default 0."""
     found = node.attributes.get(name)
     return [int(number) for number in found] if isinstance(found, tuple) else [0] * count
 

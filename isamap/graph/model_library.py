@@ -192,7 +192,7 @@ def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
 
 
 def _builder(machine: Machine, *, is_model: bool) -> Machine | None:
-    """Return the machine whose flags its kernels are built with; None where they are plain C."""
+    """Return the machine whose flags its kernels are built with; None if they are plain C."""
     return None if is_model or machine.target.run == "model" else machine
 
 
@@ -407,7 +407,7 @@ class CompiledModel:
     def call_at(self, given: Sequence[int], made: Sequence[int]) -> None:
         """Call the library by the addresses of its inputs and results. Both are dense arrays in their order.
 
-        In front of the inputs are the open sizes. Raises: UsageProblem where an index among the inputs, or a
+        In front of the inputs are the open sizes. Raises: UsageProblem if an index among the inputs, or a
         size, lies outside.
         """
         try:
@@ -633,7 +633,7 @@ def packed_of(program: Program, given: Mapping[str, Mapping[str, Size]]) -> dict
 def _is_packed(text: str, name: str, size: int, sizes: Mapping[str, Size]) -> bool:
     """Return whether one sum, and nothing else, reads an operand, and reads it faster in another order.
 
-    Of a few bytes that is so where they are narrower than the sums, and along an axis of their own: where each
+    Of a few bytes that is so if they are narrower than the sums, and along an axis of their own: where each
     element has a factor of its own, vectors read both alike.
     """
     parsed = parse_kernel(Source("kernel", text))

@@ -64,7 +64,7 @@ class Partition:
         return self.parted.plan.warnings if self.parted is not None else ()
 
     def __call__(self, steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
-        """Return the calls and moves, and kernels' texts by name. Raises: UsageProblem where room is short."""
+        """Return the calls and moves, and kernels' texts by name. Raises: UsageProblem if room is short."""
         if opened := opened_by(s for step in steps for p in writes_of(step) for s in p.shape):
             raise needs_numbers(opened.sizes, "choosing what to fuse by prices")
         problem, cones, written = formulate(steps, results, self.prices)
@@ -156,7 +156,7 @@ def packed(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int], int]
 def no_room(size: int, limit: int, peak: int = 0) -> UsageProblem:
     """Return the problem of a workspace that exceeds the limit.
 
-    `peak` is the number of bytes that live at one time, where it is known.
+    `peak` is the number of bytes that live at one time, if it is known.
     """
     said = f"the workspace takes {size} bytes, and {limit} are allowed"
     help_ = (

@@ -103,7 +103,7 @@ def written(step: Pointwise) -> Written:
 
 
 def over(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | None:
-    """Return the operation with its result in other sizes; None where no walk of these reaches all inputs."""
+    """Return the operation with its result in other sizes; None if no walk of these reaches all inputs."""
     shape, inputs = step.output.shape, list[Passed]()
     if shape == sizes:
         return step

@@ -105,7 +105,7 @@ class _Rewriting:
         return _Scaled(values, scale, zero, 0) if node.attributes.get("bytes") in ("i8", "u8") else None
 
     def evaluated(self, node: Node, given: Mapping[str, Array]) -> Array | None:
-        """Return the first result of a node for inputs and constants by name; None where one is not known."""
+        """Return the first result of a node for inputs and constants by name; None if one is not known."""
         if any(name and name not in given and name not in self.constants for name in node.inputs):
             return None
         arrays = [given[n] if n in given else self.constants[n] if n else None for n in node.inputs]
@@ -274,7 +274,7 @@ def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
 
 
 def _in_f32(graph: _Rewriting, node: Node) -> Node | None:
-    """Return a product of bytes whose result is in f32, in the place of one of what they stand for."""
+    """Return a product of bytes whose result is in f32, instead of one of what they stand for."""
     counts, replaced = (
         _REPLACED.get(node.op, ((), None)) if node.op in _PRODUCTS and not node.domain else ((), None)
     )
@@ -292,7 +292,7 @@ def _is_limit(node: Node) -> bool:
 
 
 def _ends(graph: _Rewriting, node: Node) -> list[float | None] | None:
-    """Return the limits of a node, None for one that it does not have; None where they are not known."""
+    """Return the limits of a node, None for one that it does not have; None if they are not known."""
     if node.domain:
         found = [node.attributes.get(name) for name in ("min", "max")]
         return [
@@ -446,7 +446,7 @@ def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) 
 
 
 def _moved(graph: _Rewriting, node: Node) -> tuple[Node, ...]:
-    """Return the same node on bytes, and DequantizeLinear behind it; none where its inputs have several scales."""
+    """Return the same node on bytes, and DequantizeLinear behind it; none if its inputs have several scales."""
     places = _MOVED[node.op] or range(len(node.inputs))
     of_axis = node.op == "Transpose"
     inputs = list(node.inputs)
@@ -519,7 +519,7 @@ def _fill(graph: _Rewriting, node: Node, of: _Scaled) -> str:
 def _bounds(
     graph: _Rewriting, limiting: Iterable[Node], step: np.float32, point: Array
 ) -> tuple[int, int] | None:
-    """Return the integers between which Relu and Clip leave a result; None where their limits are not known."""
+    """Return the integers between which Relu and Clip leave a result; None if their limits are not known."""
     at = int(point.reshape(-1)[0])
     known = np.iinfo(point.dtype)
     low, high = int(known.min), int(known.max)
@@ -606,7 +606,7 @@ def _sums(
     """Return both factors of a product, its bias, "" for none, and the domain of the operator that has such ones.
 
     The second factor may have scales along `axis`. A bias is i32, of the scale of the sums, or f32; without a
-    `scale` of the result, the first factor's may be computed. None where one of them is not supported, or where
+    `scale` of the result, the first factor's may be computed. None if one of them is not supported, or where
     sums may exceed 32 bits.
     """
     first = graph.bytes_of_one_scale(node.inputs[0]) if scale else graph.bytes_of_any_scale(node.inputs[0])

@@ -142,7 +142,7 @@ class Opened:
         return int(values.min()), int(values.max()), not values.all()
 
     def values(self, index: Index) -> NDArray[np.int64] | None:
-        """Return the values by the sizes that occur in it, in their order; None where they are too many."""
+        """Return the values by the sizes that occur in it, in their order; None if they are too many."""
         found = self.of(index)
         if prod(size.high - size.low + 1 for size in found) > MOST_POINTS:
             return None
@@ -301,7 +301,7 @@ class Size:
 
 
 def _size(index: Index, opened: Opened) -> int:
-    """Return an expression as a number where it is one."""
+    """Return an expression as a number if it is one."""
     return index.value if index.value is not None else cast(int, Size(index, opened))
 
 
@@ -346,7 +346,7 @@ def as_known(sizes: Sequence[int], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def as_value(size: int, dtype: str) -> str:
-    """Return a size as a number among floats of a type, or among whole numbers."""
+    """Return a size as a number among floats of a type, or among integers."""
     return f"{dtype}({size})" if is_open(size) and DTYPES[dtype].is_float else str(size)
 
 

@@ -57,7 +57,7 @@ def cast(term: Term, dtype: str) -> Term:
 def limit(text: str, bound: str, value: float | None, dtype: str, *, is_upper: bool) -> str:
     """Return the text of a value that a bound limits, as torch and ONNX define `clamp`, `relu` and `Clip`.
 
-    `value` is the bound where it is known. An element equal to its bound stays as it is, so that a zero keeps
+    `value` is the bound if it is known. An element equal to its bound stays as it is, so that a zero keeps
     its sign: `max` and `min` of two zeros may be either of them. If one of both is NaN, the result is NaN.
     """
     if value or not DTYPES[dtype].is_float:

@@ -51,7 +51,7 @@ def typical_size(value: int | Range) -> int:
 def bind(routine: R, sizes: Mapping[str, int | Range]) -> R:
     """Return the routine with its parameters replaced by numbers, defaults applied, ranges kept as symbols.
 
-    Raises: UsageProblem when a size is unknown, missing, out of its range, or breaks `where` or a limit, or
+    Raises: UsageProblem if a size is unknown, missing, out of its range, or breaks `where` or a limit, or
     when a cast may overflow.
     """
     _check_names(routine, sizes)

@@ -64,7 +64,7 @@ def take_arrays(
 
 
 def take_scalars(routine: Routine, scalars: Mapping[str, float]) -> dict[str, Array]:
-    """Return every typed scalar parameter in its type. Raises: UsageProblem when one is missing or unknown."""
+    """Return every typed scalar parameter in its type. Raises: UsageProblem if one is missing or unknown."""
     expected = dict(_typed_scalars(routine))
     for name in scalars:
         if name not in expected:
@@ -146,7 +146,7 @@ def load(buffer: Array, read: Read, box: Box, symbols: Mapping[str, int | Array]
     """Return the values of an access at all points of a box; outside the buffer its fill.
 
     An access that leaves the buffer without a fill is behind a guard: there it reads any element, and the
-    guard drops it. Shapes: the box's rank, with length 1 where an axis does not matter.
+    guard drops it. Shapes: the box's rank, with length 1 if an axis does not matter.
     """
     view = slices(buffer, read.index, box, symbols)
     if view is not None:

@@ -1,4 +1,4 @@
-"""Verify that iterations of a `for` are independent: no two touch one element, except in declared reductions.
+"""Verify that iterations of a `for` are independent: no two access one element, except in declared reductions.
 
 `C[m] = A[m]; D[m] = C[m + 1];` in a `for m` has a pair of accesses of C that two iterations share.
 `isamap.ir.equal_axes` decides each pair, and equal pairs once. A pair without a proof is refused: with the

@@ -23,7 +23,7 @@ NO_AXES: Mapping[str, Index] = MappingProxyType({})
 def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Return the inputs of a bound routine that have a domain, as int64.
 
-    Raises: UsageProblem when one holds a value that its declaration excludes.
+    Raises: UsageProblem if one holds a value that its declaration excludes.
     """
     found: dict[str, Array] = {}
     for operand, domain in with_domains(routine):

@@ -32,7 +32,7 @@ class DType:
 
     Units: `bits` is the storage width; `mantissa_bits` counts the implicit leading one. A float without infinity
     has numbers in its largest exponent, too, and one NaN. `numpy_name` is the name in numpy or in ml_dtypes,
-    where it is not the kind with the bits.
+    if it is not the kind with the bits.
     """
 
     name: str

@@ -181,7 +181,7 @@ def _solve(
 def _linear(
     subscript: Index, extents: Mapping[str, int], step: _Step, work: _Work
 ) -> tuple[int, str | None, int]:
-    """Return constant, axis and slope of a target's subscript. Raises: UsageProblem when it has several axes."""
+    """Return constant, axis and slope of a target's subscript. Raises: UsageProblem if it has several axes."""
     offset, axis, slope = 0, None, 0
     for monomial, coefficient in subscript.terms:
         match monomial:
@@ -206,7 +206,7 @@ def _linear(
 
 
 def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
-    """Return the elements after a step; `old` before it, None where it does not matter."""
+    """Return the elements after a step; `old` before it, None if it does not matter."""
     s = asked.step.assign
     operand = work.routine.operand(s.target.buffer)
     dtype = operand.dtype if s.op is None else operand.accumulate or operand.dtype

@@ -1,12 +1,12 @@
-"""Decide whether two accesses of one buffer can touch the same element in different iterations.
+"""Decide whether two accesses of one buffer can access the same element in different iterations.
 
 Equal elements may imply equal values of every axis of the `for` loops around both accesses. The proof reads
 subscripts like digits: in `32*i + j` with j < 32, equal values imply equal i, and then equal j. If that
 does not settle the question, guards may; small fixed extents are enumerated.
 
-Guards separate iterations if no pair of iterations passes both guards and touches one element. `for i in N,
+Guards separate iterations if no pair of iterations passes both guards and accesses one element. `for i in N,
 j in N { A[i, j] = A[j, i] if i < j; }` writes A[i, j] where i < j, and reads it at i' = j, j' = i where i'
-< j', that is j < i. The proof assumes that two iterations touch one element, and derives a contradiction.
+< j', that is j < i. The proof assumes that two iterations access one element, and derives a contradiction.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STEPS = 200
 
 @dataclass
 class _Assumed:
-    """The equations and inequalities assumed of two iterations that touch one element.
+    """The equations and inequalities assumed of two iterations that access one element.
 
     `zero` and `nonnegative` are terms over sizes and `unknowns`.
     """
@@ -234,7 +234,7 @@ def _digits(
     solved: set[Atom],
     facts: Facts,
 ) -> _Digits | None:
-    """Return left - right with common unknowns as differences; None when it is not linear in the axes."""
+    """Return left - right with common unknowns as differences; None if it is not linear in the axes."""
     digits = _Digits()
     mine, mine_rest = _linear(left, extents_a)
     its, its_rest = _linear(right, extents_b)
@@ -289,7 +289,7 @@ def _moves(atom: Atom, extents: dict[str, Index]) -> bool:
 
 
 def _span(atom: Atom, extents: dict[str, Index], facts: Facts) -> Index | None:
-    """Return the largest difference of two values of an unknown, None where it is not known."""
+    """Return the largest difference of two values of an unknown, None if it is not known."""
     match atom:
         case str():
             return extents[atom] - 1 if atom in extents else None

@@ -101,7 +101,7 @@ def _single_symbol(index: Index) -> str | None:
 
 
 def constraint_facts(c: Constraint) -> list[Index]:
-    """Return the terms that are >= 0 when a comparison holds."""
+    """Return the terms that are >= 0 if a comparison holds."""
     return _comparison_facts(c.comparison, c.left, c.right)
 
 
@@ -122,7 +122,7 @@ def _comparison_facts(comparison: str, left: Index, right: Index) -> list[Index]
 
 
 def guard_facts(guard: Expr | None) -> list[Index]:
-    """Return the terms that are >= 0 where a guard holds: its comparisons of index expressions, joined by `&`."""
+    """Return the terms that are >= 0 if a guard holds: its comparisons of index expressions, joined by `&`."""
     match guard:
         case Call("and", (left, right), _, _, _):
             return guard_facts(left) + guard_facts(right)
@@ -231,7 +231,7 @@ def _with_guard(conditions: tuple[Expr, ...], guard: Expr | None) -> tuple[Expr,
 
 
 def facts_of(conditions: tuple[Expr, ...]) -> tuple[Index, ...]:
-    """Return the terms that are >= 0 where all conditions hold."""
+    """Return the terms that are >= 0 if all conditions hold."""
     return tuple(fact for condition in conditions for fact in guard_facts(condition))
 
 

@@ -23,7 +23,7 @@ class Function:
     """A definition: steps in their order, each with a name that stands for its value, then the result.
 
     Parameters and names are `Scalar`s in the expressions. Units: `ulp` is the largest error, in units in the
-    last place of the result, None where the definition states none. If `below` is given, it holds for numbers
+    last place of the result, None if the definition states none. If `below` is given, it holds for numbers
     of a smaller absolute value: C's library computes the others.
     """
 
@@ -41,7 +41,7 @@ MOST_NODES = 5000
 
 
 def inlined(function: Function, args: Sequence[Expr], span: Span | None) -> Expr | None:
-    """Return the result with arguments put in; None where that would become enormous."""
+    """Return the result with arguments put in; None if that would become enormous."""
     known: dict[str, Expr] = {p.name: a for p, a in zip(function.params, args, strict=True)}
     for name, value in function.steps:
         known[name] = _put_in(value, known, span)

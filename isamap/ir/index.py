@@ -143,7 +143,7 @@ class Index:
         return self._symbols
 
     def coefficient(self, symbol: str) -> Index | None:
-        """Return the coefficient of `symbol`; None when it does not occur linearly."""
+        """Return the coefficient of `symbol`; None if it does not occur linearly."""
         found: list[tuple[Monomial, int]] = []
         for m, c in self.terms:
             count = m.count(symbol)
@@ -312,7 +312,7 @@ def has_elements(index: Index) -> bool:
 def typical_value(index: Index, sizes: Mapping[str, int]) -> int | None:
     """Return the number that an index is at these sizes; where data says it, one that is typical of such data.
 
-    None where a size is not known.
+    None if a size is not known.
     """
     bound = index.substitute(sizes)
     if bound.value is not None or not has_elements(bound):

@@ -38,7 +38,7 @@ class Names:
         return self.known.setdefault(symbol, f"v{len(self.known)}")
 
     def text(self, index: Index) -> str | None:
-        """Return an index expression in isl's words; None where it is not affine.
+        """Return an index expression in isl's words; None if it is not affine.
 
         With `opaque`, each product that is not affine gets a variable of its own, kept there.
         """
@@ -70,7 +70,7 @@ class Names:
 
 
 def is_empty(names: Names, conditions: Iterable[str]) -> bool | None:
-    """Return whether no integers meet all conditions; None where that is too hard to say."""
+    """Return whether no integers meet all conditions; None if that is too hard to say."""
     return _is_empty(tuple(names.known.values()), tuple(conditions))
 
 

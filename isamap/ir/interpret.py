@@ -60,7 +60,7 @@ def interpret(
 
     Shapes: those declared, for `sizes`, which also gives integer scalars and machine constants. An output
     element that is never written has the value of `outside`; undefined elements are NaN, a bit pattern, or
-    random values from `rng`, so that reliance on them shows. Raises: UsageProblem when sizes, arrays or
+    random values from `rng`, so that reliance on them shows. Raises: UsageProblem if sizes, arrays or
     scalars are missing, unknown or do not fit.
     """
     return execute_bound(bind_all(routine, sizes), arrays, scalars, exact=exact, rng=rng)

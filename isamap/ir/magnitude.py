@@ -30,7 +30,7 @@ def evaluate_magnitude(
     """Return the magnitudes of an expression at all points, float64; of floats never below finite absolute values.
 
     `env` gives the values and `load_magnitude` the magnitudes of the elements read. Elementwise functions
-    pass an error on by the size of their derivative, to first order; a rounding to whole numbers by the
+    pass an error on by the size of their derivative, to first order; a rounding to integers by the
     number of integers within the error. The magnitude is infinite if the float may be anything because an
     operand may have overflowed. `summed` says that a sum or a product reads the float, which is then such an
     operand.
@@ -197,7 +197,7 @@ class _Work:
         return np.where(np.isfinite(steps), steps, 0.0)  # an infinity has no neighbours
 
     def _ends(self, e: Expr) -> tuple[Array, Array]:
-        """Return the lowest and the highest that a float may be; whole numbers stay whole, and so do their sums."""
+        """Return the lowest and the highest that a float may be; integers stay whole, and so do their sums."""
         match e:
             case Call("round", (value,), _, mode):
                 low, high = self._ends(value)
@@ -236,7 +236,7 @@ class _Work:
     # --- integers -----------------------------------------------------------------------------------------
 
     def integers(self, e: Expr) -> Array:
-        """Return the largest difference of integers as whole numbers."""
+        """Return the largest difference of integers as integers."""
         match e:
             case Const() | IndexValue() | Scalar():
                 return np.zeros(())

@@ -187,7 +187,7 @@ class Placement:
 @dataclass(frozen=True, slots=True)
 class Domain:
     """The values of an input of integers: from `low` to `high`, both included, none below the one before
-    where they are `ascending`."""
+    if they are `ascending`."""
 
     low: Index
     high: Index

@@ -104,7 +104,7 @@ def _low(symbol: str, facts: Facts) -> int:
 
 
 def smallest_value(e: Index, facts: Facts) -> Index | None:
-    """Return `e` with every axis at the end of its range that makes it smallest; None where that is not known."""
+    """Return `e` with every axis at the end of its range that makes it smallest; None if that is not known."""
     for axis in reversed(facts.extents):
         if axis not in e.symbols:
             continue
@@ -193,7 +193,7 @@ def _next_atom(e: Index, facts: Facts) -> Atom | None:
 
 
 def _split(e: Index, atom: Atom) -> tuple[Index, Index] | None:
-    """Return `e = c*atom + rest`; None when the atom occurs twice in a product."""
+    """Return `e = c*atom + rest`; None if the atom occurs twice in a product."""
     inside: list[tuple[Monomial, int]] = []
     outside: list[tuple[Monomial, int]] = []
     for m, c in e.terms:

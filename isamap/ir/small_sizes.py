@@ -103,7 +103,7 @@ def _holds(c: Constraint, env: Mapping[str, int]) -> bool:
 
 
 def grid(extents: Mapping[str, Index], env: Mapping[str, int], limit: int) -> dict[str, np.ndarray] | None:
-    """Return all points of axes as flat arrays, None when there are more than `limit`."""
+    """Return all points of axes as flat arrays, None if there are more than `limit`."""
     sizes = {name: max(0, typical_value(e, env) or 0) for name, e in extents.items()}
     total = 1
     for size in sizes.values():
@@ -141,7 +141,7 @@ def may_hold_on(
 def _value_on(
     e: Expr, env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
 ) -> np.ndarray | None:
-    """Return the values of an expression at all points, None where they depend on data."""
+    """Return the values of an expression at all points, None if they depend on data."""
     match e:
         case IndexValue(index, _, _):
             return evaluate_on(index, env, points, count)
@@ -191,7 +191,7 @@ def listed_apart(f: Access, g: Access, unordered: list[str]) -> bool:
 
 
 def find_meeting(routine: Routine, f: Access, g: Access, axis: str, constants: Iterable[Param]) -> str | None:
-    """Return two iterations that differ in an axis and touch one element, in words; None where none is found."""
+    """Return two iterations that differ in an axis and access one element, in words; None if none is found."""
     loop = next(x.loop for x in f.site.axes if x.name == axis)
     outer = [x.name for x in f.site.axes if x.ordered and x.loop < loop]
     for env in sample_sizes(routine, constants, _SAMPLES):
@@ -222,7 +222,7 @@ def _in_words(
 def _touched(
     access: Access, fixed: Iterable[str], axes: list[str], env: Mapping[str, int], limit: int
 ) -> dict[_Key, set[_Key]] | None:
-    """Return the values of axes that touch each element, at each value of the fixed ones; None where too many."""
+    """Return the values of axes that touch each element, at each value of the fixed ones; None if too many."""
     site = access.site
     points = grid(site.extents, env, limit)
     if points is None:

@@ -32,7 +32,7 @@ class Installed:
 
 
 def find_installed(library: Library) -> Installed | None:
-    """Return the file of the first place that has one; None where none has."""
+    """Return the file of the first place that has one; None if none has."""
     for place in library.places:
         found = _in_package(place) if place.package else _in_system(place, library.folder)
         if found is not None:

@@ -23,7 +23,7 @@ _OTHERS = ("float", "double", "void")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter's type: `base`, or a pointer to it, through which nothing is written where it is const."""
+    """A parameter's type: `base`, or a pointer to it, through which nothing is written if it is const."""
 
     base: str
     is_pointer: bool

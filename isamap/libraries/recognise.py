@@ -165,7 +165,7 @@ def _with_shapes(found: _Renaming, form: Kernel, kernel: Kernel) -> _Renaming | 
 
 
 def _called(found: _Renaming, kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
-    """Return the call with its arguments; None where it could never be made at these sizes."""
+    """Return the call with its arguments; None if it could never be made at these sizes."""
     meanings: dict[str, Index | int] = dict(found.sizes)
     for own in form.kernel.operands:
         strides = tensor_strides(kernel.operand(found.tensors[own.name]))
@@ -208,7 +208,7 @@ def _is_about_layout(check: Constraint) -> bool:
 
 
 def _truth(check: Constraint, kernel: Kernel) -> bool | None:
-    """Return whether a relation of numbers holds; None where it is not known before the call."""
+    """Return whether a relation of numbers holds; None if it is not known before the call."""
     if check.comparison == "<=":
         check = replace(check, left=_largest(check.left, kernel))
     gap = (check.right - check.left).value

@@ -35,7 +35,7 @@ Nodes = tuple[Node, ...]
 def dma_loops(
     copy: Copy, counts: Mapping[str, Index], search: MoveSearch, names: Names
 ) -> tuple[Node, ...] | None:
-    """Return the loops of a copy to or from a scratchpad; None where it is none, or no single instruction serves."""
+    """Return the loops of a copy to or from a scratchpad; None if it is none, or no single instruction serves."""
     buffers = {copy.target.buffer, *(r.buffer for r in reads(copy.value))}
     if not buffers & search.homes.keys():
         return None
@@ -67,7 +67,7 @@ def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names
 
 
 def _given(value: Index | Expr, bindings: Mapping[str, Index]) -> Index | Expr | int:
-    """Return a parameter as an issue has it: a number where it is one."""
+    """Return a parameter as an issue has it: a number if it is one."""
     if not isinstance(value, Index):
         return value
     here = value.substitute(bindings)
@@ -82,7 +82,7 @@ def _reference(place: Location, bindings: Mapping[str, Index]) -> MemoryRef:
 def clear(
     buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return nodes that set a part of a buffer to zero. Raises: NoMapping when nothing clears its scratchpad."""
+    """Return nodes that set a part of a buffer to zero. Raises: NoMapping if nothing clears its scratchpad."""
     home = search.homes.get(buffer)
     if home is None:
         return (Fill(buffer, offset, Index.of(elements)),)
@@ -108,7 +108,7 @@ def _clearing(found: Clearing, buffer: str, offset: Index, elements: int) -> Iss
 
 
 def copy_loops(copy: Copy, counts: Mapping[str, Index], search: MoveSearch, names: Names) -> tuple[Node, ...]:
-    """Return the loops of a copy. Raises: NoMapping when the machine cannot even move one element."""
+    """Return the loops of a copy. Raises: NoMapping if the machine cannot even move one element."""
     if any(count.value is not None and count.value <= 0 for count in counts.values()):
         return ()  # what would be filled ahead of the last block
     moved = dma_loops(copy, counts, search, names)
@@ -127,7 +127,7 @@ def copy_loops(copy: Copy, counts: Mapping[str, Index], search: MoveSearch, name
 
 
 def block_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> BlockMove | None:
-    """Return the block in which a copy moves; None where other moves serve as well."""
+    """Return the block in which a copy moves; None if other moves serve as well."""
     known = {c: n.value for c, n in counts.items() if n.value is not None}
     block = find_block(copy, known, search)
     other = find_transfer(copy, counts, search) if block is not None else None
@@ -142,7 +142,7 @@ def block_loops(block: BlockMove, counts: Mapping[str, Index], names: Names) -> 
 
 
 def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer:
-    """Return how a copy moves its elements. Raises: NoMapping when the machine cannot even move one."""
+    """Return how a copy moves its elements. Raises: NoMapping if the machine cannot even move one."""
     found = find_transfer(copy, counts, search)
     if found is None:
         dtype = copy.value.dtype

@@ -201,7 +201,7 @@ def _adding(assign: Assign) -> Expr | None:
 def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
     """Return the condition, over a statement's axes, under which elements of its target are ever read.
 
-    None where it is not known.
+    None if it is not known.
     """
     target = statement.assign.target
     looking = [s for s in statements(kernel) if any(r.buffer == target.buffer for r in reads(s.assign.value))]
@@ -239,7 +239,7 @@ def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Itera
 def _end(difference: Index, axes: frozenset[str], place: Place, end: End) -> Index | None:
     """Return the least or the most that an index is in a block.
 
-    None where it is no sum of multiples of axes, or one of them is looped over together with others.
+    None if it is no sum of multiples of axes, or one of them is looped over together with others.
     """
     ends: dict[str, Index] = {}
     for axis in difference.symbols & axes:

@@ -88,12 +88,12 @@ def before_tiles(
 
 
 def where_first(tile: Tile, place: Place) -> Index:
-    """Return an expression that is 0 where nothing has been summed yet, and more elsewhere."""
+    """Return an expression that is 0 if nothing has been summed yet, and more elsewhere."""
     return sum((place.position[a.name] for a in tile.axes if a.is_reduction), start=ZERO)
 
 
 def where_last(tile: Tile, place: Place) -> Index:
-    """Return an expression that is 0 where all will have been summed behind this place, and more elsewhere."""
+    """Return an expression that is 0 if all will have been summed behind this place, and more elsewhere."""
     sums = (a for a in tile.axes if a.is_reduction)
     return sum((a.extent - place.position[a.name] - place.left[a.name] for a in sums), start=ZERO)
 

@@ -406,7 +406,7 @@ def _same(given: Sequence[T]) -> T:
 
 
 def _zipped(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
-    """Return the first ones, the second ones, … Raises: _NotAlike where they are not as many."""
+    """Return the first ones, the second ones, … Raises: _NotAlike if they are not as many."""
     _same([len(one) for one in given])
     return list(zip(*given, strict=True))
 
@@ -455,7 +455,7 @@ class Numbers:
         return Lengths(self.constant, self.name, self.values, tuple(self.tables.items()))
 
     def joined(self, indices: Sequence[Index], which: Sequence[int]) -> Index | None:
-        """Return one expression for the indices at the lengths of these numbers; None where their forms differ."""
+        """Return one expression for the indices at the lengths of these numbers; None if their forms differ."""
         if all(index == indices[0] for index in indices):
             return indices[0]
         ordered = [_by_form(index) for index in indices]

@@ -181,12 +181,12 @@ ALIGNMENT_BYTES = 64
 
 
 def exact_bytes(buffer: Buffer) -> int | None:
-    """Return the bytes of a buffer's elements; None when that is known only at run time."""
+    """Return the bytes of a buffer's elements; None if that is known only at run time."""
     return (buffer.elements * buffer.dtype.size_bytes).value
 
 
 def padded_bytes(buffer: Buffer) -> int | None:
-    """Return the bytes that a buffer takes, whole cache lines; None when that is known only at run time."""
+    """Return the bytes that a buffer takes, whole cache lines; None if that is known only at run time."""
     size = exact_bytes(buffer)
     return None if size is None else -(-max(1, size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 

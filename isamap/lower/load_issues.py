@@ -99,7 +99,7 @@ def bind_load(load: OperandMove, bindings: Bindings) -> OperandMove:
 
 
 def arguments(load: OperandMove) -> tuple[tuple[str, Argument], ...]:
-    """Return parameters of an issue: numbers where they are known."""
+    """Return parameters of an issue: numbers if they are known."""
     return tuple((n, v.value if isinstance(v, Index) and v.value is not None else v) for n, v in load.params)
 
 

@@ -77,7 +77,7 @@ def _tree(
 def steady_states(
     kernel: Kernel, machine: Machine, schedule: Schedule
 ) -> tuple[tuple[NestSchedule, Steady | None], ...]:
-    """Return, per nest, the steady state of its main loop; None where it has no innermost loop of issues only."""
+    """Return, per nest, the steady state of its main loop; None if it has no innermost loop of issues only."""
     search = move_search_of(kernel, machine)
     found: list[tuple[NestSchedule, Steady | None]] = []
     for nest in schedule.nests:

@@ -326,7 +326,7 @@ def _labelled(note: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _when(less: Index, than: Index, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the nodes where `less < than`; the condition only where it is not certain."""
+    """Return the nodes where `less < than`; the condition only if it is not certain."""
     gap = than - less
     if gap.value is not None:
         return nodes if gap.value > 0 else ()

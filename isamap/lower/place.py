@@ -86,7 +86,7 @@ def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
 
 
 def count_tiles_here(place: Place, axis: str, step: int) -> int | None:
-    """Return how many tiles of an axis there are; None where only the run knows."""
+    """Return how many tiles of an axis there are; None if only the run knows."""
     left = place.left[axis].value
     if left is not None:
         return -(-left // step)

@@ -222,7 +222,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A scope with a comment above it; `is_copy` where it does nothing but copy an operand as a whole."""
+    """A scope with a comment above it; `is_copy` if it does nothing but copy an operand as a whole."""
 
     note: str
     body: tuple[Node, ...]

@@ -75,7 +75,7 @@ def load_operand(
 def find_chain(
     search: MoveSearch, tile: Tile, operand: OperandTile, partial: dict[str, Index]
 ) -> OperandMove | Leaf | Location | None:
-    """Return how an operand's tile is brought at once; None where its elements are copied one by one."""
+    """Return how an operand's tile is brought at once; None if its elements are copied one by one."""
     if partial.keys() & operand.scattered:
         return None
     filled = any(tile.axis(a).is_reduction for a in partial)
@@ -285,7 +285,7 @@ class _Kept:
 
 
 def in_iterations(carried: str, body: tuple[Node, ...], tile: Tile, machine: Machine) -> tuple[Node, ...]:
-    """Return a block of issues in the ordered loop over the axis that is carried; as it is where none is."""
+    """Return a block of issues in the ordered loop over the axis that is carried; as it is if none is."""
     axes = [axis for axis in tile.statement.sequence if axis.name == carried]
     return _looped(axes[0], body, machine) if axes else body
 

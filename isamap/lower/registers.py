@@ -24,9 +24,9 @@ Need = tuple[tuple[str, str, int], ...]  # (state, field, value) that a register
 
 
 def number_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """Return the nodes with registers numbered; unchanged where none is named by us.
+    """Return the nodes with registers numbered; unchanged if none is named by us.
 
-    Raises: Infeasible when the values alive at one point are more than the registers.
+    Raises: Infeasible if the values alive at one point are more than the registers.
     """
     named = {n for n, m in machine.memories.items() if m.named == "immediate"}
 
@@ -162,7 +162,7 @@ def configured(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
 
 
 def _configuration(nodes: tuple[Node, ...], machine: Machine) -> Configured | None:
-    """Return the configuration that all numbered registers need; None where two nests need different ones."""
+    """Return the configuration that all numbered registers need; None if two nests need different ones."""
     needs = needs_of(nodes, machine)
     found: dict[tuple[str, str], dict[int, int]] = {}
     declared = (node for node in walk(nodes) if isinstance(node, Declare))

@@ -129,6 +129,6 @@ def _shared(step: Copies, nest: NestSchedule) -> Copies:
 
 
 def _block_of(nest: NestSchedule, axis: str) -> LoopStep | None:
-    """Return the innermost loop over blocks of an axis; None where it has none."""
+    """Return the innermost loop over blocks of an axis; None if it has none."""
     blocks = (loop for loop in reversed(nest.loops) if loop.axis == axis and not loop.is_unrolled)
     return next(blocks, None)

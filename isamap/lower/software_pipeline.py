@@ -214,7 +214,7 @@ def _in_loops(
 
 
 def _pipelined(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
-    """Return the loop in that order where it is one of this loop and there are iterations enough; else as it is."""
+    """Return the loop in that order if it is one of this loop and there are iterations enough; else as it is."""
     steady = _order_only(loop, machine)
     if any(check_pipeline(steady, pipeline)):
         return (loop,)

@@ -23,7 +23,7 @@ from isamap.source.records import dataclass
 class Unroll:
     """Loop number `number` of a nest, unrolled. Units: `step` in elements of the axis.
 
-    `block` is the innermost loop over blocks of the axis, whose rest is performed in pieces; None where there
+    `block` is the innermost loop over blocks of the axis, whose rest is performed in pieces; None if there
     is no such loop.
     """
 

@@ -168,7 +168,7 @@ def _pack(
     search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...] | None:
-    """Return a whole tile written group by group in the order of the buffer; None where by axes is no dearer."""
+    """Return a whole tile written group by group in the order of the buffer; None if by axes is no dearer."""
     by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
     if by_cells is None:
         return None

@@ -145,7 +145,7 @@ class Server(LanguageServer):
     """A server that tells of input that is no message as JSON-RPC has it."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Answer a message that is no JSON; show other errors as before."""
+        """Answer a message that is not JSON; show other errors as before."""
         if source is JsonRpcException:
             said = f"this is no message of 1 to {MAX_BYTES} bytes of JSON: {type(error).__name__}"
             problem = JsonRpcParseError(said).to_response_error()
@@ -155,7 +155,7 @@ class Server(LanguageServer):
 
 
 def _strict_converter() -> Converter:
-    """Return a converter of parameters that accepts no fraction as a whole number, and no number as a text."""
+    """Return a converter of parameters that accepts no fraction as an integer, and no number as a text."""
     converter = default_converter()
     for kind in (int, str, bool):
         converter.register_structure_hook(kind, _of_kind)
@@ -189,7 +189,7 @@ def make_server() -> LanguageServer:
 
 
 def _analysis(server: LanguageServer, uri: str) -> Analysis:
-    """Return the analysis of a text that is open, or of a file. Raises: JsonRpcInvalidParams where there is none."""
+    """Return the analysis of a text that is open, or of a file. Raises: JsonRpcInvalidParams if there is none."""
     try:
         path = path_of(uri)
         opened = server.workspace.text_documents.get(unquote(uri))
@@ -487,7 +487,7 @@ _VARIABLE, _PREFIX = re.compile(r"\$(?=[A-Z])"), "V0_"
 
 
 def layout_edits(analysis: Analysis) -> list[Edit]:
-    """Return the edits of a text; none where it is laid out already."""
+    """Return the edits of a text; none if it is laid out already."""
     text = analysis.source.text
     edits: list[Edit] = []
     for start, end in analysis.regions:
@@ -499,7 +499,7 @@ def layout_edits(analysis: Analysis) -> list[Edit]:
 
 
 def _laid_out(written: str) -> str | None:
-    """Return a piece in canonical layout, as far in as it is; None where it cannot be read."""
+    """Return a piece in canonical layout, as far in as it is; None if it cannot be read."""
     if _PREFIX in written:
         return None
     body = dedent(written)

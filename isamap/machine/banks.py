@@ -59,7 +59,7 @@ def _taken(banks: Banks, first: int, runs: Runs) -> tuple[tuple[int, float], ...
 
 
 def banks_of(memory: Memory, clock_ghz: float | None) -> Banks | None:
-    """Return the banks of a memory; None where it does not state how fast they are."""
+    """Return the banks of a memory; None if it does not state how fast they are."""
     if memory.kind != "scratchpad" or clock_ghz is None or (moved := memory.number("bank_bytes")) is None:
         return None
     count, capacity = memory.number("banks") or 1, memory.capacity_bytes or 0

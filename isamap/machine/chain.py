@@ -52,7 +52,7 @@ class File:
 def read_chain(name_or_path: str, stop_before: str | None = None) -> tuple[File, ...]:
     """Return the file and those that it extends, nearest first; `stop_before` is passed to `read_tree`.
 
-    Raises: UsageProblem when there is no such machine, SpecProblem when a file or its `extends` is bad.
+    Raises: UsageProblem if there is no such machine, SpecProblem when a file or its `extends` is bad.
     """
     return follow(_open(name_or_path), stop_before)
 
@@ -60,7 +60,7 @@ def read_chain(name_or_path: str, stop_before: str | None = None) -> tuple[File,
 def follow(file: File, stop_before: str | None = None) -> tuple[File, ...]:
     """Return a file, which may be no more than a text in an editor, and those that it extends, nearest first.
 
-    Raises: SpecProblem when a file or its `extends` is bad.
+    Raises: SpecProblem if a file or its `extends` is bad.
     """
     files = [file]
     while (extends := _extends(files[-1], stop_before)) is not None:
@@ -184,7 +184,7 @@ _GIVEN = re.compile(rf"\A(?P<word>.+)@(?P<values>{_NAMED}(?:,{_NAMED})*)\Z")
 _PAIR = re.compile(_NAMED)
 
 Given = Mapping[str, tuple[int, ...]]
-"""Values of constants of a machine, in their order; none where those are asked for that it may have."""
+"""Values of constants of a machine, in their order; none if those are asked for that it may have."""
 
 
 def split_word(word: str) -> tuple[str, dict[str, tuple[int, ...]]]:

@@ -61,7 +61,7 @@ def load_machine(name_or_path: str) -> Machine:
     """Return the machine of a shipped name, a path ending in .yaml, or `-` for standard input.
 
     With `@Q=8` behind it, at that value of its constant Q; with `@Q=2,4,8` at one of them, and it serves all.
-    Raises: UsageProblem when there is none, SpecProblem with every finding of the first file that is bad.
+    Raises: UsageProblem if there is none, SpecProblem with every finding of the first file that is bad.
     """
     word, given = split_word(name_or_path)
     machine = _load(read_chain(word, HEADER_END), word)
@@ -109,7 +109,7 @@ def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
 
 
 def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSummary:
-    """Return the summary of a machine without mistakes; `stamps` is the folder where that is remembered.
+    """Return the summary of a machine without mistakes; `stamps` is the folder if that is remembered.
 
     Raises: as `load_machine`.
     """

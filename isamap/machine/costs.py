@@ -150,7 +150,7 @@ def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw
 
 
 def _flaw_at(expr: Expr, values: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return the flaw of a cost at one instance, and the next step; None where it has none."""
+    """Return the flaw of a cost at one instance, and the next step; None if it has none."""
     try:
         with np.errstate(all="ignore"):
             value = cost_value(expr, values)
@@ -191,7 +191,7 @@ def names_in(expr: Expr) -> frozenset[str]:
 
 
 def _bounds(expr: Expr, ranges: Mapping[str, Bounds]) -> Bounds | None:
-    """Return two numbers between which a cost lies; None where it may be no number, or nothing is known."""
+    """Return two numbers between which a cost lies; None if it may be no number, or nothing is known."""
     match expr:
         case Const(value):
             return float(value), float(value)
@@ -293,7 +293,7 @@ def _time(
 
 
 def _number(written: str, time: TimeSpec) -> float:
-    """Return the number that a cost is. Raises: SpecProblem where it is below 0, or too large for one."""
+    """Return the number that a cost is. Raises: SpecProblem if it is below 0, or too large for one."""
     value = float(written)
     if value < 0 or not isfinite(value):
         said = f"a cost is a finite number of at least 0, not {written}"

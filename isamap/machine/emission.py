@@ -122,7 +122,7 @@ class Word:
 
 
 Sum = tuple[tuple[Word, ...], ...]
-"""A sum of products of whole numbers and names, as `2*i + 1`."""
+"""A sum of products of integers and names, as `2*i + 1`."""
 
 
 @dataclass(frozen=True, slots=True)

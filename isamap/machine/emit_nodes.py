@@ -33,7 +33,7 @@ class EmitArg:
 
 @dataclass(frozen=True, slots=True)
 class EmitArithmetic:
-    """`left operator right` of whole numbers, as C computes it: `17 << c.index`."""
+    """`left operator right` of integers, as C computes it: `17 << c.index`."""
 
     operator: Literal["+", "*", "<<"]
     left: EmitValue

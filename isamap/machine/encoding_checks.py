@@ -91,7 +91,7 @@ def _steps(known: Iterable[Quantity]) -> tuple[Quantity, ...]:
 
 
 def check_slot(program: ProgramFormat, name: str, unit: str, words: int, span: Span | None) -> int:
-    """Return the bits of a word of a unit's instruction. Raises: SpecProblem where no slot takes the words."""
+    """Return the bits of a word of a unit's instruction. Raises: SpecProblem if no slot takes the words."""
     if program.bundle is None:
         return program.word_bits
     own = [program.bundle.slots[number] for number in program.bundle.slots_of(unit)]
@@ -361,7 +361,7 @@ def _check_room(
 
 
 def _largest(held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]) -> int | None:
-    """Return the largest number, before it is divided by the unit; None where the file of a program decides."""
+    """Return the largest number, before it is divided by the unit; None if the file of a program decides."""
     match held.kind:
         case "address":
             size = _memory(held, instruction, memories).capacity_bytes

@@ -72,7 +72,7 @@ class BitField:
         return 0, self.limit - 1
 
     def number(self, word: int) -> int:
-        """Return the number in a field of a word, negative where it may be."""
+        """Return the number in a field of a word, negative if it may be."""
         found, (_, largest) = self.get(word), self.holdable
         return found if found <= largest else found - self.limit
 

@@ -130,7 +130,7 @@ _OTHER_SIZE = re.compile("[0-9.]+ ?([A-Za-z]{1,8})")
 
 
 def read_bytes(node: Node | None, what: str, findings: Findings, lowest: float = 1) -> int | None:
-    """Return a whole number of bytes of at least `lowest`: `524288`, or `512 KiB`."""
+    """Return an integer of bytes of at least `lowest`: `524288`, or `512 KiB`."""
     if isinstance(node, Scalar) and node.style == "plain" and (found := _SIZE.fullmatch(node.text)):
         return int(found[1]) * BYTES_PER_UNIT[found[2]]
     if isinstance(node, Scalar) and (found := _OTHER_SIZE.fullmatch(node.text)):

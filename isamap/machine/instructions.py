@@ -183,7 +183,7 @@ def extend_instructions(
 
 
 def _template(spec: InstructionSpec, findings: Findings) -> Template | None:
-    """Return the template of `emit`; None when it was refused."""
+    """Return the template of `emit`; None if it was refused."""
     if spec.emit is not None:
         with findings.collect():
             return parse_emit(spec.emit)
@@ -213,7 +213,7 @@ class _Written:
 
 
 def _member(written: _Written, module: Module, world: World, findings: Findings) -> Entry | None:
-    """Return one instruction; None where its text was refused, and its other parts were checked all the same."""
+    """Return one instruction; None if its text was refused, and its other parts were checked all the same."""
     spec, row = written.spec, written.row
     notes = describe_row(row)
     instruction: Instruction | None = None
@@ -370,7 +370,7 @@ def _iterations(
 
 
 def _count(count: Sum, row: Row, around: Surroundings) -> Index:
-    """Return the bounds of `for`: whole numbers, and constants of the machine."""
+    """Return the bounds of `for`: integers, and constants of the machine."""
 
     def factor(word: Word) -> Index:
         text = substitute_text(word.text, row)

@@ -41,7 +41,7 @@ class LinkSpec:
 
 
 def read_link(node: Node, findings: Findings) -> LinkSpec | None:
-    """Return a link; None where an end was refused."""
+    """Return a link; None if an end was refused."""
     keys = read_mapping(node, "a link", LINK, findings)
     source_memory = read_name(keys.get("from"), "`from`", findings)
     target_memory = read_name(keys.get("to"), "`to`", findings)

@@ -76,7 +76,7 @@ def _axes(statement: Stmt) -> Iterator[str]:
 
 
 def _at_least(one: list[Expr], other: list[Expr]) -> bool:
-    """Return whether times are at least others: numbers as such, expressions where they are the same."""
+    """Return whether times are at least others: numbers as such, expressions if they are the same."""
     return all(
         a.value >= b.value
         if isinstance(a, Const) and isinstance(b, Const)
@@ -439,7 +439,7 @@ def _joined(machine: Machine) -> set[frozenset[str]]:
 
 
 def _copied(instruction: Instruction) -> tuple[Operand, Operand] | None:
-    """Return the operands between which an instruction copies, as it is or converted; None where it computes."""
+    """Return the operands between which an instruction copies, as it is or converted; None if it computes."""
     values = [value for statement in instruction.body for value in _values(statement)]
     if len(instruction.operands) != 2 or not all(isinstance(value, Read) for value in values):
         return None

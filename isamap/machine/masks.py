@@ -116,7 +116,7 @@ def _setter_of(entry: MachineInstruction) -> _Setter | None:
 
 
 def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
-    """Return the call that switches all lanes of a predicate on; None where nothing does."""
+    """Return the call that switches all lanes of a predicate on; None if nothing does."""
     for setter in setters:
         own = setter.mask
         alike = (own.memory, own.shape, _placed(own)) == (mask.memory, mask.shape, _placed(mask))
@@ -142,7 +142,7 @@ def _placed(o: Operand) -> tuple[tuple[str, Index], ...] | None:
 
 
 def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineInstruction | None:
-    """Return the instruction without its predicates; None where calls cannot be told that all lanes are on."""
+    """Return the instruction without its predicates; None if calls cannot be told that all lanes are on."""
     emit = _emission(entry.emit, calls)
     own = entry.instruction
     loop = own.body[0]

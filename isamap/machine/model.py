@@ -89,7 +89,7 @@ class Memory:
 
     @property
     def count(self) -> int | None:
-        """How many registers, or slots, there are; None when it is not stated or not a number."""
+        """How many registers, or slots, there are; None if it is not stated or not a number."""
         return self.number("count")
 
     @property
@@ -112,14 +112,14 @@ class Memory:
         return self.c_types.get(dtype, self.c_types.get("default"))
 
     def number(self, name: str) -> int | None:
-        """Return an attribute of its declaration; None when it is not stated or not a number."""
+        """Return an attribute of its declaration; None if it is not stated or not a number."""
         value = dict(self.decl.attributes).get(name)
         return value.value if isinstance(value, Index) else None
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Configuration state and its image in memory, of 0 bytes where it has none.
+    """Configuration state and its image in memory, of 0 bytes if it has none.
 
     Units: `bytes` and `offsets` of the fields are in bytes.
     """
@@ -300,7 +300,7 @@ def area_mm2(machine: Machine) -> float | None:
 
 
 def bound_level(machine: Machine) -> Level | None:
-    """Return the level whose instances perform the iterations of parallel loops; None where threads do."""
+    """Return the level whose instances perform the iterations of parallel loops; None if threads do."""
     return machine.levels[-2] if machine.levels else None
 
 
@@ -325,14 +325,14 @@ def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
 
 
 def line_bytes(machine: Machine) -> int:
-    """Return the bytes of a line of a machine's caches, the shortest; 0 where none is stated."""
+    """Return the bytes of a line of a machine's caches, the shortest; 0 if none is stated."""
     stated = [dict(memory.decl.attributes).get("line_bytes") for memory in machine.memories.values()]
     return min((size.value for size in stated if isinstance(size, Index) and size.value), default=0)
 
 
 def unset_state(instruction: Instruction, machine: Machine) -> str:
     """Return a state that an instruction requires and that nothing loads as a whole, nor sets the field by itself;
-    "" where there is none.
+    "" if there is none.
     """
     if not instruction.requires:
         return ""

@@ -41,7 +41,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True, slots=True)
 class SystemCache:
-    """A cache that holds data. Units: bytes; `ways` and `line_bytes` are None where they are not reported."""
+    """A cache that holds data. Units: bytes; `ways` and `line_bytes` are None if they are not reported."""
 
     size_bytes: int
     ways: int | None
@@ -51,7 +51,7 @@ class SystemCache:
 def system_caches(cpus: Path = CPUS) -> tuple[SystemCache, ...]:
     """Return the caches between memory and the first core that this process may use, the nearest one first.
 
-    None where the system says nothing of them, as in some containers, and on all but Linux.
+    None if the system says nothing of them, as in some containers, and on all but Linux.
     Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu.
     """
     core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
@@ -65,7 +65,7 @@ def system_caches(cpus: Path = CPUS) -> tuple[SystemCache, ...]:
 
 
 def _number(path: Path) -> int | None:
-    """Return a positive number, `48K` in bytes; None where there is none."""
+    """Return a positive number, `48K` in bytes; None if there is none."""
     text = _text(path)
     digits, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
     return int(digits) * unit or None if is_digits(digits) else None
@@ -116,7 +116,7 @@ def missing_features(machine: Machine) -> tuple[str, ...]:
 def detect_machine() -> str:
     """Return the shipped machine that fits this computer best: the longest chain, then the most features.
 
-    Raises: MissingTool when none fits.
+    Raises: MissingTool if none fits.
     """
     here = detect_features()
     fitting: list[tuple[int, int, str]] = []
@@ -140,7 +140,7 @@ def _needs(name: str) -> tuple[int, frozenset[str], str]:
 
 
 def _processor_flags() -> frozenset[str]:
-    """Return the flags of the first processor; none where there is no /proc/cpuinfo."""
+    """Return the flags of the first processor; none if there is no /proc/cpuinfo."""
     try:
         text = CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -98,7 +98,7 @@ def begin(name: str, kind: str, given: Mapping[str, float]) -> str:
 
 
 def read_figure(asked: Asked, word: str, sizes: Mapping[str, int]) -> float:
-    """Return the value of a parameter in a word. Raises: UsageProblem where it cannot be."""
+    """Return the value of a parameter in a word. Raises: UsageProblem if it cannot be."""
     number = re.fullmatch("([0-9]{1,12}(?:[.][0-9]{1,6})?) ?([A-Za-z]*)", word.strip())
     scale = sizes.get(number[2], 1 if number[2] == "" else 0) if number else 0
     value = float(number[1]) * scale if number else 0.0

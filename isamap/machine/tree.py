@@ -55,7 +55,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def decode(name: str, data: bytes) -> Source:
-    """Return the text of a file. Raises: SpecProblem when it is too large or not UTF-8."""
+    """Return the text of a file. Raises: SpecProblem if it is too large or not UTF-8."""
     if len(data) > MAX_FILE_BYTES:
         raise _problem("yaml-too-large", f"{name} has {len(data)} bytes; the limit is {MAX_FILE_BYTES}", None)
     try:
@@ -253,7 +253,7 @@ class Findings:
         self.report(code, f"there is no {what} called `{name}`", span, listed, *notes, advice=advice)
 
     def nearest(self, name: str, known: Iterable[str]) -> str | None:
-        """Return the known name that was probably meant; None where more is wrong already than is shown."""
+        """Return the known name that was probably meant; None if more is wrong already than is shown."""
         return nearest(name, known) if len(self.diagnostics) < MAX_FINDINGS else None
 
     @contextmanager

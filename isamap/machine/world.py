@@ -556,7 +556,7 @@ def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findin
 
 
 def _cycle(graph: dict[str, list[str]]) -> list[str] | None:
-    """Return the nodes of a cycle, its first one at both ends; None when there is none."""
+    """Return the nodes of a cycle, its first one at both ends; None if there is none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -244,7 +244,7 @@ def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Ro
 
 
 def fold(node: Node, inputs: Sequence[Array | None], opset: int, room: Room) -> list[Array] | None:
-    """Return the results of a node for inputs that are known; None where it is not to be computed now."""
+    """Return the results of a node for inputs that are known; None if it is not to be computed now."""
     if any(isinstance(value, Graph) for value in node.attributes.values()):
         return None
     if (
@@ -306,7 +306,7 @@ def evaluator_of(model: Any) -> Any:
 
 
 def _count(onnx: Any, model: Any, given: dict[str, Array]) -> int | None:
-    """Return how many elements the results have; None where that is not known, or too many."""
+    """Return how many elements the results have; None if that is not known, or too many."""
     count = 0
     del model.graph.input[:]
     for name, array in given.items():

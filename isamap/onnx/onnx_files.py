@@ -58,7 +58,7 @@ _VALUES = {
 
 
 def onnx_package() -> Any:
-    """Return the package `onnx`. Raises: UsageProblem where it is not installed."""
+    """Return the package `onnx`. Raises: UsageProblem if it is not installed."""
     try:
         return import_module("onnx")
     except ModuleNotFoundError:
@@ -92,7 +92,7 @@ class Reader:
         return damaged(self.path, why)
 
     def check_once(self, names: Iterable[str], what: str) -> set[str]:
-        """Return the names that are not empty. Raises: UsageProblem where one comes twice."""
+        """Return the names that are not empty. Raises: UsageProblem if one comes twice."""
         seen: set[str] = set()
         for name in names:
             if name in seen:
@@ -166,7 +166,7 @@ class Reader:
         )
 
     def attribute(self, proto: Any, depth: int) -> Attribute:
-        """Return the value of an attribute. Raises: UsageProblem where it is not of the type that it says."""
+        """Return the value of an attribute. Raises: UsageProblem if it is not of the type that it says."""
         kinds = self.onnx.AttributeProto
         names = {number: name for name, number in kinds.AttributeType.items()}
         field = _VALUES.get(names.get(proto.type, ""))

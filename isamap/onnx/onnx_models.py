@@ -148,7 +148,7 @@ class Reference:
     """ONNX's reference evaluator of a file's model. It computes in f64, node by node."""
 
     def __init__(self, path: Path, constants: Mapping[str, Array]) -> None:
-        """Read the file. Raises: UsageProblem where the evaluator lacks an operator of it."""
+        """Read the file. Raises: UsageProblem if the evaluator lacks an operator of it."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -161,7 +161,7 @@ class Reference:
     def evaluate(
         self, inputs: Mapping[str, Array], trace: Trace, tensors: Mapping[str, Array]
     ) -> dict[str, Evaluated]:
-        """Return the value that each of these tensors holds, from those that its nodes read.
+        """Return the expected value of each tensor, by ONNX's reference from the tensors that its nodes read.
 
         A value that is in a tensor is replaced by the tensor's elements where later nodes read it.
         """

@@ -34,12 +34,12 @@ def sweep_of(statement: int, outer: str, inner: str) -> str:
 
 
 def parallel_of(statement: int, axis: str) -> str:
-    """Return how many parts of an axis are distributed to threads; 1 when it is not distributed."""
+    """Return how many parts of an axis are distributed to threads; 1 if it is not distributed."""
     return f"nest{statement}.parallel.{axis}"
 
 
 def fuse_of(statement: int, other: int) -> str:
-    """Return 1 when a statement takes another, elementwise one along, which then has no nest of its own."""
+    """Return 1 if a statement takes another, elementwise one along, which then has no nest of its own."""
     return f"nest{statement}.fuse.{other}"
 
 
@@ -57,7 +57,7 @@ def ahead_of(statement: int, operand: str) -> str:
 
 
 def spread_of(statement: int, operand: str) -> str:
-    """Return 1 when a staged result is written back during the next iteration of the loop around it."""
+    """Return 1 if a staged result is written back during the next iteration of the loop around it."""
     return f"nest{statement}.spread.{operand}"
 
 

@@ -93,17 +93,17 @@ def _check(kind: Kind, name: str) -> None:
 
 
 def load_heuristic(name: str) -> Heuristic:
-    """Return the heuristic of that name. Raises: UsageProblem when there is none, or it does not load."""
+    """Return the heuristic of that name. Raises: UsageProblem if there is none, or it does not load."""
     return cast("Heuristic", _load("heuristic", name))
 
 
 def load_cost_model(name: str) -> CostModel:
-    """Return the cost model of that name. Raises: UsageProblem when there is none, or it does not load."""
+    """Return the cost model of that name. Raises: UsageProblem if there is none, or it does not load."""
     return cast("CostModel", _load("cost model", name))
 
 
 def load_evaluator(name: str) -> Evaluator:
-    """Return the evaluator of that name. Raises: UsageProblem when there is none, or it does not load."""
+    """Return the evaluator of that name. Raises: UsageProblem if there is none, or it does not load."""
     return cast("Evaluator", _load("evaluator", name))
 
 

@@ -101,11 +101,11 @@ class Energies:
     leakage_pj_per_ns: float = 0.0
 
     def access_pj(self, memory: str) -> tuple[float, float]:
-        """Return the energy to read a byte and to write one; 0 where none is stated."""
+        """Return the energy to read a byte and to write one; 0 if none is stated."""
         return next(((r, w) for name, r, w in self.memories if name == (memory or self.home)), (0.0, 0.0))
 
     def link_pj(self, one: str, other: str) -> float:
-        """Return the energy to carry a byte between two memories; 0 where no link joins them."""
+        """Return the energy to carry a byte between two memories; 0 if no link joins them."""
         ends = {one or self.home, other or self.home}
         return next((pj for a, b, pj in self.links if {a, b} == ends), 0.0)
 

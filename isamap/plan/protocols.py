@@ -57,7 +57,7 @@ class Heuristic(Protocol):
     ) -> Schedule:
         """Return a schedule that has the `fixed` decisions, passes `check_schedule` and is cheap by `model`.
 
-        Units: `limit_s` in seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
+        Units: `limit_s` in seconds of wall clock. Raises: Infeasible if nothing agrees with `fixed`.
         """
         ...
 
@@ -71,7 +71,7 @@ class Evaluator(Protocol):
         ...
 
     def evaluate(self, trial: Trial) -> float:
-        """Return the nanoseconds of one call of the kernel under this schedule; infinite where it does not run."""
+        """Return the nanoseconds of one call of the kernel under this schedule; infinite if it does not run."""
         ...
 
 

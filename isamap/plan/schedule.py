@@ -112,7 +112,7 @@ def cost_unit(model: str) -> str:
 
 
 PROVEN = 1e-6
-"""The largest gap that counts as none. The solver's prices are whole numbers of a small unit of time."""
+"""The largest gap that counts as none. The solver's prices are integers of a small unit of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Schedule:
 
     @property
     def is_proven(self) -> bool:
-        """True where the bound proves that no other schedule costs less by the model."""
+        """True if the bound proves that no other schedule costs less by the model."""
         return self.gap is not None and self.gap < PROVEN
 
 
@@ -183,7 +183,7 @@ def forget_cost(schedule: Schedule) -> Schedule:
 
 
 def spread_of(nest: NestSchedule, operand: str) -> Spread | None:
-    """Return how the write-back of an operand is spread; None where it happens at once."""
+    """Return how the write-back of an operand is spread; None if it happens at once."""
     return next((spread for spread in nest.spread if spread.operand == operand), None)
 
 

@@ -150,7 +150,7 @@ def energy_json(energy: StatementEnergy) -> dict[str, object]:
 
 
 def _formulas_json(form: ClosedForms) -> dict[str, object]:
-    """Return formulas as SymPy reads them; null where there is none."""
+    """Return formulas as SymPy reads them; null if there is none."""
 
     def text(value: object) -> str | None:
         return None if value is None else str(value)

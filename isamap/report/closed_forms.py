@@ -73,7 +73,7 @@ def closed_forms(
 
 
 def formula(form: Expr | None) -> str:
-    """Return a formula as people write it: 2·M·N·⌈K/256⌉, a dash where there is none."""
+    """Return a formula as people write it: 2·M·N·⌈K/256⌉, a dash if there is none."""
     return "–" if form is None else _bracketed(str(form).replace("**", "^").replace("*", "·"))
 
 

@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The time of a statement in parts, the largest first; none where the model names none."""
+    """The time of a statement in parts, the largest first; none if the model names none."""
 
     statement: int
     total_ns: float
@@ -180,7 +180,7 @@ def runner_rows(runners: Sequence[Runner]) -> list[Row]:
 
 
 def differences(one: Runner, other: Runner) -> list[str]:
-    """Return the decisions that differ, each with both values; without the statement where there is one only."""
+    """Return the decisions that differ, each with both values; without the statement if there is one only."""
     names = sorted({*one.decisions, *other.decisions})
     single = len({name.split(".")[0] for name in names}) == 1
     found = [(name, one.decisions.get(name, "none"), other.decisions.get(name, "none")) for name in names]

@@ -2,7 +2,7 @@
 
 0  as written  0 whole, 0 split, 0 degenerate; 1 statement that nothing performs
 1  better      14 whole, 0 split, 42 degenerate
-     factorisation: `X_F[n, c, p] += …`, then `Y[n, k, p] += …`: … operations in place of …
+     factorisation: `X_F[n, c, p] += …`, then `Y[n, k, p] += …`: … operations instead of …
 
 The module also prints the edits of a kernel's text, and its mappings afterwards:
 

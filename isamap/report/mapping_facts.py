@@ -207,7 +207,7 @@ class Matched:
         return by_instruction(self.of_statement(number), groups)
 
     def only(self, instruction: str | None) -> Matched:
-        """Return the same with the mappings of one instruction; unchanged where none is named."""
+        """Return the same with the mappings of one instruction; unchanged if none is named."""
         if instruction is None:
             return self
         return replace(
@@ -251,7 +251,7 @@ class Facts:
 
     @property
     def cost_ns(self) -> float | None:
-        """The estimated time; None while sizes are open, or where it cannot be carried out."""
+        """The estimated time; None while sizes are open, or if it cannot be executed."""
         known = not self.is_open and self.estimate is not None and self.moves_ns is not None
         return self.comparable_ns if known else None
 
@@ -319,7 +319,7 @@ class Look:
         return variants(matched.kernel, statement, mapping, matched.machine, search=self._search)
 
     def count_variants(self, mapping: Found) -> int | None:
-        """Return how many variants a mapping has; None where it has too many orders to look at each."""
+        """Return how many variants a mapping has; None if it has too many orders to look at each."""
         if count_groupings(mapping) > COUNTED:
             return None
         matched = self._matched

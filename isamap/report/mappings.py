@@ -65,7 +65,7 @@ def _together(axes: tuple[str, ...]) -> str:
 
 
 def operands_text(mapping: Mapping) -> str:
-    """Return the subject of each operand: the array where it is the only element of it, else the expression."""
+    """Return the subject of each operand: the array if it is the only element of it, else the expression."""
     arrays = [is_read_of(b.subject) for b in mapping.bindings]
     shown: list[str] = []
     for (name, binding), array in zip(places(mapping.bindings), arrays, strict=True):
@@ -178,7 +178,7 @@ def headline(matched: Matched) -> str:
 
 
 def counts_text(tally: Tally) -> str:
-    """Return the numbers of the kinds in words; composed mappings where there are any."""
+    """Return the numbers of the kinds in words; composed mappings if there are any."""
     words = f"{tally.count} whole, {tally.split} split, {tally.degenerate} degenerate"
     return f"{words}, {tally.composed} composed" if tally.composed else words
 

@@ -50,7 +50,7 @@ class Line:
 
     @property
     def least(self) -> int | None:
-        """The first point whose time is as good as the least; None where there is no time."""
+        """The first point whose time is as good as the least; None if there is no time."""
         times = [point.ns for point in self.points if point.ns is not None]
         good = [n for n, p in enumerate(self.points) if p.ns is not None and p.ns <= ENOUGH * min(times)]
         return good[0] if good else None
@@ -124,7 +124,7 @@ def sweep_csv(sweep: Sweep) -> list[list[str]]:
 
 
 def sweep_text(sweep: Sweep) -> str:
-    """Return the table, for each kernel where it is fastest, and its front where energies or areas are stated."""
+    """Return the table, for each kernel if it is fastest, and its front where energies or areas are stated."""
     rows = [[*sweep.paths, *(word for line in sweep.lines for word in (line.name, "status", "gap"))]]
     for number, values in enumerate(sweep.values):
         rows.append([*values, *(word for line in sweep.lines for word in _words(line.points[number]))])

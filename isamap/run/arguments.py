@@ -200,7 +200,7 @@ def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
-    """Return room for an output that the caller leaves out. Raises: UsageProblem where there is not enough."""
+    """Return room for an output that the caller leaves out. Raises: UsageProblem if there is not enough."""
     shape, dtype = _shape(t, sizes), t.dtype.numpy()
     size = prod(shape) * dtype.itemsize
     try:
@@ -267,7 +267,7 @@ def _check_values(t: Tensor, array: NDArray[Any]) -> None:
 
 
 def _why_not(array: NDArray[Any]) -> str:
-    """Return why an array cannot be used where it lies, with a place for its name; nothing where it can be."""
+    """Return why an array cannot be used where it lies, with a place for its name; nothing if it can be."""
     size = array.itemsize
     if not array.flags.aligned:
         return f"elements of {{}} do not begin at multiples of {array.dtype.alignment} bytes"
@@ -281,7 +281,7 @@ def _why_not(array: NDArray[Any]) -> str:
 
 
 def _gaps_in(t: Tensor, array: NDArray[Any]) -> str:
-    """Return why dimensions of an array cannot be one, with a place for its name; nothing where they can be."""
+    """Return why dimensions of an array cannot be one, with a place for its name; nothing if they can be."""
     if t.given is None or array.flags.c_contiguous:
         return ""
     return "{} has gaps between rows that the program takes as one"

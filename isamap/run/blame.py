@@ -63,7 +63,7 @@ class _Fault:
 def blamed(
     compiler: str, says: str, files: Mapping[str, str], emissions: Emissions
 ) -> tuple[Diagnostic, ...]:
-    """Return a finding for each instruction whose emission a compiler does not accept; none where none is found."""
+    """Return a finding for each instruction whose emission a compiler does not accept; none if none is found."""
     found: dict[str, _Fault] = {}
     for fault in _faults(says, files, emissions):
         found.setdefault(fault.blamed.name, fault)

@@ -28,7 +28,7 @@ ARENA = -1
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A function to time: where it is, its operands, its numbers, and what one trip counts for.
+    """A function to time: if it is, its operands, its numbers, and what one trip counts for.
 
     `data` has the bytes of each operand, or ARENA. Units: `per_trip` is how many of the quantity (issues,
     bytes) one trip performs, `sample_ns` how long a sample should take at least.

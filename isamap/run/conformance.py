@@ -122,7 +122,7 @@ def check_calls(word: str, digest: str) -> str:
     """Have a compiler read the calls of all instructions of a description, at once; return its version.
 
     Nothing is assembled, linked or run.
-    An answer is kept for the description with this digest. Where nothing is called, no compiler is needed.
+    An answer is kept for the description with this digest. If nothing is called, no compiler is needed.
     Raises: MissingTool without a compiler for the processor, or where it says nothing of a call;
     CompilerRefused, which names the instructions to blame.
     """
@@ -409,7 +409,7 @@ def _scalar_bytes(dtype: Any, value: Any) -> bytes:
 
 
 def _compare(machine: Machine, trial: _Trial, image: list[bytes], shared: mmap.mmap) -> str | None:
-    """Return the error in the results of a trial; None when they are right."""
+    """Return the error in the results of a trial; None if they are right."""
     found: dict[str, NDArray[Any]] = {}
     for o, before, (offset, size, _, _) in zip(trial.form.passed, image, trial.places, strict=False):
         after = shared[offset : offset + size]

@@ -161,7 +161,7 @@ def _divisors(kernel: Kernel) -> dict[str, float]:
 
 
 def _terms_in_turn(site: Site) -> int:
-    """Return the terms that one iteration of loops that run in order adds up; 1 where it is no sum inside of one."""
+    """Return the terms that one iteration of loops that run in order adds up; 1 if it is no sum inside of one."""
     if site.assign.op != "add" or not any(a.ordered for a in site.axes):
         return 1
     kept = symbols(site.assign.target) | {a.name for a in site.axes if a.ordered}
@@ -327,7 +327,7 @@ def _in_range(values: Array, dtype: DType) -> Array:
 
 
 def _ties(rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, kernel: Kernel) -> Array:
-    """Return halves of whole numbers, and integers that end in zeros: products and sums lie on ties, and meet.
+    """Return halves of integers, and integers that end in zeros: products and sums lie on ties, and meet.
 
     In the first half along the first and the last axis nothing is positive: windows and rows of negative
     numbers lie there. A quarter are numbers that the kernel compares this input with, and their neighbours.
@@ -512,7 +512,7 @@ def _compared(kernel: Kernel, operand: Operand) -> Array:
 
 
 def _factor_of(e: Expr, name: str, scalars: Mapping[str, tuple[DType, int]]) -> float:
-    """Return the factor of an input's element in an expression; 0 where the expression is not a product."""
+    """Return the factor of an input's element in an expression; 0 if the expression is not a product."""
     match e:
         case Cast(value):
             return _factor_of(value, name, scalars)

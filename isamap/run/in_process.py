@@ -87,7 +87,7 @@ class InProcess:
         sizes: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> int:
-        """Return the status; outputs are written in place. Raises: UsageProblem when arrays do not fit."""
+        """Return the status; outputs are written in place. Raises: UsageProblem if arrays do not fit."""
         held, pointer, needed = self._checked(arrays, sizes, scalars)
         if self._is_repeated:
             if len(self._repeated) >= MOST_SIZES:
@@ -131,9 +131,9 @@ class InProcess:
     ) -> Callable[[], int]:
         """Return a call with fixed arrays, which are checked now. The call returns the status.
 
-        Raises: UsageProblem when arrays do not fit.
+        Raises: UsageProblem if arrays do not fit.
 
-        Raises: UsageProblem when arrays do not fit.
+        Raises: UsageProblem if arrays do not fit.
         """
         held, pointer, needed = self._checked(arrays, sizes, scalars)
         function, _ = self._load()
@@ -317,7 +317,7 @@ def _numbers(values: Sequence[int]) -> Any:
 
 
 def _range(dtype: DType) -> tuple[float, float] | None:
-    """Return the numbers that C takes for a scalar just as they are, or rounded once; None where it does not."""
+    """Return the numbers that C takes for a scalar just as they are, or rounded once; None if it does not."""
     if dtype.is_integer:
         return (dtype.low, dtype.high) if dtype.high <= _EXACT else None
     return (-dtype.largest, dtype.largest) if dtype.name in ("f32", "f64") else None

@@ -161,7 +161,7 @@ def compile_library(
     """Return the library of emitted C, from the cache where it was made before.
 
     `compiler` names one of COMPILERS. With a `target` it is a program for that architecture, which performs
-    calls (emulated.py). Raises: MissingTool when there is none; CompilerRefused.
+    calls (emulated.py). Raises: MissingTool if there is none; CompilerRefused.
     """
     (compiled,) = compile_together((emitted,), machine, model, compiler, target)
     return compiled
@@ -452,7 +452,7 @@ def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
 
 
 def _asked(name: str, words: Sequence[str]) -> str | None:
-    """Return the answer of a compiler; None where it refuses. Raises: MissingTool where it lacks something."""
+    """Return the answer of a compiler; None if it refuses. Raises: MissingTool if it lacks something."""
     result = run_compiler(list(words), None)
     if result.returncode == 0:
         return result.stdout
@@ -615,7 +615,7 @@ def run_compiler(
 ) -> subprocess.CompletedProcess[str]:
     """Return one call of a compiler, with nothing of the user's environment but where to find programs.
 
-    Raises: OSError where no process can be started, subprocess.TimeoutExpired.
+    Raises: OSError if no process can be started, subprocess.TimeoutExpired.
     """
     caches = str(_writable_root() / "zig")
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "HOME": caches}

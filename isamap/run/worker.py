@@ -70,7 +70,7 @@ def functions_of(loaded: ctypes.CDLL, name: str) -> tuple[Any, Any]:
 
 
 class ThreadPool:
-    """Threads of the emitted pool, ended with this object. Raises: OSError when there are none to have."""
+    """Threads of the emitted pool, ended with this object. Raises: OSError if there are none to have."""
 
     def __init__(self, library: str, threads: int) -> None:
         loaded = ctypes.CDLL(library)

@@ -248,7 +248,7 @@ def _axes_of(grid: Grid, subscripts: tuple[Index, ...]) -> tuple[str, ...]:
 
 
 def _flat(subscripts: tuple[Index, ...], shape: tuple[int, ...], symbols: MappingType[str, Any]) -> Array:
-    """Return row-major positions of elements. Raises: IndexError when one is not in the array."""
+    """Return row-major positions of elements. Raises: IndexError if one is not in the array."""
     total: Any = np.zeros((), np.int64)
     for subscript, extent in zip(subscripts, shape, strict=True):
         position = evaluate_index(subscript, symbols)
@@ -259,7 +259,7 @@ def _flat(subscripts: tuple[Index, ...], shape: tuple[int, ...], symbols: Mappin
 
 
 def _load(job: _Job, read: Read, symbols: MappingType[str, Any]) -> Array:
-    """Return the elements of an array of the kernel, outside it the fill. Raises: IndexError where there is none."""
+    """Return the elements of an array of the kernel, outside it the fill. Raises: IndexError if there is none."""
     array = job.arrays[read.buffer]
     if read.fill is None:
         return np.asarray(array.reshape(-1)[_flat(read.index, array.shape, symbols)])
@@ -357,7 +357,7 @@ def _shapes(bound: Instruction) -> dict[str, tuple[int, ...]]:
 def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | None:
     """Return for padded lanes whose output element is in use: the sets of operands whose elements are in use.
 
-    Empty when there are none. None when such a lane would overwrite the element: the statement only assigns.
+    Empty when there are none. None if such a lane would overwrite the element: the statement only assigns.
     """
     axes = tuple(grid.lengths)
     lanes = {a: lane.reshape(lane.shape[1:]) for a, lane in grid.lanes(axes).items()}
@@ -405,7 +405,7 @@ def _in_use(
     lanes: dict[str, Array],
     valid: Array,
 ) -> Array:
-    """Return for every lane, whether a valid lane touches an element of the operand that it touches."""
+    """Return for every lane, whether a valid lane accesses an element of the operand that it touches."""
     extents = operand_shapes(pattern.instruction, grid.params)[operand]
     touched = np.zeros(max(1, prod(extents)), np.bool_)
     elements: list[Array] = []

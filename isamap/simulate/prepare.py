@@ -252,7 +252,7 @@ class _Builder:
         return unit, work, cost_value(item.cost.latency_ns, numbers)
 
     def _also(self, item: MachineInstruction, work_ns: float) -> tuple[int, float]:
-        """Return another unit that an instruction occupies, and for how long; -1 where there is none."""
+        """Return another unit that an instruction occupies, and for how long; -1 if there is none."""
         if not item.cost.also:
             return -1, 0.0
         copies, others = (max(1, self.machine.units[u].count) for u in (item.cost.unit, item.cost.also))

@@ -51,7 +51,7 @@ kept_here: Counter[str] = Counter()
 def cache_root() -> Path:
     """Return the user's cache folder, private to them; `ISAMAP_CACHE_DIR` names another.
 
-    Raises: Unkept when it cannot be used; UsageProblem when others may write to it.
+    Raises: Unkept if it cannot be used; UsageProblem if others may write to it.
     """
     given = os.environ.get("ISAMAP_CACHE_DIR")
     if given:
@@ -132,7 +132,7 @@ class Cache:
 
     @staticmethod
     def beneath(root: Path, kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
-        """Return the cache for a kind of files, in some folder. Raises: Unkept when it cannot be made."""
+        """Return the cache for a kind of files, in some folder. Raises: Unkept if it cannot be made."""
         folder = root / kind
         try:
             for part in (folder, folder / "keys", folder / "objects"):
@@ -142,7 +142,7 @@ class Cache:
         return Cache(folder, limit_bytes)
 
     def find(self, key: str) -> Path | None:
-        """Return the file kept under a key, its content verified; None when there is none or it is damaged."""
+        """Return the file kept under a key, its content verified; None if there is none or it is damaged."""
         try:
             name = _named(self.folder / "keys" / key)
             if not DIGEST.fullmatch(name):
@@ -158,7 +158,7 @@ class Cache:
         return path
 
     def keep(self, key: str, content: bytes) -> Path:
-        """Put content under a key and return its path. Raises: Unkept when it cannot be written."""
+        """Put content under a key and return its path. Raises: Unkept if it cannot be written."""
         name = hashlib.sha256(content).hexdigest()
         path = self.folder / "objects" / name
         try:
@@ -275,7 +275,7 @@ class Kind:
 
 
 def kinds() -> tuple[Kind, ...]:
-    """Return all kinds in the cache, by name. Raises: UsageProblem when the cache cannot be used."""
+    """Return all kinds in the cache, by name. Raises: UsageProblem if the cache cannot be used."""
     return tuple(_kind(folder) for folder in _folders())
 
 

@@ -122,7 +122,7 @@ class _Writer:
 
 
 def _plain(value: Any) -> Any:
-    """Return a key or an element of a set, which is hashed. Raises: TypeError where that may take long."""
+    """Return a key or an element of a set, which is hashed. Raises: TypeError if that may take long."""
     if not isinstance(value, _SCALARS) and not all(isinstance(one, _SCALARS) for one in value):
         raise TypeError("keys are numbers, texts, or tuples of them")
     return value
@@ -178,7 +178,7 @@ def _are(hint: Any, values: Iterable[Any]) -> bool:
 
 @cache
 def _is_any(hints: tuple[Any, ...], kind: type[Any]) -> bool:
-    """Return whether a class is one of the annotations, which are plain: no whole number is a truth value."""
+    """Return whether a class is one of the annotations, which are plain: no integer is a truth value."""
     return any(
         hint in (Any, object)
         or (

@@ -98,7 +98,7 @@ def is_digits(text: str) -> bool:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return the question after the nearest names, None where none is near."""
+    """Return the question after the nearest names, None if none is near."""
     from difflib import SequenceMatcher, get_close_matches
 
     near = get_close_matches(word, list(known), n=3)

@@ -4,7 +4,7 @@
     open_beside(folder, name)      a file that another file names: it lies in that file's folder
     read_limited(path, limit)      its bytes, one more than the limit at most
     read_part(file, start, size)   bytes of an open file, which has to have them
-    map_file(file)                 all of an open file, brought into memory where it is looked at
+    map_file(file)                 all of an open file, brought into memory if it is looked at
     read_json(text)                unambiguous JSON: no repeated key, no number beyond floats
 
 A pipe or a device is never opened, because it may block or never end. A file is first written next to its
@@ -31,7 +31,7 @@ from isamap.source.errors import IsamapError, MissingTool, UsageProblem
 
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
 _WALKS = {os.open, os.stat} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
-"""True where files can be opened folder by folder, so that a link made meanwhile is not followed."""
+"""True if files can be opened folder by folder, so that a link made meanwhile is not followed."""
 
 
 class LeavesFolder(OSError):
@@ -112,7 +112,7 @@ def read_limited(path: Path, limit: int) -> bytes:
 
 
 def read_part(file: BufferedReader, start: int, size: int) -> bytes:
-    """Return `size` bytes of a file from `start` on. Raises: OSError where it does not have them."""
+    """Return `size` bytes of a file from `start` on. Raises: OSError if it does not have them."""
     there = os.fstat(file.fileno()).st_size
     if start < 0 or size < 0 or start + size > there:
         raise OSError(errno.EINVAL, f"it has {there} bytes, and {size} from {start} on are asked for")

@@ -17,7 +17,7 @@ from isamap.stream.unroll import MOST_COMMANDS, unroll
 
 
 def require_encoding(machine: Machine) -> ProgramFormat:
-    """Return how a machine's programs are encoded. Raises: UsageProblem where no description says so."""
+    """Return how a machine's programs are encoded. Raises: UsageProblem if no description says so."""
     if machine.program is None:
         raise UsageProblem(
             Diagnostic(

@@ -54,7 +54,7 @@ class Run:
 
 
 def encode_runs(runs: Sequence[Run], machine: Machine, bundle: Bundle, places: Places) -> Iterator[int]:
-    """Yield the words of a program. Raises: UsageProblem where a field cannot hold a number."""
+    """Yield the words of a program. Raises: UsageProblem if a field cannot hold a number."""
     for run in runs:
         if run.trips > 1:
             assert bundle.loop is not None, "only loops of the hardware repeat words"
@@ -109,7 +109,7 @@ def _bundle(
     encoded: Mapping[str, tuple[Encoded, ...]],
     tables: Tables,
 ) -> BundleCommands:
-    """Return the commands in a word. Raises: VerificationFailed where it is no word with slots."""
+    """Return the commands in a word. Raises: VerificationFailed if it is no word with slots."""
     outside = word
     found: list[SlotCommand] = []
     for number, slot in enumerate(bundle.slots):
@@ -125,7 +125,7 @@ def _bundle(
 
 
 def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[Placed, ...]:
-    """Return the commands of runs, loops written out. Raises: VerificationFailed where they are too many."""
+    """Return the commands of runs, loops written out. Raises: VerificationFailed if they are too many."""
     found: list[Placed] = []
     issued = count = 0
     for run in runs:

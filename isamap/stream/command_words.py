@@ -25,7 +25,7 @@ def encode(
     places: Places | None = None,
     steps: Steps = (),
 ) -> tuple[int, ...]:
-    """Return the words of a command. Raises: UsageProblem where a field cannot hold a number, or none is there."""
+    """Return the words of a command. Raises: UsageProblem if a field cannot hold a number, or none is there."""
     if item.encoding is None:
         said = f"`{item.name}` has no `encoding`, so that no program can have it"
         raise UsageProblem(Diagnostic("no-encoding", said, item.span))
@@ -43,7 +43,7 @@ def encode(
 
 
 def entries_of(command: Command, item: MachineInstruction) -> dict[str, int]:
-    """Return, by table, the entry that a command needs. Raises: UsageProblem where a field is too narrow."""
+    """Return, by table, the entry that a command needs. Raises: UsageProblem if a field is too narrow."""
     if item.encoding is None or not item.encoding.entries:
         return {}
     found = _found(command, item)

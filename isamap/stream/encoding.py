@@ -51,7 +51,7 @@ def encode_end(tokens: frozenset[tuple[str, str]], machine: Machine) -> tuple[in
 
 
 def decode(words: Sequence[int], machine: Machine, tables: Tables | None = None) -> tuple[Placed, ...]:
-    """Return all commands of a program but the end. Raises: VerificationFailed at a word that begins none."""
+    """Return all commands of a program without its end. Raises: VerificationFailed at a word of no command."""
     return runs_of(words, machine, tables)[1]
 
 
@@ -79,7 +79,7 @@ def runs_of(
 
 
 def decode_end(words: Sequence[int], machine: Machine) -> Placed | None:
-    """Return the end of a program; None where the machine's programs have none. Raises: VerificationFailed."""
+    """Return the end of a program; None if the machine's programs have none. Raises: VerificationFailed."""
     end = machine.program.end if machine.program is not None else None
     if end is None:
         return None
@@ -289,7 +289,7 @@ def _kind(word: BundleCommands, machine: Machine) -> tuple[object, ...]:
 def _longest(
     words: Sequence[BundleCommands], at: int, agreeing: Sequence[Array], machine: Machine, most: int
 ) -> tuple[int, int]:
-    """Return the words and iterations of the loop that saves most from a word on; one where there is none."""
+    """Return the words and iterations of the loop that saves most from a word on; one if there is none."""
     best = (1, 1)
     for count, agree in enumerate(agreeing, 1):
         iterations = 1 + int(agree[at]) // count if at < agree.size else 1

@@ -40,7 +40,7 @@ def lay_out(
     placed: Mapping[str, StreamArray] | None = None,
     end: int | None = None,
 ) -> dict[str, StreamArray]:
-    """Return all arrays by name, tensors dense. Raises: UsageProblem where an address is not known."""
+    """Return all arrays by name, tensors dense. Raises: UsageProblem if an address is not known."""
     env, memory = dict(program.sizes), main_memory(machine)
     step = main_step(machine)
     found: dict[str, StreamArray] = dict(placed or {})
@@ -60,7 +60,7 @@ def lay_out(
 
 
 def main_memory(machine: Machine) -> str:
-    """Return the memory in which callers' arrays lie. Raises: UsageProblem where there are several."""
+    """Return the memory in which callers' arrays lie. Raises: UsageProblem if there are several."""
     names = [m.name for m in machine.memories.values() if m.kind == "addressable" and m.base is None]
     if len(names) != 1:
         said = f"a program has one image of memory, and {machine.name} has {len(names)} addressable ones"

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 NEVER = -1
 
 Clock = tuple[int, ...]
-"""By unit the last command that is known to be done; NEVER where none is."""
+"""By unit the last command that is known to be done; NEVER if none is."""
 
 
 def later(one: Clock, other: Clock) -> Clock:

@@ -119,7 +119,7 @@ def _header(program: ProgramFile) -> dict[str, object]:
 
 
 def read_program(data: bytes, name: str) -> ProgramFile:
-    """Return the program in the bytes of a file called so. Raises: VerificationFailed where they are none."""
+    """Return the program in the bytes of a file called so. Raises: VerificationFailed if they are none."""
     if data[:8] != MAGIC:
         raise _refused(name, "it does not begin with ISAMPROG")
     version, length = (int.from_bytes(data[at : at + 4], "little") for at in (8, 12))

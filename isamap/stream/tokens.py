@@ -60,7 +60,7 @@ class _Assignment:
 def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[Command], Tokens]:
     """Return the commands with the tokens that they take and give, and those that the end takes.
 
-    Raises: UsageProblem where no queues order two units, or one would hold too many.
+    Raises: UsageProblem if no queues order two units, or one would hold too many.
     """
     program = machine.program
     if program is None or not program.queues:

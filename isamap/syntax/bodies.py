@@ -83,7 +83,7 @@ def resolve_bounds(axis: ast.AxisSyntax, scope: Scope) -> tuple[Index | None, In
 
 
 def resolve_extent(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
-    """Return an extent: an index expression without axes, 1 to 2**31 where it is a number. Raises: TypeProblem."""
+    """Return an extent: an index expression without axes, 1 to 2**31 if it is a number. Raises: TypeProblem."""
     return checked_extent(resolve_index(e, scope, place), e.span, scope, place)
 
 

@@ -169,7 +169,7 @@ def is_bare(e: ast.ExprSyntax, scope: Scope) -> bool:
 
 
 def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
-    """Return a literal of a type. Raises: TypeProblem when the type is unknown or does not hold the value."""
+    """Return a literal of a type. Raises: TypeProblem if the type is unknown or does not hold the value."""
     if dtype is None:
         raise problem_at(
             "cannot-infer-type",
@@ -208,6 +208,6 @@ def _as_float(value: int | float, dtype: DType, span: Span) -> float:
 
 
 def number_text(value: int | float) -> str:
-    """Return a number in a message, cut where it is long."""
+    """Return a number in a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

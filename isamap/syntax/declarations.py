@@ -305,7 +305,7 @@ def _param_kind(p: ast.ParamSyntax, routine: str) -> ParamKind:
 def resolve_bounds(
     bounds: tuple[ast.ExprSyntax, ast.ExprSyntax], scope: Scope, name: str
 ) -> tuple[Index, Index]:
-    """Return the two ends of a range. Raises: TypeProblem when they are crossed."""
+    """Return the two ends of a range. Raises: TypeProblem if they are crossed."""
     low, high = (resolve_index(b, scope, f"the range of `{name}`") for b in bounds)
     if low.value is not None and high.value is not None and low.value > high.value:
         raise problem_at(

@@ -42,7 +42,7 @@ class Library(Mapping[str, Function]):
 
 
 def definition(name: str) -> Function:
-    """Return how an operation of the language is computed. Raises: KeyError where the library does not say."""
+    """Return how an operation of the language is computed. Raises: KeyError if the library does not say."""
     return _read(name, True)
 
 

@@ -180,7 +180,7 @@ Resolve = Callable[[ast.ExprSyntax, Scope, str], Index]
 def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -> Index:
     """Return an element of an input as a part of an index; `resolve` is how its subscript becomes one.
 
-    Raises: TypeProblem when the operand says nothing of its values, or is not read by one subscript.
+    Raises: TypeProblem if the operand says nothing of its values, or is not read by one subscript.
     """
     operand = scope.operand(e.name)
     if operand.domain is None:

@@ -123,7 +123,7 @@ _WORDS = {
 def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
     """Return the lark tree of a text, with positions.
 
-    Raises: SyntaxProblem when it is not of the language, too long or nested too deeply.
+    Raises: SyntaxProblem if it is not of the language, too long or nested too deeply.
     """
     if len(source.text) > MAX_TEXT_BYTES or len(source.text.encode()) > MAX_TEXT_BYTES:
         raise SyntaxProblem(

@@ -80,7 +80,7 @@ class Call:
         return self.cast(self.to.name(value), type_of(value), dtype)
 
     def number(self, value: Any, dtype: str = "") -> str:
-        """Return a number in a type: a float rounded, a whole number exactly. Raises: NotTaken."""
+        """Return a number in a type: a float rounded, an integer exactly. Raises: NotTaken."""
         known = DTYPES[dtype or self.dtype]
         if not isinstance(value, bool | int | float):
             raise NotTaken(f"the argument {value}, which is no number")
@@ -98,7 +98,7 @@ class Call:
         return self.to.constant(np.asarray(values).astype(DTYPES[dtype].numpy()))
 
     def parameter(self, value: Any, dtype: str) -> str:
-        """Return a number or a tensor in a type: a constant, where it is known. Raises: NotTaken."""
+        """Return a number or a tensor in a type: a constant, if it is known. Raises: NotTaken."""
         if not hasattr(value, "meta"):
             return self.number(value, dtype)
         array, is_one = self.to.array(value), traced(value).numel() == 1
@@ -115,7 +115,7 @@ class Call:
         return int(self[name]) % max(len(self.sizes) if rank is None else rank, 1)
 
     def axes(self, name: str = "dim") -> list[int]:
-        """Return axes counted from the front, in order: all of them where none is named."""
+        """Return axes counted from the front, in order: all of them if none is named."""
         value, rank = self[name], len(self.sizes)
         if value is None or value == []:
             return list(range(rank))
@@ -175,5 +175,5 @@ def in_wide(row: Callable[[Call], str], dtype: str = "") -> Row:
 
 
 def named(*rows: tuple[Row, str]) -> dict[str, Row]:
-    """Return rows by the names of operations, whose overload is "default" where none is said."""
+    """Return rows by the names of operations, whose overload is "default" if none is said."""
     return {name if "." in name else f"{name}.default": row for row, names in rows for name in names.split()}

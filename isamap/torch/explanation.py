@@ -67,7 +67,7 @@ def _where(ran: Ran) -> str:
 
 
 def _torch() -> Any:
-    """Return the package. Raises: UsageProblem where it is not installed."""
+    """Return the package. Raises: UsageProblem if it is not installed."""
     try:
         return import_module("torch")
     except ModuleNotFoundError:

@@ -110,7 +110,7 @@ LEAST_RANGE = 64
 
 
 def open_graph(graph: Any, given: Sequence[Any]) -> Opened:
-    """Let the nodes of a graph know their sizes as expressions of those that calls give. Raises: NotTaken."""
+    """Give the nodes of a graph their sizes as expressions of the sizes of a call. Raises: NotTaken."""
     torch: Any = import_module("torch")
     sympy: Any = import_module("sympy")
     inputs = [n for n in graph.nodes if n.op == "placeholder"]

@@ -132,7 +132,7 @@ def _remainder(c: Call) -> str:
 
 
 def _divided(c: Call) -> str:
-    """Return a quotient with the given rounding; `floor` is Python's, which may differ by one from rounding down."""
+    """Return a quotient with the given rounding; `floor` is Python's, which may be less than the rounded quotient."""
     mode = c.given.get("rounding_mode", "floor")
     a, b = (c.term(value) for value in c.terms[:2])
     quotient = c("Div", a, b)
@@ -156,7 +156,7 @@ def _rounded(c: Call) -> str:
 
 
 def _of_floats(row: Row) -> Row:
-    """Return a row that leaves whole numbers as they are."""
+    """Return a row that leaves integers as they are."""
     return lambda c: row(c) if DTYPES[c.dtype].is_float else c.x
 
 

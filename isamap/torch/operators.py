@@ -53,7 +53,7 @@ class Translation:
     results: dict[Any, tuple[str, ...]] = field(default_factory=dict[Any, "tuple[str, ...]"])
 
     def name(self, node: Any) -> str:
-        """Return the name of a node's value: a view is translated where it is asked for."""
+        """Return the name of a node's value: a view is translated if it is asked for."""
         if node in self.names:
             return self.names[node]
         if node in self.known:
@@ -134,7 +134,7 @@ class Translation:
         return name
 
     def inlined(self, module: Any, given: Sequence[Any], outer: Any) -> Any:
-        """Return the names of the results of a graph inlined in place of a node. Raises: NotTaken."""
+        """Return the names of the results of a graph inlined instead of a node. Raises: NotTaken."""
         map_arg: Any = import_module("torch").fx.node.map_arg
         inputs, known = iter(given), dict[Any, Any]()
         inner = Translation(known, (), self.nodes, self.constants)
@@ -374,7 +374,7 @@ def _expand(to: Translation, node: Any) -> None:
 def _cut(
     to: Translation, node: Any, axis: int, first: int, end: int, step: int = 1, *, whole: bool = True
 ) -> None:
-    """Add a part of a node's argument along an axis; the axis goes where it is not `whole`."""
+    """Add a part of a node's argument along an axis; the axis goes if it is not `whole`."""
     x = node.args[0].args[0] if is_result(node) else node.args[0]
     sizes = [to.integers(number) for number in (first, end, axis, step)]
     part = to.put(node, "Slice", to.name(x), *sizes, of="" if whole else f"{node.name}.part")

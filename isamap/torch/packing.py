@@ -32,7 +32,7 @@ def weights_of(graph: Any) -> frozenset[Any]:
 
 
 def version_of(tensor: Any) -> int:
-    """Return torch's count of the changes of a tensor, 0 where it keeps none."""
+    """Return torch's count of the changes of a tensor, 0 if it keeps none."""
     return 0 if tensor.is_inference() else int(tensor._version)
 
 

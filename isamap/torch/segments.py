@@ -273,7 +273,7 @@ class _Parts:
 
 
 def _compiled(parts: _Parts, options: Options) -> dict[int, Segment] | None:
-    """Return the segments by level; None where nodes have failed that were taken for some with an operator."""
+    """Return the segments by level; None if nodes have failed that were taken for some with an operator."""
     lowered: dict[int, tuple[Imported, Sequence[Any], Sequence[Any]]] = {}
     for level, to in parts.made.items():
         if results := parts.results(level):

@@ -7,7 +7,7 @@ differ in constants that count up together, and become
 
     for b in 2, n in N, j in H, c in C { x[b, n, j] += X[n, c] * W[b, c, j]; }
 
-Where they differ in arrays instead (`r += …`, `z += …`), the arrays have to be one: temporaries are declared
+If they differ in arrays instead (`r += …`, `z += …`), the arrays have to be one: temporaries are declared
 as one here; of inputs and outputs it is said which declaration would do.
 """
 

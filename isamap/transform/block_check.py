@@ -51,10 +51,10 @@ class Samples:
 def check_blocks(
     before: Kernel, after: Kernel, rows: Mapping[str, int], samples: Samples | None = None
 ) -> tuple[str, ...]:
-    """Return the differences of the kernel in blocks from the kernel; nothing where both compute the same.
+    """Return the differences of the kernel in blocks from the kernel; nothing if both compute the same.
 
     `rows` says of arrays that both write which dimension their rows are; others have none. All rows are
-    looked at where there are no `samples`.
+    looked at if there are no `samples`.
     """
     numbers: dict[object, int] = {}
     known = frozenset(_ordered(before.body))

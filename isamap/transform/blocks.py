@@ -60,7 +60,7 @@ class Blocks:
 def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
     """Return a canonical kernel with its statements in loops over blocks, the first of them outermost.
 
-    Raises: UsageProblem where statements may not share a loop, or share nothing.
+    Raises: UsageProblem if statements may not share a loop, or share nothing.
     """
     own = ordered_axes(kernel)
     for one in blocks:
@@ -248,7 +248,7 @@ def _distances(a: Rows, b: Rows) -> tuple[int, ...]:
 def _run(
     members: Members, run: Sequence[Rows], iteration: str, numbers: Iterator[int]
 ) -> Iterator[Statement]:
-    """Yield the statements of some blocks, in a loop over these where there are several."""
+    """Yield the statements of some blocks, in a loop over these if there are several."""
     first, following = run[0], run[min(1, len(run) - 1)]
     iterations = Index.of(iteration) if len(run) > 1 else Index.of(0)
     around = (Axis(iteration, Index.of(len(run))),) if len(run) > 1 else ()
@@ -471,7 +471,7 @@ def _is_linear(index: Index, s: Statement) -> bool:
 
 
 def _leading(index: Index, s: Statement) -> str | None:
-    """Return the axis that moves a subscript farthest; None where that is no axis, or one that goes backwards."""
+    """Return the axis that moves a subscript farthest; None if that is no axis, or one that goes backwards."""
     if not _is_linear(index, s):
         return None
     steps = sorted(((c, m[0]) for m, c in index.terms if m), reverse=True, key=lambda t: t[0])

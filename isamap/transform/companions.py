@@ -135,7 +135,7 @@ def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
 def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) -> dict[str, Index] | None:
     """Return axes of c as axes of the sum s, when c's access and `own`, over the axes of s, are the same element.
 
-    None where the iterations of c are not one for each element.
+    None if the iterations of c are not one for each element.
     """
     theirs, mine = {a.name: a.extent for a in c.axes}, {a.name: a.extent for a in s.axes}
     names: dict[str, Index] = {}
@@ -194,7 +194,7 @@ def _follower(
 
 
 def _value_of(c: Statement, of: Conflicts) -> Expr | None:
-    """Return the value of an elementwise statement: C + b for `C += b`; None where it rounds in between."""
+    """Return the value of an elementwise statement: C + b for `C += b`; None if it rounds in between."""
     a = c.assign
     if a.op is None:
         return a.value

@@ -85,7 +85,7 @@ def _cuts(s: Statement, kernel: Kernel) -> list[list[Part]]:
 
 
 def _parts(s: Statement, index: Index, size: int | None) -> list[Part] | None:
-    """Return the parts along one subscript: none are needed where it stays inside; None where they are unknown."""
+    """Return the parts along one subscript: none are needed where it stays inside; None if they are unknown."""
     extents = {a.name: a.extent.value for a in s.axes}
     summed = {a.name for a in s.reduction_axes}
     names = sorted(index.symbols, key=lambda name: name in summed)
@@ -161,7 +161,7 @@ def _is_zero(fill: Expr | None) -> bool:
 
 
 def _is_factor(value: Expr, read: Read) -> bool:
-    """Return whether a value is a product that has the read as a factor: 0 where the read is."""
+    """Return whether a value is a product that has the read as a factor: 0 if the read is."""
     match value:
         case Read():
             return value == read

@@ -171,7 +171,7 @@ def _one_axis(s: Statement, found: Dimensions, name: str) -> Statement:
 
 
 def _is_fused(s: Statement, found: Dimensions) -> bool:
-    """Return whether a statement uses flattened arrays by two axes, none by a number in place of the outer one."""
+    """Return whether a statement uses flattened arrays by two axes, none by a number instead of the outer one."""
     numbers = [r.index[found[r.buffer]].value is None for r in accesses(s) if r.buffer in found]
     return bool(numbers) and all(numbers)
 

@@ -24,7 +24,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def fission(kernel: Kernel) -> Rewrite | None:
-    """Return every statement in a loop of its own; None when it is so already."""
+    """Return every statement in a loop of its own; None if it is so already."""
     after = with_statements(kernel, statements(kernel))
     if after.body == kernel.body or not is_accepted(kernel, after):
         return None
@@ -41,7 +41,7 @@ def _has_several(loop: Loop) -> bool:
 
 
 def reorderings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with two neighbours exchanged that touch no element in common, for each such pair."""
+    """Yield the kernel with two neighbours exchanged that access no element in common, for each such pair."""
     given, of = statements(kernel), Conflicts.of(kernel)
     for n, (a, b) in enumerate(pairwise(given)):
         if a.ordered_loops != b.ordered_loops or not never_meet(a, b, of):

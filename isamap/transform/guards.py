@@ -307,7 +307,7 @@ def _common_part(
 
 
 def _at_least_zero(count: Index) -> Index:
-    """Return the count, or 0 where sizes may make it negative: then nothing of the array is read."""
+    """Return the count, or 0 if sizes may make it negative: then nothing of the array is read."""
     facts = Facts(lows=dict.fromkeys(count.symbols, 1))
     return count if count.value is not None or is_nonnegative(count, facts) else index_max(0, count)
 
@@ -355,7 +355,7 @@ def _numeric_range(index: Index, extents: dict[str, Index], read: Read) -> tuple
 
 
 def _quotient_range(index: Index, extents: dict[str, int]) -> tuple[int, int] | None:
-    """Return bounds by enumerating the corners of each axis; None when too large or a size is not a number."""
+    """Return bounds by enumerating the corners of each axis; None if too large or a size is not a number."""
     import numpy as np
 
     names = sorted(index.symbols)
@@ -464,7 +464,7 @@ def _holds(condition: Expr, moved: Mapping[str, Index | int]) -> bool:
 
 
 def _decided(condition: Expr) -> bool | None:
-    """Return whether a comparison holds; None where it is not one of numbers."""
+    """Return whether a comparison holds; None if it is not one of numbers."""
     match condition:
         case Call(op, (Const(int(left)), Const(int(right)))) if op in _COMPARISONS:
             return _COMPARISONS[op](left, right)

@@ -1,4 +1,4 @@
-"""Inline elementwise temporaries where they are read, instead of storing them.
+"""Inline elementwise temporaries if they are read, instead of storing them.
 
     for n in N { t[n] = 2 * x[n]; }
     for n in N { y[n] = max(t[n], 0); }         →         for n in N { y[n] = max(2 * x[n], 0); }
@@ -28,7 +28,7 @@ MOST_NODES = 400
 
 
 def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with one temporary computed where it is read, for each that allows it."""
+    """Yield the kernel with one temporary computed if it is read, for each that allows it."""
     for temporary in _temporaries(kernel):
         found = _inlined(kernel, temporary)
         if isinstance(found, Rewrite):
@@ -102,7 +102,7 @@ def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
 
 
 def _put_in(filling: Statement, s: Statement) -> Statement:
-    """Return a statement with the filling expression in place of a temporary's elements."""
+    """Return a statement with the filling expression instead of a temporary's elements."""
     target = filling.assign.target
 
     def value_of(read: Read) -> Expr:
@@ -147,7 +147,7 @@ def _is_filled(filling: Statement, read: Read, of: Conflicts) -> bool:
 
 
 def _recomputed(filling: Statement, readers: list[Statement]) -> str | None:
-    """Return why computing elements where they are read takes too many operations; None where it does not."""
+    """Return why computing elements if they are read takes too many operations; None if it does not."""
     name, places = filling.assign.target.buffer, 0
     for s in readers:
         found = {r.index for r in accesses(s)[1:] if r.buffer == name}

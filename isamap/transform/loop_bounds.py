@@ -12,7 +12,7 @@ In blocks of several statements conditions bound more than their own loop:
     }                                                          }
 
 A maximum takes nothing from -inf, hence no term behind the last `n` that passes for some m of the block; a temporary
-is filled where it is read. So the masked half of causal attention is neither computed nor read. A kernel that is
+is filled if it is read. So the masked half of causal attention is neither computed nor read. A kernel that is
 `strict` keeps every term: that 0 times a value is 0, and -inf plus a value -inf, holds of finite values only.
 """
 
@@ -127,7 +127,7 @@ def _bounds_of(fact: Index, statement: Statement, *, of_block: bool = False) -> 
 
 
 def _largest_over(index: Index, axis: str, extent: Index) -> Index | None:
-    """Return an index with an axis at the end of its range that makes it largest; None where that is not known."""
+    """Return an index with an axis at the end of its range that makes it largest; None if that is not known."""
     slope = index.coefficient(axis)
     if slope is None or slope.value is None:
         return None
@@ -221,7 +221,7 @@ def _outside(s: Statement, arrays: Mapping[str, Outside]) -> Outside | None:
 
 
 def _terms_in(e: Expr, arrays: Mapping[str, Outside]) -> Iterator[tuple[Index, ...]]:
-    """Yield conditions that an expression depends on, as terms that are >= 0 where they hold."""
+    """Yield conditions that an expression depends on, as terms that are >= 0 if they hold."""
     for part in walk(e):
         match part:
             case Call("select", (condition, _, _)) if terms := _exact_terms(condition):
@@ -233,7 +233,7 @@ def _terms_in(e: Expr, arrays: Mapping[str, Outside]) -> Iterator[tuple[Index, .
 
 
 def _exact_terms(condition: Expr) -> tuple[Index, ...]:
-    """Return the terms that are >= 0 exactly where a condition holds; none where it is no comparison of indices."""
+    """Return the terms that are >= 0 exactly where a condition holds; none if it is no comparison of indices."""
     found = [facts_of((c,)) for c in conjuncts(condition)]
     return tuple(t for terms in found for t in terms) if all(found) else ()
 

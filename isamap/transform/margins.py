@@ -43,7 +43,7 @@ def writes_loosely(statement: Statement, kernel: Kernel) -> bool:
 def without_bounds(statement: Statement, kernel: Kernel) -> Statement:
     """Return the statement without the comparisons of its guard that always hold, or only say where its target lies.
 
-    A target that lies outside where they do not hold is one in the margins, which are never read.
+    A target that lies outside if they do not hold is one in the margins, which are never read.
     """
     assign = statement.assign
     if assign.guard is None:

@@ -57,7 +57,7 @@ def with_values_apart(kernel: Kernel, performs: Callable[[Statement], bool]) -> 
 
 
 def _replaced(e: Expr, part: Expr, value: Expr) -> Expr:
-    """Return an expression with a value in place of a part of it."""
+    """Return an expression with a value instead of a part of it."""
     return value if e == part else with_parts(e, lambda inner: _replaced(inner, part, value))
 
 
@@ -92,7 +92,7 @@ def units_of(kernel: Kernel) -> tuple[Unit, ...]:
 
 
 def _ordered(groups: Sequence[int], needs: set[tuple[int, int]]) -> list[int] | None:
-    """Return the groups, each as late as those allow that need it; None where they need each other."""
+    """Return the groups, each as late as those allow that need it; None if they need each other."""
     found, left = list[int](), list(groups)
     while left:
         free = [one for one in left if not any(need == one and other in left for other, need in needs)]
@@ -116,7 +116,7 @@ def kernel_of(kernel: Kernel, units: Sequence[Unit], first: int, behind: int, na
 
 
 def _taken(operand: Operand, written: set[str], read: set[str], wanted: set[str]) -> Operand | None:
-    """Return an operand as a part takes it, None where it does not; `wanted` are buffers that other parts read."""
+    """Return an operand as a part takes it, None if it does not; `wanted` are buffers that other parts read."""
     name = operand.name
     if name not in written:
         return replace(operand, role="in") if name in read else None

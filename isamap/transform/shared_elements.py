@@ -1,4 +1,4 @@
-"""Dependences between statements: the iterations in which two statements touch one element.
+"""Dependences between statements: the iterations in which two statements access one element.
 
 Rewrites consult this module before they reorder statements. Of `h[t + 1, n] = …` and `… = h[t, n]` in `seq
 t` the first touches in one iteration the element that the second touches in the next. The proofs are those
@@ -23,7 +23,7 @@ from isamap.transform.rewrite import accesses
 from isamap.transform.statements import Statement, statements
 
 Relation = frozenset[str]
-"""The orders (`<`, `=`, `>`) of two statements' iterations that touch one element."""
+"""The orders (`<`, `=`, `>`) of two statements' iterations that access one element."""
 
 NEVER: Relation = frozenset()
 ALWAYS: Relation = frozenset("<=>")
@@ -82,7 +82,7 @@ def never_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
 
 
 def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, in_turn: bool) -> bool:
-    """Return whether accesses of a and of b may touch one element; `in_turn` in one iteration of ordered loops."""
+    """Return whether accesses of a and of b may access one element; `in_turn` in one iteration of ordered loops."""
     if f.buffer != g.buffer:
         return False
     pairs = zip(a.ordered_loops, b.ordered_loops, strict=False)

@@ -100,7 +100,7 @@ def reported_caches(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[
 def probes(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[Stream, ...]:
     """Return the reads from which `usable_bytes` finds the usable part of the system's last cache.
 
-    None where the description does not have that cache, or nothing to read it with.
+    None if the description does not have that cache, or nothing to read it with.
     """
     names, moves = caches_from_nearest(machine), widest_moves(machine)
     if moves is None or not parts(system) or len(system) > len(names):
@@ -233,7 +233,7 @@ def kept_ns(
 
 
 def _behind(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:
-    """Return the time of a byte from the memory behind a cache; None where it was not measured. Units: ns."""
+    """Return the time of a byte from the memory behind a cache; None if it was not measured. Units: ns."""
     caches = caches_from_nearest(machine)
     read = {b.memory: b.ns_per_byte.middle for b in bandwidths if b.access == "read"}
     farther = [*caches[caches.index(memory) + 1 :], *(name for name in read if name not in caches)]
@@ -258,7 +258,7 @@ def calibrate(
 ) -> Profile:
     """Return the measured profile of a machine's memories and instructions, or of the named instructions.
 
-    Units: `budget_s` is for sampling; compiling comes on top. Raises: MissingTool where this processor cannot
+    Units: `budget_s` is for sampling; compiling comes on top. Raises: MissingTool if this processor cannot
     run the machine, UsageProblem for unknown names.
     """
     check_runs_here(machine)

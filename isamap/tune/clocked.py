@@ -60,7 +60,7 @@ class Clocked:
 
     @staticmethod
     def of(name: str, text: str, machine: Machine) -> Clocked:
-        """Return the kernel of a text. Raises: NoMapping where the machine performs it in no way."""
+        """Return the kernel of a text. Raises: NoMapping if the machine performs it in no way."""
         kernel = make_guards_explicit(bind(parse_kernel(Source(name, text)), {}))
         return Clocked(kernel, machine, build_problem(kernel, machine, {}))
 
@@ -75,7 +75,7 @@ class Clocked:
     ) -> list[float]:
         """Return the time of each of some calls; together they may take `limit_s`. Units: nanoseconds.
 
-        Raises: RunProblem where they crash, take longer, or refuse their operands.
+        Raises: RunProblem if they crash, take longer, or refuse their operands.
         """
         result = run_program(library, arrays, repeat=calls, limits=Limits(limit_s))
         if not result.seconds:
@@ -120,7 +120,7 @@ def copies() -> Iterator[Copy]:
 
 
 def time_copy(copy: Copy, machine: Machine, rng: np.random.Generator) -> PackingFigure | None:
-    """Return the ns for each element; None where the machine has no instruction that copies this type.
+    """Return the ns for each element; None if the machine has no instruction that copies this type.
 
     Raises: Infeasible, RunProblem, CompilerRefused, MissingTool.
     """

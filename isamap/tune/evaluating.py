@@ -93,12 +93,12 @@ class Log:
         return Log(data_path() / NAME)
 
     def add(self, record: Record) -> None:
-        """Keep a record for good. Raises: Unkept when the file cannot be used."""
+        """Keep a record for good. Raises: Unkept if the file cannot be used."""
         with self._connected() as connection, connection:
             connection.execute(_ADD, _row(record))
 
     def find(self, key: str) -> Record | None:
-        """Return the newest record of a key. Raises: Unkept when the file cannot be used."""
+        """Return the newest record of a key. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return None
         with self._connected() as connection:
@@ -106,7 +106,7 @@ class Log:
             return None if row is None else _logged(row)
 
     def records(self) -> Iterator[Record]:
-        """Yield all records, oldest first. Raises: Unkept when the file cannot be used."""
+        """Yield all records, oldest first. Raises: Unkept if the file cannot be used."""
         if os.path.exists(self.path):
             with self._connected() as connection:
                 found = list(map(_logged, connection.execute(f"{_ALL} order by number")))

@@ -63,9 +63,9 @@ OF_PRICE = (*_SHARES, "over issues")
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A schedule's decisions, its price, and its features; without the latter where it cannot be priced.
+    """A schedule's decisions, its price, and its features; without the latter if it cannot be priced.
 
-    Units: `total_ns` in nanoseconds of the model, None where it cannot say.
+    Units: `total_ns` in nanoseconds of the model, None if it cannot say.
     """
 
     decisions: Mapping[str, int]

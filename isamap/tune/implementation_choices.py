@@ -87,7 +87,7 @@ class Choices:
         return Choices(data_path() / NAME)
 
     def find(self, key: str) -> Choice | None:
-        """Return the choice of a question. Raises: Unkept when the file cannot be used."""
+        """Return the choice of a question. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return None
         with self._connected() as connection:
@@ -96,12 +96,12 @@ class Choices:
             return None if row is None else Choice(*row)
 
     def keep(self, choice: Choice) -> None:
-        """Keep a choice, at once or not at all. Raises: Unkept when the file cannot be used."""
+        """Keep a choice, at once or not at all. Raises: Unkept if the file cannot be used."""
         with self._connected() as connection, connection:
             connection.execute(_KEEP, [getattr(choice, name) for name in COLUMNS])
 
     def count(self) -> int:
-        """Return how many there are. Raises: Unkept when the file cannot be used."""
+        """Return how many there are. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return 0
         with self._connected() as connection:
@@ -109,7 +109,7 @@ class Choices:
             return int(count)
 
     def clear(self) -> int:
-        """Return how many choices are gone now: all of them. Raises: Unkept when the file cannot be used."""
+        """Return how many choices are gone now: all of them. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return 0
         with self._connected() as connection, connection:

@@ -61,7 +61,7 @@ def print_trained(trained: Trained) -> str:
 
 
 def parse_trained(name: str, text: str) -> Trained:
-    """Return the model that a text holds. Raises: UsageProblem when it is none, or of another version."""
+    """Return the model that a text holds. Raises: UsageProblem if it is none, or of another version."""
     try:
         stored: Any = read_json(text)
     except ValueError as error:

@@ -49,7 +49,7 @@ class Measured:
     processor_time: bool = False
 
     def evaluate(self, trial: Trial) -> float:
-        """Return the nanoseconds of one call, measured. Raises: MissingTool where the machine is not here."""
+        """Return the nanoseconds of one call, measured. Raises: MissingTool if the machine is not here."""
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
@@ -151,7 +151,7 @@ def make_contender(trial: Trial) -> Contender:
 
 
 def check_here(machine: Machine) -> None:
-    """Check that code of the machine runs natively. Raises: MissingTool where it does not."""
+    """Check that code of the machine runs natively. Raises: MissingTool if it does not."""
     missing = missing_features(machine)
     if not missing and machine.target.run == "native":
         return

@@ -70,7 +70,7 @@ class Profile:
         return tuple(f for f in self.instructions if f.instruction == instruction)
 
     def bandwidth(self, memory: str, access: str = "read") -> float | None:
-        """Return the best bandwidth of a memory; None where it was not measured. Units: bytes per ns."""
+        """Return the best bandwidth of a memory; None if it was not measured. Units: bytes per ns."""
         found = [b.ns_per_byte.least for b in self.bandwidths if (b.memory, b.access) == (memory, access)]
         return 1 / found[0] if found and found[0] > 0 else None
 
@@ -92,7 +92,7 @@ def _entry(key: str, value: object) -> str:
 
 @lru_cache(maxsize=8)
 def parse_profile(source: Source) -> Profile:
-    """Return the profile that a text holds. Raises: UsageProblem when it is none, of another format, or damaged."""
+    """Return the profile that a text holds. Raises: UsageProblem if it is none, of another format, or damaged."""
     try:
         stored: Any = read_json(source.text)
     except ValueError as error:

@@ -305,7 +305,7 @@ def _measured(
 def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
     """Return the time that register blocks wait for rows of B in cache sets that stored rows of C occupy.
 
-    None where its sets are unknown, they hold as many rows as there are of C, or pieces are not of one size.
+    None if its sets are unknown, they hold as many rows as there are of C, or pieces are not of one size.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
@@ -320,7 +320,7 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
 def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
     """Return the time of a further piece when one cache set holds fewer lines than there are rows of B.
 
-    None where its sets are unknown, there is room for no more rows, or pieces are not of one size.
+    None if its sets are unknown, there is room for no more rows, or pieces are not of one size.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
@@ -360,7 +360,7 @@ def _in_one_set(
 
 
 def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
-    """Return the wait of each register block for so many rows of B; None where pieces differ in size."""
+    """Return the wait of each register block for so many rows of B; None if pieces differ in size."""
     if crowded.piece_bytes != apart.piece_bytes:
         return None
     return max(0.0, crowded.per_piece_ns - apart.per_piece_ns) * together * FEW / MANY
@@ -422,7 +422,7 @@ def _least(programs: Mapping[Product, Program], rng: np.random.Generator) -> dic
 def _program(one: Product, machine: Machine) -> Program:
     """Return a product in a call that times it, which raises RunProblem where it crashes or takes too long.
 
-    Raises: NoMapping where the machine performs none, Infeasible where not in these loops; CompilerRefused,
+    Raises: NoMapping if the machine performs none, Infeasible where not in these loops; CompilerRefused,
     MissingTool.
     """
     clocked = Clocked.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine)

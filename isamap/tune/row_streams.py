@@ -114,7 +114,7 @@ def figure_of(
 ) -> StreamFigure:
     """Return the measured parameters of streams, from times of products with few and many rows of A.
 
-    Raises: Infeasible where more computing takes no longer by the model.
+    Raises: Infeasible if more computing takes no longer by the model.
     """
     found: dict[bool, tuple[float, float]] = {}
     most = max(m for m, _ in took)
@@ -169,7 +169,7 @@ def best_in_place(
 ) -> Schedule:
     """Return the best schedule that reads B in place as it streams, hinted or not: rows along the sum, or pieces.
 
-    `fixed` are other decisions. Raises: Infeasible where there is none.
+    `fixed` are other decisions. Raises: Infeasible if there is none.
     """
     best: Schedule | None = None
     for number, b in _streaming(problem, along_sum):
@@ -185,7 +185,7 @@ def best_in_place(
 
 
 def _why_none(problem: Problem, along_sum: bool) -> str:
-    """Return why nothing streams of B where it is read in place."""
+    """Return why nothing streams of B if it is read in place."""
     read = [b for _, b in _in_place(problem, along_sum)]
     if not read:
         return f"no mapping reads {'rows along the sum' if along_sum else 'pieces of rows'} in place"
@@ -278,7 +278,7 @@ def _with_sweeps(option: NestOption) -> NestOption:
 
 
 def _chosen(problem: Problem) -> dict[str, Schedule]:
-    """Return the schedule of each way of reading B. Raises: Infeasible where none reads it in place, or hinted."""
+    """Return the schedule of each way of reading B. Raises: Infeasible if none reads it in place, or hinted."""
     found: dict[str, Schedule] = {
         "unasked": best_in_place(problem, False, False),
         "hinted": best_in_place(problem, False, True),

@@ -59,14 +59,14 @@ def data_path() -> Path:
 
 
 def safe(folder: Path) -> Path:
-    """Return the data folder, made where it is missing. Raises: Unkept; UsageProblem when others may write to it."""
+    """Return the data folder, made if it is missing. Raises: Unkept; UsageProblem if others may write to it."""
     return private_folder(folder, "data", "ISAMAP_DATA_DIR")
 
 
 def keep_profile(profile: Profile, path: Path | None = None) -> Path:
-    """Write a profile, at once or not at all, and return where it is; by default in the data folder.
+    """Write a profile, at once or not at all, and return if it is; by default in the data folder.
 
-    Raises: UsageProblem when it cannot be written.
+    Raises: UsageProblem if it cannot be written.
     """
     if path is None:
         stem = _stem(profile.machine, profile.machine_digest, profile.cpu)
@@ -80,9 +80,9 @@ def keep_profile(profile: Profile, path: Path | None = None) -> Path:
 
 
 def newest_profile(machine_digest: str) -> Profile | None:
-    """Return the newest profile of a machine on this processor; None when there is none.
+    """Return the newest profile of a machine on this processor; None if there is none.
 
-    Raises: UsageProblem when it is damaged, or the folder belongs to others.
+    Raises: UsageProblem if it is damaged, or the folder belongs to others.
     """
     path = newest_path(machine_digest)
     return read_profile(path, machine_digest) if path is not None else None
@@ -233,7 +233,7 @@ def shipped_profile(machine: str) -> Profile | None:
 
 @lru_cache(maxsize=4)
 def family_profile(family: str) -> Profile | None:
-    """Return the profile that is shipped for a family of processors (`Cpu.family`); None where there is none."""
+    """Return the profile that is shipped for a family of processors (`Cpu.family`); None if there is none."""
     path = profile_path(family)
     if path is None:
         return None

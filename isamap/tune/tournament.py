@@ -49,13 +49,13 @@ class Tournament:
     """The rounds that this object has played, which are there also where none can be kept."""
 
     def evaluate(self, trial: Trial) -> float:
-        """Return the nanoseconds of one call. Raises: MissingTool where the machine is not here."""
+        """Return the nanoseconds of one call. Raises: MissingTool if the machine is not here."""
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
         """Play all rounds, and return the evaluation of each trial.
 
-        Raises: MissingTool where the machine is not here.
+        Raises: MissingTool if the machine is not here.
         """
         missing = range(len(self.rounds()), self.count)
         if missing:

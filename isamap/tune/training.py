@@ -93,7 +93,7 @@ def samples_in(records: Iterable[Record]) -> tuple[Sample, ...]:
 
 
 def train(samples: Sequence[Sample]) -> Trained:
-    """Return a model with its card. Raises: UsageProblem when there are too few samples, MissingTool."""
+    """Return a model with its card. Raises: UsageProblem if there are too few samples, MissingTool."""
     if len(samples) < FEWEST_SAMPLES:
         raise UsageProblem(
             Diagnostic(
@@ -136,7 +136,7 @@ def judged(
 
 
 def _left_out(samples: Sequence[Sample], names: Sequence[str]) -> list[float]:
-    """Return predictions of each sample by a model of the other families; 0 where there is only one family."""
+    """Return predictions of each sample by a model of the other families; 0 if there is only one family."""
     found = [0.0] * len(samples)
     for family in {sample.family for sample in samples}:
         rest = [sample for sample in samples if sample.family != family]
@@ -149,7 +149,7 @@ def _left_out(samples: Sequence[Sample], names: Sequence[str]) -> list[float]:
 
 
 def _lost(samples: Sequence[Sample], residuals: Sequence[float]) -> float:
-    """Return the mean ratio of the first choice to the best; 1 where there are too few samples of each row."""
+    """Return the mean ratio of the first choice to the best; 1 if there are too few samples of each row."""
     learned = judged(samples, residuals)[1]
     return learned.first_over_best if learned is not None else 1.0
 

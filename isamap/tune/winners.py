@@ -100,7 +100,7 @@ class Winners:
         return Winners(data_path() / NAME)
 
     def find(self, key: str) -> Winner | None:
-        """Return the winner of a question. Raises: Unkept when the file cannot be used."""
+        """Return the winner of a question. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return None
         with self._connected() as connection:
@@ -108,7 +108,7 @@ class Winners:
             return None if row is None else _winner(row)
 
     def all(self) -> tuple[Winner, ...]:
-        """Return all winners, by kernel, machine and time. Raises: Unkept when the file cannot be used."""
+        """Return all winners, by kernel, machine and time. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return ()
         with self._connected() as connection:
@@ -127,13 +127,13 @@ class Winners:
             connection.execute("delete from rounds where question = ?", (question,))
 
     def add_round(self, question: str, number: int, costs_ns: Mapping[str, float]) -> None:
-        """Keep a round of a tournament for good. Raises: Unkept when the file cannot be used."""
+        """Keep a round of a tournament for good. Raises: Unkept if the file cannot be used."""
         rows = [(question, number, name, None if ns == float("inf") else ns) for name, ns in costs_ns.items()]
         with self._connected() as connection, connection:
             connection.executemany("insert or ignore into rounds values (?, ?, ?, ?)", rows)
 
     def rounds(self, question: str) -> Rounds:
-        """Return the rounds of a tournament that are there. Raises: Unkept when the file cannot be used."""
+        """Return the rounds of a tournament that are there. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return {}
         found: dict[int, dict[str, float]] = {}

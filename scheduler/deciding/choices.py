@@ -80,7 +80,7 @@ def choices_of(space: Space, blocks: Sequence[RegisterBlock]) -> Iterator[Choice
 
 
 def _sizes(space: Space, axis: TileAxis, blocks: Sequence[RegisterBlock]) -> Choice:
-    """Return the cache block of an axis, and by how much it is unrolled where that is decided."""
+    """Return the cache block of an axis, and by how much it is unrolled if that is decided."""
     summed = axis == summed_axis(space.option)
     factors = [sum_factors(space, block) if summed else (block.get(axis.name, 1),) for block in blocks]
     kinds = {own: kind for kind, own in enumerate(dict.fromkeys(factors))}

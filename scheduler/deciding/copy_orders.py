@@ -25,7 +25,7 @@ TOGETHER_BYTES = 512
 
 
 def order_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """Return the decisions with their values; none where the fixed value is not possible."""
+    """Return the decisions with their values; none if the fixed value is not possible."""
     return {name: _values(space, name, operand) for name, operand in _named(space).items()}
 
 

@@ -75,7 +75,7 @@ def capacities(space: Choices) -> Iterator[AtMost]:
 
 
 def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
-    """Return the bytes of an operand's buffers in a scratchpad, all copies; 0 where it has none."""
+    """Return the bytes of an operand's buffers in a scratchpad, all copies; 0 if it has none."""
     copies = Const(1)
     if operand in pipelined_operands(space):
         copies = Cases(name_of(space, operand), ((0, Const(1)), (1, Const(2)), (BESIDE, Const(2))))

@@ -41,7 +41,7 @@ def pipelined_operands(space: Choices) -> tuple[TileOperand, ...]:
 
 
 def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
-    """Return the values that an operand's decision may have; none where the fixed value is not possible.
+    """Return the values that an operand's decision may have; none if the fixed value is not possible.
 
     Parts that threads perform have their buffers filled at once.
     """

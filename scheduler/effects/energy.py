@@ -58,7 +58,7 @@ class EnergyModel:
         return total([Const(_issues(option) * option.issue_pj), *parts])
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """Return a lower bound of `expression`: issues with their registers, and each result in its tensor once."""
+        """Return a lower bound of `expression`: issues with their registers, and one store of each result."""
         energies = required_energies(problem)
         accessed = add_up(
             min(_issued_pj(option, o, energies.access_pj(o.memory), padded=p) for p in (False, True))
@@ -169,7 +169,7 @@ def _ways(option: NestOption, operand: TileOperand, each: Each) -> Each:
 
 
 def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, problem: Problem) -> Cost:
-    """Return the energy of an operand's accesses, moves and transfers, after where it is read from."""
+    """Return the energy of an operand's accesses, moves and transfers, after if it is read from."""
     space, option = tiling.space, tiling.space.option
     is_file = _is_file(operand, problem)
     own = [axis for axis in option.axes if axis.name in operand.axes]

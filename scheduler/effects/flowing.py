@@ -127,7 +127,7 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
 
 
 def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
-    """Return the time of computing with all waits, or of the busiest unit; 0 where nothing flows.
+    """Return the time of computing with all waits, or of the busiest unit; 0 if nothing flows.
 
     A unit counts with the fills before its work and the results behind it.
     """
@@ -206,7 +206,7 @@ def _of_block(tiling: Tiling) -> Cost:
 
 
 def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
-    """Return the time to fill a single buffer with the computing that waits for it; 0 where it has two copies."""
+    """Return the time to fill a single buffer with the computing that waits for it; 0 if it has two copies."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
@@ -332,7 +332,7 @@ def _refilled(
 
 def _refills(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
     """Return how long all units wait for fillings that cannot begin before a buffer is read: of one copy, and of two
-    where windows are read to their end. 0 where it is filled once.
+    where windows are read to their end. 0 if it is filled once.
     """
     blocks = times(*(tiling.blocks[a.name] for a in tiling.space.axes if a.name in operand.axes))
     late = Threshold(blocks, 1, Const(0), _late(tiling, operand, flow, again))

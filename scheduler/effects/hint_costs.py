@@ -45,7 +45,7 @@ def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_by
 
 
 def by_asking(tiling: Tiling, operand: TileOperand, late: Cost, early: Cost) -> Cost:
-    """Return one of two costs, after whether an input is asked for early where that is searched."""
+    """Return one of two costs, after whether an input is asked for early if that is searched."""
     if not prefetch_level(tiling.space.option, operand):
         return late
     others = [(n + 1, early) for n in range(len(operand.hints))]

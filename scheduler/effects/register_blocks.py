@@ -54,7 +54,7 @@ def _busy(space: Space, operand: TileOperand) -> Cost:
 def _addresses(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
     """Return the addresses of the rows of an operand that is read in place: fewer than rows stay in registers.
 
-    Nothing where it is known how far apart rows lie: then they are part of the loads.
+    Nothing if it is known how far apart rows lie: then they are part of the loads.
     """
     if not (operand.dense_axis and operand.pitch_bytes) or operand.subscripts or not loops.address_ns:
         return Const(0)

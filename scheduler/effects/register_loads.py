@@ -33,7 +33,7 @@ def _each_tile(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns
 
 
 def least_loads(way: Way) -> float:
-    """Return all tiles of inputs, as rarely as registers allow."""
+    """Return the least time to load all tiles of inputs, given the reuse that registers allow."""
     return add_up(brought.moved_ns for brought in way.operands if not brought.operand.is_accumulator)
 
 

@@ -85,7 +85,7 @@ def beginnings(
 
 
 def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) -> Cost:
-    """Return how long traffic that streams and computing take together; 0 where nothing streams.
+    """Return how long traffic that streams and computing take together; 0 if nothing streams.
 
     The largest input counts.
     """

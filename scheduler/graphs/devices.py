@@ -133,7 +133,7 @@ class _Model:
 
 
 def deal(stretch: Stretch) -> DevicePlan | None:
-    """Return the best partition of a stretch within its effort; None where nothing was found."""
+    """Return the best partition of a stretch within its effort; None if nothing was found."""
     from ortools.sat.python import cp_model
 
     problem = stretch.problem

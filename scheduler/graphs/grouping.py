@@ -134,7 +134,7 @@ def shown(edges: Edges, root: int, visible: frozenset[int]) -> Cone:
 
 
 def greedily(edges: Edges) -> list[Cone]:
-    """Return the groups of the greedy rule: a value goes where it is read if nothing else reads it.
+    """Return the groups of the greedy rule: a value goes if it is read if nothing else reads it.
 
     Operations on single elements go into each other first, and then behind one kernel.
     """

@@ -187,7 +187,7 @@ def _better(
     *,
     whole: bool,
 ) -> GraphPlan:
-    """Return the plan with this stretch decided so, or as it was where that is no better."""
+    """Return the plan with this stretch decided so, or as it was if that is no better."""
     middle = tuple(formulated.groups[n] for n in decided.order)
     order = (*plan.order[: stretch.start], *middle, *plan.order[stretch.stop :])
     named = {held.name for held in formulated.window.held}

@@ -92,7 +92,7 @@ class Effort:
 
 
 def search(instance: Instance, effort: Effort, failures: list[int]) -> tuple[int, ...] | None:
-    """Return offsets in units, or None when there are none. `failures` counts, per section, where choices ran out.
+    """Return offsets in units, or None if there are none. `failures` counts, per section, where choices ran out.
 
     Raises: OutOfNodes.
     """

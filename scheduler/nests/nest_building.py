@@ -130,6 +130,6 @@ def _tiles(axis: TileAxis, block: LoopStep) -> int:
 
 
 def _powers(axis: TileAxis, block: LoopStep) -> tuple[int, ...]:
-    """Return pieces that make every rest of a block: none where a block has no rest."""
+    """Return pieces that make every rest of a block: none if a block has no rest."""
     largest = block.step // axis.tile - (not block.is_dealt)
     return tuple(axis.tile << n for n in reversed(range(largest.bit_length())))

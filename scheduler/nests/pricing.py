@@ -111,7 +111,7 @@ def _without(nest: NestSchedule, dropped: Collection[int]) -> NestSchedule:
 
 
 def _in_order(loops: Sequence[LoopStep], option: NestOption) -> tuple[LoopStep, ...]:
-    """Return the loops, unrolled ones that stand together by name: those of sums stay where they are."""
+    """Return the loops, unrolled ones that stand together by name: those of sums stay if they are."""
     sums = {axis.name for axis in option.axes if axis.is_reduction}
     found: list[LoopStep] = []
     for is_block, group in groupby(loops, lambda loop: loop.is_unrolled and loop.axis not in sums):
@@ -124,7 +124,7 @@ def _in_order(loops: Sequence[LoopStep], option: NestOption) -> tuple[LoopStep, 
 
 
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
-    """Return the cost of each statement, in the order of the problem; None where the model cannot say.
+    """Return the cost of each statement, in the order of the problem; None if the model cannot say.
 
     Units: nanoseconds. A statement that is fused with another one costs nothing by itself.
     """
@@ -146,7 +146,7 @@ def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model
 def read_nest(
     problem: Problem, nest: NestProblem, chosen: NestSchedule
 ) -> tuple[NestOption, Assignment] | None:
-    """Return the option and the decisions that a nest stands for; None where no decisions lead to it.
+    """Return the option and the decisions that a nest stands for; None if no decisions lead to it.
 
     Of a nest whose loops are dealt to threads, the option is that of one of its parts.
     """
@@ -217,7 +217,7 @@ def _cheaper(
 
 
 def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
-    """Return the option, or that of one of the parts that a nest deals to threads; None where they are others."""
+    """Return the option, or that of a part that a nest distributes over threads; None if they do not match."""
     dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
     if not dealt:
         return option
@@ -263,7 +263,7 @@ MOST_LOOPS = 2
 
 
 def why_unpriced(schedule: Schedule, problem: Problem) -> tuple[str, ...]:
-    """Per statement of the problem why the model cannot say its cost; "" where it can."""
+    """Per statement of the problem why the model cannot say its cost; "" if it can."""
     nests = {nest.statement: nest for nest in schedule.nests}
     return tuple(
         _why(problem, nest, nests[nest.statement]) if nest.statement in nests else ""

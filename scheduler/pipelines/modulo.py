@@ -43,7 +43,7 @@ class Job:
 
 
 def pipeline_apart(steady: Steady, limit_s: float, command: tuple[str, ...] = COMMAND) -> Solved | None:
-    """Return the best order that was found within the limit; None where none was, or where the solver failed."""
+    """Return the best order that was found within the limit; None if none was, or where the solver failed."""
     try:
         environment = {**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])}
         job = write(Job(steady, limit_s)).encode()
@@ -56,7 +56,7 @@ def pipeline_apart(steady: Steady, limit_s: float, command: tuple[str, ...] = CO
 
 
 def find_pipeline(steady: Steady, limit_s: float) -> Solved | None:
-    """As `pipeline_apart`, in this process; None where not even one iteration after the other is possible."""
+    """As `pipeline_apart`, in this process; None if not even one iteration after the other is possible."""
     stop = time.monotonic() + limit_s
     plain = begin(steady, least_interval(steady))
     bound = interval = least_interval(steady)
@@ -253,7 +253,7 @@ def _lives(built: _Model, steady: Steady) -> list[Any]:
 
 def begin(steady: Steady, least: int) -> Pipeline | None:
     """Return the pipeline of the least interval from `least` on that the rule gives one for, or one iteration after
-    the other; None where registers forbid even that."""
+    the other; None if registers forbid even that."""
     plain = in_sequence(steady)
     highest = plain.interval if plain is not None else least + 4 * len(steady.operations)
     for interval in range(least, highest):
@@ -264,7 +264,7 @@ def begin(steady: Steady, least: int) -> Pipeline | None:
 
 
 def in_sequence(steady: Steady) -> Pipeline | None:
-    """Return operations in the order listed, iteration after iteration; None where registers forbid it."""
+    """Return operations in the order listed, iteration after iteration; None if registers forbid it."""
     starts: list[int] = []
     free = 0
     for i, operation in enumerate(steady.operations):

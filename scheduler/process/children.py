@@ -106,7 +106,7 @@ def start_early(command: Command = COMMAND) -> None:
 
 @contextmanager
 def borrowed(command: Command = COMMAND) -> Generator[Child]:
-    """Borrow a child for the caller alone, and keep it afterwards where it is sound. Raises: ChildLost."""
+    """Borrow a child for the caller alone, and keep it afterwards if it is sound. Raises: ChildLost."""
     child = _borrow(command)
     try:
         yield child
@@ -139,7 +139,7 @@ def idle(owner: int | None = None) -> list[Child]:
 
 
 def start(command: Command) -> Child:
-    """Return a new child. Raises: ChildLost when it cannot be started."""
+    """Return a new child. Raises: ChildLost if it cannot be started."""
     said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
     root = str(Path(isamap.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -64,7 +64,7 @@ def ask_here(job: Search) -> Answer:
 
 
 def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> Diagnostic | None:
-    """Return the warning that one of `UNHEARD` is worth; None where the time was up before anything was asked."""
+    """Return the warning that one of `UNHEARD` is worth; None if the time was up before anything was asked."""
     if isinstance(error, ChildLost):
         return failed(str(error), sought)
     if isinstance(error, ChildLate):

@@ -69,7 +69,7 @@ class Annealing:
 
 
 def _neighbour(current: Candidate, options: Sequence[OpenOption], rng: random.Random) -> Candidate | None:
-    """Return a schedule that differs in one decision; None where the one drawn is not possible."""
+    """Return a schedule that differs in one decision; None if the one drawn is not possible."""
     option = current.option
     if rng.random() < JUMPS:
         option = rng.choice(options)

@@ -22,7 +22,7 @@ class Solved:
 
     Units: `bound_ns` in nanoseconds, proven; `effort` what a solver spent, in its own measure. `status` as in
     Schedule; `findings` are what its reader should know about how it was found. `found_by` and `proved_by`
-    name the engine that found the candidate and the one that proved the bound; empty where that is not known.
+    name the engine that found the candidate and the one that proved the bound; empty if that is not known.
     """
 
     candidate: Candidate

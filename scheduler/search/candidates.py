@@ -59,7 +59,7 @@ class Candidate:
 def open_options(
     problem: Problem, nest: NestProblem, model: CostModel, fixed: Assignment, stop: float = inf
 ) -> tuple[OpenOption, ...]:
-    """Return the options that agree with what is fixed, most promising first; none when nothing does.
+    """Return the options that agree with what is fixed, most promising first; none if nothing does.
 
     `stop` on the monotonic clock: from then on one that agrees will do, the first of those that compute most
     at a time.
@@ -93,7 +93,7 @@ def open_options(
 def _priced(
     problem: Problem, nest: NestProblem, space: Space, model: CostModel, blocks: tuple[RegisterBlock, ...]
 ) -> tuple[Cost, float]:
-    """Return an option's cost and lower bound. Where nothing is fixed, the last answer is cached."""
+    """Return an option's cost and lower bound. If nothing is fixed, the last answer is cached."""
     alone = NestProblem(nest.statement, (space.option,), iterations=nest.iterations)
     own = replace(problem, nests=(alone,))
     if space.fixed or getattr(model, "__hash__", None) is None:

@@ -103,7 +103,7 @@ class Group:
     def parts(self, answer: Solved, chosen: Choice | None = None) -> tuple[Solved, ...]:
         """Return an answer for the nest as the nests that are left, each with its own cost.
 
-        `chosen` are the statements that it fuses, the cheapest choice where none is given. Their bounds
+        `chosen` are the statements that it fuses, the cheapest choice if none is given. Their bounds
         add up to the bound of all together: another choice may leave others alone.
         """
         if not self.choices:
@@ -145,7 +145,7 @@ class Choice:
 
 
 def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment) -> Choice | None:
-    """Return the best choice for an option; None where what is fixed leaves none."""
+    """Return the best choice for an option; None if what is fixed leaves none."""
     return min(
         choices_of(option, alone, fixed), key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None
     )

@@ -71,7 +71,7 @@ def first_candidate(
 ) -> Candidate:
     """Return greedy's schedule by `stop` on the monotonic clock; after that time the first feasible one.
 
-    Raises: Infeasible when nothing agrees with what is fixed.
+    Raises: Infeasible if nothing agrees with what is fixed.
     """
     found = greedy_candidate(options, stop)
     if found is None:
@@ -92,7 +92,7 @@ def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
 
 
 def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candidate | None:
-    """Return the best that descent finds by `stop`; None where the fixed decisions leave nothing."""
+    """Return the best that descent finds by `stop`; None if the fixed decisions leave nothing."""
     given = (candidate_of(option, option.start) for option in options if option.start is not None)
     known = min(given, key=lambda c: c.cost_ns, default=None)
     best, tried = known, Tried()

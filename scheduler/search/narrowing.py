@@ -59,7 +59,7 @@ def narrow_problem(
     With `looks`, after so many looks at mappings of a statement those that have not been seen are left, too,
     whether they may win or not. `matches` are the mappings of the statements where
     they are known; `packed` are inputs that the caller passes packed.
-    Raises: NoMapping when a statement cannot be performed; UsageProblem for what cannot be packed.
+    Raises: NoMapping if a statement cannot be performed; UsageProblem for what cannot be packed.
     """
     assert isinstance(model, FlooredModel), "only floors say what may be left out"
     frame = Frame.of(kernel, machine, sizes, threads, matches, packed)
@@ -127,7 +127,7 @@ class _Judge:
     ) -> tuple[float, Candidate | None]:
         """Return the mapping's lower bound once all of it is known, and greedy's schedule of it.
 
-        None where that is not below the limit, which is then not worth looking for. With `splits`, the floor
+        None if that is not below the limit, which is then not worth looking for. With `splits`, the floor
         is raised towards the limit.
         """
         nest = NestProblem(self.number, (option,), iterations=self.frame.iterations[self.number])
@@ -232,7 +232,7 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
 
 
 def _glanced(outline: Outline) -> Outline | None:
-    """Return what is known one step further; None where nothing performs the mapping."""
+    """Return what is known one step further; None if nothing performs the mapping."""
     return outline.further() if outline.further is not None else outline
 
 
@@ -241,7 +241,7 @@ def _instruction(outline: Outline) -> str:
 
 
 def _completed(outline: Outline) -> Outline | None:
-    """Return all that there is to know of a mapping; None where nothing performs it."""
+    """Return all that there is to know of a mapping; None if nothing performs it."""
     found: Outline | None = outline
     while found is not None and found.further is not None:
         found = found.further()

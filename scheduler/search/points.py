@@ -88,9 +88,9 @@ class SearchSpace:
         first: Schedule,
         listed: Sequence[Schedule] = (),
     ) -> SearchSpace | None:
-        """Return the space that a schedule lies in; None where no decisions lead to it, as to some that are written.
+        """Return the space that a schedule lies in; None if no decisions lead to it, as to some that are written.
 
-        Raises: Infeasible when nothing agrees with `fixed`.
+        Raises: Infeasible if nothing agrees with `fixed`.
         """
         decisions = resolve(problem, fixed)
         options: dict[int, tuple[OpenOption, ...]] = {}
@@ -112,7 +112,7 @@ class SearchSpace:
         return replace(empty, first=start, listed=tuple(others))
 
     def point_of(self, schedule: Schedule) -> Point | None:
-        """Return the point of a schedule; None where no decisions lead to its loops."""
+        """Return the point of a schedule; None if no decisions lead to its loops."""
         nests = {nest.statement: nest for nest in schedule.nests}
         found: list[Candidate] = []
         for group, ways in zip(self.groups, self.ways, strict=True):
@@ -154,7 +154,7 @@ class SearchSpace:
         return None
 
     def crossed(self, one: Point, other: Point, rng: random.Random) -> Point | None:
-        """Return each decision from one of two points; None where what is drawn is no schedule.
+        """Return each decision from one of two points; None if what is drawn is no schedule.
 
         Loop orders go together, and so does a register block, as only whole ones are known to be possible.
         Where the mappings differ, a statement is as in one of the points.
@@ -223,7 +223,7 @@ def changed_kinds(one: Point, other: Point) -> frozenset[str]:
 def _as_in(
     schedule: Schedule, problem: Problem, group: Group, options: Mapping[int, Sequence[OpenOption]]
 ) -> dict[int, Solved]:
-    """Return the answers for statements that may be fused: those of the schedule, where it has a nest for them."""
+    """Return the answers for statements that may be fused: those of the schedule, if it has a nest for them."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found = dict(group.alone)
     for statement in found.keys() & nests.keys():
@@ -256,7 +256,7 @@ def _solved(candidate: Candidate) -> Solved:
 
 
 def _drawn(space: Space, one: Assignment, other: Assignment, rng: random.Random) -> Assignment | None:
-    """Return decisions from either assignment, those that hang together from the same one; None where none fit."""
+    """Return decisions from either assignment, those that hang together from the same one; None if none fit."""
     genes = {name: name for name in one.keys() & other.keys()}
     genes |= {name: "order" for name, _, _ in space.order_pairs()}
     genes |= {name: "sweep" for name, _, _ in space.sweep_pairs()}

@@ -37,7 +37,7 @@ def varied(
     """Return the cheapest schedules, each with another mapping or register block, of the costliest statement.
 
     The other statements are as greedy has them. There may be fewer than `count`. Units: `limit_s` in
-    seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
+    seconds of wall clock. Raises: Infeasible if nothing agrees with `fixed`.
     """
     stop = time.monotonic() + limit_s
     decisions = resolve(problem, fixed or {})

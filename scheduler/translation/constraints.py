@@ -39,7 +39,7 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """The fact that one number is at most another. With other facts, both depend on one axis's decisions."""
+    """The fact that one number is at most another. Together with other facts, both numbers depend on one axis."""
 
     left: Cost
     right: Cost

@@ -160,7 +160,7 @@ _CONVERSIONS = ("_to_copy", "convert_element_type", "where")
 
 
 def _entry(name: str) -> Formula | Optioned | None:
-    """Return the operation that a node of torch, `mul.Tensor`, is; None where it is none of a text alone."""
+    """Return the operation that a node of torch, `mul.Tensor`, is; None if it is none of a text alone."""
     base = name.partition(".")[0]
     if base in _CONVERSIONS:
         return None
@@ -187,7 +187,7 @@ def options_of(name: str) -> tuple[tuple[str, Any], ...]:
 def _elementwise(o: Applied) -> Value:
     """Compute an operation on single elements, rounded to the type of its result, `result`.
 
-    A number in the place of an input is its attribute `number0`, `number1`, …. `promoted` is the type in which
+    A number instead of an input is its attribute `number0`, `number1`, …. `promoted` is the type in which
     torch compares inputs.
     """
     promoted, result = o.word("promoted", ""), o.word("result", "")
@@ -257,7 +257,7 @@ POINTWISE: Mapping[str, Lowered] = {
 
 
 def _convolution_backward(o: Applied) -> tuple[Value, ...]:
-    """Return the gradients of image, filters and bias; without meaning where they are not wanted."""
+    """Return the gradients of image, filters and bias; without meaning if they are not wanted."""
     grad, x, w = o[0], o[1], o[2]
     groups, inside = o.integer("group", 1), wide_type(x.dtype)
     names = [name for name, is_wanted in zip("XFB", o.list("wanted") or (), strict=True) if is_wanted]

@@ -177,7 +177,7 @@ def _constant_of_shape(o: Applied) -> Value:
 
 
 def _range(o: Applied) -> Value:
-    """Return equally spaced whole numbers, as many as the caller's sizes say. Raises: as `_known_only`."""
+    """Return equally spaced integers, as many as the caller's sizes say. Raises: as `_known_only`."""
     given = [o.known(n) for n in range(3)]
     start, end, step = (array.reshape(-1)[0] for array in given if array is not None)
     if not any(map(is_open, (start, end, step))) or o[0].dtype not in ("i32", "i64"):

@@ -110,7 +110,7 @@ def lowest(dtype: str) -> str:
 def is_extreme(element: str, found: str, dtype: str) -> str:
     """Return the text that tells whether an element is the maximum or minimum that was found.
 
-    Where one of the elements is NaN, NaN was found, and each NaN is it.
+    If one of the elements is NaN, NaN was found, and each NaN is it.
     """
     return f"{element} == {found}" + (f" | {element} != {element}" if DTYPES[dtype].is_float else "")
 

@@ -338,7 +338,7 @@ BYTES: Mapping[str, Lowered] = {
     "QLinearConv": _linear_conv,
     "QGemm": _linear_gemm,
 }
-"""Products of bytes, also with a bias in f32, and in f32 where they have no scale of the result."""
+"""Products of bytes, also with a bias in f32, and in f32 if they have no scale of the result."""
 
 OF_RUNTIMES: Mapping[str, Lowered] = {
     "QGemm": _linear_gemm,

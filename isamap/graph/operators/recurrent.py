@@ -139,7 +139,7 @@ class _Way:
         return value.at([self.n, self.j])
 
     def gate(self, number: int) -> str:
-        """Return the sum of a gate, cut off where that is asked for."""
+        """Return the sum of a gate, cut off if that is asked for."""
         return self.clipped(self.u.at([self.place(number), self.n, self.j]))
 
     def place(self, gate: int) -> str:
@@ -260,7 +260,7 @@ class _Way:
 
 
 def _numbered(axis: str, first: int, count: int) -> str:
-    """Return the numbers from the first on, along an axis where there are several."""
+    """Return the numbers from the first on, along an axis if there are several."""
     if count == 1:
         return str(first)
     return f"{axis} + {first}" if first else axis

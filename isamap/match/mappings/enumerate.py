@@ -402,7 +402,7 @@ def _subsets(axes: list[str]) -> list[tuple[str, ...]]:
 
 
 def _is_filled(pattern: Pattern, statement: Statement, axis: str, on: tuple[str, ...]) -> bool:
-    """Return whether fused extents reach the instruction's; True where either is not a number."""
+    """Return whether fused extents reach the instruction's; True if either is not a number."""
     length = pattern.statement.axis(axis).extent.substitute(largest_parameters(pattern.instruction)).value
     extent = Index.of(1)
     for x in on:

@@ -139,7 +139,7 @@ class _Writer:
     def pairs(self, sides: Sides, groups: tuple[AxisGroup, ...], *, exact: bool) -> list[str] | None:
         """Return sets of pairs of lanes that break the condition, one for each subscript that may differ.
 
-        None when they are not affine. Unless `exact` is asked for, lanes and iterations are only known to
+        None if they are not affine. Unless `exact` is asked for, lanes and iterations are only known to
         move together, in any order.
         """
         moving = [a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)]
@@ -255,7 +255,7 @@ class _Writer:
         return self.parameters.setdefault(symbol, f"n{len(self.parameters)}")
 
     def _text(self, index: Index) -> str | None:
-        """Return an index expression; None when it multiplies symbols."""
+        """Return an index expression; None if it multiplies symbols."""
         terms: list[str] = []
         for monomial, coefficient in index.terms:
             if len(monomial) > 1:

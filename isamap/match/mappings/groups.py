@@ -175,7 +175,7 @@ def _common_loops(parts: tuple[_Part, ...]) -> bool:
 
 
 def _fits(part: _Part, instruction_axes: tuple[str, ...], kernel_axes: tuple[str, ...]) -> bool:
-    """Return whether fused kernel axes are no longer than the instruction's axes; False where that is unknown."""
+    """Return whether fused kernel axes are no longer than the instruction's axes; False if that is unknown."""
     required = [part.statement.axis(k).extent.value for k in kernel_axes]
     lengths = [_longest(part.pattern, a) for a in instruction_axes]
     if None in required or None in lengths:

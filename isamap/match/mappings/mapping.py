@@ -160,7 +160,7 @@ def _text(subject: Expr) -> str:
 
 @lru_cache(maxsize=4096)
 def symmetries(instruction: Instruction, required: tuple[int, ...] | None = None) -> tuple[Renaming, ...]:
-    """Return all symmetries, the identity first; of the statements `required` only, counted from 0, when given."""
+    """Return all symmetries, the identity first; of the statements `required` only, counted from 0, if given."""
     patterns = [p for n, p in enumerate(patterns_of(instruction)) if required is None or n in required]
     axes = list(dict.fromkeys(a.name for p in patterns for a in p.axes))
     inputs = [o.name for o in instruction.operands if o.role == "in"]

@@ -1,7 +1,7 @@
 """Decide whether a mapping is valid: elements of an issue correspond to the kernel's elements one to one.
 
-A mapping is valid under three conditions. Iterations of the instruction that touch one element of an
-operand stand for kernel iterations that touch one element of the tensor: an instruction that reads `a[p +
+A mapping is valid under three conditions. Iterations of the instruction that access one element of an
+operand stand for kernel iterations that access one element of the tensor: an instruction that reads `a[p +
 r]` performs `X[p + r]`, but not `X[2*p + r]`. Two reads of one operand agree: `a[i] + a[i + 1]` performs
 `X[n] + X[n + 1]`, but not `X[n] + Z[n]`. No two elements of an output stand for the same element of the
 tensor: `c[i, j]` does not perform `Y[i + j]`.
@@ -352,7 +352,7 @@ def _follow(required: list[Row], given: list[Row], columns: int) -> bool:
 
 
 def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | None:
-    """Return the steps of each subscript along the axes; None when one does not step evenly."""
+    """Return the steps of each subscript along the axes; None if one does not step evenly."""
     found: list[Row] = []
     for subscript in subscripts:
         steps = tuple(subscript.coefficient(a) for a in axes)

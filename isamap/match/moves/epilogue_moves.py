@@ -114,7 +114,7 @@ def stored_way_out(
 def held_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> WayOut | None:
-    """Return how results leave registers; None where no sums are there, or one move takes them out unchanged."""
+    """Return how results leave registers; None if no sums are there, or one move takes them out unchanged."""
     if search.is_addressable(acc.memory):
         return None
     copy, counts = _tile_out(acc, written, tile, home, search)
@@ -229,7 +229,7 @@ def _stores_registers(search: MoveSearch) -> bool:
 
 
 def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, tuple[int, ...]] | None:
-    """Return the axis that an array is read along, with its elements; None where no two tiles read the same."""
+    """Return the axis that an array is read along, with its elements; None if no two tiles read the same."""
     own = [a for a in tile.axes if f"~{a.name}" in counted(read, copy)]
     moving = {symbol for symbol in symbols(read) if symbol.startswith("@")}
     again = [a for a in tile.axes if a.name in acc.axes and a not in own and (a.extent.value or inf) > a.tile]
@@ -332,7 +332,7 @@ def find_delivered(
 ) -> OperandMove | None:
     """Return the store that computes a copy from registers into the first of the buffers `through` which it goes.
 
-    None where no instructions do.
+    None if no instructions do.
     """
     own = [read for read in distinct_reads(copy.value) if read.buffer == cells]
     if len(own) != 1:
@@ -443,7 +443,7 @@ def made_at(value: Expr, buffer: str, depth: int) -> Expr:
 
 
 def _way_down(value: Expr, buffer: str) -> list[Expr]:
-    """Return the expressions from the top down to the element of a buffer, or to where it is read more than once."""
+    """Return the expressions from the top down to the element of a buffer, or to if it is read more than once."""
     within = [child for child in parts_of(value) if _is_made_of(child, buffer)]
     return [value, *(_way_down(within[0], buffer) if len(within) == 1 else ())]
 

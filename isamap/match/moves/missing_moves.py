@@ -88,7 +88,7 @@ def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
 def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[str, Operand]) -> str | None:
     """Return the reason that registers have other shapes, with the nearest one.
 
-    None where a shape is the same.
+    None if a shape is the same.
 
     The nearest holds as many elements, or is the first.
     """

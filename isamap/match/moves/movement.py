@@ -111,7 +111,7 @@ def _choices(
 
 
 def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | None:
-    """Return one issue of a mapping as it is carried out; None when it is not."""
+    """Return one issue of a mapping as it is executed; None if it is not."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
     if pattern is None:
         return None
@@ -303,7 +303,7 @@ def _around_register(
 
 
 def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:
-    """Yield movements of a mapping that is valid but not carried out: every operand says why."""
+    """Yield movements of a mapping that is valid but not executed: every operand says why."""
     operands = [o.name for o in instruction.operands]
     pattern = pattern_of(instruction)
     if pattern is None or read_twice(mapping.bindings):

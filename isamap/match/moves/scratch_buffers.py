@@ -67,7 +67,7 @@ class Dma:
 
 
 def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
-    """Return the cheapest instruction that moves as much of a copy as it can; None when there is none."""
+    """Return the cheapest instruction that moves as much of a copy as it can; None if there is none."""
     key = copy.target, copy.value, tuple((counter, counts[counter]) for counter in copy.counters)
     if key not in search.movers:
         search.movers[key] = _found(copy, counts, search)
@@ -131,7 +131,7 @@ def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[
 def lay_over_copy(
     copy: Copy, counts: Mapping[str, Index], pattern: Pattern, counters: dict[str, str], search: MoveSearch
 ) -> Dma | None:
-    """Return the instruction with its axes on these counters; None where addresses or extents do not fit."""
+    """Return the instruction with its axes on these counters; None if addresses or extents do not fit."""
     extents, over = _pieces(pattern, counters, counts)
     sizes = _params(pattern, extents)
     counted, lengths = set(counters.values()), dict[str, Index]()
@@ -194,13 +194,13 @@ def _pieces(
 
 
 def _most(pattern: Pattern, axis: Axis) -> int | None:
-    """Return how far an axis goes at most where a parameter says how far; None where there is no limit."""
+    """Return how far an axis goes at most where a parameter says how far; None if there is no limit."""
     limits = [p.high for p in pattern.instruction.params if axis.extent == Index.of(p.name)]
     return limits[0].value if limits and limits[0] is not None else None
 
 
 def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] | None:
-    """Return the values of the parameters that extents are; None where an extent is fixed, or limited, otherwise."""
+    """Return the values of the parameters that extents are; None if an extent is fixed, or limited, otherwise."""
     found: dict[str, Index] = {}
     for axis in pattern.axes:
         requested, most = extents[axis.name], largest(extents[axis.name])
@@ -222,7 +222,7 @@ def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] 
 
 
 def largest(count: Index) -> int | None:
-    """Return the most that a count can be: a number, or a number in a minimum; None when neither is there."""
+    """Return the most that a count can be: a number, or a number in a minimum; None if neither is there."""
     if count.value is not None:
         return count.value
     if len(count.terms) != 1 or count.terms[0][1] != 1 or len(count.terms[0][0]) != 1:
@@ -244,7 +244,7 @@ class Clearing:
 
 
 def find_clearing(search: MoveSearch, memory: str, dtype: str) -> Clearing | None:
-    """Return the move that zeroes a scratchpad; None when the machine has no such instruction."""
+    """Return the move that zeroes a scratchpad; None if the machine has no such instruction."""
     for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None or len(pattern.axes) != 1:
@@ -268,7 +268,7 @@ def clearing_ns(clearing: Clearing, search: MoveSearch) -> float:
 class ScratchMove:
     """A move of one tile between an array and a buffer: issues of one instruction. Units: ns, pJ per element.
 
-    `computing` are the instructions that compute the tile afterwards where it is no copy, each with its time.
+    `computing` are the instructions that compute the tile afterwards if it is no copy, each with its time.
     """
 
     instruction: str
@@ -356,7 +356,7 @@ def no_clearing(dtype: DType, home: str, what: str, search: MoveSearch) -> NoMap
 def scratch_move(
     operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> ScratchMove | None:
-    """Return the move of a whole tile into a buffer in a scratchpad, or back; None when there is none."""
+    """Return the move of a whole tile into a buffer in a scratchpad, or back; None if there is none."""
     written = get_own_sum(tile) if back else None
     copy, counts = _tile_copy(operand, tile, home, search, written)
     elements = prod(operand.cell_shape)
@@ -588,7 +588,7 @@ Counts = Mapping[str, Index]
 
 
 def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
-    """Return the copy with the counter of a fused axis in runs; None where no counter is one of a fused axis."""
+    """Return the copy with the counter of a fused axis in runs; None if no counter is one of a fused axis."""
     for counter in copy.counters:
         found = {(atom.value, atom.divisor) for atom in _divisions(copy, counter)}
         if len(found) != 1:

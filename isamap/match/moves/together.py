@@ -36,7 +36,7 @@ class TilesMove:
 def tiles_move(
     operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> TilesMove | None:
-    """Return the cheapest way to bring tiles of an operand into its scratchpad, or back; None where there is none.
+    """Return the cheapest way to bring tiles of an operand into its scratchpad, or back; None if there is none.
 
     Sums come and go a register block at a time, and windows have an order of their own: each tile by itself.
     """

@@ -58,7 +58,7 @@ class Transfer:
 
 
 def find_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer | None:
-    """Return the cheapest way to move a copy's elements; None when the machine cannot even move a single one."""
+    """Return the cheapest way to move a copy's elements; None if the machine cannot even move a single one."""
     best: Transfer | None = None
     for counter in copy.counters:
         for width, register in widths(search, copy.target.dtype):
@@ -236,7 +236,7 @@ COUNTER = "~i"
 
 
 def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Index) -> Copy:
-    """Return the elements of a buffer of an operand's tiles from `here` on, joined with those from `other` on."""
+    """Return the copy that combines a buffer's elements from `here` on with those from `other` on, by `op`."""
     zeros = tuple(ZERO for _ in operand.cell_shape)
     mine, theirs = (Read(buffer, (at + Index.of(COUNTER), *zeros), operand.dtype) for at in (here, other))
     return Copy(mine, Call(op, (mine, theirs), operand.dtype), (COUNTER,))
@@ -245,6 +245,6 @@ def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Inde
 def find_joining(
     operand: OperandTile, buffer: str, op: str, here: Index, other: Index, search: MoveSearch
 ) -> Transfer | None:
-    """Return how a machine joins a block of partial results; None where it cannot."""
+    """Return how a machine joins a block of partial results; None if it cannot."""
     copy = joining(operand, buffer, op, here, other)
     return find_transfer(copy, {COUNTER: Index.of(BLOCK)}, search)

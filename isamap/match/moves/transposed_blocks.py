@@ -124,7 +124,7 @@ def _lengths(pattern: Pattern) -> dict[str, int]:
 def _laid_over(
     copy: Copy, counters: Counters, pattern: Pattern, cost: float, search: MoveSearch
 ) -> BlockMove | None:
-    """Return the instruction with its axes on some of the counters; None where nothing fits."""
+    """Return the instruction with its axes on some of the counters; None if nothing fits."""
     reads = _same_casts(pattern.value, copy.value)
     if reads is None or pattern.output.dtype != copy.target.dtype:
         return None

@@ -47,7 +47,7 @@ Source = OperandMove | Location | Leaf
 
 
 def used_lanes(request: LoadRequest) -> Lanes | None:
-    """Return the lanes of a register of one coordinate that matter; None where their number is known only later."""
+    """Return the lanes of a register of one coordinate that matter; None if their number is known only later."""
     if len(request.shape) != 1 or request.fill is not None:
         return None
     if request.used is not None:
@@ -61,7 +61,7 @@ def used_lanes(request: LoadRequest) -> Lanes | None:
 def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
     """Return how many lanes apart elements first do not follow each other in memory, when they lie in long runs.
 
-    None when they lie in one, or in runs too short to be worth interleaving.
+    None if they lie in one, or in runs too short to be worth interleaving.
     """
     places = _places(search, request)
     if places is None or not 1 < _runs(places) <= len(np.unique(places[1])) // LEAST_RUN:
@@ -235,7 +235,7 @@ def requested_lanes(
     limits: dict[str, int],
     params: Params,
 ) -> LoadRequest | None:
-    """Return the load request for a register in the lanes that a subscript reads; None when that is unclear.
+    """Return the load request for a register in the lanes that a subscript reads; None if that is unclear.
 
     `subject` is over axes `%a`; every axis runs from 0 to its limit.
     """
@@ -284,7 +284,7 @@ def _neighbours(places: NDArray[np.int64]) -> int:
 
 
 def _lanes_read(pattern: Pattern) -> tuple[int, ...] | None:
-    """Return for each lane written, the lane read; None where the instruction is no permutation of one register."""
+    """Return for each lane written, the lane read; None if the instruction is no permutation of one register."""
     value, written = pattern.value, pattern.output
     if not isinstance(value, Read) or len(written.shape) != 1 or len(value.index) != 1:
         return None

@@ -333,7 +333,7 @@ class MoveSearch:
         return costs[key]
 
     def energy_pj(self, name: str, params: Params) -> float:
-        """Energy of one issue without its accesses; 0 where none is stated. Units: pJ."""
+        """Energy of one issue without its accesses; 0 if none is stated. Units: pJ."""
         item = self.machine.instructions[name]
         energy = item.cost.energy_pj
         return 0.0 if energy is None else cost_value(energy, self._numbers(item, params))

@@ -256,7 +256,7 @@ def _request_register(
     reach: dict[Digits, Index | None],
     fill: Const | None,
 ) -> LoadRequest | None:
-    """Return the load request of a register operand, over its own coordinates; None where its value is unclear."""
+    """Return the load request of a register operand, over its own coordinates; None if its value is unclear."""
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
         return None

@@ -76,7 +76,7 @@ def pieces_of(instruction: Instruction) -> tuple[Pattern, ...]:
 
 
 def _cases(statement: Statement) -> list[Statement] | None:
-    """Return the statement for every value of the axes that its conditions ask; None where they ask more."""
+    """Return the statement for every value of the axes that its conditions ask; None if they ask more."""
     asked = _asked(statement.assign.value)
     axes = [a for a in statement.axes if a.name in asked]
     if asked - {a.name for a in axes}:
@@ -105,7 +105,7 @@ def _asked(value: Expr) -> frozenset[str]:
 
 
 def _chosen(value: Expr) -> Expr:
-    """Return the branch of a value whose conditions are numbers; the value itself where they are not."""
+    """Return the branch of a value whose conditions are numbers; the value itself if they are not."""
     match value:
         case Call("select", (Call(op, (left, right)), yes, no)) if op in COMPARE:
             a, b = _number(left), _number(right)
@@ -132,7 +132,7 @@ def _number(value: Expr) -> int | None:
 
 
 def box_of(subscript: Index, axes: tuple[Axis, ...], lengths: Mapping[str, int], used: Lanes) -> Box | None:
-    """Return the part of the lanes `used` that a subscript names; None when that is nothing, or no box."""
+    """Return the part of the lanes `used` that a subscript names; None if that is nothing, or no box."""
     return _box_of(subscript, axes, (*lengths.items(),), used)
 
 
@@ -182,7 +182,7 @@ def _lanes(offset: int, digits: tuple[tuple[str, int, int], ...]) -> Lanes:
 
 
 def axes_at(box: Box, lane: str) -> dict[str, Index] | None:
-    """Return each axis of a box as an expression of the lane; None when two places share a lane."""
+    """Return each axis of a box as an expression of the lane; None if two places share a lane."""
     found: dict[str, Index] = {}
     cut = [(a, s, n) for a, s, n in box.digits if n > 1]
     for position, (axis, step, count) in enumerate(cut):

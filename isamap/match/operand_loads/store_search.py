@@ -115,7 +115,7 @@ def _is_filled(pattern: Pattern, params: Params, limits: dict[str, int]) -> bool
 
 
 def _reading(pattern: Pattern, read: Read) -> Statement:
-    """Return the statement with its register operand in place of its target: limits are counted along it."""
+    """Return the statement with its register operand instead of its target: limits are counted along it."""
     assign = replace(pattern.statement.assign, target=read)
     return replace(pattern.statement, assign=assign)
 
@@ -160,7 +160,7 @@ def _least_register_ns(search: MoveSearch, operand: Operand) -> float:
 
 
 def _least_ns(search: MoveSearch, pattern: Pattern) -> float:
-    """Return the least time per element that an instruction writes, of any size; 0 where sizes are too many."""
+    """Return the least time per element that an instruction writes, of any size; 0 if sizes are too many."""
     known = {p.name: p for p in pattern.instruction.params}
     names = sorted({n for size in pattern.output.shape for n in size.symbols})
     ends = [(p.low, p.high) if (p := known.get(n)) is not None else (None, None) for n in names]

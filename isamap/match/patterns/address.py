@@ -34,7 +34,7 @@ Interval = tuple[int, int]
 
 
 def interval(index: Index, extents: Mapping[str, int]) -> Interval | None:
-    """Return smallest and largest value when each symbol runs over 0 … extent-1; None when a symbol has no range."""
+    """Return smallest and largest value when each symbol runs over 0 … extent-1; None if a symbol has no range."""
     low = high = 0
     for monomial, coefficient in index.terms:
         ends = (coefficient, coefficient)

@@ -92,7 +92,7 @@ def address_steps(machine: Machine) -> dict[str, int]:
 
 
 def _stated(constraint: Constraint, align: Index) -> int:
-    """Return the alignment that a constraint promises; 1 where it promises none."""
+    """Return the alignment that a constraint promises; 1 if it promises none."""
     number = constraint.right.value
     if constraint.left == align and constraint.comparison in (">=", "==") and number:
         return 1 << (number - 1).bit_length()  # an alignment is a power of two: at least 48 means 64

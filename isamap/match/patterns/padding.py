@@ -28,7 +28,7 @@ Fills = Mapping[str, Const]
 def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = False) -> Fills | None:
     """Return values for padded lanes that do not change the result, for every set of operands in `shown`.
 
-    None when no choice of the usual constants does it. `finite` takes it that floats in use are no infinity
+    None if no choice of the usual constants does it. `finite` takes it that floats in use are no infinity
     and no NaN; else 0 times something in use is not 0.
     """
     op = pattern.statement.assign.op
@@ -44,7 +44,7 @@ def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = F
 
 
 def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
-    """Return the value of an expression when the operands in `known` hold these constants; None when it depends."""
+    """Return the value of an expression when the operands in `known` hold these constants; None if it depends."""
     match expr:
         case Const():
             return expr
@@ -108,7 +108,7 @@ def _is(neutral: Const, found: Const | None) -> bool:
 
 
 def _value(expr: Expr) -> Const | None:
-    """Return the constant that an expression of constants is; None where it is not a number."""
+    """Return the constant that an expression of constants is; None if it is not a number."""
     with np.errstate(all="ignore"):
         found = evaluate_expr(expr, Env()).item()
     if expr.dtype.is_float and found != found:

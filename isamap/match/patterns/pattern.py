@@ -110,7 +110,7 @@ class Pattern:
 
 
 def pattern_of(instruction: Instruction) -> Pattern | None:
-    """Return the instruction as a pattern; None when it is not one plain statement, but a configuration, say."""
+    """Return the instruction as a pattern; None if it is not one plain statement, but a configuration, say."""
     return _pattern_of(instruction, instruction.span)
 
 
@@ -261,7 +261,7 @@ def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
 def invert(
     subscripts: tuple[Index, ...], extents: dict[str, int], dims: tuple[str, ...]
 ) -> dict[str, Index] | None:
-    """Return each axis as an expression of the element's coordinates `dims`; None when they do not determine axes.
+    """Return each axis as an expression of the element's coordinates `dims`; None if they do not determine axes.
 
     Axes of extent one are 0. An axis that the subscripts do not use is left out.
     """

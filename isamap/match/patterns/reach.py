@@ -15,7 +15,7 @@ Params = dict[str, int]
 
 
 def fit_shape(operand: Operand, shape: tuple[int, ...]) -> Params | None:
-    """Return the values of parameters for which an operand has the given shape, or None when there are none."""
+    """Return the values of parameters for which an operand has the given shape, or None if there are none."""
     if len(operand.shape) != len(shape):
         return None
     found: Params = {}

@@ -70,7 +70,7 @@ def counts_once(extents: tuple[int, ...]) -> bool | None:
 
 
 def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
-    """Return whether an extent is a whole number of lengths, for all sizes that meet the facts."""
+    """Return whether an extent is an integer of lengths, for all sizes that meet the facts."""
     if length == 1 or (extent.value is not None and extent.value % length == 0):
         return True
     names = Names()
@@ -165,7 +165,7 @@ class Pairs:
 def implied(
     lanes: Sequence[Index], iterations: Sequence[Index], pairs: Pairs, *, from_lanes: bool
 ) -> bool | None:
-    """Return whether equal `lanes` mean equal `iterations`, or the other way round; None when it is not known.
+    """Return whether equal `lanes` mean equal `iterations`, or the other way round; None if it is not known.
 
     `lanes` are subscripts over the instruction's axes, `iterations` over the kernel's.
     """
@@ -271,7 +271,7 @@ def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
 
 
 def _differs(names: Names, subscript: Index, axes: Mapping[str, Index]) -> list[str]:
-    """Return conditions. One of them is met where a subscript changes, and perhaps where it does not.
+    """Return conditions. One of them is met where a subscript changes, and perhaps if it does not.
 
     Terms that are not affine, as `p*stride`, can only change where one of their axes does.
     """

@@ -585,7 +585,7 @@ def _unpadded(case: Case, mapping: Mapping) -> Iterator[Cause]:
 
 
 def _lowest(case: Case, axis: Axis) -> int | None:
-    """Return the shortest length of an instruction's axis; None where a run-time parameter masks it."""
+    """Return the shortest length of an instruction's axis; None if a run-time parameter masks it."""
     value = axis.extent.value
     if value is not None:
         return value

@@ -371,7 +371,7 @@ def _cast_words(found: Difference) -> str:
 
 
 def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
-    """Return all nodes agree, but one operand of the instruction would be two elements."""
+    """Refuse expressions that agree except that one operand of the instruction would be two different elements."""
     mine = reads(pattern)
     twice = next((r for r in mine if mine.count(r) > 1), None)
     name, theirs = ("", []) if twice is None else (twice.buffer, _standing_for(pattern, subject, twice))

@@ -45,7 +45,7 @@ Sizes = Mapping[str, int | Range]
 class Fix:
     """A kernel's text after which an instruction performs the statement that it was rejected for.
 
-    `edits` are the change of the original text as a whole. `keeps_result` is False when the kernel computes
+    `edits` are the change of the original text as a whole. `keeps_result` is False if the kernel computes
     something else now; otherwise it computes the same for the sizes that it still allows, perhaps in other
     types. `mapping` is the first that there is.
     """

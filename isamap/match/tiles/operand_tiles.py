@@ -103,7 +103,7 @@ class Tile:
     """One issue of a mapped instruction: the loop axes around it and its operands.
 
     `accumulator` is None for a statement that only assigns, unless its instruction leaves the result in a
-    scratchpad, as it would sums. Where it is None, `result` is the register to be written.
+    scratchpad, as it would sums. If it is None, `result` is the register to be written.
     The target is given over its coordinates (`target_elements`) and over positions (`target_positions`),
     and so is the value, which the instruction may convert (`value_elements`, `value_positions`). With
     `held` the accumulator's lanes are partial sums, which are added to `held` at the end.
@@ -164,7 +164,7 @@ def apply_mapping(
     profile: MappingType[str, int],
     machine: Machine | None = None,
 ) -> Tile | None:
-    """Return the tile of a mapping; None when an operand's elements do not determine the iterations behind them, or
+    """Return the tile of a mapping; None if an operand's elements do not determine the iterations behind them, or
     when it is read at two subscripts, so that its elements are filled from two expressions.
 
     `machine` tells which instructions leave their results in a scratchpad.
@@ -249,7 +249,7 @@ def fills_behind(
 ) -> Fills | None:
     """Return values of inputs behind the end of summed axes that leave the result as it is.
 
-    None where nothing does it. `finite` as for `neutral_fills`.
+    None if nothing does it. `finite` as for `neutral_fills`.
     """
     in_use = frozenset(
         frozenset(o.name for o in inputs if a.name not in (*o.parts, *o.scattered)) for a in summed

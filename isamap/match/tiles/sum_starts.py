@@ -36,7 +36,7 @@ def find_zeroing(first: OperandTile, tile: Tile, search: MoveSearch) -> str:
 
 
 def initial_load(first: OperandTile, search: MoveSearch) -> OperandMove | None:
-    """Return the operand load that initialises sums without memory; None where no instruction does it."""
+    """Return the operand load that initialises sums without memory; None if no instruction does it."""
     found = None if reads(first.subject) else find_operand_load(search, first.request({}))
     return found if isinstance(found, OperandMove) else None
 

@@ -116,7 +116,7 @@ def _allowed(pattern: Pattern, chosen: Params, needs: MappingType[str, int]) -> 
 
 
 def _limits(pattern: Pattern, name: str) -> tuple[int, int]:
-    """Return the least and the largest value of a parameter, 1 where it has no limit."""
+    """Return the least and the largest value of a parameter, 1 if it has no limit."""
     param = pattern.instruction.param(name)
     low, high = (end.value if end is not None else None for end in (param.low, param.high))
     return low or 1, high or 1
@@ -187,7 +187,7 @@ class Loops:
 
 
 def walk_of(loops: Loops, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]) -> Walk | None:
-    """Return the loops of a mapping; None where it has none."""
+    """Return the loops of a mapping; None if it has none."""
     if read_twice(mapping.bindings):
         return None
     encoded = encoded_values(pattern.instruction, mapping.bindings)

@@ -57,7 +57,7 @@ class Max:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CeilDiv:
-    """`dividend / divisor`, rounded up; both are whole numbers."""
+    """`dividend / divisor`, rounded up; both are integers."""
 
     dividend: Cost
     divisor: Cost
@@ -88,7 +88,7 @@ class OverBlocks:
 
     `axes` are the decisions how many issues an axis is unrolled by, each with the issues along that axis. Of
     7 issues unrolled by 3 there are two whole blocks and one of 1: `body` counts twice where the decision is
-    3, and once where it is 1.
+    3, and once if it is 1.
     """
 
     axes: tuple[tuple[str, int], ...]

@@ -78,7 +78,7 @@ class _Spans:
 
 
 def _in_fewest(both: Numbers) -> Numbers:
-    """Return least and most in the fewest numbers: one box where all are the same, one end where they are."""
+    """Return least and most in the fewest numbers: one box where all are the same, one end if they are."""
     if both.shape[1] > 1 and (both == both[:, :1]).all():
         both = both[:, :1]
     return both[:1] if (both[0] == both[1]).all() else both

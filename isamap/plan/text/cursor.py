@@ -29,7 +29,7 @@ class Reader:
         return self.position >= len(self.source.text)
 
     def peek_span(self) -> Span:
-        """Return the next token; the last character where there is none."""
+        """Return the next token; the last character if there is none."""
         self.skip_blank()
         token = _TOKEN.match(self.source.text, self.position)
         end = len(self.source.text.rstrip())

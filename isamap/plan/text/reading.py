@@ -32,7 +32,7 @@ _LOOPS: dict[str, type[LoopStep]] = {kind.word: kind for kind in LOOP_KINDS}
 def parse_schedule(source: Source) -> Schedule:
     """Return the schedule that a text says; of a text that was changed nothing about its cost is believed.
 
-    Raises: SyntaxProblem where it is not a schedule.
+    Raises: SyntaxProblem if it is not a schedule.
     """
     if len(source.text) > MAX_TEXT_CHARACTERS:
         raise SyntaxProblem(

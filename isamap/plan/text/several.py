@@ -53,7 +53,7 @@ def _bounds(value: int | str) -> tuple[int, int]:
 
 
 def check_versions(boxes: Sequence[Box], whole: Box) -> tuple[Diagnostic, ...]:
-    """Return findings on the sizes of several versions; nothing when exactly one of them covers each call."""
+    """Return findings on the sizes of several versions; nothing if exactly one of them covers each call."""
     for box in boxes:
         outside = [name for name in whole if name not in box or not _is_within(box[name], whole[name])]
         if outside or box.keys() - whole.keys():

@@ -45,7 +45,7 @@ def fixed_words(schedule: Schedule) -> str:
 
 
 def blocks_words(blocks: tuple[tuple[str, int], ...]) -> str:
-    """Return axes with the iterations of a block, the outermost first; `none` where there are none."""
+    """Return axes with the iterations of a block, the outermost first; `none` if there are none."""
     return ", ".join(f"{axis} by {size}" for axis, size in blocks) or "none"
 
 

@@ -125,7 +125,7 @@ def _loop(name: str, last: _Scope, nest: Nest) -> _Scope:
 
 
 def _axis(counter: str, nest: Nest) -> str:
-    """Return the axis that a counter is named after, with a number behind it; "" where there is none."""
+    """Return the axis that a counter is named after, with a number behind it; "" if there is none."""
     stems = {re.sub(r"[^0-9A-Za-z_]", "", loop.axis): loop.axis for loop in nest.schedule.loops}
     fitting = [stem for stem in stems if re.fullmatch(f"{stem}[0-9]*_*", counter)]
     return stems[max(fitting, key=len)] if fitting else ""

@@ -110,7 +110,7 @@ def _busy(bars: Iterable[Bar]) -> Mapping[str, float]:
 
 
 def route_of(name: str, machine: Machine) -> str | None:
-    """Return the link that an instruction moves data along, as `dram → spad`; None where it does something else."""
+    """Return the link that an instruction moves data along, as `dram → spad`; None if it does something else."""
     known = machine.instructions.get(name)
     if known is None:
         return None
