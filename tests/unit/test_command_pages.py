@@ -19,6 +19,7 @@ from isamap.cli import main
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (
     "../README.md",
+    "step-by-step.md",
     "command-schedule.md",
     "access-counts.md",
     "energy.md",
