@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from isamap.graph.importing import Imported
     from isamap.graph.layers import Compared, Layer
     from isamap.graph.model_library import CompiledModel, How
-    from isamap.graph.model_program import Port
+    from isamap.graph.model_program import Port, Program
     from isamap.graph.network_stream import StreamedModel
     from isamap.graph.partition import Method
+    from isamap.machine import Machine
+    from isamap.stream.program_file import ProgramFile
 
 KERNEL_OR_MODEL = f"{KERNEL_HELP}; a model's .onnx file, or a graph.json."
 
@@ -99,22 +101,17 @@ def _prepare_stream(
     word: str, folder: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress
 ) -> _Streamed:
     """Return the network in a folder of `compile --emit program`. Raises: UsageProblem, VerificationFailed."""
-    from isamap.driver.encoded_programs import load_program, mismatch
-    from isamap.graph.graph_file import constants_of, read_folder
+    from isamap.graph.graph_file import constants_of
     from isamap.graph.layers import draw_inputs, layers_of_stream
     from isamap.graph.model_library import fuse_of, measured_machine
     from isamap.graph.network_stream import StreamedModel, compile_host
 
     progress("import")
     given = constants_of(read_pairs(asked.inputs, "--input"), "--input")
-    fuse = fuse_of(asked.fusion, how, 0, progress)
+    fuse, machine = fuse_of(asked.fusion, how, 0, progress), measured_machine(how)
     found = read_model(word, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
     _check_inputs(given, found.whole().inputs)
-    program, machine = read_folder(Path(folder) / GRAPH), measured_machine(how)
-    if (program.inputs, program.outputs) != (found.whole().inputs, found.whole().outputs):
-        said = f"{folder} is of a model with other inputs or results than {word}"
-        raise mismatch(said, "name the model that it was compiled from")
-    stream = load_program(str(Path(folder) / f"{program.name}.program"), machine)
+    program, stream = _read_network(folder, found, machine)
     host = compile_host(program, stream, how, progress, runs=True)
     model = StreamedModel(program, stream, machine, host, progress)
     layers = layers_of_stream(found.trace, program, stream, machine.name, how.host)
@@ -197,6 +194,64 @@ def peak_memory_bytes() -> int | None:
 def memory_text(size: int | None) -> str:
     """Return a line about the peak of memory; nothing if it is not known."""
     return f"peak memory: {size / 2**20:.0f} MiB" if size is not None else ""
+
+
+def _read_network(folder: str, found: Imported, machine: Machine) -> tuple[Program, ProgramFile]:
+    """Return the steps and the stream of a network in a folder. Raises: UsageProblem for one of another model."""
+    from isamap.driver.encoded_programs import load_program, mismatch
+    from isamap.graph.graph_file import read_folder
+
+    program, whole = read_folder(Path(folder) / GRAPH), found.whole()
+    if (program.inputs, program.outputs) != (whole.inputs, whole.outputs):
+        said = f"{folder} is of a model with other inputs or results than {found.name}"
+        raise mismatch(said, "name the model that it was compiled from")
+    return program, load_program(str(Path(folder) / f"{program.name}.program"), machine)
+
+
+def run_network(
+    word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun, folder: str
+) -> Answer:
+    """Return the time of each layer of a stream by the costs of its machine, without the host's steps."""
+    from isamap.graph.layers import layers_of_stream
+    from isamap.graph.model_library import fuse_of, measured_machine
+    from isamap.stream.timing import part_times
+
+    how = how_of([hw], choices, asked.host)
+    with Progress() as progress:
+        progress("import")
+        fuse, machine = fuse_of(asked.fusion, how, 0, progress), measured_machine(how)
+        found = read_model(word, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
+        program, stream = _read_network(folder, found, machine)
+        progress("time")
+        timed = part_times(stream, machine)
+    layers = layers_of_stream(found.trace, program, stream, machine.name, how.host)
+    if timed is None:
+        said = f"units of {machine.name} wait for tokens, by which a network of several programs is not timed"
+        raise UsageProblem(
+            Diagnostic("stream-unsupported", said, help="`run KERNEL --program` times a kernel")
+        )
+    whole, ends = timed
+    rows, listed, before = [("layer", "operators", "time", "share")], list[dict[str, object]](), 0.0
+    for part, end in zip(stream.parts, ends, strict=True):
+        layer, own = layers[part.step], end - before
+        texts = shorten(layer.name, WIDE), shorten(" ".join(layer.operators), WIDE // 2)
+        rows.append((*texts, time_text(own), f"{100 * own / max(1e-9, whole.total_ns):.1f} %"))
+        listed.append({**layer_json(layer), "time_ns": round(own, 1)})
+        before = end
+    busy = ", ".join(f"{unit} {ns / max(1e-9, whole.total_ns):.0%}" for unit, ns in whole.busy_ns.items())
+    on_host = len(layers) - len(ends)
+    lines = [
+        f"{program.name} on {machine.name}: {len(ends)} layers in one stream; {on_host} on {how.host} are not timed",
+        "",
+        align(rows, right=(2, 3)),
+        "",
+        f"time  {time_text(whole.total_ns)} by the encoded program and costs; busy: {busy}",
+    ]
+    payload = {
+        "model": word, "machine": machine.name, "ran_on": "stream", "layers": listed, "not_timed": on_host,
+        "stream": {"total_ns": whole.total_ns, "busy_ns": dict(whole.busy_ns)},
+    }  # fmt: skip
+    return Answer(payload, "\n".join(lines))
 
 
 # --- run --------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ EMULATOR = Option(
 )  # fmt: skip
 PROGRAM = Option(
     ("--program",), "FILE",
-    "Run this file of `compile --emit program` instead of compiling; `verify` of a model takes its folder.",
+    "Run this file of `compile --emit program` instead of compiling; of a model, this folder.",
     WORD, None,
 )  # fmt: skip
 

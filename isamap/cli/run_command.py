@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof
 from isamap.cli.early_words import read_sizes
-from isamap.cli.model_runs import KERNEL_OR_MODEL, ModelRun, is_whole_model, run_model
+from isamap.cli.model_runs import KERNEL_OR_MODEL, ModelRun, is_whole_model, run_model, run_network
 from isamap.cli.option_parser import PROGRAM, REQUIRE, OnMachine, Portfolio, argument
 from isamap.cli.program_files import read_cases, refuse_beside_program
 from isamap.cli.verify_command import case_json
@@ -36,8 +36,9 @@ class RunOptions(OnMachine):
 
 def run_command(asked: RunOptions) -> Answer:
     """Compile a kernel, verify it and time it on random data; or time each layer of a model."""
-    if is_whole_model(asked.kernel, asked):
-        return run_model(asked.kernel, asked.hw, asked.sizes, asked.choices, asked.of_model)
+    if is_whole_model(asked.kernel, asked, "--program"):
+        of_model = asked.kernel, asked.hw, asked.sizes, asked.choices, asked.of_model
+        return run_model(*of_model) if asked.program is None else run_network(*of_model, asked.program)
     from isamap.driver.runnable import prepare
     from isamap.driver.verifying import profile_sizes, time_program
 

@@ -35,11 +35,11 @@ class StreamTime:
 
 
 def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
-    """Return the time of a program by its tokens, or of words with slots; None of others.
+    """Return the time of a program by its tokens, or by the queues of its units; None where it has neither.
 
     Raises: VerificationFailed.
     """
-    if machine.program is not None and machine.program.bundle is not None:
+    if _is_in_order(machine):
         placed = decode(program.words, machine, contents_of(program.tables))
         return StreamTime(*words_time(placed, machine, command_times, link_time))
     if machine.program is None or not machine.program.queues:
@@ -141,37 +141,86 @@ def words_time(
     placed: Sequence[Placed], machine: Machine, times: Times, crossing: Crossing
 ) -> tuple[float, Mapping[str, float]]:
     """Return when the last command is done, and how long each unit is busy. Units: ns."""
-    known, busy = _Known(), defaultdict[str, float](float)
-    free, links = defaultdict[object, float](float), defaultdict[str, float](float)
-    begun = defaultdict[str, list[float]](list)
-    cycle_ns = 1 / machine.clock_ghz if machine.clock_ghz else 0.0
-    now, last = -cycle_ns, 0.0
-    for _, word in groupby(placed, key=lambda one: one.issued):
-        now += cycle_ns
-        found: list[tuple[Placed, str, list[Access], float]] = []
-        for one in word:
-            item = machine.instructions[one.command.instruction]
-            unit, touched = item.cost.unit, list(accesses(one.command, item.instruction))
-            ready = max(
-                (known.ready_ns(access, times(one.command, machine)[1]) for access in touched), default=0.0
-            )
-            found.append((one, unit, touched, ready))
-            depth = machine.units[unit].queued
-            if depth is None:
-                now = max(now, ready, free[unit, one.low])
-            elif len(begun[unit]) >= depth:
-                now = max(now, begun[unit][-depth])
-        for one, unit, touched, ready in found:
-            begin = max(now, ready, free[unit, one.low])
-            interval_ns, latency_ns = times(one.command, machine)
-            if (crossed := crossing(one.command, machine)) is not None:
-                memory, link_ns = crossed
-                begin = max(begin, links[memory])
-                links[memory] = begin + link_ns
-            free[unit, one.low] = begin + interval_ns
-            begun[unit].append(begin)
-            busy[unit] += interval_ns
-            for access in touched:
-                known.note(access, begin + interval_ns, begin + latency_ns)
-            last = max(last, begin + latency_ns)
-    return last, dict(busy)
+    clock = _Clock(machine, times, crossing)
+    clock.perform(placed)
+    return clock.last, dict(clock.busy)
+
+
+@dataclass(slots=True)
+class _Clock:
+    """The times of a machine while it performs words, one part of a program behind the other. Units: ns."""
+
+    machine: Machine
+    times: Times
+    crossing: Crossing
+    now: float = 0.0
+    """When the next word is issued, at the earliest."""
+    last: float = 0.0
+    """When all commands so far are done."""
+    known: _Known = field(default_factory=_Known)
+    busy: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+    free: dict[object, float] = field(default_factory=lambda: defaultdict[object, float](float))
+    links: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+    begun: dict[str, list[float]] = field(default_factory=lambda: defaultdict[str, list[float]](list))
+
+    def perform(self, placed: Sequence[Placed]) -> None:
+        """Perform the words of a program."""
+        cycle_ns = 1 / self.machine.clock_ghz if self.machine.clock_ghz else 0.0
+        for _, word in groupby(placed, key=lambda one: one.issued):
+            found = [self._ready(one) for one in word]
+            for one, unit, touched, ready in found:
+                self._begin(one, unit, touched, ready)
+            self.now += cycle_ns
+
+    def _ready(self, one: Placed) -> tuple[Placed, str, list[Access], float]:
+        """Return a command with its unit, its accesses, and when these allow it; its word waits for its queue."""
+        item = self.machine.instructions[one.command.instruction]
+        unit, touched = item.cost.unit, list(accesses(one.command, item.instruction))
+        latency_ns = self.times(one.command, self.machine)[1]
+        ready = max((self.known.ready_ns(access, latency_ns) for access in touched), default=0.0)
+        depth = self.machine.units[unit].queued
+        if depth is None:
+            self.now = max(self.now, ready, self.free[unit, one.low])
+        elif len(self.begun[unit]) >= depth:
+            self.now = max(self.now, self.begun[unit][-depth])
+        return one, unit, touched, ready
+
+    def _begin(self, one: Placed, unit: str, touched: Sequence[Access], ready: float) -> None:
+        begin = max(self.now, ready, self.free[unit, one.low])
+        interval_ns, latency_ns = self.times(one.command, self.machine)
+        if (crossed := self.crossing(one.command, self.machine)) is not None:
+            memory, link_ns = crossed
+            begin = max(begin, self.links[memory])
+            self.links[memory] = begin + link_ns
+        self.free[unit, one.low] = begin + interval_ns
+        self.begun[unit].append(begin)
+        self.busy[unit] += interval_ns
+        for access in touched:
+            self.known.note(access, begin + interval_ns, begin + latency_ns)
+        self.last = max(self.last, begin + latency_ns)
+
+
+def part_times(program: ProgramFile, machine: Machine) -> tuple[StreamTime, tuple[float, ...]] | None:
+    """Return the time of a network without its host's steps, and when each part ends; None where tokens order units.
+
+    A part is issued behind the one before it, and overlaps with it; behind a step of the host nothing is on its way.
+    Raises: VerificationFailed.
+    """
+    if not _is_in_order(machine):
+        return None
+    clock, at, before, ends = _Clock(machine, command_times, link_time), 0, -1, list[float]()
+    tables = contents_of(program.tables)
+    for part in program.parts:
+        if part.step != before + 1:
+            clock.now = max(clock.now, clock.last)
+        clock.perform(decode(program.words[at : at + part.words], machine, tables))
+        at, before = at + part.words, part.step
+        ends.append(clock.last)
+    return StreamTime(clock.last, dict(clock.busy)), tuple(ends)
+
+
+def _is_in_order(machine: Machine) -> bool:
+    """Return whether no token orders a machine's units: words have slots, or each unit has a queue of its own."""
+    if machine.program is None or machine.program.queues:
+        return False
+    return machine.program.bundle is not None or all(u.queued is not None for u in machine.units.values())

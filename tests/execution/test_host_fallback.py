@@ -125,6 +125,13 @@ def test_a_network_is_one_stream_of_encoded_instructions_with_steps_of_its_host_
     moved = sum(layer["read_bytes"] + layer["written_bytes"] for layer in own)
     assert moved == made["traffic_bytes"] >= made["least_traffic_bytes"]["weights"]
     assert sorted(made["least_traffic_bytes"]) == ["between steps", "inputs", "results", "weights"]
+    timed = answer(capsys, "run", model, *NPU, "--program", str(out))
+    assert sum(layer["time_ns"] for layer in timed["layers"]) == pytest.approx(
+        timed["stream"]["total_ns"], abs=9
+    )
+    assert [layer["kernel"] for layer in timed["layers"]] == [layer["kernel"] for layer in own]
+    assert timed["not_timed"] == len(made["layers"]) - len(own)
+    assert timed["stream"]["busy_ns"]["execute"] > 0
     found = answer(capsys, "verify", model, *NPU, "--program", str(out))
     assert found["ran_on"] == "stream"
     assert (found["instructions"], found["words"]) == (made["instructions"], made["words"])

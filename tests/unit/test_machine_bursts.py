@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from isamap.driver.encoded_programs import compile_words
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel
-from isamap.driver.request import Request
+from isamap.driver.request import Request, Size
 from isamap.hw_specs import machine_path
 from isamap.machine import Machine, cost_value, load_machine
 from isamap.machine.links import carried_ns, shared_link
@@ -100,3 +101,20 @@ def test_words_take_as_long(tmp_path: Path) -> None:
         assert found is not None
         times.append(found.total_ns)
     assert times[1] > times[0] + 16 * 48 / 0.8, "16 rows of 16 bytes take 64 each"
+
+
+def test_words_of_units_with_queues_take_as_long_as_the_simulator_says() -> None:
+    sizes: dict[str, Size] = {"M": 96, "N": 64, "K": 128}
+    request = Request(read_kernel("gemm_s8s8"), "edge-npu", sizes, heuristic="greedy")
+    program, made = compile_words(request)
+    assert made.program
+    assert made.machine
+    assert made.problem
+    found = stream_time(program, made.machine)
+    assert found is not None
+    expected = simulate(made.program, made.machine, made.problem).total_ns
+    assert found.total_ns == pytest.approx(expected, rel=0.1)
+    assert max(found.busy_ns.values()) < found.total_ns < sum(found.busy_ns.values()) + 1000, "units overlap"
+    in_order = replace(made.machine.units["load"], queued=None)
+    machine = replace(made.machine, units={**made.machine.units, "load": in_order})
+    assert stream_time(program, machine) is None, "a unit without a queue has another order"
