@@ -100,7 +100,7 @@ def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False
     helpers = (text for text in helper_texts(used - _HEADERS) if text not in known)
     title = emitted_title(program, model)
     how = "-O2" if model else " ".join(machine.target.flags)
-    headers = ("stdlib.h", "ucontext.h") if model else ("dlfcn.h",)
+    headers = ("math.h", "stdlib.h", "ucontext.h") if model else ("dlfcn.h",)
     runtime = Path(__file__).with_name("lanes_model.c" if model else "lanes_opencl.c")
     numbers = {status: number for number, (status, _) in enumerate(STATUSES)}
     statuses = ", ".join(f"ISAMAP_{s} = {numbers[s]}" for s in ("DEVICE_FAILED", "RACE", "DIVERGED"))

@@ -129,6 +129,7 @@ class Frame:
             model=machine.model,
             energies=energies_of(machine),
             private=private_memories(machine),
+            barrier_ns=0.0 if (level := bound_level(machine)) is None else level.barrier_ns,
         )
 
 

@@ -168,13 +168,15 @@ class Link:
 class Level:
     """An execution level: `count` of them, or as many as a program has, run inside one of the level around it.
 
-    `at_once` of them run at the same time. Each has `memories` of its own.
+    `at_once` of them run at the same time. Each has `memories` of its own. Units: `barrier_ns` is the time
+    until all that run inside of one have waited for each other.
     """
 
     name: str
     count: int | None = None
     at_once: int = 1
     memories: tuple[str, ...] = ()
+    barrier_ns: float = 0.0
     span: Span | None = field(default=None, compare=False, repr=False)
 
 

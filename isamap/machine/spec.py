@@ -95,6 +95,7 @@ class LevelSpec:
     count: int | None
     at_once: int
     memories: tuple[Scalar, ...]
+    barrier_ns: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ UNIT = Keys(
     {"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "area_mm2": NUMBER, "source": TEXT},
     ("count",),
 )
-LEVEL = Keys({"count": COUNT, "at_once": COUNT, "memories": ListOf(TEXT)})
+LEVEL = Keys({"count": COUNT, "at_once": COUNT, "memories": ListOf(TEXT), "barrier_ns": NUMBER})
 FIELD = Keys({"offset_bytes": Leaf("bytes")}, ("offset_bytes",))
 STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
 _TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
@@ -346,7 +347,10 @@ def _read_level(name: Scalar, node: Node, findings: Findings) -> LevelSpec:
     )
     items = read_items(keys.get("memories"), "`memories`", findings)
     memories = tuple(text for item in items if (text := read_text(item, "a memory", findings)) is not None)
-    return LevelSpec(name, None if count is None else int(count), int(at_once or 1), memories)
+    barrier_ns = read_number(keys.get("barrier_ns"), "`barrier_ns`", findings, lowest=0)
+    return LevelSpec(
+        name, None if count is None else int(count), int(at_once or 1), memories, barrier_ns or 0.0
+    )
 
 
 def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | None:

@@ -310,7 +310,8 @@ def _levels(
                 advice="state the `count` of the innermost level, and of no other",
             )  # fmt: skip
     return tuple(
-        Level(s.name.text, s.count, s.at_once, tuple(m.text for m in s.memories), s.name.span) for s in specs
+        Level(s.name.text, s.count, s.at_once, tuple(m.text for m in s.memories), s.barrier_ns, s.name.span)
+        for s in specs
     )
 
 

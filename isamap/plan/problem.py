@@ -336,7 +336,8 @@ class Problem:
     caches into which an instruction prefetches. `scratchpads` are those with their bytes; addresses in them
     are multiples of `address_steps`. `blocks` are axes that statements share in blocks, with the iterations
     of each: the problem is about the kernel in these blocks. `energies` are None if the machine states none.
-    `private` are memories of which each part of a parallel loop has its own.
+    `private` are memories of which each part of a parallel loop has its own, and `barrier_ns` is the time
+    until all lanes of such a part have waited for each other.
     """
 
     kernel: str
@@ -360,6 +361,7 @@ class Problem:
     blocks: tuple[tuple[str, int], ...] = ()
     energies: Energies | None = None
     private: tuple[str, ...] = ()
+    barrier_ns: float = 0.0
 
     def room(self, option: NestOption) -> dict[str, int]:
         """Return the bytes of each scratchpad for an option's buffers: its end is reserved for passing values.

@@ -122,6 +122,24 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
 
+def barriers(tiling: Tiling, problem: Problem) -> Cost:
+    """Return the time of the barriers around copies into a memory that the lanes of a part share.
+
+    Lanes wait in front of a copy, until no lane reads what it replaces, and behind it, until all of it is there.
+    Copies of several operands share their barriers: those of the operand that is copied most often count.
+    """
+    operands = tiling.space.option.operands
+    return largest(_barriers(tiling, o, problem) for o in operands if o.homes[0] in problem.private)
+
+
+def _barriers(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    space = tiling.space
+    blocks = [tiling.blocks[axis.name] for axis in space.axes if axis.name in operand.axes]
+    by_block = times(2 * problem.barrier_ns, *blocks, *copied_again(tiling, operand))
+    costs = {0: Const(0), 1: by_block, 2: Const(2 * problem.barrier_ns)}
+    return Cases(space.stage(operand), tuple((value, costs[value]) for value in space.stage_values(operand)))
+
+
 def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the time of an operand's copies per block that are made when needed; an accumulator's go both ways."""
     once = (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.pack_ns_per_element

@@ -26,7 +26,7 @@ from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Cost, largest, total
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
 from isamap.scheduler.effects.bursts import shown
-from isamap.scheduler.effects.copying import least_beside, least_packing, packing, waits
+from isamap.scheduler.effects.copying import barriers, least_beside, least_packing, packing, waits
 from isamap.scheduler.effects.effect import (
     Context,
     Effect,
@@ -82,6 +82,7 @@ FILLED = Figure(
     "`fill_count` of `rows` of the link into the nearest cache",
     lambda problem: any(rows.fill_count for rows in problem.rows_behind[:1]),
 )
+BARRIERS = Figure("`barrier_ns` of a level", lambda problem: problem.barrier_ns > 0)
 BESIDE = _of_rows("`computing_factor`", lambda rows: rows.computing_factor)
 BEGUN = _of_rows("`start_ns` or `swept_ns`", lambda rows: rows.start_ns + rows.swept_ns)
 BEGUN_AGAIN = _of_rows("`again_ns`", lambda rows: rows.again_ns)
@@ -189,6 +190,10 @@ EFFECTS: tuple[Effect, ...] = (
         least=least_in_and_out,
     ),
     Effect("packing", "packing", Counts.ON_TOP, each_operand(packing), least=least_packing),
+    Effect(
+        "barriers", "lanes that wait for each other around copies", Counts.ON_TOP,
+        whole(lambda c: barriers(c.tiling, c.problem)), (BARRIERS,),
+    ),
     Effect("pages", "address translation", Counts.ON_TOP, each_input(pages), (TRANSLATION,)),
     Effect(
         "revisits", "rows started again, in far caches", Counts.ON_TOP, each_input(revisits), (BEGUN_AGAIN,)

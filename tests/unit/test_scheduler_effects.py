@@ -13,6 +13,9 @@ import pytest
 from plan_problems import PROBLEMS, gemm
 
 from isamap.driver.explaining import explain
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
@@ -24,6 +27,7 @@ from isamap.scheduler.effects.effect import Effect, Figure, whole
 from isamap.scheduler.effects.table import EFFECTS
 from isamap.scheduler.effects.time_parts import Counts, Share, priced, where_time_goes
 from isamap.scheduler.search.greedy import first_assignment
+from isamap.source import Source
 
 PAGE = Path(__file__).parents[2] / "docs/effects.md"
 HEAD = "| effect | in reports | counts | needs |\n|---|---|---|---|\n"
@@ -42,6 +46,22 @@ def test_docs_list_every_effect(pytestconfig: pytest.Config) -> None:
         text = TABLE.sub(lambda _: table, text)
         PAGE.write_text(text, encoding="utf-8")
     assert TABLE.findall(text) == [table]
+
+
+@pytest.mark.parametrize(("block", "copies"), [(20, 2), (40, 1)])
+def test_lanes_wait_twice_for_each_copy_that_they_share(block: int, copies: int) -> None:
+    fixed = {"nest0.parallel.m": 2, "nest0.parallel.n": 2, "nest0.block.k": block}
+    fixed |= {"nest0.stage.a": 1, "nest0.stage.b": 1}
+    path = kernel_path("gemm_f32")
+    text = Source(path.name, path.read_text(encoding="utf-8"))
+    sizes = {"M": 64, "N": 64, "K": 40}
+    made = compile_kernel(Request(text, "opencl-simt", sizes, heuristic="greedy", fixed=fixed), "check")
+    assert made.problem is not None
+    assert made.schedule is not None
+    (time,) = where_time_goes(made.schedule, made.problem, MODEL)
+    assert time is not None
+    (barriers,) = (share for share in time.shares if share.name == "barriers")
+    assert barriers.ns == pytest.approx(2 * copies * 20)
 
 
 def test_no_two_effects_have_one_name() -> None:
