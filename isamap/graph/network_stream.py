@@ -223,7 +223,7 @@ def compile_host(
 
 
 def host_files(host: Mapping[int, Library]) -> dict[str, str | bytes]:
-    """Return the C of the host's steps, by file name; a Makefile is left to who links them to the driver."""
+    """Return the C of the host's steps, by file name; without the Makefile of a host's program."""
     found: dict[str, str | bytes] = {}
     for library in host.values():
         found |= {name: text for name, text in library.emitted.files.items() if name != "Makefile"}
