@@ -130,7 +130,7 @@ def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progres
     fuse = fuse_of(asked.fusion, how, 0, progress)
     found = read_model(word, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
     _check_inputs(given, found.whole().inputs)
-    library = compile_program_of(found.whole(), how, progress, runs=True, watched=True)
+    library = compile_program_of(found.whole(), how, progress, runs=True, apart=True, watched=True)
     model = CompiledModel(library, how.threads, watch=progress)
     layers = layers_of(found.trace, library, measured_machine(how))
     inputs = {**draw_inputs(model, asked.seed), **given}

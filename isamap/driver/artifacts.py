@@ -161,7 +161,7 @@ MOST_MANIFEST_BYTES = 64 << 20
 FORMAT = 1
 
 
-def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str | bytes]) -> str:
+def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str | bytes | memoryview]) -> str:
     """Return the manifest of files that were made from facts."""
     digests = {
         name: sha256(content) if isinstance(content, str) else hashlib.sha256(content).hexdigest()
@@ -171,7 +171,9 @@ def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str | bytes]) ->
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool = False) -> tuple[Path, ...]:
+def write_folder(
+    folder: Path, files: Mapping[str, str | bytes | memoryview], *, force: bool = False
+) -> tuple[Path, ...]:
     """Return the paths of the files of a new folder, which replaces the one that isamap wrote there before.
 
     `force` replaces files that were changed since, too. Raises: UsageProblem if something else is in the
@@ -181,7 +183,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool 
     def fill(made: Path) -> None:
         made.chmod(0o777 & ~_umask())
         for name, content in files.items():
-            (made / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+            (made / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
     assert not any(map(is_device, files)), "names were made safe where they were chosen"
     check_replaceable(folder, force=force)

@@ -46,11 +46,11 @@ class Emitted:
     """The files of a model by name, those that a compiler is given, and how the library is called."""
 
     name: str
-    files: Mapping[str, str | bytes]
+    files: Mapping[str, str | bytes | memoryview]
     sources: tuple[str, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    weights: bytes
+    weights: memoryview
     is_apart: bool
     plan: Plan
     takes_pool: bool = False
@@ -88,7 +88,10 @@ def emit(
     """
     writer = _Writer(program, kernels, plan, apart, phases, watched, bodies)
     name, weights = program.name, writer.weights
-    files: dict[str, str | bytes] = {f"{name}.h": writer.header(machine), f"{name}.c": writer.source(machine)}
+    files: dict[str, str | bytes | memoryview] = {
+        f"{name}.h": writer.header(machine),
+        f"{name}.c": writer.source(machine),
+    }
     if len(weights) > MOST_WRITTEN or apart:
         files[f"{name}.weights"] = weights
     for kernel in program.kernels:
@@ -118,7 +121,7 @@ def emit(
     )  # fmt: skip
 
 
-def _add(files: dict[str, str | bytes], more: Mapping[str, str | bytes]) -> None:
+def _add(files: dict[str, str | bytes | memoryview], more: Mapping[str, str | bytes | memoryview]) -> None:
     """Add files. Raises: UsageProblem if one is there already, under the name of the model or a kernel."""
     if twice := files.keys() & more.keys():
         said = f"two files of the model are called `{min(twice)}`"
@@ -160,10 +163,8 @@ class _Writer:
         members = Names()
         self.returned = {size.symbol: members.take(size.name) for size in returned_counts(program)}
         self.outputs = [members.take(port.name) for port in program.outputs]
-        self.weights, self.places = weights_of(program)
-        for name, body in bodies.items():
-            self.places[name] = len(self.weights)
-            self.weights += body.weights
+        own = {name: body.weights for name, body in bodies.items()}
+        self.weights, self.places = weights_of(program, own)
         self.used: set[str] = set()
         self.strides: dict[str, set[tuple[int | None, ...]]] = {}
         for step in program.steps:
@@ -419,7 +420,7 @@ class _Writer:
                 f"#define weights {name}_weights",
                 "",
             ]
-        words = np.frombuffer(self.weights + bytes(-len(self.weights) % 8), "<u8")
+        words = np.frombuffer(bytes(self.weights) + bytes(-len(self.weights) % 8), "<u8")
         rows = [", ".join(f"0x{word:x}" for word in words[n : n + 6]) for n in range(0, len(words), 6)]
         return [
             f"static const _Alignas({LINE_BYTES}) uint64_t words[{len(words)}] = {{",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isamap.driver.inputs import MAX_BYTES
 from isamap.graph.graph import Array
@@ -25,6 +26,7 @@ from isamap.graph.moves import MOST_AXES, is_sound
 from isamap.graph.sizes import needs_numbers
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
+from isamap.run.in_process import large_room
 from isamap.source import (
     Diagnostic,
     Source,
@@ -35,6 +37,7 @@ from isamap.source import (
     open_regular,
     read_json,
     read_limited,
+    release,
     show_value,
 )
 from isamap.syntax import parse_kernel
@@ -47,20 +50,31 @@ MOST_ELEMENTS = 1 << 33
 MOST_NUMBER = 1 << 40
 
 
-def weights_of(program: Program) -> tuple[bytes, dict[str, int]]:
+NO_WEIGHTS: Mapping[str, memoryview] = {}
+
+
+def weights_of(
+    program: Program, bodies: Mapping[str, memoryview] = NO_WEIGHTS
+) -> tuple[memoryview, dict[str, int]]:
     """Return all constants behind each other, and where each begins. Units: bytes."""
     places: dict[str, int] = {}
-    parts: list[bytes | memoryview] = []
     size = 0
-    for name, array in program.constants.items():
+    for name, length in [(n, a.nbytes) for n, a in program.constants.items()] + [
+        (name, len(content)) for name, content in bodies.items()
+    ]:
         places[name] = size
-        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data  # no copy: weights may be large
-        parts += [content, bytes(-len(content) % LINE_BYTES)]
-        size += len(content) + len(parts[-1])
-    return b"".join(parts), places
+        size += -(-length // LINE_BYTES) * LINE_BYTES
+    room: Any = large_room(size + LINE_BYTES)
+    space: NDArray[np.uint8] = np.frombuffer(room, np.uint8)
+    whole = space[-space.ctypes.data % LINE_BYTES :][:size]
+    for name, array in (*program.constants.items(), *bodies.items()):
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)  # no copy: weights may be large
+        whole[places[name] :][: len(content)] = content
+        release(array)
+    return whole.data, places
 
 
-def folder_files(program: Program) -> dict[str, str | bytes]:
+def folder_files(program: Program) -> dict[str, str | bytes | memoryview]:
     """Return the files of an imported model by name. Raises: UsageProblem if a size is open."""
     if sizes := program.sizes + program.counts:
         raise needs_numbers(sizes, "a graph file")
@@ -81,7 +95,9 @@ def folder_files(program: Program) -> dict[str, str | bytes]:
         "kernels": {name: f"{name}.ir" for name in program.kernels},
         "steps": [_step_json(step) for step in program.steps],
     }
-    texts: dict[str, str | bytes] = {f"{name}.ir": text for name, text in program.kernels.items()}
+    texts: dict[str, str | bytes | memoryview] = {
+        f"{name}.ir": text for name, text in program.kernels.items()
+    }
     return {FILE: json.dumps(whole, indent=1) + "\n", f"{program.name}.weights": weights, **texts}
 
 

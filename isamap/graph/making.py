@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+import numpy as np
+
 from isamap.graph.graph import Array
 from isamap.graph.model_program import Control, Move, Passed
 from isamap.graph.moves import is_sound
@@ -20,6 +22,7 @@ from isamap.graph.pending import Border, Pointwise, Written, dense, laid_out
 from isamap.graph.sizes import Opened, OpenSize, Size
 from isamap.graph.terms import NotTaken, Term
 from isamap.graph.types import make_dense, stored_type, type_of
+from isamap.source import release
 
 Shape = tuple[int, ...]
 MOST_ELEMENTS = 1 << 31
@@ -220,7 +223,10 @@ class Making:
             self.move("sizes", (), (sizes,), flat.count, *(whole(n) for n in flat.known.reshape(-1)))
             return self.passed(sizes)
         array = make_dense(flat.known, flat.dtype)
-        name = f"c{hashlib.sha256(array.tobytes() + array.dtype.str.encode()).hexdigest()[:12]}"
+        state = hashlib.sha256(array.reshape(-1).view(np.uint8).data)
+        state.update(array.dtype.str.encode())
+        name = f"c{state.hexdigest()[:12]}"
+        release(array)
         self.constants.setdefault(name, array.reshape(-1))
         return Passed(name, stored_type(flat.dtype), flat.shape)
 

@@ -44,7 +44,7 @@ from isamap.run.in_process import large_room
 from isamap.run.runner import Packer, compile_packers_together, pack_in_process
 from isamap.run.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find_compiler
 from isamap.run.worker import ThreadPool, ask_permission, load_library
-from isamap.source import Diagnostic, IsamapError, Source, UsageProblem
+from isamap.source import Diagnostic, IsamapError, Source, UsageProblem, release, spill
 from isamap.source.cache import digest
 from isamap.source.progress import Progress, Watch, unwatched
 from isamap.syntax import parse_kernel
@@ -591,11 +591,14 @@ class Kept:
     start: int
 
     @staticmethod
-    def of(content: bytes) -> Kept:
-        """Return a copy of such bytes."""
+    def of(content: memoryview) -> Kept:
+        """Return such bytes, copied where they start elsewhere."""
+        place = np.frombuffer(content, np.uint8).ctypes.data
+        if place % LINE_BYTES == 0:
+            return Kept(content, place)
         space = large_room(len(content) + LINE_BYTES)
         start = -(-ctypes.addressof(space) // LINE_BYTES) * LINE_BYTES
-        ctypes.memmove(start, content, len(content))
+        ctypes.memmove(start, bytes(content), len(content))
         return Kept(space, start)
 
 
@@ -609,6 +612,8 @@ class Kept:
 # processor when the model is compiled; the model holds what it wrote, in place of the weights.
 
 
+LEAST_SPILLED = 1 << 22
+"""Packed weights of so many bytes wait in a file for the place where they go."""
 LEAST_BYTES = 1 << 18
 """The least size of weights worth packing: smaller ones stay in a near cache, and packing takes time to plan."""
 
@@ -679,8 +684,12 @@ def _with_packed(step: Call, packers: tuple[Packer, ...], program: Program, made
         assert target.header is not None, "what is packed begins with the name of its layout"
         tensor = f"{passed.tensor}_{target.header.layout}"
         if tensor not in made:
-            content = program.constants[passed.tensor].tobytes()
-            array = np.frombuffer(content, DTYPES[passed.dtype].numpy()).reshape(passed.shape)
-            made[tensor] = pack_in_process(packer, array, {})
+            content = program.constants[passed.tensor]
+            array: Array = content.reshape(-1).view(DTYPES[passed.dtype].numpy()).reshape(passed.shape)
+            packed = pack_in_process(packer, np.require(array, requirements=("C", "A")), {})
+            if packed.nbytes >= LEAST_SPILLED:
+                packed = np.frombuffer(spill(packed.view(np.uint8).data), packed.dtype)
+            release(content)
+            made[tensor] = packed
         given[target.name] = Passed(tensor, target.dtype.name, made[tensor].shape)
     return replace(step, reads=given)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 from isamap.graph.graph import Array, Attribute, Function, Graph, Node, Reference, Signature
 from isamap.graph.lowering import NEWEST_OPSET
 from isamap.graph.types import SAID, TYPES
-from isamap.source import Diagnostic, LeavesFolder, UsageProblem, open_beside, read_part
+from isamap.source import Diagnostic, LeavesFolder, UsageProblem, map_file, open_beside, read_part
 
 MOST_BYTES = (1 << 31) - 1
 """A file of protobuf has at most 2 GiB; weights in files of their own may have more."""
@@ -57,6 +58,11 @@ _VALUES = {
 """The field that has an attribute's value, by the attribute's type."""
 
 
+LEAST_MAPPED = 1 << 20
+"""Weights of so many bytes stay in their file, which is mapped: parsed by protobuf, they would be copied twice."""
+NONE_APART: Mapping[int, memoryview] = {}
+
+
 def onnx_package() -> Any:
     """Return the package `onnx`. Raises: UsageProblem if it is not installed."""
     try:
@@ -80,13 +86,15 @@ def damaged(path: Path, why: str) -> UsageProblem:
 class Reader:
     """A reader of one file, and of the files of weights next to it."""
 
-    def __init__(self, path: Path, onnx: Any) -> None:
+    def __init__(self, path: Path, onnx: Any, apart: Mapping[int, memoryview] = NONE_APART) -> None:
+        """Read a file whose weights with such numbers are left out of its protobuf."""
         self.path = path
         self.onnx = onnx
+        self.apart = apart
         self.nodes = 0
         self.sparse_elements = 0
         self.read_bytes: dict[str, int] = {}
-        self.parts: dict[tuple[str, int, int], bytes] = {}
+        self.parts: dict[tuple[str, int, int], bytes | memoryview] = {}
 
     def fail(self, why: str) -> UsageProblem:
         return damaged(self.path, why)
@@ -127,7 +135,8 @@ class Reader:
             raise self.fail("weights have no name")
         if not all(i.name for i in proto.input):
             raise self.fail("one of its inputs has no name")
-        constants = {t.name: self.tensor(t) for t in proto.initializer}
+        apart = self.apart if depth == 0 else NONE_APART
+        constants = {t.name: self.tensor(t, apart.get(n)) for n, t in enumerate(proto.initializer)}
         for sparse in proto.sparse_initializer:
             constants[sparse.values.name] = self.sparse(sparse)
         nodes = tuple(self.node(n, depth) for n in proto.node)
@@ -222,25 +231,32 @@ class Reader:
 
     # --- weights ---
 
-    def tensor(self, proto: Any) -> Array:
-        """Return the array of a tensor that is stored. Raises: UsageProblem."""
+    def tensor(self, proto: Any, content: bytes | memoryview | None = None) -> Array:
+        """Return the array of a tensor, whose bytes may be left out of its protobuf. Raises: UsageProblem."""
         shape = self._sizes(proto)
         is_apart = proto.data_location == self.onnx.TensorProto.EXTERNAL
         fields = [field for field in _FIELDS if len(getattr(proto, field))]
+        fields += ["raw_data"] if content is not None else []
         if len(fields) + is_apart > 1 or proto.HasField("segment"):
             raise self.fail(f"`{proto.name}` holds its numbers at several places, or in parts")
         helper = self.onnx.helper
         try:
-            whole = 8 * int(helper.tensor_dtype_to_np_dtype(proto.data_type).itemsize)
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(proto.data_type))
+            whole = 8 * dtype.itemsize
             own_field = str(helper.tensor_dtype_to_field(proto.data_type))
         except (KeyError, ValueError, TypeError):
             raise self.fail(f"`{proto.name}` is of a type that there is none of: {proto.data_type}") from None
         bits = _BITS.get(int(proto.data_type), whole)
         if is_apart:
-            proto.raw_data = self._part(proto, -(-prod(shape) * bits // 8))
+            content = self._part(proto, -(-prod(shape) * bits // 8))
             proto.data_location = self.onnx.TensorProto.DEFAULT
         elif not {*fields} <= {"raw_data", own_field}:
             raise self.fail(f"`{proto.name}` holds its numbers as {fields[0]}, which is not of its type")
+        is_plain = bits == whole and dtype != np.bool_ and sys.byteorder == "little"
+        if is_plain and isinstance(content, memoryview) and len(content) == prod(shape) * dtype.itemsize:
+            return np.frombuffer(content, np.uint8).view(dtype).reshape(shape)
+        if content is not None:
+            proto.raw_data = bytes(content)
         try:
             self._check_count(proto, prod(shape), bits, own_field)
             array: Array = self.onnx.numpy_helper.to_array(proto)
@@ -306,7 +322,7 @@ class Reader:
         dense[at] = values
         return dense.reshape(shape)
 
-    def _part(self, proto: Any, size_bytes: int) -> bytes:
+    def _part(self, proto: Any, size_bytes: int) -> bytes | memoryview:
         """Return the bytes of a tensor that lie in another file of the folder, whose size its sizes tell."""
         self.check_once(
             (entry.key for entry in proto.external_data), f"the weights `{proto.name}` have two of"
@@ -324,7 +340,9 @@ class Reader:
         try:
             with open_beside(self.path.resolve().parent, location) as file:
                 self._check_part(file, *key)
-                content = self.parts[key] = read_part(file, start, size_bytes)
+                is_mapped = size_bytes >= LEAST_MAPPED
+                content = map_file(file)[start:][:size_bytes] if is_mapped else read_part(file, *key[1:])
+                self.parts[key] = content
         except LeavesFolder as error:
             said = f"the weights `{proto.name}` are said to lie outside of its folder: {location!r}"
             raise self.fail(f"{said}, {error.strerror}") from None
@@ -364,3 +382,92 @@ def _name(proto: Any) -> str:
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
+
+
+# Weights of a file of protobuf, found in its bytes and left out of what protobuf parses.
+#
+#     ModelProto: … graph 7: GraphProto: … initializer 5: TensorProto: … raw_data 9: bytes …
+
+
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+_BYTES = 2
+"""The wire type of fields with a length in front."""
+
+
+def without_weights(content: memoryview) -> tuple[bytes | memoryview, dict[int, memoryview]]:
+    """Return a model without its large weights, and these by the number of their tensor in the graph.
+
+    Bytes that are no protobuf, or have the graph in several parts, are returned as they are.
+    """
+    if len(content) < LEAST_MAPPED:
+        return content, {}
+    apart: dict[int, memoryview] = {}
+    try:
+        fields = list(_fields(content))
+        graphs = [n for n, (number, *_) in enumerate(fields) if number == _GRAPH]
+        if len(graphs) != 1:
+            return content, {}
+        _, _, first, end = fields[graphs[0]]
+        tensors = 0
+        parts: list[bytes | memoryview] = []
+        for number, start, inside, behind in _fields(content[first:end]):
+            field = content[first:end][start:behind]
+            if number == _INITIALIZER:
+                tensor = field[inside - start :]
+                raw = [one for one in _fields(tensor) if one[0] == _RAW_DATA]
+                if len(raw) == 1 and raw[0][3] - raw[0][2] >= LEAST_MAPPED:
+                    _, at, data, last = raw[0]
+                    apart[tensors] = tensor[data:last]
+                    field = _field(_INITIALIZER, bytes(tensor[:at]) + bytes(tensor[last:]))
+                tensors += 1
+            parts.append(field)
+    except (IndexError, ValueError):
+        return content, {}
+    around = [content[start:end] for n, (_, start, _, end) in enumerate(fields) if n != graphs[0]]
+    return b"".join((*around, _field(_GRAPH, b"".join(parts)))), apart
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the number of each field, where it starts, where its content does, and where it ends.
+
+    Raises: IndexError and ValueError for what is no protobuf.
+    """
+    at = 0
+    while at < len(message):
+        tag, inside = _varint(message, at)
+        match tag & 7:
+            case 0:
+                end = _varint(message, inside)[1]
+            case 1:
+                end = inside + 8
+            case 2:
+                size, inside = _varint(message, inside)
+                end = inside + size
+            case 5:
+                end = inside + 4
+            case _:
+                raise ValueError(f"a field of the kind {tag & 7}")
+        if end > len(message):
+            raise ValueError("a field is cut off")
+        yield tag >> 3 if tag & 7 == _BYTES else -1, at, inside, end
+        at = end
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """Return a number of seven bits a byte, and where it ends."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = message[at]
+        number, at = number | (byte & 127) << shift, at + 1
+        if byte < 128:
+            return number, at
+    raise ValueError("a number of more than 64 bits")
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Return a field that has its length in front."""
+    found, size = [number << 3 | _BYTES], len(content)
+    while size > 127:
+        found.append(size & 127 | 128)
+        size >>= 7
+    return bytes((*found, size)) + content

@@ -36,8 +36,8 @@ from isamap.graph.partition import METHODS, Method
 from isamap.graph.quantising import HALF
 from isamap.graph.sizes import Given
 from isamap.onnx.onnx_definitions import DEFINITIONS, evaluator_of
-from isamap.onnx.onnx_files import MOST_BYTES, Reader, damaged, onnx_package
-from isamap.source import Diagnostic, UsageProblem, open_regular
+from isamap.onnx.onnx_files import MOST_BYTES, Reader, damaged, onnx_package, without_weights
+from isamap.source import Diagnostic, UsageProblem, map_file, open_regular
 
 ROUNDED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
 """Operators, or how their names begin, whose integers may be one step away: merged ones round once."""
@@ -51,25 +51,26 @@ def read_model(path: Path) -> Model:
             size = os.fstat(file.fileno()).st_size
             if size > MOST_BYTES:
                 raise damaged(path, f"it has {size} bytes, more than a file of protobuf may have")
-            content = file.read(MOST_BYTES)
+            content = map_file(file)
     except OSError as error:
         said = f"{path} cannot be read: {error.strerror}"
         raise UsageProblem(Diagnostic("file-unreadable", said)) from None
     return parse_model(content, path)
 
 
-def parse_model(content: bytes, path: Path) -> Model:
+def parse_model(content: bytes | memoryview, path: Path) -> Model:
     """Return the model of a file's bytes; `path` says where its other files are. Raises: UsageProblem."""
     onnx = onnx_package()
     errors: Any = import_module("google.protobuf.message")
     proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(content)
+        rest, apart = without_weights(memoryview(content))
+        proto.ParseFromString(rest)
     except errors.DecodeError:
         raise damaged(path, "its bytes are no protobuf of ONNX") from None
     if not proto.HasField("graph") or not proto.opset_import:
         raise damaged(path, "it has no graph, or does not say which operators it is written in")
-    reader = Reader(path, onnx)
+    reader = Reader(path, onnx, apart)
     try:
         opsets = reader.opsets(proto.opset_import)
         called = [(f.domain, f.name) for f in proto.functions]
@@ -141,7 +142,7 @@ def compile_model(
             model, sizes=sizes, constants=constants, fuse=fuse, signed=reads_signed_bytes_only(how.machine)
         )
     )
-    return compile_whole(found.whole(), how, jobs, warnings=warnings_of(fuse))
+    return compile_whole(found.whole(), how, jobs, apart=True, warnings=warnings_of(fuse))
 
 
 class Reference:

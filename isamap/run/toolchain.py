@@ -213,7 +213,7 @@ def build_pool(compiler: Compiler) -> Path:
 def build(
     compiler: Compiler,
     flags: Sequence[str],
-    files: Mapping[str, str | bytes],
+    files: Mapping[str, str | bytes | memoryview],
     main: str | Sequence[str],
     emissions: Emissions | None = None,
     served: Served | None = None,
@@ -243,7 +243,7 @@ def build(
             return known
     with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
         for name, content in files.items():
-            Path(folder, name).write_bytes(content if isinstance(content, bytes) else content.encode())
+            Path(folder, name).write_bytes(content.encode() if isinstance(content, str) else content)
         keys = {} if served or len(mains) == 1 else _object_keys(compiler, own, files, mains)
         known = _kept_objects(keys, folder)
         new = [name for name in mains if name not in known]
@@ -261,18 +261,18 @@ def build(
 
 
 def _object_keys(
-    compiler: Compiler, flags: Step, files: Mapping[str, str | bytes], mains: Sequence[str]
+    compiler: Compiler, flags: Step, files: Mapping[str, str | bytes | memoryview], mains: Sequence[str]
 ) -> dict[str, str]:
     """Return the keys of the objects of files, but for those that hold bytes of other files."""
     found: dict[str, str] = {}
     for main in mains:
-        needed, new = dict[str, str | bytes](), [main]
+        needed, new = dict[str, str | bytes | memoryview](), [main]
         while new:
             name = new.pop()
             needed[name] = files[name]
             text = _as_text(files[name])
             new += [other for other in files if other not in needed and f'"{other}' in text.replace("\\", "")]
-        if not any(isinstance(content, bytes) for content in needed.values()):
+        if all(isinstance(content, str) for content in needed.values()):
             texts = [part for name in sorted(needed) for part in (name, _as_text(needed[name]))]
             found[main] = digest(
                 "object 1", compiler.name, compiler.version, *compiler.command, *flags, *texts
@@ -330,7 +330,7 @@ def _perform(
     raise _refused(compiler, mains[0], result.stderr, written, emissions)
 
 
-def _as_text(content: str | bytes) -> str:
+def _as_text(content: str | bytes | memoryview) -> str:
     """Return a file as text, one of bytes by its digest."""
     return content if isinstance(content, str) else hashlib.sha256(content).hexdigest()
 

@@ -36,7 +36,9 @@ from isamap.source.files import (
     read_json,
     read_limited,
     read_part,
+    release,
     replace_file,
+    spill,
 )
 from isamap.source.numbers import add_up, real_number, show_value, truth_value, whole_number
 from isamap.source.process import most_allowed
@@ -76,8 +78,10 @@ __all__ = [
     "read_limited",
     "read_part",
     "real_number",
+    "release",
     "replace_file",
     "show_value",
+    "spill",
     "truth_value",
     "whole_number",
 ]

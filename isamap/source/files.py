@@ -5,6 +5,8 @@
     read_limited(path, limit)      its bytes, one more than the limit at most
     read_part(file, start, size)   bytes of an open file, which has to have them
     map_file(file)                 all of an open file, brought into memory if it is looked at
+    spill(content)                 the same bytes in a file without a name
+    release(content)               the memory of mapped bytes given back, until they are looked at again
     read_json(text)                unambiguous JSON: no repeated key, no number beyond floats
 
 A pipe or a device is never opened, because it may block or never end. A file is first written next to its
@@ -19,6 +21,7 @@ import mmap
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from io import BufferedReader
@@ -131,6 +134,23 @@ def map_file(file: BufferedReader) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except ValueError:
         raise OSError(errno.EIO, "it became shorter while it was read") from None
+
+
+def spill(content: memoryview) -> memoryview:
+    """Return the same bytes in a temporary file without a name, mapped. Raises: OSError."""
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def release(content: Any) -> None:
+    """Give back the memory of a mapped file that an array or a view looks at; other content stays."""
+    owner = content
+    while owner is not None and not isinstance(owner, mmap.mmap):
+        owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+    if owner is not None and hasattr(mmap, "MADV_DONTNEED"):
+        owner.madvise(mmap.MADV_DONTNEED)
 
 
 def read_json(text: str | bytes, *, finite: bool = True) -> Any:

@@ -33,7 +33,7 @@ def program() -> Program:
 
 def written(folder: Path, change: Callable[[Any], None] = lambda _: None) -> Path:
     for name, content in folder_files(program()).items():
-        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     whole = json.loads((folder / FILE).read_text())
     change(whole)
     (folder / FILE).write_text(json.dumps(whole))

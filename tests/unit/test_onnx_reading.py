@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -17,6 +18,7 @@ from onnx_models import imported, make
 
 from isamap.cli import main
 from isamap.graph.importing import lower_model
+from isamap.onnx import onnx_files
 from isamap.onnx.onnx_models import import_model, parse_model
 from isamap.source import UsageProblem
 
@@ -125,6 +127,44 @@ def test_changed_bytes_are_refused_or_another_model() -> None:
         changed[int(rng.integers(len(content)))] = int(rng.integers(256))
         with suppress(UsageProblem):
             lower_model(parse_model(bytes(changed), Path("made.onnx")), "made", {}, {})
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_large_weights_are_mapped_and_never_copied(is_apart: bool, tmp_path: Path) -> None:
+    w = np.random.default_rng(0).standard_normal((2048, 1024)).astype(np.float32)
+    made = make([("MatMul", ["x", "w"], ["y"], {})], {"x": np.zeros((2, 2048), np.float32)}, ["y"], {"w": w})
+    path = tmp_path / "made.onnx"
+    ONNX.save(made, str(path), save_as_external_data=is_apart, location="w.bin", size_threshold=1024)
+    tracemalloc.start()
+    program = import_model(path).whole()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    (array,) = program.constants.values()
+    assert array.tobytes() == w.tobytes()
+    assert peak < w.nbytes / 2
+
+
+def test_changed_bytes_mean_the_same_with_weights_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = model().SerializeToString()
+    rng = np.random.default_rng(0)
+    left_out = 0
+    for turn in range(300):
+        changed = bytearray(content)
+        if turn:
+            changed[int(rng.integers(len(content)))] = int(rng.integers(256))
+        found: list[Any] = []
+        for least in (1, 1 << 20):
+            monkeypatch.setattr(onnx_files, "LEAST_MAPPED", least)
+            left_out += least == 1 and bool(onnx_files.without_weights(memoryview(changed))[1])
+            try:
+                graph = parse_model(bytes(changed), Path("made.onnx")).graph
+            except UsageProblem as problem:
+                found.append(str(problem))
+            else:
+                weights = {name: (a.dtype, a.shape, a.tobytes()) for name, a in graph.constants.items()}
+                found.append((weights, [(n.op, n.inputs, n.outputs) for n in graph.nodes], graph.inputs))
+        assert found[0] == found[1]
+    assert left_out > 100
 
 
 def test_weights_beside_the_model_are_read(tmp_path: Path) -> None:
