@@ -688,7 +688,8 @@ def _with_packed(step: Call, packers: tuple[Packer, ...], program: Program, made
             array: Array = content.reshape(-1).view(DTYPES[passed.dtype].numpy()).reshape(passed.shape)
             packed = pack_in_process(packer, np.require(array, requirements=("C", "A")), {})
             if packed.nbytes >= LEAST_SPILLED:
-                packed = np.frombuffer(spill(packed.view(np.uint8).data), packed.dtype)
+                with suppress(OSError):  # without room for the file they wait in memory
+                    packed = np.frombuffer(spill(packed.view(np.uint8).data), packed.dtype)
             release(content)
             made[tensor] = packed
         given[target.name] = Passed(tensor, target.dtype.name, made[tensor].shape)
