@@ -50,7 +50,7 @@ def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], 
 
 
 def _together(base: Schedule, statement: int) -> set[int]:
-    """Return the statements that one nest performs, where one of them is the given one."""
+    """Return the statements that one nest performs, if the given statement is one of them."""
     groups = [{nest.statement, *nest.fused} for nest in base.nests]
     return next((group for group in groups if statement in group), set[int]())
 

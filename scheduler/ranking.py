@@ -45,7 +45,7 @@ class Ranking:
     """The cheapest distinct schedules, best first.
 
     No schedule outside of the list costs less than `rest_ns` (nanoseconds of the model; infinite where there
-    are no others), unless it differs from a listed one only in where loops stand that run once.
+    are no others), unless it differs from a listed one only in the place of one-iteration loops.
     """
 
     schedules: tuple[Schedule, ...]
@@ -114,7 +114,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """The schedules of a nest, each with those of the statements that it may fuse, or does."""
+    """The schedules of a nest, each with those of the statements that it may fuse, or fuses."""
 
     group: Group
     found: _Found
@@ -232,9 +232,9 @@ class Pool:
         return [self.best[text] for text in self._texts(k)]
 
     def ways(self, candidates: Sequence[Candidate], last: Candidate) -> list[Candidate]:
-        """Return all ways seen to decide the same loops as these do, but for those that a solver takes for `last`.
+        """Return all assignments seen with these candidates' loops, except those that a solver takes for `last`.
 
-        Loops that run once may stand anywhere in a text; a solver sees them in one place only.
+        A one-iteration loop may be anywhere in a text; a solver sees it in one place only.
         """
         kept = canonical(last.option.space, last.assignment)
         found = (way for c in candidates for way in self.seen[print_nest(c.nest())])
@@ -267,7 +267,7 @@ class Pool:
 
 
 def count_assignments(option: OpenOption) -> int:
-    """Return how many ways there are to decide an option, those counted too that are not feasible."""
+    """Return the number of assignments of an option, including infeasible ones."""
     space = option.space
     count = factorial(len(space.axes)) * factorial(len(space.register_axes))
     count *= prod(len(space.stage_values(operand)) for operand in space.option.operands)

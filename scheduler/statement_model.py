@@ -53,10 +53,10 @@ class NestModel:
 def build_model(
     contenders: Sequence[Contender], best_ns: float, resolution: int, without: Sequence[Candidate] = ()
 ) -> NestModel:
-    """Return a model that finds what costs at most `best_ns` and is none of those in `without`.
+    """Return a model whose solutions cost at most `best_ns` and are not in `without`.
 
-    It is hinted with the first contender's schedule.
-    Raises: TooLarge if `resolution` steps for `best_ns` make terms too large.
+    It is hinted with the first contender's schedule. Raises: TooLarge if `resolution` steps for `best_ns`
+    make terms too large.
     """
     from ortools.sat.python import cp_model
 

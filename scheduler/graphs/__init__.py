@@ -1,1 +1,1 @@
-"""Graphs of operations parted into kernels: which nodes together, in which order, what stays near."""
+"""Graphs of operations partitioned into kernels: which nodes each computes, their order, and cache residence."""

@@ -18,7 +18,7 @@ from typing import Any
 from isamap.plan.graphs import GraphProblem, Group
 
 PIECE = 2000
-"""Nodes of a piece: what the simplex method solves in a second or two."""
+"""The number of nodes of a piece: one that the simplex method solves in a second or two."""
 
 
 def bound_ns(problem: GraphProblem) -> float:

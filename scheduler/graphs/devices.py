@@ -1,9 +1,9 @@
 """Assign kernels of a graph to devices by CP-SAT: the phase and the device of each.
 
-    dealt(problem, limit_s=10)      no dearer than one device by the model, nor than a deal level by level
+    dealt(problem, limit_s=10)      no more expensive by the model than one device, or than a distribution by levels
 
-What is alone and what is side by side take turns: kernels before the first phase of several devices, in it,
-behind it, and so on. Long graphs are dealt in stretches of their order, one behind the other.
+Phases of one device and phases of several devices alternate. Long graphs are distributed in windows of their
+order, one after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace
 
 STRETCH = 32
-"""Kernels that are dealt as one question."""
+"""The number of kernels that are assigned as one problem."""
 MOST_PHASES = 8
 """Of several devices, in a stretch."""
 TENTHS = 10
@@ -94,7 +94,7 @@ def by_levels(problem: DeviceProblem) -> tuple[Phase, ...]:
 
 
 def _merged(phases: Sequence[Phase]) -> Iterator[Phase]:
-    """With what is alone behind each other in one phase."""
+    """Yield phases with consecutive single-device phases merged."""
     alone: tuple[int, ...] = ()
     for phase in phases:
         if len(phase) == 1:
@@ -211,7 +211,7 @@ def _times(made: _Model) -> list[Any]:
 
 
 def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
-    """Return kernels, what a tensor costs that they read from another device, and whether that is so."""
+    """Return kernels, the cost of tensors that they read from another device, and whether that occurs."""
     problem = made.stretch.problem
     writers = {t: n for n, job in enumerate(problem.jobs) for t in job.writes}
     found: list[tuple[int, int, Any]] = []

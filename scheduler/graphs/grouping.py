@@ -43,7 +43,7 @@ class Edges:
 
     @staticmethod
     def of(nodes: Sequence[GraphNode], results: frozenset[str]) -> Edges:
-        """Return those of nodes in their order."""
+        """Return the edges of nodes in their order."""
         readers: dict[str, set[int]] = {}
         for number, node in enumerate(nodes):
             for tensor in node.reads:
@@ -59,7 +59,7 @@ class Edges:
 
 
 def cones_of(edges: Edges, root: int, most: int = MOST_GROUPS) -> list[Cone]:
-    """Return the groups of a root, the smallest first: alone, with what only they read, and with more."""
+    """Return the groups of a root, the smallest first: alone, with its private producers, and with more."""
     alone = Cone(root)
     first = closed(edges, alone)
     found = list(dict.fromkeys((alone, first)))
@@ -75,7 +75,7 @@ def cones_of(edges: Edges, root: int, most: int = MOST_GROUPS) -> list[Cone]:
 
 
 def closed(edges: Edges, cone: Cone) -> Cone:
-    """With all operations on single elements whose every reader is inside, as far as they may join."""
+    """Return the group with all elementwise operations whose every reader is inside, if they may join."""
     while len(cone.inner) < MOST_INNER:
         more = [
             n
@@ -89,7 +89,7 @@ def closed(edges: Edges, cone: Cone) -> Cone:
 
 
 def is_private(edges: Edges, number: int, members: frozenset[int]) -> bool:
-    """Return whether nothing but these nodes reads what a node writes."""
+    """Return whether only these nodes read the result of a node."""
     writes = edges.nodes[number].writes
     return not edges.results & set(writes) and all(edges.readers.get(t, members) <= members for t in writes)
 

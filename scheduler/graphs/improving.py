@@ -2,8 +2,8 @@
 
     improved(problem, planned(problem, greedy), limit_s=10, room_bytes=1 << 20)
 
-Small graphs are one stretch, and their plan is proven as far as the solver comes. Of larger ones the rest
-of the plan stays as it is while a stretch is decided, so that no plan is worse than the one before.
+A small graph is one window, whose plan the solver may prove optimal. For a larger graph the rest of the plan
+stays fixed while a window is solved, so no plan is worse than the previous one.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace
 
 WINDOW = 24
-"""Kernels of a stretch: what the solver proves in a second or so."""
+"""The number of kernels of a window: one that the solver proves in about a second."""
 WHOLE = 48
 """Nodes of a graph that is decided as one."""
 LONGEST = 2000
-"""Places for which a tensor may stay near: what is kept longer is read from beyond."""
+"""The most places for which a tensor may stay near: a longer-lived one is read from beyond."""
 EFFORT_PER_S = 0.2
 
 Ask = Callable[[Window], Decided | Diagnostic | None]
 
 
 def make_plan(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
-    """Return the plan of groups in this order, with near what saves most for the room and time that it takes."""
+    """Return the plan of groups in this order, with the near tensors that save the most for their room and time."""
     spans = live_ranges(problem, order)
     room = problem.near.capacity_bytes
     load = [min(problem.groups[g].passing_bytes, room) for g in order]
@@ -59,8 +59,8 @@ def make_plan(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
 def better_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPlan:
     """Return the plan to start from: the greedy rule's, or the one without fusion if that is cheaper and fits.
 
-    Values that are computed late keep what they read alive: for long recurrences the rule may lose.
-    Units: bytes.
+    Values that are computed late keep their inputs alive, so for long recurrences the rule may lose. Units:
+    bytes.
     """
     return none if none.cost_ns < greedy.cost_ns and none.peak_bytes <= room_bytes else greedy
 
@@ -138,7 +138,7 @@ def _window(
 
 
 def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
-    """Return the time that a stretch spends on values that are not near."""
+    """Return the time that a window spends on reads of values that are not near."""
     reads = (t for n in stretch for t in problem.groups[plan.order[n]].reads)
     return sum(far_ns(problem, t) for t in reads if t not in plan.near)
 

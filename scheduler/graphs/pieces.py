@@ -1,7 +1,7 @@
 """Plan graphs of thousands of nodes: improve a plan piece by piece, each as a graph of its own.
 
-What a piece reads from before it is taken for an input, what is read behind it for a result; the room
-that the rest takes meanwhile is taken off. The new order is kept where the whole plan is better with it.
+Tensors from before a piece count as its inputs, and tensors read after it as its results; the memory of other
+tensors in that time is subtracted. The new order is used if it makes the whole plan better.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Piece:
 def improved_in_pieces(
     problem: GraphProblem, start: GraphPlan, limit_s: float, room_bytes: int, ask: Ask | None = None
 ) -> GraphPlan:
-    """As `improved`, also for large graphs. Units: seconds of wall clock, bytes."""
+    """Improve a plan as `improved` does, also for large graphs. Units: seconds of wall clock, bytes."""
     stop = time.monotonic() + limit_s
     if len(start.order) <= 2 * PIECE:
         return improved(problem, start, limit_s, room_bytes, ask)

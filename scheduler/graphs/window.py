@@ -1,7 +1,7 @@
 """Decide a window of a plan by CP-SAT: groups, order, and cache residence, all at once.
 
-What lies outside of the stretch is given: tensors that are there before, those that have to be there behind,
-and what both take of the memories. Times are places in the order.
+Everything outside the window is fixed: tensors from before it, tensors needed after it, and the memory of
+both. Times are places in the order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from isamap.source.records import dataclass, field
 
 SCALE = 64
-"""Bytes of a unit of memory in the model, of which all sizes are multiples; costs are in tenths of a ns."""
+"""The bytes of a unit of memory in the model, of which all sizes are multiples; costs are in tenths of a ns."""
 TENTHS = 10
 SEED = 0
 CHOICE_SHARE = 0.3
@@ -158,7 +158,7 @@ def _solved(made: Model, effort: float, limit_s: float) -> tuple[Any, Any]:
 
 
 def _choose(made: Model) -> None:
-    """One group for each root that runs; what a group reads has to be written, and what stays, too."""
+    """Add the constraints that one group runs for each needed root, and that all read tensors are written."""
     model = made.model
     by_root: dict[int, list[Any]] = {}
     for choice in made.window.choices:
@@ -200,7 +200,7 @@ def _order(made: Model) -> None:
 
 
 def _hold(made: Model) -> None:
-    """Tensors live from their writers to their last readers, within the memories that hold them."""
+    """Add the constraint that tensors live from their writers to their last readers, within their memories."""
     model, window = made.model, made.window
     room, near = _Room(made, window.room_bytes), _Room(made, window.near_bytes)
     for held in window.held:

@@ -45,7 +45,7 @@ def place_isolated(
 
 
 def place(instance: Instance, limit_s: float, effort: float) -> tuple[int, ...] | Word:
-    """As `place_isolated`, in this process."""
+    """Place buffers as `place_isolated` does, in this process."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()

@@ -42,7 +42,7 @@ class Instance:
 
     @property
     def loads(self) -> tuple[int, ...]:
-        """The size of all that lives in each section."""
+        """The total size of the live buffers in each section."""
         total = [0] * self.sections
         for first, last, size in zip(self.first, self.last, self.size, strict=True):
             for s in range(first, last):
@@ -213,7 +213,7 @@ class _Search:
         return self.place(b, choice.level)
 
     def place(self, b: int, level: int) -> bool:
-        """Places a buffer, unless some section under it could not hold what is still to come."""
+        """Place a buffer, unless some section under it could then not hold the remaining ones."""
         i = self.instance
         offset = -(-level // i.alignment[b]) * i.alignment[b]
         top = offset + i.size[b]
@@ -238,9 +238,10 @@ class _Search:
             self.rest[s] += self.instance.size[b]
 
     def bridge(self, choice: _Choice) -> int | None:
-        """Return the least height at which something could lie over a section that stays empty; None if none can.
+        """Return the least height at which a buffer could cover a section that stays empty; None if none can.
 
-        What covers the section next rests on a wall of the valley, or on what will lie beside it there.
+        The next buffer over the section rests on a wall of the valley, or on a buffer that will be next to it
+        there.
         """
         if choice.slack <= 0:
             return None
@@ -258,7 +259,7 @@ class _Search:
         return min((*walls, *supports), default=None)
 
     def is_wall(self, section: int) -> bool:
-        """Return whether a section beside a valley is one over which something could still lie."""
+        """Return whether a section next to a valley may still be covered by a buffer."""
         return 0 <= section < self.instance.sections and self.rest[section] > 0
 
     def is_same(self, one: int, other: int) -> bool:

@@ -1,10 +1,10 @@
 """Build the loops of a nest from the values of decisions.
 
-{"nest0.unroll.m": 6, "nest0.unroll.n": 4, "nest0.block.k": 256, ...}
-->  for k by 256 { stage b; for m by 6 { for n by 64 { hold; for k by 1 { unroll ... } } } }
+{"nest0.unroll.m": 6, "nest0.unroll.n": 4, "nest0.block.k": 256, ...} ->  for k by 256 { stage b; for m by 6 {
+for n by 64 { hold; for k by 1 { unroll ... } } } }
 
-Remainders that only the run knows have a piece of code each, unless that would be too much: a block of 9 x 3
-issues with both sizes open has (9 + 36) * (3 + 6) = 405 issues in all pieces.
+Each possible remainder of an open size has its own code, unless that is too much: a block of 9 x 3 issues
+with both sizes open has (9 + 36) * (3 + 6) = 405 issues in all pieces.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def _stages(
 
 
 def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold: int) -> int:
-    """Return how many loops of a part stand around a stage per block.
+    """Return the number of loops of a part around a stage per block.
 
-    An accumulator's stands around every summing loop outside `hold`, in a scratchpad at `hold`; an input's
-    as far inside as it can without copying an element again.
+    An accumulator's stage is around every reduction loop outside `hold`, in a scratchpad at `hold`; an
+    input's stage is as far inside as possible without copying an element again.
     """
     if operand.is_accumulator and space.splits_sum:
         return 0
@@ -121,7 +121,7 @@ def with_short_rests(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def _tiles(axis: TileAxis, block: LoopStep) -> int:
-    """Return tiles along an axis in a whole block and in all pieces of its rests."""
+    """Return the tiles along an axis in a whole block and in all pieces of its remainders."""
     whole = block.step // axis.tile
     if not axis.is_open:
         return whole

@@ -41,9 +41,9 @@ from isamap.source.records import replace
 
 
 def within(nest: NestSchedule, option: NestOption) -> NestSchedule:
-    """Return the nest with blocks no larger than the axes of the option, and no loop that runs once around another.
+    """Return the nest with blocks no larger than the axes of the option, and no one-iteration loop around another.
 
-    In which pieces rests are performed is left out.
+    The pieces of remainders are left out.
     """
     extents = {axis.name: issues_along(axis) * axis.tile for axis in option.axes}
     loops = tuple(_clipped(loop, extents) for loop in nest.loops)
@@ -51,7 +51,7 @@ def within(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def normal_form(nest: NestSchedule, option: NestOption) -> NestSchedule:
-    """Return the same without what no decision stands for, and without loops that run once: their place is free."""
+    """Return the nest without parts that no decision expresses, and without one-iteration loops."""
     found = within(nest, option)
     extents = {axis.name: issues_along(axis) * axis.tile for axis in option.axes}
     once = [n for n, loop in enumerate(found.loops) if _takes_all(loop, extents)]
@@ -111,7 +111,7 @@ def _without(nest: NestSchedule, dropped: Collection[int]) -> NestSchedule:
 
 
 def _in_order(loops: Sequence[LoopStep], option: NestOption) -> tuple[LoopStep, ...]:
-    """Return the loops, unrolled ones that stand together by name: those of sums stay if they are."""
+    """Return the loops with adjacent unrolled loops sorted by name; those of sums stay in place."""
     sums = {axis.name for axis in option.axes if axis.is_reduction}
     found: list[LoopStep] = []
     for is_block, group in groupby(loops, lambda loop: loop.is_unrolled and loop.axis not in sums):
@@ -146,9 +146,9 @@ def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model
 def read_nest(
     problem: Problem, nest: NestProblem, chosen: NestSchedule
 ) -> tuple[NestOption, Assignment] | None:
-    """Return the option and the decisions that a nest stands for; None if no decisions lead to it.
+    """Return the option and the decisions that a nest expresses; None if no decisions lead to it.
 
-    Of a nest whose loops are dealt to threads, the option is that of one of its parts.
+    If the loops are distributed over threads, the option is that of one of the nest's parts.
     """
     for whole in nest.options:
         if whole.mapping == chosen.mapping and (option := part_read(whole, chosen)) is not None:
@@ -263,7 +263,7 @@ MOST_LOOPS = 2
 
 
 def why_unpriced(schedule: Schedule, problem: Problem) -> tuple[str, ...]:
-    """Per statement of the problem why the model cannot say its cost; "" if it can."""
+    """Return, per statement of the problem, why the model cannot price it; "" if it can."""
     nests = {nest.statement: nest for nest in schedule.nests}
     return tuple(
         _why(problem, nest, nests[nest.statement]) if nest.statement in nests else ""
@@ -289,7 +289,7 @@ def _why(problem: Problem, nest: NestProblem, chosen: NestSchedule) -> str:
 def _differences(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[int, str]]:
-    """Yield the difference from each nest that it may stand for, with how far the two agree."""
+    """Yield the difference from each nest that it may stand for, and how far the two agree."""
     normalised = normal_form(chosen, option)
     loops = Counter(loop.axis for loop in normalised.loops if loop.counts)
     axis, count = max(loops.items(), key=lambda pair: pair[1], default=("", 0))

@@ -56,7 +56,7 @@ def pipeline_apart(steady: Steady, limit_s: float, command: tuple[str, ...] = CO
 
 
 def find_pipeline(steady: Steady, limit_s: float) -> Solved | None:
-    """As `pipeline_apart`, in this process; None if not even one iteration after the other is possible."""
+    """Find a pipeline as `pipeline_apart` does, in this process; None if iterations cannot even run one by one."""
     stop = time.monotonic() + limit_s
     plain = begin(steady, least_interval(steady))
     bound = interval = least_interval(steady)
@@ -100,7 +100,7 @@ def _has_positive_circle(steady: Steady, interval: int) -> bool:
 
 
 def _longest(steady: Steady) -> int:
-    """Return an interval that one operation after the other has: each in its iteration alone."""
+    """Return the interval at which iterations and their operations run one after the other."""
     waits = sum(max(0, wait.delay) for wait in steady.dependences)
     return max(least_interval(steady), sum(max(1, o.busy) for o in steady.operations) + waits)
 
@@ -136,7 +136,8 @@ def _solve(
 ) -> tuple[str | int, Pipeline | None]:
     """Return a pipeline with an interval, or `none` for a proof that there is none, or `unknown`.
 
-    With one to `shorten`, the one with the shortest lives, and what they are never shorter than.
+    If a pipeline to `shorten` is given, minimise the register lifetimes, and return their lower bound as
+    well.
     """
     from ortools.sat.python import cp_model
 
@@ -217,10 +218,10 @@ def _share_registers(
     memory: str,
     free: int,
 ) -> None:
-    """No more values alive at once than the free registers hold.
+    """Add the constraint that no more values are live at the same time than there are free registers.
 
-    A life is at most an interval long, so that it and its copy one interval earlier cover each slot that it
-    reaches within the interval.
+    A lifetime is at most an interval long, so that it and its copy one interval earlier cover each slot that
+    it reaches within the interval.
     """
     slots, starts = places
     lives = [v for v in steady.values if v.memory == memory and v.users]

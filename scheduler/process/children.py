@@ -33,7 +33,7 @@ Command = tuple[str, ...]
 
 
 class ChildLost(Exception):
-    """The solver process no longer answers; the text says what happened."""
+    """An error: the solver process no longer answers; the text gives the reason."""
 
 
 class ChildLate(Exception):
@@ -134,7 +134,7 @@ def _give_back(child: Child) -> None:
 
 
 def idle(owner: int | None = None) -> list[Child]:
-    """Return those that wait, of this process: what the one that it was forked from has started answers that one."""
+    """Return the idle children of this process; children of the process from which it was forked are excluded."""
     return [child for child in kept if child.owner == (owner or os.getpid())]
 
 

@@ -1,6 +1,6 @@
 """Run the solver in a child process: a crash, a hang or a lack of memory there costs the caller nothing.
 
-What was found before is kept: a child tells of every better schedule as soon as it has it.
+A child reports every better schedule as soon as it finds it, so earlier results are not lost.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def ask_apart(job: Search, command: Command = COMMAND) -> Answer:
 
 
 def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Found]:
-    """Yield all that a child has to say about a job. Raises: ChildLate, ChildLost; ValueError for nonsense."""
+    """Yield all answers of a child to a job. Raises: ChildLate, ChildLost; ValueError for an invalid answer."""
     child.send(write(job))
     while True:
         found = read(child.answer(deadline))

@@ -53,7 +53,7 @@ def main() -> None:
 def limit_memory(size_bytes: int) -> None:
     """Limit the memory of this process from now on, where the system can do so. Units: bytes.
 
-    Where a lower limit was set before it started, that one stays.
+    A lower limit from before its start stays.
     """
     with contextlib.suppress(ImportError, OSError):
         import resource

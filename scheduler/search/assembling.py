@@ -20,9 +20,9 @@ STATUSES = ("HEURISTIC", "FEASIBLE", "OPTIMAL")
 class Solved:
     """The answer for one statement.
 
-    Units: `bound_ns` in nanoseconds, proven; `effort` what a solver spent, in its own measure. `status` as in
-    Schedule; `findings` are what its reader should know about how it was found. `found_by` and `proved_by`
-    name the engine that found the candidate and the one that proved the bound; empty if that is not known.
+    Units: `bound_ns` in nanoseconds, proven; `effort` of the solver in its own measure. `status` is as in
+    Schedule. `findings` are events of the search for its reader. `found_by` and `proved_by` name the engine
+    that found the candidate and the one that proved the bound; empty if unknown.
     """
 
     candidate: Candidate

@@ -21,7 +21,7 @@ from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.source.records import dataclass, replace
 
 RECALLED = 32
-"""Options whose prices are kept: those of the statements of one kernel that have been looked at."""
+"""The number of options whose prices are cached: those of the examined statements of one kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Candidate:
 def open_options(
     problem: Problem, nest: NestProblem, model: CostModel, fixed: Assignment, stop: float = inf
 ) -> tuple[OpenOption, ...]:
-    """Return the options that agree with what is fixed, most promising first; none if nothing does.
+    """Return the options that agree with the fixed decisions, most promising first; none if no option agrees.
 
-    `stop` on the monotonic clock: from then on one that agrees will do, the first of those that compute most
-    at a time.
+    `stop` is on the monotonic clock: after it, one agreeing option suffices, the first of those with the most
+    work per issue.
     """
     registers = dict(problem.registers)
     # They are of free decisions: with others fixed they are not what greedy finds.
@@ -120,14 +120,14 @@ def _recalled(problem: Problem, model: CostModel) -> tuple[Cost, float]:
 
 
 def _issues(option: NestOption) -> int:
-    """Return how many instructions compute all of it."""
+    """Return the number of instructions that compute the whole statement."""
     return prod(ceil(axis.extent / axis.tile) for axis in option.axes)
 
 
 def heeds(space: Space) -> bool:
-    """Return whether fixed decisions that leave no choice say what is the case.
+    """Return whether fixed decisions without alternatives have their only possible value.
 
-    An axis of one issue is neither unrolled nor cut into blocks, however often it is to be, nor is a sum
+    An axis of one issue is neither unrolled nor cut into blocks, whatever is fixed; nor is a reduction axis
     unrolled that is not the innermost one.
     """
     single = [space.unroll(axis) for axis in space.option.axes if not may_unroll(space.option, axis)]

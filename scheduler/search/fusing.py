@@ -72,7 +72,7 @@ def solve_groups(
 
 
 def _beside_others(solved: Solved, others_ns: float) -> Solved:
-    """Return the answer of a statement of which mappings are left out that cost at least so much."""
+    """Return the answer of a statement whose excluded mappings cost at least so much."""
     if others_ns >= solved.bound_ns:
         return solved
     is_best = solved.status == "OPTIMAL" and others_ns >= solved.candidate.cost_ns * (1 - ROUNDING)
@@ -101,10 +101,10 @@ class Group:
         return self.answer.candidate.option.space.statement
 
     def parts(self, answer: Solved, chosen: Choice | None = None) -> tuple[Solved, ...]:
-        """Return an answer for the nest as the nests that are left, each with its own cost.
+        """Return an answer for the nest as the remaining nests, each with its own cost.
 
-        `chosen` are the statements that it fuses, the cheapest choice if none is given. Their bounds
-        add up to the bound of all together: another choice may leave others alone.
+        `chosen` are the statements that it fuses, by default the cheapest choice. Their bounds add up to the
+        bound of all together, because another choice may leave others separate.
         """
         if not self.choices:
             return (answer,)
@@ -126,7 +126,7 @@ class Group:
 class Choice:
     """An option with its fused statements.
 
-    Units: nanoseconds; `extra_ns` is added to its own nest, `other_ns` is spent in those of the others.
+    Units: nanoseconds; `extra_ns` is added to its own nest, `other_ns` is the cost of the separate nests.
     """
 
     option: OpenOption
@@ -145,7 +145,7 @@ class Choice:
 
 
 def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment) -> Choice | None:
-    """Return the best choice for an option; None if what is fixed leaves none."""
+    """Return the best choice for an option; None if the fixed decisions allow none."""
     return min(
         choices_of(option, alone, fixed), key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None
     )
@@ -174,7 +174,7 @@ def choices_of(
 
 
 def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield statements that may be fused together: none without what it needs."""
+    """Yield sets of statements that may be fused together: none without its prerequisites."""
     numbers = [f.statement for f in offered]
     free = len(offered) <= MAX_CHOSEN_FREELY
     for count in range(len(offered) + 1):
@@ -184,7 +184,7 @@ def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed: Assignment) -> bool:
-    """Return whether a choice is what a person has decided; whose nest is decided about has a nest."""
+    """Return whether a choice agrees with a person's decisions; a statement with a decided nest keeps its nest."""
     for other in alone:
         pinned = fixed.get(fuse_of(statement, other), 0 if fixed_names(fixed, other) else None)
         if pinned not in (None, int(other in fused)):
@@ -193,9 +193,9 @@ def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed:
 
 
 def _settled(answer: Solved, chosen: Choice, alone: Mapping[int, Solved]) -> Solved:
-    """Return the answer with the cost of its own nest only, and of the statements that it fuses.
+    """Return the answer with only the cost of its own nest, and of the statements that it fuses.
 
-    The bound holds whatever is fused: a nest left alone may cost as little as its own bound.
+    The bound holds for any fusion: a separate nest may cost as little as its own bound.
     """
     option, assignment = chosen.option, answer.candidate.assignment
     own_ns = float(evaluate(option.cost, assignment)) + chosen.extra_ns

@@ -1,7 +1,7 @@
 """The built-in greedy heuristic: a complete schedule within milliseconds.
 
-Per option, cheapest first: the register blocks that promise most, then every other decision in turn set to
-what the cost model likes best, until nothing changes.
+For each option, cheapest first, it takes the most promising register blocks. Then it sets one decision after
+the other to the value with the least cost, until nothing changes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def first_candidate(
 ) -> Candidate:
     """Return greedy's schedule by `stop` on the monotonic clock; after that time the first feasible one.
 
-    Raises: Infeasible if nothing agrees with what is fixed.
+    Raises: Infeasible if nothing agrees with the fixed decisions.
     """
     found = greedy_candidate(options, stop)
     if found is None:
@@ -80,9 +80,9 @@ def first_candidate(
 
 
 def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
-    """Yield a candidate per option and register block that has one: none at all proves that there is no schedule.
+    """Yield a candidate per option and register block that has one; no candidate proves that there is no schedule.
 
-    Without cache blocks, as far as that may be, whatever else is decided is possible: `first_assignment`.
+    It has no cache blocks if possible, because then every other decision is possible: `first_assignment`.
     """
     for option in options:
         for block in option.register_blocks:
@@ -129,9 +129,9 @@ def descend(
     stop: float = inf,
     tried: Tried | None = None,
 ) -> Candidate:
-    """Return the result of improving one decision after the other, as far as that goes by `stop`.
+    """Return the result of improving one decision after the other until `stop`.
 
-    `tried` are changes of `best` that are known not to pay; in the end it holds those of what is returned.
+    `tried` are changes of `best` that are known not to help; at the end it has those of the result.
     """
     tried = Tried() if tried is None else tried
     for _ in range(ROUNDS):
@@ -204,9 +204,9 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
 
 
 def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterator[dict[str, int]]:
-    """Cache blocks as large as they may be, then smaller together until what is staged fits into scratchpads.
+    """Yield cache blocks that shrink together from the largest sizes until staged operands fit into scratchpads.
 
-    Where something has to cross iterations there have to be some, and sums may have to stay whole.
+    With software pipelining there must be some blocks, and sums may have to stay whole.
     """
     crossed = is_any_fixed(space)
     steps = max(map(len, sizes.values()), default=1) if space.scratchpads or crossed else 1
@@ -221,7 +221,7 @@ def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterato
 
 
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Yield single changes to try: a stage, what is decided beside it, a cache block, an unrolled sum, an order."""
+    """Yield single changes to try: a stage and related decisions, a cache block, an unrolled sum, an order."""
     space = option.space
     yield from _stages(option, current)
     yield from other_values(space, current, tried=True)
@@ -234,7 +234,7 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 
 
 def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Yield the same, and what is left to the solver and to long searches."""
+    """Yield these changes, and those that are left to the solver and to long searches."""
     yield from other_values(option.space, current)
     yield from moves(option, current)
 

@@ -20,8 +20,8 @@ MAX_OPERANDS = 4  # of an option whose stagings are bounded one by one
 def floors_of(cost: Cost, space: Space, blocks: Sequence[RegisterBlock]) -> tuple[float, ...]:
     """Return a lower bound for the schedules with each of these register blocks. Units: nanoseconds.
 
-    Each way of staging the operands is bounded by itself, as far as there are not too many: what is cheap in
-    place and what is cheap from a buffer do not come together.
+    Each staging of the operands is bounded separately, unless there are too many: the cheap part of an
+    operand in place and the cheap part of its buffer do not occur together.
     """
     choices = list(choices_of(space, blocks))
     made = len(space.option.operands) if len(space.option.operands) <= MAX_OPERANDS else 0

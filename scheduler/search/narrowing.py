@@ -1,9 +1,9 @@
 """Remove mappings that cannot win from a problem, so that a first schedule takes less than a second.
 
-A convolution has hundreds of mappings, most of which cost more at the first glance than the best one after
-all decisions. So outlines come by what they cost at least, and are looked at more closely in turn, until what
-is left costs more than a schedule that is known: a few plain mappings give that at once. Nothing is lost:
-what is left out is bounded, and the bound stays with the problem (docs/decisions/0014-floors.md).
+A convolution has hundreds of mappings. The first lower bound of most of them exceeds the cost of the best
+schedule. So outlines are sorted by their lower bounds, and refined in that order until the remaining ones
+cost more than a known schedule. A few simple mappings give such a schedule at once. No optimum is lost:
+excluded mappings have bounds, which stay with the problem (docs/decisions/0014-floors.md).
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def narrow_problem(
     matches: Sequence[Matches] | None = None,
     packed: Sequence[str] = (),
 ) -> Problem:
-    """Return the problem with the mappings that may win under a model that has floors, and what the others cost.
+    """Return the problem with the mappings that may win under a model with lower bounds, and the bound of the others.
 
-    With `looks`, after so many looks at mappings of a statement those that have not been seen are left, too,
-    whether they may win or not. `matches` are the mappings of the statements where
-    they are known; `packed` are inputs that the caller passes packed.
-    Raises: NoMapping if a statement cannot be performed; UsageProblem for what cannot be packed.
+    After `looks` mappings of a statement, if given, the remaining ones are excluded as well, even if they may
+    win. `matches` are the mappings of the statements, if known; `packed` are inputs that the caller passes
+    packed. Raises: NoMapping if a statement cannot be performed; UsageProblem for an input that cannot be
+    packed.
     """
     assert isinstance(model, FlooredModel), "only floors say what may be left out"
     frame = Frame.of(kernel, machine, sizes, threads, matches, packed)
@@ -100,7 +100,7 @@ class _Settled:
 
 
 _Waiting = tuple[float, int, Outline]
-"""A mapping to be looked at more closely: what it costs at least (nanoseconds), its number, what is known."""
+"""A mapping to refine: its lower bound (nanoseconds), its number, and its known costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,10 @@ class _Judge:
     def floor_and_best(
         self, option: NestOption, limit_ns: float, *, splits: bool
     ) -> tuple[float, Candidate | None]:
-        """Return the mapping's lower bound once all of it is known, and greedy's schedule of it.
+        """Return the mapping's lower bound with all its costs, and greedy's schedule of it.
 
-        None if that is not below the limit, which is then not worth looking for. With `splits`, the floor
-        is raised towards the limit.
+        There is no schedule if the bound is not below the limit. With `splits`, the bound is raised towards
+        the limit.
         """
         nest = NestProblem(self.number, (option,), iterations=self.frame.iterations[self.number])
         opened = open_options(self.frame.problem((nest,)), nest, self.model, {})
@@ -232,7 +232,7 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
 
 
 def _glanced(outline: Outline) -> Outline | None:
-    """Return what is known one step further; None if nothing performs the mapping."""
+    """Return the outline refined by one step; None if nothing performs the mapping."""
     return outline.further() if outline.further is not None else outline
 
 
@@ -241,7 +241,7 @@ def _instruction(outline: Outline) -> str:
 
 
 def _completed(outline: Outline) -> Outline | None:
-    """Return all that there is to know of a mapping; None if nothing performs it."""
+    """Return the complete outline of a mapping; None if nothing performs it."""
     found: Outline | None = outline
     while found is not None and found.further is not None:
         found = found.further()

@@ -69,7 +69,8 @@ class Way:
 class SearchSpace:
     """All schedules of a problem that agree with what is fixed.
 
-    `first` is where a search begins, `listed` what the model thinks best, cheapest first, without `first`.
+    `first` is the starting point of a search, `listed` are the model's cheapest schedules in order, without
+    `first`.
     """
 
     problem: Problem
@@ -154,10 +155,10 @@ class SearchSpace:
         return None
 
     def crossed(self, one: Point, other: Point, rng: random.Random) -> Point | None:
-        """Return each decision from one of two points; None if what is drawn is no schedule.
+        """Return a point with each decision from one of two points; None if the result is no schedule.
 
-        Loop orders go together, and so does a register block, as only whole ones are known to be possible.
-        Where the mappings differ, a statement is as in one of the points.
+        Loop orders are taken together, and so is a register block, because only whole ones are known to be
+        possible. If the mappings differ, a statement is as in one of the points.
         """
         found: list[Candidate] = []
         for ways, a, b in zip(self.ways, one.candidates, other.candidates, strict=True):

@@ -1,13 +1,13 @@
 """Raise the lower bounds of register blocks by splitting on one decision after the other: cuts for CP-SAT.
 
-    register blocks            a box each, with what none of its schedules undercuts
-    x stages of a, of b, ...   cut: floors rise, and boxes that come up to a known price are out
-    x cache blocks of k, m, n  the lowest boxes go on first, some thousands at a time
-    x pairs of loops           what is left in the end are schedules below the price
+    register blocks            a box each, with its lower bound
+    x stages of a, of b, ...   cut: bounds rise, and boxes that reach a known price are excluded
+    x cache blocks of k, m, n  the lowest boxes continue first, some thousands at a time
+    x pairs of loops           the rest are schedules below the price
 
-A floor takes the least that each part of a cost can be: a loop order that suits one operand, a cache block
-that suits another. The more is decided, the less of that is left. What no box of a register block undercuts,
-no schedule does, and the solver gets it as a constraint (docs/decisions/0023-splitting.md).
+A lower bound takes the least value of each part of a cost: a loop order that suits one operand, a cache block
+that suits another. More decisions make the bound tighter. The least bound over all boxes of a register block
+bounds its schedules, and becomes a constraint of the solver (docs/decisions/0023-splitting.md).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def raised_floors(
 
 
 def _probed(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
-    """Return a schedule out of the lowest boxes, improved, where one is cheaper; what is open is as in the best."""
+    """Return an improved schedule from the lowest boxes, if cheaper; open decisions are as in the best schedule."""
     option, found = best.option, best
     for made in _each(boxes.taken(np.argsort(boxes.floors, kind="stable")[:PROBED])):
         whole = {**best.assignment, **made}
@@ -158,7 +158,7 @@ def _each(boxes: Boxes) -> Iterator[dict[str, int]]:
 
 
 def _is_schedule(space: Space, made: Mapping[str, int]) -> bool:
-    """Return whether decisions go together. A box may hold what does not, and what is not fixed."""
+    """Return whether decisions are compatible. A box may contain incompatible decisions, or open ones."""
     orders = (first_order(*_loops(space, sweep=sweep), made) for sweep in (False, True))
     agrees = all(made.get(name, value) == value for name, value in space.fixed.items())
     return agrees and all(order is not None for order in orders) and space.is_feasible(made)

@@ -1,8 +1,7 @@
 """Diverse schedules for evaluation: one per mapping and register block, where cost models err most.
 
 The cheapest schedules of a model are mostly one register block with its loops in another order, and run
-alike. Measuring needs others beside them: for each register block that promises most, what descent
-finds.
+alike. Measuring also needs others: for each promising register block, the schedule that descent finds.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def _per_block(options: Sequence[OpenOption], count: int, stop: float) -> tuple[
 
 
 def _promising(options: Sequence[OpenOption], count: int) -> Iterator[tuple[OpenOption, int]]:
-    """Register blocks by what no schedule of them undercuts."""
+    """Yield register blocks in the order of their lower bounds."""
     floors = [
         (floor, option.number, place, number)
         for place, option in enumerate(options)

@@ -1,7 +1,6 @@
 """Linear terms of a CP-SAT model with bounds, and their arithmetic.
 
-Terms made by `at_least` and `switched` may be larger than what they stand for: they are only for costs, which
-are minimised.
+Terms made by `at_least` and `switched` may exceed their values: they are only for costs, which are minimised.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def select_by_literal(model: cp_model.CpModel, values: Sequence[tuple[Literal, i
 
 
 def picked_sum(values: Sequence[tuple[Literal, int]]) -> Term:
-    """Return the value of the one literal that holds, as a sum: for what is used once, and multiplied by nothing."""
+    """Return the value of the only true literal as a sum, for values that are used once and not multiplied."""
     low, high = min(value for _, value in values), max(value for _, value in values)
     _check(high)
     if low == high:

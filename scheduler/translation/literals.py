@@ -91,7 +91,7 @@ def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: s
 
 
 def _ways(literals: Literals, name: str) -> dict[int, list[Literal]]:
-    """Return, per value of a decision, the literals of which one holds then."""
+    """Return, per value of a decision, the literals of which one is then true."""
     if name in literals.single:
         return {value: [literal] for value, literal in literals.single[name].items()}
     found: dict[int, list[Literal]] = {}

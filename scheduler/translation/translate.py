@@ -292,7 +292,7 @@ class Translator:
 
 
 def _flattened(parts: Iterable[Cost]) -> list[Cost]:
-    """Return the factors of a product, those of products inside it too."""
+    """Return the factors of a product, including those of nested products."""
     flat: list[Cost] = []
     for part in parts:
         flat += _flattened(part.parts) if isinstance(part, Mul) else [part]
