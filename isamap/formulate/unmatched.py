@@ -33,7 +33,7 @@ from isamap.match import (
 from isamap.plan.problem import NestProblem
 from isamap.source import Diagnostic, NoMapping
 from isamap.source.records import replace
-from isamap.transform import Statement, statements, symbols
+from isamap.transform import Statement, reads, statements, symbols
 
 STRICT_NOTE = (
     "the kernel is strict: its sum runs over one axis, in order, and every term is rounded, so that neither "
@@ -54,8 +54,15 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
     refused = [r for r in refusals(kernel, machine) if r.statement == number]
     advice = f"`isamap match --explain --hw {machine.called}` says why each instruction does not match"
     lacks = lacking_abilities(statement, machine)
-    nearest = _nearest(kernel, statement, mappings, search) if not lacks else None
-    if lacks:
+    several = _several_arrays(statement, mappings, search) if not lacks else None
+    nearest = _nearest(kernel, statement, mappings, search) if not lacks and several is None else None
+    if several is not None:
+        notes.append(several)
+        advice = (
+            f"write it as statements that read one array each, or give {machine.name} an instruction that reads "
+            "its operands in a scratchpad"
+        )
+    elif lacks:
         notes += lacks
         advice = (
             f"give {machine.name} an instruction that does, or choose a machine that has one: "
@@ -78,6 +85,22 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
             help=advice,
         )
     )
+
+
+def _several_arrays(statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch) -> str | None:
+    """Return why no store out of registers behind a scratchpad performs a statement that reads several arrays."""
+    for mapping in mappings:
+        tile = tile_of(statement, mapping, search.machine) if mapping.composed else None
+        if tile is None or tile.accumulator is None or not tile.overwrites(tile.accumulator):
+            continue
+        for operand in tile.inputs:
+            arrays = tuple(dict.fromkeys(read.buffer for read in reads(operand.subject)))
+            if len(arrays) > 1 and not search.is_addressable(operand.memory):
+                return (
+                    f"`{mapping.instruction}` would store it, but {operand.memory} would hold a value of several "
+                    f"arrays ({', '.join(arrays)}): registers behind {tile.accumulator.memory} load from one array"
+                )
+    return None
 
 
 def require_performed(nests: Sequence[NestProblem], kernel: Kernel, machine: Machine) -> None:

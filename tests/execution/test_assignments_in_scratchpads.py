@@ -191,6 +191,18 @@ def test_registers_that_load_from_a_scratchpad_compute_elementwise(
         assert called - {"dma_zeros_i32", "dma_zeros_i8"} == {*used, "dma_in_i32"}, (m, n)
 
 
+def test_a_value_of_several_arrays_in_registers_behind_a_scratchpad_is_refused_with_its_cause() -> None:
+    text = BEHIND_REGISTERS.format(dtype="i8", value="sat_i8(round(f32(a[i, j]) * s[j], even))")
+    source = Source("k.ir", text.replace("  out c", "  in s: f32[N];\n  out c"))
+    with pytest.raises(NoMapping) as refused:
+        compile_kernel(Request(source, "vector-dsp", {"M": 5, "N": 130}, heuristic="greedy"), "schedule")
+    (note,) = refused.value.diagnostics[0].notes
+    assert note == (
+        "`store_v` would store it, but v would hold a value of several arrays (a, s): registers behind local "
+        "load from one array"
+    )
+
+
 def test_only_instructions_between_the_memories_of_a_copy_are_laid_over_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

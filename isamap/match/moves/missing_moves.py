@@ -27,7 +27,7 @@ def array_of(operand: OperandTile) -> str:
 def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool = False) -> str:
     """Return the missing move where an operand can be read neither in place nor from a buffer; `back` of a result."""
     machine = search.machine.name
-    register = _shown(operand.dtype.name, operand.shape)
+    register = _shown(operand.register_dtype.name, operand.shape)
     if (lacking := explain_uncleared(tile, search)) is not None:
         said = lacking.diagnostics[0]
         return f"{said.message}, and {said.notes[0]}"
@@ -40,10 +40,13 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
         where = f", where all that is moved begins at multiples of {step} bytes" if step > 1 else ""
         copied = f"{register} of {array_of(operand)} into {operand.memory}"
         return f"{machine} has no instruction that copies {copied}{where}"
-    writers = search.known.producers.get((operand.memory, operand.dtype.name), [])
+    writers = search.known.producers.get((operand.memory, operand.register_dtype.name), [])
     if not writers:
         without = _without_state(operand, search)
-        return without or f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"
+        return (
+            without
+            or f"{machine} has no instruction that writes {operand.register_dtype} to {operand.memory}"
+        )
     if find_operand_load(search, operand.request({}, expr=in_tiles(operand, search))) is None:
         loads = {p.instruction.name: p.output for p in writers if _reads_memory(p, search)}
         others = {p.instruction.name: p.output for p in writers}
@@ -51,7 +54,7 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
         if (said := next(hindered, None)) is not None:
             return f"{said}, which {register} does not meet"
         return _other_shape(operand, machine, "writes {} to", {**loads, **others}) or (
-            f"none of the {len(writers)} instructions of {machine} that write {operand.dtype} to "
+            f"none of the {len(writers)} instructions of {machine} that write {operand.register_dtype} to "
             f"{operand.memory} brings {register} from memory, not even from a buffer of its own"
         )
     stores = _stores(operand, search) if back else {}
@@ -65,7 +68,7 @@ def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
     for item in search.machine.instructions.values():
         outputs = {(o.memory, o.dtype) for o in item.instruction.operands if o.role != "in"}
         state = unset_state(item.instruction, search.machine)
-        if state and (operand.memory, operand.dtype) in outputs:
+        if state and (operand.memory, operand.register_dtype) in outputs:
             return f"{item.name} requires `{state}`, and no instruction sets it"
     return None
 
@@ -97,7 +100,7 @@ def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[
     size = prod(operand.shape)
     as_many = (name for name, o in others.items() if prod(e.value or 0 for e in o.shape) == size)
     name = next(as_many, next(iter(others)))
-    requested, there = (_shown(operand.dtype.name, s) for s in (operand.shape, others[name].shape))
+    requested, there = (_shown(operand.register_dtype.name, s) for s in (operand.shape, others[name].shape))
     missing = f"no move of {machine} {verb.format(requested)} {operand.memory}"
     nearest = f"the nearest, {name}, has {there} there"
     return f"{missing}: {nearest}; the moved and the computed tile need the same shape"

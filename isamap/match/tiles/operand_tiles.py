@@ -78,19 +78,24 @@ class OperandTile:
             f"$value:{self.memory}", tuple(Index.of(d) for d in coordinate_names(len(self.shape))), self.dtype
         )
 
+    @property
+    def register_dtype(self) -> DType:
+        """The type of the register's elements, which a buffer may hold in another one."""
+        return self.dtype if self.computed is None else self.computed[1]
+
     def request(
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
     ) -> LoadRequest:
         """Return the load request if the axes in `partial` have only so many valid elements left."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
-        value, dtype = expr if expr is not None else self.elements, self.dtype
+        value = expr if expr is not None else self.elements
         if self.computed is not None:
-            element, (over, dtype) = value, self.computed
+            element, (over, _) = value, self.computed
             value = map_reads(over, lambda _: element)
         return LoadRequest(
             value,
             self.memory,
-            dtype,
+            self.register_dtype,
             self.shape,
             valid,
             self.fill if filled else None,
