@@ -164,6 +164,14 @@ def test_every_command_gives_the_sizes_that_its_kernel_has() -> None:
         assert bind(parse_kernel(Source(f"{name}.ir", text)), given), name
 
 
+def test_the_kernel_that_is_compared_with_other_compilers_is_the_shipped_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```\n(kernel (?:(?!```).*\n)*)```", page, re.MULTILINE)
+    shipped = parse_kernel(Source("gemm_f32.ir", kernel_path("gemm_f32").read_text(encoding="utf-8")))
+    ours = parse_kernel(Source("gemm.ir", text))
+    assert (ours.params, ours.operands, ours.body) == (shipped.params, shipped.operands, shipped.body)
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", [name for name, *_ in COMMANDS])
 def test_a_recipe_computes_what_numpy_does(name: str, machine: str) -> None:
