@@ -1,10 +1,11 @@
 /* A device as a model on this processor: blocks in random order, and in each block its lanes in random order
    from one barrier to the next. Every access of memory is compared with those of other lanes: two of one place,
-   of which one writes, are a race unless a barrier of their block stands between them. */
+   of which one writes, are a race unless a barrier of their block stands between them. So is a read of memory of
+   the block that no lane of it has written before. */
 
 typedef struct { const void *at; size_t bytes; } isamap_value;
 typedef void *isamap_memory;
-typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read; } isamap_access;
+typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read, filled; } isamap_access;
 
 enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16, ISAMAP_SHOWN = 4 };
 
@@ -75,7 +76,7 @@ static isamap_access *isamap_access_of(isamap_device *d, uintptr_t place) {
     d->room *= 2;
     found = isamap_slot(d->accesses, d->room, place);
   }
-  *found = (isamap_access){place, ISAMAP_NONE, 0, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE};
+  *found = (isamap_access){place, ISAMAP_NONE, 0, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE};
   return found;
 }
 
@@ -93,6 +94,8 @@ static void isamap_touch(const volatile void *place, int is_shared, int writes) 
     if (writes) a->wrote = isamap_joined(a->wrote, d->block);
     else a->read = isamap_joined(a->read, d->block);
   }
+  if (writes) a->filled = d->block;
+  d->race |= is_shared && a->filled != d->block;
   if (a->block != d->block || a->epoch != d->epoch) {
     a->block = d->block;
     a->epoch = d->epoch;

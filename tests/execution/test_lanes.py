@@ -97,11 +97,25 @@ def test_the_model_finds_the_races_where_lanes_do_not_wait() -> None:
         ("int64_t m0 = rest;", "int64_t m0 = 0 * rest;", "RACE"),
         ("for (int64_t at = lane;", "for (int64_t at = 0;", "RACE"),
         ("const int64_t i = lane / 16;", "const int64_t i = lane / 32;", "RACE"),
+        ("const int64_t j = lane % 16;", "const int64_t j = lane % 8;", "RACE"),
+        ("stage_f32(lane, A", "if (0) stage_f32(lane, A", "RACE"),
+        ("stage_f32(lane, B", "if (lane != 7) stage_f32(lane, B", "RACE"),
         ("BARRIER;", "if (lane != 3) BARRIER;", "DIVERGED"),
         ("BARRIER;", "if (lane < 128) { BARRIER; } else { BARRIER; }", "OK"),
         ("BARRIER;", "if (lane < 128) { BARRIER; }\nelse { BARRIER; }", "DIVERGED"),
     ],
-    ids=["right", "blocks meet", "each lane copies all", "lanes meet", "left out", "same", "elsewhere"],
+    ids=[
+        "right",
+        "blocks meet",
+        "each lane copies all",
+        "lanes meet",
+        "lanes meet in a row",
+        "no copy",
+        "one lane copies nothing",
+        "left out",
+        "same",
+        "elsewhere",
+    ],
 )
 def test_the_model_finds_planted_faults(was: str, becomes: str, status: str) -> None:
     program = staged().program
