@@ -52,7 +52,7 @@ from isamap.ir.nodes import (
     Stmt,
 )
 from isamap.ir.ops import OPS, REDUCTIONS, Op
-from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
+from isamap.ir.printer import print_expr, print_routine, print_stmt
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.recurrences import Apart, iterations_apart
 from isamap.ir.rounding import convert, round_to
@@ -133,7 +133,6 @@ __all__ = [
     "layout",
     "passes_through",
     "print_expr",
-    "print_module",
     "print_routine",
     "print_stmt",
     "product",

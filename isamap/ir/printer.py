@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import copysign, isinf
 from typing import assert_never
 
@@ -15,15 +15,10 @@ from isamap.ir.nodes import (
     Call,
     Cast,
     Const,
-    ConstantDecl,
-    Declaration,
     Expr,
     IndexValue,
     Instruction,
-    Kernel,
     Loop,
-    MemoryDecl,
-    Module,
     Operand,
     Param,
     Placement,
@@ -32,7 +27,6 @@ from isamap.ir.nodes import (
     Routine,
     Scalar,
     Setting,
-    StateDecl,
     StateRef,
     Stmt,
 )
@@ -42,13 +36,6 @@ from isamap.ir.text_layout import layout, one_line
 _ATOM = 100
 _FILLED = 1  # `X[i] else 0` could stand inside any operation, but reads badly there
 _SPELLED_REDUCTIONS = {name: spelling for spelling, name in REDUCTIONS.items()}
-
-
-def print_module(module: Module, comments: Sequence[str] = ()) -> str:
-    """Return the text of a module; `comments` become lines at its top."""
-    head = "".join(f"# {line}\n" for line in comments)
-    separated = "\n\n".join(_declaration(d) for d in module.declarations)
-    return layout(f"{head}\n{separated}" if head else separated)
 
 
 def print_routine(routine: Routine) -> str:
@@ -68,27 +55,6 @@ def print_expr(e: Expr) -> str:
 
 
 # --- declarations -----------------------------------------------------------------------------------------
-
-
-def _declaration(d: Declaration) -> str:
-    match d:
-        case Kernel() | Instruction():
-            return _routine(d)
-        case MemoryDecl(name, kind, attributes, base, placement, _):
-            given = ", ".join(f"{key} = {value}" for key, value in attributes)
-            if base is None:
-                return f"memory {name}: {kind}({given});"
-            placed = _placement(placement) if placement else ""
-            return f"view {name} of {base}: {kind}({given}){placed};"
-        case StateDecl(name, fields, per_thread, _):
-            rows = "\n".join(
-                f"{f.name}: {f.dtype}{'' if f.count is None else f'[{f.count}]'};" for f in fields
-            )
-            return f"state {name}{' per thread' if per_thread else ''} {{\n{rows}\n}}"
-        case ConstantDecl(param, _):
-            return f"{_param(param)};"
-        case _:
-            assert_never(d)
 
 
 def _routine(r: Routine) -> str:

@@ -26,7 +26,6 @@ from isamap.ir import (
     Instruction,
     Loop,
     Read,
-    Routine,
     bind_all,
     convert,
     evaluate_expr,
@@ -80,7 +79,7 @@ def perform(
     """Return the target's new array after the mapping's instruction has performed the statement.
 
     Shapes: `arrays` holds every array that the statement names, with the target's old values; nothing is
-    changed. `values` are those of all sizes (see `size_values`) and of ordered loops around the statement;
+    changed. `values` are those of all sizes (with defaults and `let`s) and of ordered loops around the statement;
     `scalars` are the kernel's typed parameters. `exact` rounds no float, as in `interpret`. Raises: CannotPad
     if lanes beyond the end have no neutral value.
     """
@@ -98,14 +97,6 @@ def perform(
     if exact and wide.is_float:
         return job.held
     return convert(job.held, wide, target.dtype, "wrap" if target.dtype.is_integer else "exact")
-
-
-def size_values(routine: Routine, sizes: Sizes) -> dict[str, int]:
-    """Return the sizes of a routine with its defaults and `let`s."""
-    values = {p.name: p.default for p in routine.params if p.default is not None} | dict(sizes)
-    for let in routine.lets:
-        values[let.name] = int(let.value.evaluate(values))
-    return values
 
 
 def _as_type(array: Array, dtype: DType, exact: bool) -> Array:

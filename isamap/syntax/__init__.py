@@ -4,7 +4,6 @@ from isamap.syntax.parser import format_source
 from isamap.syntax.parsing import (
     VARIABLE,
     parse_expression,
-    parse_index,
     parse_kernel,
     parse_module,
     parse_template,
@@ -18,7 +17,6 @@ __all__ = [
     "format_source",
     "parse_declarations",
     "parse_expression",
-    "parse_index",
     "parse_kernel",
     "parse_module",
     "parse_template",

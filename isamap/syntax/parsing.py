@@ -21,7 +21,6 @@ from isamap.ir import (
     ConstantDecl,
     DType,
     Expr,
-    Index,
     Kernel,
     MemoryDecl,
     Module,
@@ -33,7 +32,6 @@ from isamap.source import Diagnostic, IsamapError, Source, Span, TypeProblem, is
 from isamap.source.records import fields, replace
 from isamap.syntax import ast
 from isamap.syntax.declarations import resolve_module
-from isamap.syntax.indices import resolve_index
 from isamap.syntax.parser import parse_tree
 from isamap.syntax.scope import Findings, Scope
 from isamap.syntax.tree_builder import (
@@ -92,13 +90,6 @@ def parse_kernel(source: Source, name: str | None = None) -> Kernel:
 def parse_expression(source: Source, scalars: Mapping[str, DType], dtype: DType = F64) -> Expr:
     """Return a value expression over scalars of given types, such as a cost. Raises: SyntaxProblem, TypeProblem."""
     return resolve_value(parse_expression_syntax(source), Scope(scalars=dict(scalars)), dtype)
-
-
-def parse_index(source: Source, symbols: tuple[str, ...]) -> Index:
-    """Return one index expression over symbols, such as an extent. Raises: SyntaxProblem, TypeProblem."""
-    return resolve_index(
-        parse_expression_syntax(source), Scope(indices=dict.fromkeys(symbols, "size")), "this"
-    )
 
 
 VARIABLE = re.compile(r"\$([A-Z]+)")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from isamap.plan.graph_check import cost_ns, far_ns, live_ranges, peak_bytes
 from isamap.plan.graphs import GraphPlan, GraphProblem, Group
 from isamap.scheduler.graphs.asking import COMMAND, ask_for
-from isamap.scheduler.graphs.window import SCALE, Choice, Decided, Held, Window, decide
+from isamap.scheduler.graphs.window import SCALE, Choice, Decided, Held, Window
 from isamap.scheduler.process.children import Command
 from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace
@@ -213,8 +213,3 @@ def _better(
 def ask_apart(window: Window, command: Command = COMMAND) -> Decided | Diagnostic | None:
     """Return the decision of a separate process; if it fails, the warning that says why."""
     return ask_for(Decided, window, window.limit_s, command)
-
-
-def ask_here(window: Window) -> Decided | None:
-    """Return the same in this process, for tests."""
-    return decide(window)

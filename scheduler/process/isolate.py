@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from isamap.scheduler.process.children import COMMAND, Child, ChildLate, ChildLost, Command, borrowed
 from isamap.scheduler.process.exchange import RUNNING, Found, Search
-from isamap.scheduler.process.solving import search
 from isamap.source import Diagnostic
 from isamap.source.codec import read, write
 from isamap.source.records import dataclass, replace
@@ -56,11 +55,6 @@ def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Found]
         if found.status != RUNNING:
             child.is_busy = False
             return
-
-
-def ask_here(job: Search) -> Answer:
-    """Return the same in this process, for callers that are in a child already, and for tests."""
-    return Answer(search(job, lambda _: None))
 
 
 def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> Diagnostic | None:

@@ -182,7 +182,7 @@ def _sizes(kernel: Kernel, values: dict[str, int], random: Random) -> dict[str, 
 
 
 def _all(kernel: Kernel, values: dict[str, int]) -> dict[str, int]:
-    from isamap.simulate import size_values
+    from performing import size_values
 
     return size_values(kernel, values)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from performing import size_values
 from properties.mappable import random_kernel
 from properties.random_instructions import random_instruction
 
@@ -41,7 +42,7 @@ from isamap.match import Mapping, Pattern, pattern_of, prove
 from isamap.match.mappings.enumerate import find_in_statement, heads_agree
 from isamap.match.mappings.exact import largest_parameters
 from isamap.match.patterns.reach import is_allowed
-from isamap.simulate import CannotPad, Cut, perform, size_values
+from isamap.simulate import CannotPad, Cut, perform
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import Statement, statements

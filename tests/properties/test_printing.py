@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties.routines import kernels
 
-from isamap.ir import Kernel, Module, layout, print_module
+from isamap.ir import Kernel, Module, layout, print_routine
 from isamap.source import Source
 from isamap.syntax import format_source
 from isamap.syntax.declarations import resolve_module
@@ -16,13 +16,13 @@ from isamap.syntax.tree_builder import parse_declarations
 
 @given(kernels())
 def test_parsing_a_printed_kernel_gives_it_back(kernel: Kernel) -> None:
-    text = print_module(Module((kernel,)))
+    text = print_routine(kernel)
     assert resolved(text) == Module((kernel,)), text
 
 
 @given(kernels())
 def test_formatting_a_printed_kernel_changes_nothing(kernel: Kernel) -> None:
-    text = print_module(Module((kernel,)))
+    text = print_routine(kernel)
     assert format_source(Source("printed.ir", text)) == text
 
 
@@ -34,7 +34,7 @@ def test_laying_any_text_out_twice_changes_nothing(text: str) -> None:
 
 @given(kernels())
 def test_formatting_keeps_the_meaning_and_comments_of_any_spacing(kernel: Kernel) -> None:
-    text = print_module(Module((kernel,)))
+    text = print_routine(kernel)
     ragged = text.replace(";", " ;# note\n\n\n").replace(",", "\n,  ").replace("{", "{   ")
     formatted = format_source(Source("ragged.ir", ragged))
     assert resolved(formatted) == Module((kernel,))

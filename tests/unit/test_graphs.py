@@ -14,8 +14,8 @@ from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Group, Near
 from isamap.scheduler.graphs import pieces
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily, shown
-from isamap.scheduler.graphs.improving import WHOLE, ask_apart, ask_here, better_start, improved, make_plan
-from isamap.scheduler.graphs.window import Decided, Window
+from isamap.scheduler.graphs.improving import WHOLE, ask_apart, better_start, improved, make_plan
+from isamap.scheduler.graphs.window import Decided, Window, decide
 from isamap.scheduler.process.isolate import failed
 from isamap.source import Diagnostic
 
@@ -62,7 +62,7 @@ def test_the_best_of_all_plans_is_found_and_the_bound_is_below_it(seed: int) -> 
     problem, _, greedy = random_problem(seed, 6)
     problem = replace(problem, near=Near(1 << 30, 0.0))
     start = make_plan(problem, greedy)
-    found = improved(problem, start, 20.0, start.peak_bytes, ask_here)
+    found = improved(problem, start, 20.0, start.peak_bytes, decide)
     assert found.cost_ns == pytest.approx(least_ns(problem, start.peak_bytes), abs=0.1)
     assert bound_ns(problem) <= found.cost_ns + 0.1
     assert found.method == "CP-SAT, optimal"
@@ -72,7 +72,7 @@ def test_the_best_of_all_plans_is_found_and_the_bound_is_below_it(seed: int) -> 
 def test_no_plan_is_worse_than_the_one_before_and_all_are_sound(seed: int) -> None:
     problem, none, greedy = random_problem(seed, 14)
     start = make_plan(problem, greedy)
-    found = improved(problem, start, 4.0, start.peak_bytes, ask_here)
+    found = improved(problem, start, 4.0, start.peak_bytes, decide)
     for plan in (make_plan(problem, none), start, found):
         assert check_graph_plan(problem, plan) == ()
     assert found.cost_ns <= start.cost_ns
@@ -82,7 +82,7 @@ def test_no_plan_is_worse_than_the_one_before_and_all_are_sound(seed: int) -> No
 def test_large_graphs_are_decided_stretch_by_stretch() -> None:
     problem, _, greedy = random_problem(1, 3 * WHOLE)
     start = make_plan(problem, greedy)
-    found = improved(problem, start, 4.0, start.peak_bytes, ask_here)
+    found = improved(problem, start, 4.0, start.peak_bytes, decide)
     assert check_graph_plan(problem, found, start.peak_bytes) == ()
     assert bound_ns(problem) <= found.cost_ns < start.cost_ns
 
@@ -91,7 +91,7 @@ def test_a_plan_for_less_room_is_found_where_there_is_one() -> None:
     problem, none, _ = random_problem(3, 8)
     start = make_plan(problem, none)
     room = min(
-        improved(problem, start, 5.0, start.peak_bytes - step, ask_here).peak_bytes for step in (64, 256)
+        improved(problem, start, 5.0, start.peak_bytes - step, decide).peak_bytes for step in (64, 256)
     )
     assert room < start.peak_bytes
 
@@ -105,7 +105,7 @@ def test_what_passes_counts_in_whole_lines_beside_what_stays_near() -> None:
         Group(n, (), tuple(t for t in node.reads if t != "x"), 10.0, 0, 4) for n, node in enumerate(nodes)
     )
     problem = GraphProblem(nodes, dict.fromkeys("abcd", 512), groups, frozenset("d"), Near(1024, 1.0))
-    found = improved(problem, make_plan(problem, range(4)), 5.0, 1 << 20, ask_here)
+    found = improved(problem, make_plan(problem, range(4)), 5.0, 1 << 20, decide)
     assert check_graph_plan(problem, found) == ()
 
 
@@ -155,7 +155,7 @@ def test_graphs_of_many_kernels_are_improved_in_pieces(monkeypatch: pytest.Monke
     problem, none, _ = random_problem(4, 3 * WHOLE)
     start = make_plan(problem, none)
     monkeypatch.setattr(pieces, "PIECE", 40)
-    found = pieces.improved_in_pieces(problem, start, 6.0, start.peak_bytes, ask_here)
+    found = pieces.improved_in_pieces(problem, start, 6.0, start.peak_bytes, decide)
     assert check_graph_plan(problem, found, start.peak_bytes) == ()
     assert bound_ns(problem) <= found.cost_ns < start.cost_ns
     assert found.method == "CP-SAT, in pieces"
@@ -198,7 +198,7 @@ def test_a_solver_that_fails_for_one_piece_is_told_of_and_the_others_are_improve
 
     def ask(window: Window) -> Decided | Diagnostic | None:
         asked.append(window)
-        return failed("out of luck", "plan") if len(asked) == 1 else ask_here(window)
+        return failed("out of luck", "plan") if len(asked) == 1 else decide(window)
 
     found = pieces.improved_in_pieces(problem, start, 6.0, start.peak_bytes, ask)
     assert [warning.notes for warning in found.warnings] == [("out of luck",)]

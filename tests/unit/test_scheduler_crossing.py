@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from performing import ask_here
 from plan_problems import gemm, gemv, problem, tiled_gemm
 
 from isamap.machine.timings import LoopTimes
@@ -17,7 +18,7 @@ from isamap.scheduler.cpsat import solve_in_steps
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.process.exchange import Limits, Search
-from isamap.scheduler.process.isolate import Answer, ask_here
+from isamap.scheduler.process.isolate import Answer
 from isamap.scheduler.search.candidates import candidate_of, open_options
 from isamap.scheduler.search.greedy import greedy_candidate
 from isamap.source import Infeasible, Source

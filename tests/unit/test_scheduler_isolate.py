@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from performing import ask_here
 from plan_problems import PROBLEMS, conv2d, elementwise, gemm, gemm_option, problem
 
 from isamap.plan.check import check_schedule
@@ -21,7 +22,7 @@ from isamap.scheduler import CpSat, schedule
 from isamap.scheduler.cpsat import Ask
 from isamap.scheduler.process.children import borrowed, idle, start_early
 from isamap.scheduler.process.exchange import Found, Limits, Search
-from isamap.scheduler.process.isolate import Answer, ask_apart, ask_here
+from isamap.scheduler.process.isolate import Answer, ask_apart
 from isamap.scheduler.process.solving import SECOND, USUAL, Answered, Configuration, Tell, run_solver, search
 from isamap.scheduler.statement_model import NestModel
 from isamap.source import Infeasible

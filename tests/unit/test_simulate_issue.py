@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from performing import size_values
 from unit.matching import DOT, MATRIX, PAIRS, instruction, kernel, mappings, shipped
 
 from isamap.ir import DTYPES, Const, Kernel, interpret
 from isamap.match import Mapping, Pattern
 from isamap.match.patterns.padding import neutral_fills
-from isamap.simulate import CannotPad, Cut, perform, size_values
+from isamap.simulate import CannotPad, Cut, perform
 from isamap.transform import statements
 
 Array = NDArray[Any]

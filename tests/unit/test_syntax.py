@@ -31,7 +31,7 @@ from isamap.ir import (
     print_expr,
 )
 from isamap.source import Source
-from isamap.syntax import parse_expression, parse_index, parse_kernel, parse_module
+from isamap.syntax import parse_expression, parse_kernel, parse_module
 
 GRAMMAR = Path(__file__).resolve().parents[2] / "isamap" / "syntax" / "grammar.lark"
 MEMORIES = """
@@ -193,10 +193,9 @@ def test_views_and_placements_give_coordinates() -> None:
     assert f.operand("c").placement is not None
 
 
-def test_expressions_and_indices_parse_alone() -> None:
+def test_expressions_parse_alone() -> None:
     cost = parse_expression(Source("cost", "0.5 * R + max(R, 4)"), {"R": F64})
     assert cost.dtype == F64
-    assert str(parse_index(Source("extent", "(H - R) / 2 + 1"), ("H", "R"))) == "(H - R) / 2 + 1"
 
 
 def test_spans_point_at_what_they_stand_for() -> None:
