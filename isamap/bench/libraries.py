@@ -261,7 +261,7 @@ def timed_calls(call: Callable[[], Any], calls: int, keep: Callable[[Any], None]
 
 
 def prepare_isamap(mapped: Mapped[Any], threads: int) -> Ready:
-    """Return the library that isamap has emitted, and a C compiler has built."""
+    """Return the library that a C compiler built from emitted code."""
     from isamap.run.in_process import large_room
     from isamap.run.worker import ThreadPool, ask_permission, load_function, make_arguments
 

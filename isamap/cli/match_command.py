@@ -208,7 +208,7 @@ def _listed(matched: Matched, asked: MatchOptions) -> Answer:
 
 
 def _check_output(asked: MatchOptions) -> None:
-    """Raise UsageProblem for an output of nothing, or of two things."""
+    """Check that `-o` has exactly one result to write. Raises: UsageProblem."""
     writers = [one for one in ("--fix", "--transform") if one in given_flags(asked)]
     if len(writers) > 1:
         raise _usage(f"`isamap match` takes {' or '.join(writers)}, not both", "run one after the other")

@@ -40,7 +40,7 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The machine, and the interval above which an issue counts as many operations. Units: nanoseconds."""
+    """The machine, and the interval above which an issue counts as several operations. Units: nanoseconds."""
 
     machine: Machine
     long_ns: float

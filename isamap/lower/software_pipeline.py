@@ -118,7 +118,7 @@ def _through_registers(
 
 
 def _through_memory(issues: tuple[Issue, ...], machine: Machine) -> Iterator[Dependence]:
-    """Yield issues that touch one array keep their order where one of them writes it."""
+    """Yield the dependences of issues that access one array, if one of them writes it: they keep their order."""
     touched: list[tuple[int, str, bool]] = []
     for i, issue in enumerate(issues):
         instruction = machine.instructions[issue.instruction].instruction

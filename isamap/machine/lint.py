@@ -111,7 +111,7 @@ def find_cost_warnings(machine: Machine) -> Iterator[Diagnostic]:
 
 
 def _beats_unit(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
-    """Return where it does more products in its interval than one copy of its unit can."""
+    """Return a warning if an instruction performs more products in its interval than one copy of its unit can."""
     unit = machine.units[item.cost.unit]
     if unit.products_per_cycle is None or machine.clock_ghz is None:
         return None

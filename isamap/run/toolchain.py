@@ -613,7 +613,7 @@ def run_steps(
 def run_compiler(
     words: list[str], folder: str | None, seconds: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Return one call of a compiler, with nothing of the user's environment but where to find programs.
+    """Run a compiler once, with no environment variables of the user except the search path of programs.
 
     Raises: OSError if no process can be started, subprocess.TimeoutExpired.
     """

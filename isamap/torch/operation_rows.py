@@ -215,7 +215,7 @@ def _filled(c: Call) -> str:
 
 
 def _bucket(c: Call) -> str:
-    """Return how many bounds lie below each number."""
+    """Return the number of bounds below each element."""
     rank, dtype = len(c.sizes), type_of(c["self"])
     bounds = c.term(c["boundaries"], dtype)
     x = c.shaped(c.term(c["self"], dtype), *c.sizes, 1)

@@ -178,7 +178,7 @@ def _renamed(b: Statement, common: dict[str, str], a: Statement) -> Statement:
 
 
 def rename_axes(s: Statement, names: dict[str, str]) -> Statement:
-    """Return the statement with unordered axes called otherwise."""
+    """Return the statement with renamed unordered axes."""
     assign = substitute_stmt(s.assign, {old: Index.of(fresh) for old, fresh in names.items() if old != fresh})
     axes = tuple(Axis(names.get(x.name, x.name), x.extent, x.span) for x in s.axes)
     return replace(s, axes=axes, assign=assign)

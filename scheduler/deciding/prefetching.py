@@ -1,4 +1,4 @@
-"""Prefetches as decisions: `nest0.prefetch.a = 2` names the lines of a's next iteration to the second cache.
+"""Prefetches as decisions: `nest0.prefetch.a = 2` prefetches the lines of a's next iteration to the second cache.
 
     prefetch a ahead 1 into l2;         directly inside the innermost loop outside `hold` that a follows
 

@@ -108,7 +108,7 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
 
 
 def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
-    """Yield constraints: work slices lie in a loop over a sum, and loops around it are alone over their axes."""
+    """Yield the constraints on work slices in a loop over a sum: each outer loop is the only one over its axis."""
     name = name_of(space, operand)
 
     def constraint(facts: Iterable[Fact], why: str) -> Constraint:

@@ -270,7 +270,7 @@ def _bandwidth_of(size_bytes: int, problem: Problem) -> float:
 
 
 def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Return how often loops that the operand does not follow, around one that it follows, repeat its copy."""
+    """Return the factors by which outer loops repeat the copy of an operand that they do not follow."""
     repeats: dict[str, list[Cost]] = {}
     for name, first, second in tiling.space.order_pairs():
         for outer, inner, value in ((first, second, 1), (second, first, 0)):

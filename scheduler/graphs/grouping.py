@@ -2,8 +2,9 @@
 
     conv -> add -> relu        {conv}, {add}, {add, conv}, {relu}, {relu, add}, {relu, add, conv}
 
-From a root upwards: producers whose only readers are inside, then also others, which are computed again by
-their other readers. At most one node of a group is a kernel by itself; others work on single elements.
+A group grows from its root upwards. First it takes producers whose only readers are inside, then also others,
+which their other readers compute again. At most one node of a group needs its own kernel; the others are
+elementwise.
 """
 
 from __future__ import annotations

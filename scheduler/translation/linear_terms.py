@@ -125,7 +125,7 @@ def quotient(model: cp_model.CpModel, dividend: Term, divisor: Term) -> Term:
 
 
 def at_least(model: cp_model.CpModel, terms: Sequence[Term]) -> Term:
-    """Return a term that none of these exceeds."""
+    """Return a term that is at least each of these terms."""
     low, high = max(term.low for term in terms), max(term.high for term in terms)
     if low == high:
         return constant(low)

@@ -46,8 +46,8 @@ COPIES = ((16, 64), (8, 64), (4, MOST_PART), (2, MOST_PART))
 class Between:
     """A buffer on the way, with several copies: one tile leaves while the next one is computed.
 
-    With `kept` it holds for all tiles the elements that they read; tiles along axis `along` each read a
-    part of their own. Units: `copy_bytes` that each copy takes of its scratchpad.
+    With `kept` it has the elements that all tiles read, loaded once; tiles along axis `along` each read a
+    different part. Units: `copy_bytes` is the size of each copy in its scratchpad.
     """
 
     memory: str

@@ -98,7 +98,7 @@ def choices(
 def _choices(
     statement: Statement, mapping: Mapping, search: MoveSearch, *, every: bool
 ) -> tuple[tuple[Movement, ...], ...]:
-    """Return, for every operand, the way that is done when nothing else is decided; with `every`, the others too."""
+    """Return, for every operand, the default movement; with `every`, the others too."""
     tile = tile_of(statement, mapping, search.machine)
     if tile is None:
         instruction = search.machine.instructions[mapping.instruction].instruction

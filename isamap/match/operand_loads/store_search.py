@@ -121,9 +121,7 @@ def _reading(pattern: Pattern, read: Read) -> Statement:
 
 
 def widths(search: MoveSearch, dtype: DType) -> tuple[tuple[int, int], ...]:
-    """Return how many elements of `dtype` instructions write to memory at once, and the lengths of the registers
-    that they take them from, most elements first.
-    """
+    """Return the possible numbers of elements of one store, and the lengths of its registers, most elements first."""
     found: set[tuple[int, int]] = set()
     for pattern in _writers(search, dtype):
         written = [s.value for s in pattern.output.shape]
