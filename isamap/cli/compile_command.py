@@ -387,7 +387,7 @@ def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
 def _text_behind(made: Compilation, stage: str) -> str:
     from isamap.driver.compiling import schedules_of
     from isamap.ir import print_routine
-    from isamap.plan.text import print_versions
+    from isamap.plan.text import print_problem, print_versions
     from isamap.report.lowered import print_program, print_state
 
     match stage:
@@ -401,8 +401,7 @@ def _text_behind(made: Compilation, stage: str) -> str:
             return "\n".join(lines)
         case "formulate":
             assert made.problem is not None
-            lines = [f"statement {n.statement}: {o.mapping}" for n in made.problem.nests for o in n.options]
-            return "\n".join(lines)
+            return print_problem(made.problem)
         case "schedule" | "check":
             assert made.schedule is not None
             return print_versions(schedules_of(made))

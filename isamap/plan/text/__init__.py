@@ -1,5 +1,6 @@
-"""A schedule as canonical text: printed, edited by hand, and read back."""
+"""A schedule as canonical text: printed, edited by hand, and read back; and a problem, printed."""
 
+from isamap.plan.text.problem import print_problem
 from isamap.plan.text.reading import parse_schedule
 from isamap.plan.text.several import box_of, check_versions, print_versions, split_versions
 from isamap.plan.text.writing import DIGITS, blocks_words, fixed_words, loop_words, print_nest, print_schedule
@@ -13,6 +14,7 @@ __all__ = [
     "loop_words",
     "parse_schedule",
     "print_nest",
+    "print_problem",
     "print_schedule",
     "print_versions",
     "split_versions",
