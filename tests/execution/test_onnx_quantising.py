@@ -301,6 +301,25 @@ def test_many_steps_of_one_byte_are_a_table_and_a_few_are_computed(name: str, ex
     assert [t.node.op for t in found.taken if t.where == "kernel"] == expected
 
 
+def test_products_that_nothing_quantises_are_sums_of_bytes() -> None:
+    """A convolution with a bias in i32, and products without one and with one in f32."""
+    w = Written()
+    image = w.given("x", (1, 4, 5, 5))
+    filters = w.weights("w", (6, 4, 3, 3))
+    sums = w.add("Conv", image, filters, w.bias("b", "w", "x"))
+    rows = w.add("MatMul", w.given("a", (2, 3, 8)), w.weights("m", (8, 5), 1))
+    w.constants["c"] = (w.rng.integers(-64, 64, 7) / 32).astype(np.float32)
+    last = w.add("Gemm", w.given("d", (3, 6)), w.weights("g", (7, 6)), "c", transB=1)
+    model = make(w.nodes, w.inputs, [sums, rows, last], w.constants)
+    found = imported(model)
+    products = [t.node.op for t in found.taken if t.where == "kernel"]
+    assert products == ["QLinearConv", "QLinearMatMul", "QGemm"]
+    computed = compile_model(found, "generic-c", jobs=1, heuristic="greedy")(w.inputs)
+    for name, expected in zip((sums, rows, last), evaluated(model, w.inputs), strict=True):
+        assert computed[name].dtype == np.float32
+        np.testing.assert_array_equal(computed[name], expected)
+
+
 def test_bytes_that_others_read_stay_unsigned() -> None:
     w = Written()
     x = w.given("x", (1, 3, 4, 4))
