@@ -159,7 +159,8 @@ class ModelFigures:
 
     A slice of a copy that is interleaved with a step of a reduction takes as long as `share_turns_count`
     iterations of a loop. While the processor computes, a copy starts `copied_rows_count` rows in the time
-    of one.
+    of one. Rows of at most `run_lines_count` lines that follow each other are read as one run. Loads of at
+    most `swept_lines_count` lines of each row are followed by the prefetchers.
     """
 
     leak_factor: float = 0.1
@@ -170,6 +171,8 @@ class ModelFigures:
     line_bytes: int = 64
     share_turns_count: int = 30
     copied_rows_count: int = 2
+    run_lines_count: int = 4
+    swept_lines_count: int = 2
     source: str = ""
 
 

@@ -23,10 +23,6 @@ from isamap.scheduler.deciding.summing import SWEPT
 from isamap.scheduler.deciding.sums import sweeping_axis
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, loops
 
-# How many lines of each row a register block may read for its loads to be followed, of 1, 2, 4 and 8 that
-# were measured.
-SWEPT_LINES = 2
-
 
 def row_starts(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost, ...]:
     """Return the factors of how often each row of an input is started.
@@ -79,7 +75,7 @@ def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost
     block, step = tiling.block[axis.name], tiling.step.get(operand.dense_axis, Const(0))
     iterations = CeilDiv(block, times(axis.tile, Decision(tiling.space.unroll(axis))))
     otherwise = largest([swept, otherwise])
-    most = SWEPT_LINES * problem.caches[-1].line_bytes // operand.tensor_bytes
+    most = problem.model.swept_lines_count * problem.caches[-1].line_bytes // operand.tensor_bytes
     rows = SWEPT * axis.tile
     found = swept
     for value, limit in (

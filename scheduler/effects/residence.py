@@ -29,9 +29,6 @@ from isamap.scheduler.effects.hint_costs import by_asking
 from isamap.scheduler.effects.streams import beginnings
 from isamap.source.records import dataclass
 
-# Rows of so many lines at most are a run where they follow each other: measured ones of 1.8 KB are not.
-RUN_LINES = 4
-
 
 def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
     """Return whether the tensors of a statement are together in one of these caches when it begins, and are kept
@@ -86,7 +83,8 @@ def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
     """
     extents = {axis.name: axis.extent for axis in space.option.axes}
     is_dense = extents[operand.dense_axis] * operand.tensor_bytes == operand.pitch_bytes
-    if not (operand.next_row and is_dense) or operand.pitch_bytes > RUN_LINES * problem.caches[-1].line_bytes:
+    longest_bytes = problem.model.run_lines_count * problem.caches[-1].line_bytes
+    if not (operand.next_row and is_dense) or operand.pitch_bytes > longest_bytes:
         return 1
     return min(rows_together(operand, problem.tlb), extents[operand.next_row])
 
