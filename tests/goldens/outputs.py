@@ -25,6 +25,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -304,7 +305,9 @@ def is_slower(here: Sequence[float], there: Sequence[float]) -> bool:
 
 def run_once(python: str, command: str, folder: str) -> float | str:
     """Run a command in a process of its own, and return its processor time, or the error. Units: seconds."""
-    words = [python, "-m", "isamap", *shlex.split(command), "--no-cache", "--force", "-o", "out"]
+    out = Path(folder, "out")  # a folder of one command is no file of another
+    shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
+    words = [python, "-m", "isamap", *shlex.split(command), "--no-cache", "-o", "out"]
     before = os.times()
     ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     after = os.times()

@@ -82,3 +82,10 @@ def test_a_build_that_refuses_everything_is_no_evidence(monkeypatch: pytest.Monk
 def test_a_run_that_fails_has_an_error_and_no_time(tmp_path: Path) -> None:
     said = outputs.run_once(sys.executable, "compile no_such_kernel --hw generic-c", str(tmp_path))
     assert str(said).startswith("error[")
+
+
+def test_a_run_writes_anew_where_another_left_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    words = "compile gemm_s8s8 --hw gemmini -D K=32 M=32 N=32 --emit program --heuristic greedy"
+    assert isinstance(outputs.run_once(sys.executable, words, str(tmp_path)), float)
+    assert (tmp_path / "out").is_file()
