@@ -28,7 +28,7 @@ class Price:
 
     @property
     def ns(self) -> float:
-        """Of both."""
+        """Return the time of both directions. Units: nanoseconds."""
         return self.forward_ns + self.backward_ns
 
 

@@ -619,7 +619,7 @@ LEAST_BYTES = 1 << 18
 
 
 def packed_of(program: Program, given: Mapping[str, Mapping[str, Size]]) -> dict[str, tuple[str, ...]]:
-    """By kernel the operands to be taken packed, one at most; `given` are the ranges of its open sizes."""
+    """Return, by kernel, at most one operand to pass packed; `given` are the ranges of its open sizes."""
     constant: dict[str, set[str]] = {}
     sizes: dict[str, dict[str, int]] = {}
     for step in program.steps:

@@ -117,7 +117,7 @@ class Encoding:
 
     @property
     def fixed(self) -> tuple[tuple[int, int], ...]:
-        """By word, the bits that are the same in each issue, and their values."""
+        """Return, for each word, the bits that are the same in every issue, and their values."""
         return tuple(_fixed(word) for word in self.words)
 
 

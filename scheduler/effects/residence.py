@@ -42,10 +42,10 @@ def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
 
 
 def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:
-    """Return the time to begin all rows of an input, out of what lies behind the cache of this level.
+    """Return the time to start all rows of an input from the memory behind the cache of this level.
 
-    Zero where the tensors are not there, but nearer or farther. Rows count once: what is read again is near.
-    Copies of what is near are priced with what they begin.
+    It is zero if the tensors are in another memory. Each row counts once, because data that is read again is
+    in a near cache. Copies of data in near caches are priced together with what they start.
     """
     space = tiling.space
     homes = (n for n, cache in enumerate(problem.caches) if holds_all(space, [cache]))
@@ -77,9 +77,9 @@ def rows_together(operand: TileOperand, tlb: Tlb) -> int:
 
 
 def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
-    """Return how many rows on one page are a run of lines: rows of a few lines that follow each other without a gap.
+    """Return how many rows of one page form a run: rows of a few lines that follow each other without a gap.
 
-    Read whole, one after the other, they start one stream. Longer ones are a stream each.
+    If they are read whole and one after the other, they start one stream. Each longer row is its own stream.
     """
     extents = {axis.name: axis.extent for axis in space.option.axes}
     is_dense = extents[operand.dense_axis] * operand.tensor_bytes == operand.pitch_bytes
@@ -93,7 +93,8 @@ def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
 class _Rows:
     """All rows of an input: their number, their elements, and the time to start one.
 
-    Of `together` rows one is started, and of the `run` that follow each other, if they are read as a whole.
+    One of `together` rows is started. If rows are read as a whole, one of the `run` rows that follow each
+    other is started.
     """
 
     tiling: Tiling
@@ -113,13 +114,14 @@ class _Rows:
 
     @property
     def size_bytes(self) -> int:
-        """Of one row. Units: bytes."""
+        """Return the size of one row. Units: bytes."""
         return self.extent * self.operand.tensor_bytes
 
     def started_ns(self, pieces: Sequence[Cost], start_ns: float | None = None) -> Cost:
-        """To begin so many pieces of all rows: a short one is over before its beginning has taken all it may.
+        """Return the time to start so many pieces of all rows. Units: nanoseconds.
 
-        One takes `start_ns`, or what is stated. Units: nanoseconds.
+        A start takes `start_ns`, or the time that the machine states. A short piece ends before its start has
+        taken all of that time.
         """
         start_ns = self.stated.start_ns if start_ns is None else start_ns
         one = ceil(self.count / self.together) * start_ns
@@ -133,9 +135,10 @@ class _Rows:
 
 
 def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
-    """To begin pieces of rows of a sum on more pages than a prefetcher follows: each in full, short or not.
+    """Return the time to start pieces of rows of a sum on more pages than a prefetcher follows.
 
-    Half as many pages as the first TLB holds, which other operands share, though large pages change nothing.
+    Each piece takes the full time, even if it is short. The limit is half of the pages that the first TLB
+    holds, because other operands share it; large pages do not change it.
     """
     along = next((a for a in rows.tiling.space.axes if a.name == rows.operand.dense_axis), None)
     if not tlb.count or along is None or along.is_reduction:
@@ -146,9 +149,9 @@ def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
 
 
 def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
-    """To read rows in place piece by piece: also pieces of rows that are followed are late, hinted ones less.
+    """Return the time to read rows in place, piece by piece: pieces of followed rows are late too, hinted ones less.
 
-    Of pieces shorter than a line not each brings one: no more are late than a row has lines.
+    If pieces are shorter than a line, no more of them are late than a row has lines.
     """
     tiling, operand, stated = rows.tiling, rows.operand, rows.stated
     if in_rows(tiling.space.option, operand) or operand.dense_axis not in tiling.step:
@@ -171,7 +174,7 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
 
 
 def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:
-    """To begin all rows out of memory: pieces of a line or two end before a prefetcher starts."""
+    """Return the time to start all rows from memory: pieces of a line or two end before a prefetcher starts."""
     stated, element_bytes = rows.stated, rows.operand.tensor_bytes
     usual = rows.started_ns(pieces)
     if not stated.short_bytes:
@@ -181,7 +184,7 @@ def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:
 
 
 def _side_by_side(rows: _Rows, problem: Problem, in_time: Cost) -> Cost:
-    """To begin rows out of memory, and what is late of those that a sum reads in place beside many others."""
+    """Return the time to start rows from memory, with the delay of rows that a sum reads side by side."""
     tiling, operand = rows.tiling, rows.operand
     stated, line_bytes = problem.memory_rows, problem.caches[-1].line_bytes
     along = any(a.is_reduction and a.name == operand.dense_axis for a in tiling.space.option.axes)

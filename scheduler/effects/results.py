@@ -38,10 +38,10 @@ from isamap.scheduler.effects.shared_lines import if_near, line_bytes_of, part_b
 
 
 def results_begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the time to begin pieces of an accumulator's rows, out of each cache or memory that they come from, and
-    what their lines come late by.
+    """Return the time to start pieces of an accumulator's rows, with the delay of their lines. Units: nanoseconds.
 
-    What comes from farther takes what it takes longer than out of the level before. Units: nanoseconds.
+    It is a sum over the memories from which the pieces may come: a farther one adds only the time by which it
+    is slower than the nearer one.
     """
     # What comes and goes by way of a scratchpad is priced where it is moved.
     if not (operand.dense_axis and operand.pitch_bytes) or operand.subscripts or operand.homes[0]:
@@ -87,9 +87,9 @@ def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Co
 
 
 def _copied_parts(tiling: Tiling, operand: TileOperand, pieces: Cost) -> Cost:
-    """Return how often copies begin each row: once for each part, which all blocks of the sum use that there are.
+    """Return how often copies start each row: once for each part; all blocks of the sum use the same part.
 
-    Parts of register blocks are begun like the pieces of those in place.
+    The parts of single register blocks start like pieces that are read in place.
     """
     space, along = tiling.space, operand.dense_axis
     if along not in tiling.blocks or space.splits_sum:
@@ -105,9 +105,10 @@ def _copied_parts(tiling: Tiling, operand: TileOperand, pieces: Cost) -> Cost:
 
 
 def _if_copied_by_blocks(tiling: Tiling, by_blocks: Cost, otherwise: Cost) -> Cost:
-    """Return one of two costs, after whether a register block takes all of the sum: then each copies its own part.
+    """Return `by_blocks` if a register block takes all of the sum, so that each copies its own part; else
+    `otherwise`.
 
-    Costs only grow with what they depend on: `otherwise` is no more than `by_blocks`.
+    `otherwise` must not exceed `by_blocks`, so that costs grow with their decisions.
     """
     if tiling.space.splits_sum:
         return otherwise
@@ -124,7 +125,7 @@ def _rows(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces: Cost) -> Cost:
-    """Return how often each row is begun: no more often than it has lines, where all of them stay near in turn."""
+    """Return how often each row is started: at most once for each of its lines, if all lines stay in a near cache."""
     own, line_bytes = _own_loops(tiling, operand), line_bytes_of(problem)
     if not own or not line_bytes:
         return pieces
@@ -136,8 +137,9 @@ def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces:
 
 
 def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return how many lines of a row pieces take: all that there are, and one again where a piece begins in the
-    middle of it and it is not near any more.
+    """Return how many lines of a row its pieces load.
+
+    A line counts again if a piece begins in the middle of it and it is no longer in a near cache.
     """
     space, line_bytes, axis = tiling.space, line_bytes_of(problem), _axis(tiling, operand)
 

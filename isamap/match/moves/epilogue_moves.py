@@ -64,7 +64,7 @@ class Between:
 
     @property
     def copy_elements(self) -> int:
-        """From one copy to the next."""
+        """Return the distance from one copy to the next. Units: elements."""
         return self.copy_bytes // self.dtype.size_bytes
 
 

@@ -62,12 +62,12 @@ class Variant:
 
     @property
     def orders(self) -> tuple[tuple[str, ...], ...]:
-        """Of each group the kernel axes in the order in which they are fused, outermost first."""
+        """Return the kernel axes of each group in the order in which they are fused, outermost first."""
         return tuple(g.kernel_axes for g in self.groups)
 
     @property
     def cuts(self) -> tuple[tuple[str, ...], ...]:
-        """Of each group the instruction axes that the fused number is cut over, outermost first."""
+        """Return the instruction axes of each group into which the fused number is cut, outermost first."""
         return tuple(g.instruction_axes for g in self.groups)
 
 

@@ -269,7 +269,7 @@ def sums_can_be_padded(tile: Tile) -> bool:
 
 
 def zero_of(dtype: DType) -> Const:
-    """Zero of a type; false of bool."""
+    """Return the zero of a type; for bool it is false."""
     return Const(False if dtype.kind == "bool" else 0.0 if dtype.is_float else 0, dtype)
 
 
