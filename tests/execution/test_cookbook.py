@@ -172,6 +172,7 @@ def test_the_kernel_that_is_compared_with_other_compilers_is_the_shipped_one() -
     assert (ours.params, ours.operands, ours.body) == (shipped.params, shipped.operands, shipped.body)
 
 
+@pytest.mark.exhaustive(fast=30)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", [name for name, *_ in COMMANDS])
 def test_a_recipe_computes_what_numpy_does(name: str, machine: str) -> None:
