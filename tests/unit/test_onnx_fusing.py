@@ -9,6 +9,9 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import Described, imported, make
 
+from isamap.graph.making import Value
+from isamap.graph.operators.products import known_start
+
 X = np.zeros((2, 3), np.float32)
 W = np.zeros((3, 4), np.float32)
 
@@ -102,3 +105,14 @@ def test_of_two_sums_that_are_added_as_bytes_none_is_written_as_a_sum() -> None:
     texts = list(imported(model).whole().kernels.values())
     assert len(texts) == 2
     assert all("out y1: u8[2, 4];" in text or "out y2: u8[2, 4];" in text for text in texts)
+
+
+def test_sums_begin_with_a_bias_less_the_zero_point_of_a_factor_as_one_constant() -> None:
+    weights = np.arange(-6, 6, dtype=np.int8).reshape(4, 3)
+    bias = np.asarray([5, -(2**31), 7], np.int32)
+    for onto in (Value.of(bias), None):
+        found = known_start(weights, np.asarray([-128], np.int8), onto)
+        exact = (bias if onto is not None else 0) + 128 * weights.astype(np.int64).sum(0)
+        assert found.known is not None
+        assert found.known.dtype == np.int32
+        assert np.array_equal(found.known, (exact.astype(np.int32))[None]), "modulo 2^32, as sums of i32"

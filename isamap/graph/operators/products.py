@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from isamap.graph.applied import Applied, element
+from isamap.graph.graph import Array
 from isamap.graph.making import Operand, Text, Value, axes_of, broadcast_index, broadcast_shape
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
@@ -76,7 +77,10 @@ def multiplied(
     of_left, of_right = (None if is_zero(point) else point for point in points)
     start = "0"
     if of_left is not None and of_right is None and right.known is not None and inside == "i32":
-        start = _taken_out(text, (left, right), of_left, at, k)
+        if of_left.known is not None and of_left.count == 1 and (onto is None or onto.known is not None):
+            onto = known_start(right.known, of_left.known, onto)
+        else:
+            start = _taken_out(text, (left, right), of_left, at, k)
         of_left = None
     if onto is not None:
         summand = cast(element(text, onto, at), inside).text
@@ -102,6 +106,13 @@ def multiplied(
 def is_zero(point: Value | None) -> bool:
     """Return whether a zero point is known to be 0."""
     return point is not None and point.known is not None and not np.any(point.known)
+
+
+def known_start(weights: Array, point: Array, onto: Value | None) -> Value:
+    """Return known numbers that sums begin with: a summand, less the zero point times the sum of each column."""
+    sums = weights.astype(np.int64).sum(axis=-2, keepdims=True)
+    start = (0 if onto is None or onto.known is None else onto.known) - int(point.reshape(-1)[0]) * sums
+    return Value.of(start.astype(np.int32))
 
 
 def _taken_out(text: Text, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str) -> str:
