@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from alternate import Array, prepared_call, ratio, source, turns
 
-from isamap.bench.kept_rows import spread
+from isamap.bench.kept_rows import spread_evenly
 from isamap.driver.inputs import machine_of
 from isamap.driver.keeping import choose_kept
 from isamap.driver.request import Request
@@ -120,7 +120,7 @@ def cases() -> list[Case]:
 def _spread(found: Sequence[Case]) -> list[Case]:
     """Return each case once, in the order of the bench."""
     distinct = list({case.name: case for case in found}.values())
-    return [distinct[n] for n in sorted(range(len(distinct)), key=spread)]
+    return [distinct[n] for n in sorted(range(len(distinct)), key=spread_evenly)]
 
 
 def main() -> None:

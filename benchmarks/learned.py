@@ -31,7 +31,7 @@ from isamap.source import Source
 from isamap.tune.evaluating import Log
 from isamap.tune.features import FEATURES, described
 from isamap.tune.learned import read_trained
-from isamap.tune.training import Judgement, Sample, centred, judged, matrix, samples_in
+from isamap.tune.training import Judgement, Sample, centre_residuals, judged, matrix, samples_in
 
 SHOWN = 20
 
@@ -88,7 +88,7 @@ def residuals(samples: Sequence[Sample]) -> None:
     Rows less their own medians, so that it is about schedules and not about kernels: the correlation, and
     the mean factor in the lowest and the highest third of the samples whose feature differs at all.
     """
-    table, target = matrix(samples), centred(samples)
+    table, target = matrix(samples), centre_residuals(samples)
     numbers: dict[str, int] = {}
     rows = np.array([numbers.setdefault(sample.row, len(numbers)) for sample in samples])
     for row in range(len(numbers)):

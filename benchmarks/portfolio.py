@@ -19,7 +19,7 @@ from math import exp, log
 from statistics import median
 
 from isamap.bench.cases import F32
-from isamap.bench.kept_rows import spread
+from isamap.bench.kept_rows import spread_evenly
 from isamap.bench.product_cases import gemm_cases, product_source
 from isamap.driver.inputs import find_profile, machine_of, named_kernel
 from isamap.driver.portfolio import check_ran, contender_of, measured_sizes, ready_calls, with_faster
@@ -43,7 +43,9 @@ def questions(rows: int, vectors: bool, hw: str) -> Iterator[tuple[str, Request]
     machine = machine_of(hw)
     profile = find_profile("default", machine)
     cases = gemm_cases()
-    small = [n for n in sorted(range(len(cases)), key=spread) if cases[n].operations <= MOST_OPERATIONS]
+    small = [
+        n for n in sorted(range(len(cases)), key=spread_evenly) if cases[n].operations <= MOST_OPERATIONS
+    ]
     for m, k in VECTORS if vectors else ():
         yield f"vector {m}x{k}", Request(named_kernel("gemv_f32"), machine, {"M": m, "K": k}, profile=profile)
     for case in (cases[position] for position in small[:rows]):

@@ -152,7 +152,7 @@ def rows_in_turn(
     stop = time.monotonic() + 60 * minutes if minutes is not None else inf
     rows = {index: known[row.key] for index, row in enumerate(asked) if row.key in known}
     left = [index for index in range(len(asked)) if index not in rows]
-    for index in left if minutes is None else sorted(left, key=spread):
+    for index in left if minutes is None else sorted(left, key=spread_evenly):
         row = asked[index]
         if time.monotonic() > stop:
             rows[index] = unreached(row, f"not reached within {minutes:g} minutes")
@@ -163,7 +163,7 @@ def rows_in_turn(
     return tuple(rows[index] for index in range(len(asked)))
 
 
-def spread(index: int) -> float:
+def spread_evenly(index: int) -> float:
     """Order indices so that any first few of them lie evenly among all (multiples of the golden ratio)."""
     return index * GOLDEN % 1.0
 

@@ -28,7 +28,7 @@ from isamap.bench.libraries import (
 )
 from isamap.bench.onnx_model import convolution_model, recurrent_model
 from isamap.bench.ring import Array, Mapped
-from isamap.bench.sparse_products import SparseCase, compressed
+from isamap.bench.sparse_products import SparseCase, compress_rows
 
 # The libraries with products of sparse matrices: scipy and MKL, as their users would call them.
 #
@@ -51,7 +51,7 @@ def prepare_scipy_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
         sparse: Any = import_module("scipy.sparse")
     except ImportError:
         raise NotOffered from None
-    case, given = mapped.task.case, compressed(mapped.task.case)
+    case, given = mapped.task.case, compress_rows(mapped.task.case)
     a = sparse.csr_array((given["val"], given["col"], given["row"]), shape=(case.m, case.k))
     b, c, ring = mapped.arrays["B"], mapped.arrays["C"], mapped.task.ring
 
@@ -66,7 +66,7 @@ def prepare_scipy_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
 
 def prepare_mkl_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
     """Return MKL's `mkl_sparse_s_mv` or `mkl_sparse_s_mm`, adding to C. Raises: NotOffered."""
-    library, case, given = mkl_library(), mapped.task.case, compressed(mapped.task.case)
+    library, case, given = mkl_library(), mapped.task.case, compress_rows(mapped.task.case)
     library.MKL_Set_Num_Threads(threads)
     handle, n = ctypes.c_void_p(), case.n
     row, col, val = (given[name].ctypes.data for name in ("row", "col", "val"))

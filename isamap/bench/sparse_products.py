@@ -85,7 +85,7 @@ def sparse_cases(suites: Sequence[str] = SUITES) -> tuple[SparseCase, ...]:
 
 
 @lru_cache(maxsize=1)
-def compressed(case: SparseCase) -> dict[str, Array]:
+def compress_rows(case: SparseCase) -> dict[str, Array]:
     """Return a in compressed rows: `row` i32[m + 1], `col` i32[nonzeros], `val` f32[nonzeros]."""
     rng = np.random.default_rng(case.position)
     places = np.sort(rng.choice(case.m * case.k, case.nonzeros, replace=False, shuffle=False))
@@ -100,7 +100,7 @@ def compressed(case: SparseCase) -> dict[str, Array]:
 @lru_cache(maxsize=1)
 def slices(case: SparseCase) -> dict[str, Array]:
     """Return a in slices of R rows: `slice` i32[m / R + 1], `col` [P·R] in 16 bits if they do, `val` f32[P, R]."""
-    given, rows = compressed(case), case.interleaved
+    given, rows = compress_rows(case), case.interleaved
     starts = given["row"].astype(np.int64)
     lengths: Array = np.diff(starts)
     ends = np.cumsum(lengths.reshape(-1, rows).max(axis=1))
@@ -124,7 +124,7 @@ def sparse_source(case: SparseCase, form: Form, beta: int) -> Source:
 
 def sparse_values(case: SparseCase, form: Form) -> dict[str, tuple[str, Array]]:
     """Return the operands of a product by name, each with its type; A as isamap reads it."""
-    given = compressed(case) if case.n > FEW else slices(case)
+    given = compress_rows(case) if case.n > FEW else slices(case)
     return {
         **{name: (_TYPES[str(array.dtype)], array) for name, array in given.items()},
         "B": ("f32", random_values((case.k, case.n), "f32", (case.position, 1))),
@@ -150,7 +150,7 @@ def is_sparse_product(contender: Timed, case: SparseCase, form: Form, beta: int,
     rng = np.random.default_rng(case.position)
     signs = rng.choice(np.array([-1.0, 1.0]), size=case.n)
     # Rows without elements have no sum: `add.reduceat` would give them another's.
-    a = compressed(case)
+    a = compress_rows(case)
     of_row = np.repeat(np.arange(case.m), np.diff(a["row"]))
     parts = a["val"] * (b @ signs)[a["col"]]
     expected = shared.first @ signs + np.bincount(of_row, parts, case.m)

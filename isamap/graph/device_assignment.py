@@ -17,7 +17,7 @@ from isamap.graph.model_program import Program, called_by, reads_of, writes_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.plan.device_plan import DevicePlan, DeviceProblem, Job, Phase, check_device_plan
-from isamap.scheduler.graphs.devices import dealt
+from isamap.scheduler.graphs.devices import partition_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def deal(
 ) -> Dealt:
     """Return the partition of the steps; `costs` are prices by kernel. Units: nanoseconds, seconds of wall clock."""
     problem = problem_of(program, costs, machine, devices)
-    plan = dealt(problem, limit_s)
+    plan = partition_devices(problem, limit_s)
     wrong = check_device_plan(problem, plan)
     assert not wrong, "\n".join(d.message for d in wrong)
     place = {step: n for n, step in enumerate(plan.order)}

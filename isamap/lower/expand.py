@@ -16,7 +16,7 @@ from isamap.lower.finish import Finish, before_tiles, copied_in, copy_back, fini
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints
 from isamap.lower.packed_operands import pack_apart
-from isamap.lower.parallel_parts import dealt, parallel_nest, part_count
+from isamap.lower.parallel_parts import distribute_loops, parallel_nest, part_count
 from isamap.lower.place import Piece, Place, count_tiles_here, elements_left, is_multiple, start_of
 from isamap.lower.program import Block, Condition, For, If, Names
 from isamap.lower.register_block import issue_tiles, register_block
@@ -417,15 +417,15 @@ def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:
     nodes: Nodes = ()
     if is_result:
         into = copied_in(nest.finish, staged, tile, nest.loops, place, *known)
-        nodes = (Block(f"stage {name}", dealt(into, parts, nest.names), is_copy=True),)
+        nodes = (Block(f"stage {name}", distribute_loops(into, parts, nest.names), is_copy=True),)
     elif shared is None or not stage.ahead:
         into = copy_tiles(staged, tile, nest.loops, place, *known)
-        nodes = (Block(f"stage {name}", dealt(into, parts, nest.names), is_copy=True),)
+        nodes = (Block(f"stage {name}", distribute_loops(into, parts, nest.names), is_copy=True),)
     within, at_once = for_other_iterations(nest, step, scope.with_staged(staged, name))
     nodes = (*nodes, *at_once, *inside(within))
     if is_result and shared is None and not _leaves_by_blocks(nest, stage):
         back = copy_back(nest.finish, staged, tile, nest.loops, place, *known)
-        nodes = (*nodes, Block(f"write {name} back", dealt(back, parts, nest.names), is_copy=True))
+        nodes = (*nodes, Block(f"write {name} back", distribute_loops(back, parts, nest.names), is_copy=True))
     return nodes
 
 

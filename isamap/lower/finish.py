@@ -15,7 +15,7 @@ from isamap.ir import Index, Kernel
 from isamap.ir.index import ZERO
 from isamap.lower.place import Place
 from isamap.lower.program import If, Names, Node
-from isamap.lower.scratchpad_epilogue import kept
+from isamap.lower.scratchpad_epilogue import fill_kept_buffers
 from isamap.lower.staging import Staged, copy_tiles
 from isamap.match import (
     MoveSearch,
@@ -83,7 +83,9 @@ def before_tiles(
     home = next((s.memory for s in nest.stages if acc is not None and s.operand == acc.name), "")
     if acc is None or not home or finish.whole == finish.partial:
         return ()
-    nodes = (kept(acc, w, tile, home, search, names, held=finish.ends_held) for w in finish.whole)
+    nodes = (
+        fill_kept_buffers(acc, w, tile, home, search, names, held=finish.ends_held) for w in finish.whole
+    )
     return tuple(chain.from_iterable(nodes))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from isamap.ir import Index, Kernel, Range, print_expr
 from isamap.ir.index import ONE
-from isamap.lower.parallel_parts import dealt, part_count
+from isamap.lower.parallel_parts import distribute_loops, part_count
 from isamap.lower.place import Place
 from isamap.lower.program import Block, For, Header, LoweredProgram, Names, Pack, Tensor, tensor_of
 from isamap.lower.staging import Staged, copy_tiles, stage_at
@@ -50,7 +50,7 @@ def pack_apart(
     parts = part_count(tile, schedule)
     if not parts.symbols <= symbols and isinstance(into[0], For):
         parts = into[0].trips  # the nest's parts are cut by a size that packing is not given
-    nodes = (Block(f"pack {source}", dealt(into, parts, names)),)
+    nodes = (Block(f"pack {source}", distribute_loops(into, parts, names)),)
     header = Header(source, layout_digest(operand, tile, loops, search.machine), tuple(sorted(symbols)))
     elements = made.size + header.size_bytes // operand.dtype.size_bytes
     target = Tensor(name, "out", operand.dtype, (elements,), (ONE,), header)

@@ -157,7 +157,7 @@ def part_count(tile: Tile, schedule: NestSchedule) -> Index:
     return product([tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in dealt_loops])
 
 
-def dealt(nodes: Nodes, count: Index, names: Names) -> Nodes:
+def distribute_loops(nodes: Nodes, count: Index, names: Names) -> Nodes:
     """Return nodes whose outermost loops are distributed over `count` parts: independent copy iterations."""
     if count.value == 1 or not all(isinstance(node, For) for node in nodes):
         return nodes
@@ -229,7 +229,7 @@ class SplitSum:
         nodes = in_parts(self.tile, self.parts, place, back, sums=False)
         nodes = shifted(nodes, {self.staged.buffer: self._first_copy()})
         if not self.parts.outer:
-            nodes = dealt(nodes, product([n for _, n in self.parts.inner]), self.names)
+            nodes = distribute_loops(nodes, product([n for _, n in self.parts.inner]), self.names)
         else:
             nodes = (Parallel(self.parts.outer, nodes),)
         return (Block(f"write {self.staged.operand.name} back", nodes),)

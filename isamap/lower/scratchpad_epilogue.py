@@ -164,7 +164,7 @@ def _claimed(each: InBetween, offset: int, stem: str, search: MoveSearch, names:
     return known
 
 
-def kept(
+def fill_kept_buffers(
     operand: OperandTile,
     written: Written,
     tile: Tile,

@@ -12,7 +12,7 @@ from isamap.plan.graph_check import live_ranges
 from isamap.plan.graphs import GraphPlan, GraphProblem
 from isamap.report.columns import align
 from isamap.report.mappings import time_text
-from isamap.report.picture import LEFT, RIGHT, WIDTH, Across, Picture, box, colour, labelled, stripes, words
+from isamap.report.picture import LEFT, RIGHT, WIDTH, Across, Picture, box, colour, label_bar, stripes, words
 from isamap.source.records import dataclass
 
 ROW, BAR, TOP = 24, 16, 52
@@ -139,7 +139,7 @@ def _tensors(view: GraphView, across: Across, starts: list[float], top: float) -
         y = top + MEMORY - offset * scale - height
         near = ", stays near" if tensor in view.plan.near else ""
         tip = f"{tensor}: {view.problem.sizes[tensor]} bytes at {offset}{near}"
-        yield from labelled("graph", number, (x, y, right - x, height), tip, tensor)
+        yield from label_bar("graph", number, (x, y, right - x, height), tip, tensor)
 
 
 def graph_page(view: GraphView) -> str:

@@ -85,7 +85,7 @@ def told_apart(number: int, picture: str, bar: tuple[float, float, float, float]
     return [f'<rect class="stripes" {place} style="fill: url(#{picture}-stripes)"/>']
 
 
-def labelled(
+def label_bar(
     picture: str, number: int, bar: tuple[float, float, float, float], tip: str, label: str
 ) -> Iterator[str]:
     """Yield a bar (x, y, width, height) in its colour, told apart from others of it, and its name if that fits."""

@@ -179,7 +179,7 @@ def matrix(samples: Sequence[Sample], names: Sequence[str] = FEATURES) -> NDArra
     return np.array([[sample.features[name] for name in names] for sample in samples], np.float64)
 
 
-def centred(samples: Sequence[Sample]) -> NDArray[np.float64]:
+def centre_residuals(samples: Sequence[Sample]) -> NDArray[np.float64]:
     """Return residuals less the median of their row. Shapes: [sample]."""
     rows: dict[str, list[float]] = {}
     for sample in samples:
@@ -208,7 +208,7 @@ def _lightgbm() -> Any:
 def _fitted(samples: Sequence[Sample], names: Sequence[str]) -> Forest:
     """Return the trees that lightgbm makes. Raises: MissingTool."""
     library = _lightgbm()
-    data = library.Dataset(matrix(samples, names), centred(samples), params={"verbosity": -1})
+    data = library.Dataset(matrix(samples, names), centre_residuals(samples), params={"verbosity": -1})
     booster = library.train(dict(SETTINGS), data, num_boost_round=TREES)
     dumped: dict[str, Any] = booster.dump_model()
     return Forest(0.0, tuple(_tree(info["tree_structure"]) for info in dumped["tree_info"]))

@@ -46,7 +46,7 @@ from isamap.source.records import dataclass
 # Where it errs: the lines that are written back take as long as those that come.
 
 
-def torn(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
+def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     """Return how often a cache loads each line of an operand in place while loops advance along its rows."""
     space = tiling.space
     if 0 not in space.stage_values(operand):
@@ -144,7 +144,7 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
         else:
             for operand in operands:
                 loads = reloads(space, operand, nest, nearer)
-                lines.append(_missed(space, operand, loads, torn(tiling, operand, cache), bandwidth))
+                lines.append(_missed(space, operand, loads, partial_lines(tiling, operand, cache), bandwidth))
             begun = tuple(starts(tiling, operand, problem, level) for operand in operands)
         costs = tuple(total(pair) for pair in zip(lines, begun, strict=True))
         stated = problem.rows_behind[level]

@@ -31,7 +31,7 @@ from isamap.scheduler.effects.overlapping import accumulator_loads
 PARTS = 4 * MAX_UNROLLED
 
 
-def crowded(tiling: Tiling, problem: Problem) -> Cost:
+def store_conflict_ns(tiling: Tiling, problem: Problem) -> Cost:
     """Return the time that register blocks wait for results of the one before. Units: nanoseconds."""
     space = tiling.space
     if not problem.caches or not problem.rows_behind[0].crowded_ns:

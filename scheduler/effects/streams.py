@@ -84,7 +84,7 @@ def beginnings(
     return by_stage(tiling.space, operand, direct, copied)
 
 
-def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) -> Cost:
+def exposed_stream(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) -> Cost:
     """Return how long traffic that streams and computing take together; 0 if nothing streams.
 
     The largest input counts.

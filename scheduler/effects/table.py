@@ -46,8 +46,8 @@ from isamap.scheduler.effects.results import results_begun
 from isamap.scheduler.effects.revisits import revisits
 from isamap.scheduler.effects.row_conflict_misses import pieces_at_least
 from isamap.scheduler.effects.row_pieces import beside_rows
-from isamap.scheduler.effects.store_conflict_misses import crowded
-from isamap.scheduler.effects.streams import exposed
+from isamap.scheduler.effects.store_conflict_misses import store_conflict_ns
+from isamap.scheduler.effects.streams import exposed_stream
 from isamap.scheduler.effects.time_parts import Counts
 
 # --- figures that a machine may state ---------------------------------------------------------------------
@@ -115,7 +115,7 @@ def _moved(context: Context) -> Iterator[Part]:
 def _beside_streams(context: Context) -> Cost:
     from_memory = total(cost for level in context.missed[-1:] for cost in level.costs)
     computing = total([context.computing, context.loaded])
-    return exposed(context.tiling, from_memory, computing, context.problem)
+    return exposed_stream(context.tiling, from_memory, computing, context.problem)
 
 
 def _beside_filled(context: Context) -> Cost:
@@ -204,7 +204,7 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect(
         "crowding", "pieces of rows that wait for results stored into the same sets", Counts.ON_TOP,
-        whole(lambda c: crowded(c.tiling, c.problem)), (CROWDED,),
+        whole(lambda c: store_conflict_ns(c.tiling, c.problem)), (CROWDED,),
     ),
 )  # fmt: skip
 """All effects that take time, in the order in which reports list effects of equal time."""

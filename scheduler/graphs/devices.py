@@ -1,6 +1,6 @@
 """Assign kernels of a graph to devices by CP-SAT: the phase and the device of each.
 
-    dealt(problem, limit_s=10)      no more expensive by the model than one device, or than a distribution by levels
+    partition_devices(problem, limit_s=10)      no dearer by the model than one device, or a distribution by levels
 
 Phases of one device and phases of several devices alternate. Long graphs are distributed in windows of their
 order, one after the other.
@@ -43,7 +43,7 @@ def ask_apart(stretch: Stretch) -> DevicePlan | Diagnostic | None:
     return ask_for(DevicePlan, stretch, stretch.limit_s)
 
 
-def dealt(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apart) -> DevicePlan:
+def partition_devices(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apart) -> DevicePlan:
     """Return the best partition that is found. Units: seconds of wall clock."""
     stop = time.monotonic() + limit_s
     count = len(problem.jobs)

@@ -15,7 +15,7 @@ from isamap.bench.libraries import NotOffered
 from isamap.bench.ring import Array, Mapped, Shared, Task
 from isamap.bench.sparse_products import (
     SparseCase,
-    compressed,
+    compress_rows,
     is_sparse_product,
     slices,
     sparse_cases,
@@ -32,7 +32,7 @@ LIBRARIES = {"scipy": prepare_scipy_sparse, "mkl": prepare_mkl_sparse}
 
 
 def product(case: SparseCase, b: Array) -> Array:
-    a, dense = compressed(case), np.zeros((case.m, case.k))
+    a, dense = compress_rows(case), np.zeros((case.m, case.k))
     dense[np.repeat(np.arange(case.m), np.diff(a["row"])), a["col"]] = a["val"]
     assert np.count_nonzero(dense) == case.nonzeros
     return dense @ b

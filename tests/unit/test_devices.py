@@ -19,7 +19,7 @@ from isamap.plan.device_plan import (
     needs_of,
 )
 from isamap.scheduler.graphs import devices
-from isamap.scheduler.graphs.devices import Stretch, by_levels, deal, dealt, least_ns
+from isamap.scheduler.graphs.devices import Stretch, by_levels, deal, least_ns, partition_devices
 from isamap.scheduler.process.isolate import failed
 from isamap.source import Diagnostic
 
@@ -68,15 +68,15 @@ def is_sound(problem: DeviceProblem, phases: tuple[Phase, ...]) -> bool:
 
 
 def test_branches_are_side_by_side_where_starting_takes_less_than_that_saves() -> None:
-    plan = dealt(fork(), 5.0, deal)
+    plan = partition_devices(fork(), 5.0, deal)
     assert plan.cost_ns == 500 + 100 + 1000 + 500
     assert sorted(map(len, plan.phases)) == [1, 1, 2]
-    assert dealt(fork(start_ns=1000.0), 5.0, deal).phases == (((0, 1, 2, 3),),)
+    assert partition_devices(fork(start_ns=1000.0), 5.0, deal).phases == (((0, 1, 2, 3),),)
 
 
 def test_what_another_device_wrote_is_dearer_to_read() -> None:
-    assert dealt(fork(crossing_ns=200.0), 5.0, deal).cost_ns == 500 + 100 + 1100 + 200 + 500
-    assert dealt(fork(crossing_ns=500.0), 5.0, deal).cost_ns == 2900
+    assert partition_devices(fork(crossing_ns=200.0), 5.0, deal).cost_ns == 500 + 100 + 1100 + 200 + 500
+    assert partition_devices(fork(crossing_ns=500.0), 5.0, deal).cost_ns == 2900
 
 
 def test_a_kernel_waits_for_those_that_touched_what_it_writes() -> None:
@@ -88,7 +88,7 @@ def test_a_kernel_waits_for_those_that_touched_what_it_writes() -> None:
 def test_the_solver_finds_the_best_of_all_deals(seed: int) -> None:
     problem = random_problem(seed, 4)
     least = min(cost_ns(problem, phases) for phases in deals(problem) if is_sound(problem, phases))
-    found = dealt(problem, 10.0, deal)
+    found = partition_devices(problem, 10.0, deal)
     assert found.cost_ns == pytest.approx(least, abs=0.5)
     assert least_ns(problem) <= least + 1e-6
 
@@ -101,14 +101,14 @@ def test_a_part_alone_is_the_first_devices_in_the_model_too() -> None:
         Job(6.7, (), ("d",)),
     )
     problem = DeviceProblem(jobs, 2, 0.0, dict.fromkeys("acd", 2.0))
-    assert dealt(problem, 10.0, deal).cost_ns == pytest.approx(10.4)
+    assert partition_devices(problem, 10.0, deal).cost_ns == pytest.approx(10.4)
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("count", [12, 3 * devices.STRETCH])
 def test_a_deal_is_sound_and_no_dearer_than_one_device_or_levels(seed: int, count: int) -> None:
     problem = random_problem(seed, count)
-    found = dealt(problem, 2.0, deal)
+    found = partition_devices(problem, 2.0, deal)
     assert check_device_plan(problem, found) == ()
     assert found.cost_ns <= min(
         sum(job.cost_ns for job in problem.jobs), cost_ns(problem, by_levels(problem))
@@ -117,7 +117,7 @@ def test_a_deal_is_sound_and_no_dearer_than_one_device_or_levels(seed: int, coun
 
 def test_each_fault_in_a_deal_is_found() -> None:
     problem = fork()
-    plan = dealt(problem, 5.0, deal)
+    plan = partition_devices(problem, 5.0, deal)
     faults = {
         "missing": replace(plan, phases=plan.phases[:-1]),
         "there twice": replace(plan, phases=(*plan.phases, plan.phases[-1])),
@@ -136,10 +136,10 @@ def test_a_failing_solver_is_told_of_and_levels_are_kept() -> None:
     def ask(_: Stretch) -> DevicePlan | Diagnostic | None:
         return failed("out of luck", "plan")
 
-    found = dealt(fork(), 1.0, ask)
+    found = partition_devices(fork(), 1.0, ask)
     assert found.phases == (((0,),), ((1,), (2,)), ((3,),))
     assert [warning.notes for warning in found.warnings] == [("out of luck",)]
 
 
 def test_a_process_of_its_own_says_the_same() -> None:
-    assert dealt(fork(), 5.0) == dealt(fork(), 5.0, deal)
+    assert partition_devices(fork(), 5.0) == partition_devices(fork(), 5.0, deal)

@@ -14,7 +14,7 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.deciding.space import Space
-from isamap.scheduler.effects.store_conflict_misses import crowded
+from isamap.scheduler.effects.store_conflict_misses import store_conflict_ns
 
 IN_PLACE = {"stage_a": 0, "stage_b": 0, "stage_c": 0}
 
@@ -34,7 +34,7 @@ def crowding(n: int = 1024, **figures: Any) -> Problem:
 def waits_ns(problem: Problem, **decided: int) -> float:
     """Of register blocks of 4 x 64 whose rows change first, but for what is decided."""
     tiling, names = of_blocks(problem, **decided)
-    return float(evaluate(crowded(tiling, problem), names))
+    return float(evaluate(store_conflict_ns(tiling, problem), names))
 
 
 def test_each_register_block_waits_whose_rows_change_first() -> None:

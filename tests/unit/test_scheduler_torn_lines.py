@@ -11,7 +11,7 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import Cache, NestOption, Problem, TileAxis, TileOperand
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
-from isamap.scheduler.effects.levels import torn
+from isamap.scheduler.effects.levels import partial_lines
 
 NEAR = Cache("l1", 48 << 10, 400.0, 12, line_bytes=64)
 
@@ -25,14 +25,14 @@ def test_a_line_is_loaded_again_where_a_block_has_more_rows_than_a_cache_holds(r
     question = gemm(64, 16, 1024)
     a = question.nests[0].options[0].operands[0]
     made = {"nest0.unroll.m": rows, "nest0.unroll.n": 1}
-    assert evaluate(torn(tile(space(question)), a, NEAR), made) == often
-    assert evaluate(torn(tile(space(question)), replace(a, pitch_bytes=4160), NEAR), made) == 1
+    assert evaluate(partial_lines(tile(space(question)), a, NEAR), made) == often
+    assert evaluate(partial_lines(tile(space(question)), replace(a, pitch_bytes=4160), NEAR), made) == 1
 
 
 def test_a_line_of_a_short_sum_is_loaded_no_more_often_than_issues_use_it() -> None:
     question = gemm(64, 16, 4)
     a = question.nests[0].options[0].operands[0]
-    found = torn(tile(space(question)), replace(a, pitch_bytes=4096), NEAR)
+    found = partial_lines(tile(space(question)), replace(a, pitch_bytes=4096), NEAR)
     assert evaluate(found, {"nest0.unroll.m": 13, "nest0.unroll.n": 1}) == 4
 
 
@@ -66,7 +66,7 @@ def test_results_that_columns_are_written_of_tear_lines(
         name: 1 if outer.name == "m" else 0 for name, outer, _ in (*own.order_pairs(), *own.sweep_pairs())
     }
     made = {"nest0.unroll.m": unrolled, "nest0.unroll.n": 1, "nest0.block.m": 512, "nest0.block.n": rows}
-    assert evaluate(torn(tile(own), y, NEAR), made | inside) == often
+    assert evaluate(partial_lines(tile(own), y, NEAR), made | inside) == often
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_pixels_two_apart_tear_lines(images: int, unrolled: int, often: int) -> 
     own = space(question)
     made = {"nest0.unroll.k": 1, "nest0.unroll.q": unrolled, "nest0.block.k": 64, "nest0.block.q": 7}
     inside = {name: 1 for name, _, _ in (*own.order_pairs(), *own.sweep_pairs())}
-    assert evaluate(torn(tile(own), x, NEAR), made | {"nest0.block.n": images} | inside) == often
+    assert evaluate(partial_lines(tile(own), x, NEAR), made | {"nest0.block.n": images} | inside) == often

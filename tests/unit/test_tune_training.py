@@ -27,7 +27,7 @@ from isamap.tune.training import (
     TREES,
     Judgement,
     Sample,
-    centred,
+    centre_residuals,
     judged,
     kendall,
     matrix,
@@ -94,7 +94,9 @@ def test_a_trained_model_is_read_as_it_was_written(trained: Trained) -> None:
 
 def test_trees_say_what_the_library_says(trained: Trained) -> None:
     lightgbm: Any = pytest.importorskip("lightgbm")
-    data = lightgbm.Dataset(matrix(samples(), OF_PRICE), centred(samples()), params={"verbosity": -1})
+    data = lightgbm.Dataset(
+        matrix(samples(), OF_PRICE), centre_residuals(samples()), params={"verbosity": -1}
+    )
     booster = lightgbm.train(dict(SETTINGS), data, num_boost_round=TREES)
     said = np.asarray(booster.predict(matrix(samples(), OF_PRICE)))
     assert np.abs(said - trained.forest.values(matrix(samples(), OF_PRICE))).max() < 1e-4

@@ -11,7 +11,7 @@ import numpy as np
 from isamap.graph.applied import Applied, element
 from isamap.graph.making import Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.pooling import kept, windows
+from isamap.graph.operators.pooling import index_kept, windows
 from isamap.graph.operators.products import accumulator_type, is_zero, round_sums
 from isamap.graph.terms import NotTaken, Term, cast, wide_type
 
@@ -64,7 +64,7 @@ def convolved(
         # As wide on both sides, so that what strides leave over makes no kernels of its own.
         text.border(image, (((0, 0),) * first) + tuple((max(b), max(b)) for b in found.border), zero)
     pixel = Term(
-        image.at(index) if found.is_inside else image.filled(kept(index, image.shape, first), zero),
+        image.at(index) if found.is_inside else image.filled(index_kept(index, image.shape, first), zero),
         image.dtype,
     )
     left = cast(pixel, inside).text
@@ -166,12 +166,12 @@ def _conv_transpose(o: Applied) -> Value:
     there = [f"{p}*{s} + {t}*{d}" for p, s, t, d in zip(pixels[3:], strides, taps, dilations, strict=True)]
     left = cast(image.term(pixels), inside).text
     right = cast(kernels.term([pixels[1], pixels[2], k, *taps]), inside).text
-    target = f"{total.name}[{', '.join(kept([pixels[0], pixels[1], k, *there], total.shape, 3))}]"
+    target = f"{total.name}[{', '.join(index_kept([pixels[0], pixels[1], k, *there], total.shape, 3))}]"
     text.loop({**over, **of_filter, **inner}, f"{target} += {left} * {right};")
     at, loops = axes_of(y.shape)
     index = [*at[:3], *(f"{p} + {b}" for p, b in zip(at[3:], before, strict=True))]
     value = cast(
-        Term(total.filled(kept(index, total.shape, 3), "0").replace("+ -", "- "), inside), inside
+        Term(total.filled(index_kept(index, total.shape, 3), "0").replace("+ -", "- "), inside), inside
     ).text
     if bias is not None:
         value = f"{value} + {cast(text.read(bias.shaped((groups, filters))).term(at[1:3]), inside).text}"

@@ -83,7 +83,7 @@ def windows(o: Applied, image: Sequence[int], window: Sequence[int], *, ceil: bo
     return Windows(tuple(image), tuple(window), *(tuple(one) for one in made))
 
 
-def kept(index: Sequence[str], shape: Sequence[int], first: int) -> list[str]:
+def index_kept(index: Sequence[str], shape: Sequence[int], first: int) -> list[str]:
     """Return an index in which axes of length 1, from `first` on, keep their counter."""
     return [
         i if n >= first or size != 1 else "0" for n, (i, size) in enumerate(zip(index, shape, strict=True))
@@ -170,7 +170,7 @@ def tap(
     at, _ = axes_of(y.shape)
     loops = y.loops(at)
     taps, inner = axes_of(found.window, "r")
-    index = kept([*at[:2], *found.places(at[2:], taps)], image.shape, 2)
+    index = index_kept([*at[:2], *found.places(at[2:], taps)], image.shape, 2)
     return at, loops, image.at(index) if found.is_inside else image.filled(index, fill), inner
 
 

@@ -21,7 +21,7 @@ from isamap.report.picture import (
     box,
     colour,
     fitting,
-    labelled,
+    label_bar,
     stripes,
     told_apart,
     words,
@@ -331,7 +331,7 @@ def _bars(window: _Window, bars: tuple[Bar, ...], across: Across) -> Iterator[st
         times = f"{bar.count} × " if bar.count > 1 else ""
         tip = f"{times}{bar.label}, {time_text(bar.start_ns)} to {time_text(bar.end_ns)}"
         label = f"{times}{bar.label}"
-        yield from labelled(window.name, colours[bar.label], (x, y, end - x, BAR), tip, label)
+        yield from label_bar(window.name, colours[bar.label], (x, y, end - x, BAR), tip, label)
 
 
 def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
