@@ -243,10 +243,10 @@ def test_bench_times_a_runtime_that_computes_the_same(
 
 REFUSED = "is about one kernel, and a model has many"
 VALUES = {
-    "--emit": "program", "--stop-after": "parse", "--dump-passes": "passes", "--report": "-", "--trace": "t.json",
+    "--stop-after": "parse", "--dump-passes": "passes", "--report": "-", "--trace": "t.json",
     "--schedule": "SCHEDULE", "--fix": "block.d0=1", "--packed": "a0", "--transform": "1", "--evaluate": "simulated",
     "--best": "2", "--tune": "2", "--tune-limit": "1", "--search": "genetic", "--require": "proven",
-    "--library": "l.yaml", "--program": "p.bin", "--emulator": "qemu", "--fill": "ties", "--sizes": "s.csv",
+    "--library": "l.yaml", "--emulator": "qemu", "--fill": "ties", "--sizes": "s.csv",
     "--jobs": "1", "-o": "cells", "--objective": "energy", "--within": "time=2",
 }  # fmt: skip
 """A word for each option with one that a model refuses."""
@@ -256,6 +256,8 @@ OBEYED: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "-D": ("batch=3", lambda s: any("[3, 8]" in r.kernel.text for r in s["requests"])),
     "-o": ("there", lambda s: all(f.startswith("there/") for f in s["files"])),
     "--force": ("", lambda s: s["exit"] == 0),
+    "--emit": ("program", lambda s: "encoding of its instructions" in s["diagnostics"][0]["message"]),
+    "--program": ("there", lambda s: "there/graph.json" in s["diagnostics"][0]["message"]),
     "--host": ("missing.yaml", lambda s: "missing.yaml" in s["diagnostics"][0]["message"]),
     "--heuristic": ("annealing", lambda s: all(r.heuristic == "annealing" for r in s["requests"])),
     "--cost-model": ("other", lambda s: all(r.cost_model == "other" for r in s["requests"])),

@@ -12,6 +12,7 @@ import pytest
 
 from isamap.driver.encoded_programs import compile_words, load_program, program_kernel, verify_program
 from isamap.driver.inputs import read_kernel
+from isamap.driver.pipeline import compile_kernel
 from isamap.driver.printers import PRINTERS, emit_artifact
 from isamap.driver.request import Request
 from isamap.machine import Machine, load_machine
@@ -194,8 +195,14 @@ def test_each_printer_makes_files_that_are_called_after_the_program() -> None:
     made = compile_words(request)[1]
     assert made.program is not None
     assert made.machine is not None
+    lanes = compile_kernel(
+        Request(read_kernel("gemm_f32"), "opencl-simt", {"M": 4, "N": 4, "K": 4}, heuristic="greedy")
+    )
     for kind in PRINTERS:
-        artifact = emit_artifact(made.program, made.machine, kind, model=kind == "code")
+        by = lanes if kind == "kernels" else made
+        assert by.program is not None
+        assert by.machine is not None
+        artifact = emit_artifact(by.program, by.machine, kind, model=kind == "code")
         assert artifact.files(), kind
         assert all(name.startswith(artifact.name) for name in artifact.files()), kind
     words = emit_artifact(made.program, made.machine, "program").files()["gemm_s8s8-gemmini.program"]
