@@ -172,7 +172,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:
-    """Return the measured times of rows that stream along a sum, or the reason why they are unknown."""
+    """Return the table rows of streamed memory rows: their measured times, or why these are unknown."""
     head = ("rows that stream", "computing shows", "start ns", "")
     if (lost := profile.unmeasured_streams) is not None:
         return [head, (lost.memory, "–", "–", lost.said)]

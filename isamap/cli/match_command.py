@@ -248,8 +248,8 @@ def _check_instruction(name: str | None, machine: Machine) -> None:
 def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> tuple[Finding, ...]:
     """Return how compilation performs statements without a mapping of their own, or why it refuses them.
 
-    At given sizes these are also statements of whose mappings each lacks a move for an operand. Where all
-    mappings have operands to be computed first, compilation may refuse them.
+    At given sizes a statement is one of these, too, if no mapping of it can move all of its operands. If every
+    mapping has operands that must be computed first, compilation may refuse the statement.
     """
     numbers = range(len(matched.statements))
     uncarried = (n for n in numbers if matched.sizes and matched.look.uncarried(n))

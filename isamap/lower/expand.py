@@ -221,7 +221,7 @@ def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
 
 
 def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Iterator[Condition]:
-    """Yield conditions on a block that hold if the guard, over axes of the statement, holds somewhere in it."""
+    """Yield conditions that are true of each block in which some iteration passes the guard."""
     match guard:
         case Call("and", (left, right)):
             yield from _conditions(left, axes, place)

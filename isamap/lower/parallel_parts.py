@@ -94,7 +94,7 @@ def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> Parts:
 def in_parts(
     tile: Tile, parts: Parts, place: Place, inside: InPart, *, sums: bool = True, number: int = 0
 ) -> Nodes:
-    """Return the code of one part, for each size that a part may have; without `sums` for all of a sum."""
+    """Return the code of one part, for each size that a part may have. Without `sums`, a part has whole sums."""
     if number == len(parts.loops):
         return inside(place)
     loop, trips = parts.loops[number], parts.trips[number]

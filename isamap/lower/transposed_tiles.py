@@ -3,7 +3,7 @@
     for k in 512:                        for k in 32:
       copy 16 of B[n, k]           ->      transpose16 B[n : n + 16, 16*k : 16*k + 16]
 
-A block replaces as many iterations of the loops that count tiles. The remainder uses smaller blocks if there
+A block of 16 rows replaces 16 iterations of the loop over tiles. The remainder uses smaller blocks if there
 are some, and single copies at the end. Loops that run along one long row together become one:
 
     for c in 26:                         for s in 14:

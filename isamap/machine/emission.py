@@ -60,7 +60,7 @@ def parse_texts(
 def _parse_alone(source: Source, region: tuple[int, int] | None, findings: Findings) -> Declarations | None:
     """Return the declarations of one text, so that an error in one does not hide those in others.
 
-    Each parse takes as long as the whole file, so texts after the largest number of shown errors are skipped.
+    A parse takes as long as one of the whole file. Once as many errors are found as are shown, texts are skipped.
     """
     if region is not None and len(findings.diagnostics) < MAX_FINDINGS:
         with findings.collect():
@@ -185,7 +185,7 @@ class CallTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`for turn in count, …: type name[place] = call;`, once for each iteration; names are unresolved.
+    """A step of an emission, `for turn in count, …: type name[place] = call;`, before names are resolved.
 
     Without a type, `name` is an operand in a register.
     """

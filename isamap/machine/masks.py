@@ -142,7 +142,7 @@ def _placed(o: Operand) -> tuple[tuple[str, Index], ...] | None:
 
 
 def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineInstruction | None:
-    """Return the instruction without its predicates; None if calls cannot be told that all lanes are on."""
+    """Return the instruction without its predicates; None if no call of its emission has a form with all lanes on."""
     emit = _emission(entry.emit, calls)
     own = entry.instruction
     loop = own.body[0]

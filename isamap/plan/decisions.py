@@ -14,12 +14,12 @@ def mapping_of(statement: int) -> str:
 
 
 def unroll_of(statement: int, axis: str) -> str:
-    """Return how many issues an axis is unrolled by; of the innermost summing axis, how many iterations."""
+    """Return the name of the decision by how many issues, or iterations of the innermost sum, an axis is unrolled."""
     return f"nest{statement}.unroll.{axis}"
 
 
 def block_of(statement: int, axis: str) -> str:
-    """Return the elements of an axis in one cache block."""
+    """Return the name of the decision how many elements of an axis one cache block has."""
     return f"nest{statement}.block.{axis}"
 
 

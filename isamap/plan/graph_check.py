@@ -26,7 +26,7 @@ def live_ranges(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[
 
 
 def loads(sizes: Iterable[tuple[int, int, int]], places: int, also: Sequence[int] | None = None) -> list[int]:
-    """Return the live bytes at each place, from (begin, end, bytes) and from the place's own needs. Units: bytes."""
+    """Return the live bytes at each position of an order: tensors as (begin, end, bytes), and a workspace each."""
     change = [0] * (places + 1)
     for begin, end, size in sizes:
         change[begin] += size

@@ -392,7 +392,7 @@ def _slack(form: Form, operand: Operand | None, size: int, number: int) -> int:
 
 
 def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Return the elements from the first to the last, in memory."""
+    """Return how many elements of memory lie between the first and the last one, both included."""
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 

@@ -237,7 +237,7 @@ class _Scalar(ctypes.Structure):
 
 
 class _Like(ctypes.Structure):
-    """`like` of isamap_call.c."""
+    """The arguments of an earlier call, to which the C code compares the next one: `like` of isamap_call.c."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("arrays", "scalars", "bytes")),

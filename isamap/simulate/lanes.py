@@ -44,7 +44,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The issues along one group of axes. Units: `starts` in fused points, one per issue."""
+    """The issues along one group of fused axes. `starts` has the first point of each issue.
+
+    Points number the iterations of the fused axes, the last axis fastest."""
 
     group: AxisGroup
     extents: tuple[int, ...]

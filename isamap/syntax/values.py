@@ -248,7 +248,7 @@ def operation(
     scope: Scope,
     expected: DType | None,
 ) -> Expr:
-    """Return an operation on operands of one type (`select`'s condition apart). Raises: TypeProblem."""
+    """Return an operation on operands of one type, except the condition of `select`. Raises: TypeProblem."""
     conditions = [resolve_value(args[0], scope, BOOL, "the condition")] if op.name == "select" else []
     values = _unify(op, args[len(conditions) :], scope, expected if op.result == "same" else None, span)
     dtype = values[0].dtype

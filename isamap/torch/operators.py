@@ -163,7 +163,7 @@ class Translation:
         raise NotTaken("a decomposition without a result")
 
     def parts(self, node: Any, count: int) -> tuple[str, ...]:
-        """Return names for the first results of a node of several, "" for those that nothing reads."""
+        """Return names for the first `count` of several results of a node; "" for those that nothing reads."""
         read = {user.args[1] for user in node.users if is_result(user)}
         return tuple(f"{node.name}.{n}" if n in read else "" for n in range(count))
 

@@ -181,7 +181,7 @@ class Prepared:
         return (*map(self._address, tensors), *versions, self._changes)
 
     def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> Program:
-        """Return the program of such weights; where they go on changing, one that reads them in each call."""
+        """Return the program with these weights packed; if they changed often, one that reads them in each call."""
         with self._lock:
             if self._plain is not None:
                 return self._plain

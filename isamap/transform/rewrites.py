@@ -41,7 +41,7 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
 
 
 def refused_rewrites(kernel: Kernel) -> tuple[Refusal, ...]:
-    """Return merges that other declarations of arrays would allow, and temporaries that are not inlined."""
+    """Return the loop merges that the declared strides prevent, and the temporaries that are not inlined."""
     if not is_rewritable(kernel):
         return ()
     merged = (r for r in batchings(kernel) if isinstance(r, Refusal))

@@ -206,7 +206,7 @@ def _of_block(tiling: Tiling) -> Cost:
 
 
 def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
-    """Return the time to fill a single buffer with the computing that waits for it; 0 if it has two copies."""
+    """Return the time to fill a single buffer, plus the computing time that waits for it; 0 if it has two copies."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)

@@ -119,7 +119,7 @@ NODES = 20_000  # of one attempt; with few buffers the first few decide
 
 
 def pack(buffers: Sequence[Buffer]) -> dict[str, int]:
-    """Return offsets by name. The memory begins as large as what lives at one time and grows until all are placed.
+    """Return offsets by name. The search begins with the peak of live bytes, and adds memory until all are placed.
 
     Nothing depends on the clock. Where every attempt runs out of nodes, nothing is shared.
     """

@@ -129,9 +129,10 @@ def descend(
     stop: float = inf,
     tried: Tried | None = None,
 ) -> Candidate:
-    """Return the result of improving one decision after the other until `stop`.
+    """Return the candidate after improving one decision after the other, until its cost is at most `stop`.
 
-    `tried` are changes of `best` that are known not to help; at the end it has those of the result.
+    `tried` are changes of `best` that are known not to help. It is updated to those of the returned candidate.
+    Units: `stop` in nanoseconds.
     """
     tried = Tried() if tried is None else tried
     for _ in range(ROUNDS):

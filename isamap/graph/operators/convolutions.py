@@ -128,7 +128,7 @@ def _last(parts: int, places: int) -> tuple[int, ...]:
 
 
 def _filters_order(rank: int, parts: int, places: int) -> tuple[int, ...]:
-    """Return the layout of filters whose first axes are the result's channels: the axis in registers is last."""
+    """Return the order of a filter's axes that puts the output channels, which registers hold, last."""
     window, channels = range(rank - places, rank), range(parts, rank - places)
     return (*range(parts - 1), *window, *channels, *range(max(0, parts - 1), parts))
 
