@@ -397,7 +397,7 @@ class LaneWriter(BodyWriter):
         words = identifiers(self.lines)
         taken = [(declared, own) for declared, own in given if own in words]
         arrays = [
-            f"  OWN_OF_BLOCK {storage_type(b.dtype)} {own}[{self.index(b.elements)}];"
+            f"  OWN_OF_BLOCK({storage_type(b.dtype)}, {own}, {self.index(b.elements)});"
             for own, b in self.private.items()
             if own in words
         ]

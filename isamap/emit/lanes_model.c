@@ -1,13 +1,13 @@
 /* A device as a model on this processor: blocks in random order, and in each block its lanes in random order
    from one barrier to the next. Every access of memory is compared with those of other lanes: two of one place,
    of which one writes, are a race unless a barrier of their block stands between them. So is a read of memory of
-   the block that no lane of it has written before. */
+   the block that no lane of it has written before, and an access outside of the arrays of the block. */
 
 typedef struct { const void *at; size_t bytes; } isamap_value;
 typedef void *isamap_memory;
 typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read, filled; } isamap_access;
 
-enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16, ISAMAP_SHOWN = 4 };
+enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16, ISAMAP_SHOWN = 4, ISAMAP_OWN = 256, ISAMAP_BEHIND = 64 };
 
 typedef struct {
   int status, race, diverged;
@@ -20,6 +20,8 @@ typedef struct {
   const void *(*shown)[ISAMAP_SHOWN];
   void (*kernel)(const isamap_value *given);
   const isamap_value *given;
+  isamap_value own[ISAMAP_OWN];
+  int owned;
 } isamap_device;
 
 static _Thread_local isamap_device *isamap_here;
@@ -27,7 +29,9 @@ static _Thread_local isamap_device *isamap_here;
 #define __kernel static
 #define __global
 #define __local
-#define OWN_OF_BLOCK static _Thread_local
+#define OWN_OF_BLOCK(type, name, count) /* behind each array lie elements that none has */ \
+  static _Thread_local type name[2 * (count) + ISAMAP_BEHIND]; \
+  isamap_own(name, (count) * sizeof *name)
 #define LANE (isamap_here->lane)
 #define BLOCK (isamap_here->block)
 #define BARRIER isamap_wait(__LINE__)
@@ -86,6 +90,22 @@ static int64_t isamap_joined(int64_t known, int64_t one) {
 
 static int isamap_is_other(int64_t known, int64_t one) { return known != ISAMAP_NONE && known != one; }
 
+static void isamap_own(const void *at, size_t bytes) {
+  isamap_device *d = isamap_here;
+  for (int own = 0; own < d->owned; own++) {
+    if (d->own[own].at == at) return;
+  }
+  if (d->owned == ISAMAP_OWN) abort();
+  d->own[d->owned++] = (isamap_value){at, bytes};
+}
+
+static int isamap_is_own(const isamap_device *d, uintptr_t place) {
+  for (int own = 0; own < d->owned; own++) {
+    if (place - (uintptr_t)d->own[own].at < d->own[own].bytes) return 1;
+  }
+  return 0;
+}
+
 static void isamap_touch(const volatile void *place, int is_shared, int writes) {
   isamap_device *d = isamap_here;
   isamap_access *a = isamap_access_of(d, (uintptr_t)place);
@@ -95,7 +115,7 @@ static void isamap_touch(const volatile void *place, int is_shared, int writes) 
     else a->read = isamap_joined(a->read, d->block);
   }
   if (writes) a->filled = d->block;
-  d->race |= is_shared && a->filled != d->block;
+  d->race |= is_shared && (a->filled != d->block || !isamap_is_own(d, (uintptr_t)place));
   if (a->block != d->block || a->epoch != d->epoch) {
     a->block = d->block;
     a->epoch = d->epoch;
@@ -162,6 +182,7 @@ static void isamap_launch(
   d->kernel = kernel;
   d->given = given;
   d->used = 0;
+  d->owned = 0;
   d->room = 1 << 12;
   d->accesses = calloc(d->room, sizeof *d->accesses);
   d->lanes = calloc((size_t)lanes, sizeof *d->lanes);

@@ -66,7 +66,7 @@ def test_every_function_of_the_header_becomes_its_instruction(tmp_path: Path) ->
     device, header = devices()["sm_80"], headers()["sm_80.h"]
     kernel = """
 __kernel void all(uint16_t *g, float *sums, int32_t *counts, int64_t rows) {
-  OWN_OF_BLOCK uint16_t s[1024];
+  OWN_OF_BLOCK(uint16_t, s, 1024);
   uint16_t a[8], b[4], t[4];
   copy_async(g, 64, s, 32, rows);
   BARRIER;
@@ -79,7 +79,7 @@ __kernel void all(uint16_t *g, float *sums, int32_t *counts, int64_t rows) {
 }
 """
     declared = set(re.findall(r"inline void (\w+)\(", header.text))
-    assert declared == set(re.findall(r"(\w+)\(\w+, ", kernel)) | {"mma_m16n8k32_i8"}
+    assert declared == set(re.findall(r"\b([a-z]\w*)\(\w+, ", kernel)) | {"mma_m16n8k32_i8"}
     compiled("\n".join(("#define LANES 32", device.prelude, header.text, kernel)), device.compile, tmp_path)
     listed = made_of(tmp_path)
     assert all(
@@ -119,7 +119,7 @@ def made_of(folder: Path) -> Counter[str]:
 def declared_bytes(source: str) -> int:
     """Return the bytes of the arrays that a block has of its own."""
     sizes = {"uint16_t": 2, "int8_t": 1, "float": 4, "int32_t": 4}
-    arrays = re.findall(r"^  OWN_OF_BLOCK (\w+) \w+\[(\d+)\];", source, re.MULTILINE)
+    arrays = re.findall(r"^  OWN_OF_BLOCK\((\w+), \w+, (\d+)\);", source, re.MULTILINE)
     return sum(sizes[kind] * int(count) for kind, count in arrays)
 
 
