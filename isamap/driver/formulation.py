@@ -47,7 +47,7 @@ from isamap.transform import Rewrite, accesses, dense_form, edges_apart, make_gu
 
 
 def with_dense_arrays(kernel: Kernel, machine: Machine) -> Kernel:
-    """Return the kernel with strides for inputs that only sums read, on a model of a machine that has scratchpads.
+    """Return the kernel with dense inputs of three axes or more that only sums read, for models with scratchpads.
 
     Its transfers then take axes that follow each other in memory as one: rows r, s, c of filters F[r, s, c, k].
     """
@@ -59,7 +59,7 @@ def with_dense_arrays(kernel: Kernel, machine: Machine) -> Kernel:
         found |= {read.buffer for read in accesses(statement)}
 
     def dense(o: Operand) -> Operand:
-        if o.role != "in" or o.strides is not None or len(o.shape) < 2 or o.name not in summed - others:
+        if o.role != "in" or o.strides is not None or len(o.shape) < 3 or o.name not in summed - others:
             return o
         return replace(o, strides=tuple(product(o.shape[d + 1 :]) for d in range(len(o.shape))))
 

@@ -226,7 +226,9 @@ def host_files(host: Mapping[int, Library]) -> dict[str, str | bytes]:
     """Return the C of the host's steps, by file name; without the Makefile of a host's program."""
     found: dict[str, str | bytes] = {}
     for library in host.values():
-        found |= {name: text for name, text in library.emitted.files.items() if name != "Makefile"}
+        for name, content in library.emitted.files.items():
+            if name != "Makefile":
+                found[name] = content if isinstance(content, str) else bytes(content)
     return found
 
 

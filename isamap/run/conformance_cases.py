@@ -156,20 +156,23 @@ def _make_case(
 def _strides(
     o: Operand, shape: tuple[int, ...], sizes: Mapping[str, int], rng: np.random.Generator
 ) -> tuple[int, ...]:
-    """Return strides in elements: declared ones, and for others the dense stride, sometimes a larger one."""
-    found: list[int] = []
-    inner = 1
+    """Return strides in elements: declared ones, and others that keep elements apart, sometimes with room between."""
     declared: tuple[Index | None, ...] = o.strides if o.strides is not None else ()
-    for axis in reversed(range(len(shape))):
+    found: dict[int, int] = {}
+    inner = 1
+    axes = range(len(shape))[::-1]
+    for axis in sorted(
+        axes, key=lambda a: bool(declared) and declared[a] is None
+    ):  # what is left to the call last
         given = declared[axis] if declared else Index.of(inner)
         if given is not None:
             stride = given.substitute(sizes).value
             assert stride is not None, "a stride is a number or any"
         else:
             stride = inner + int(rng.integers(0, 4))
-        found.append(stride)
+        found[axis] = stride
         inner = max(inner, stride * max(shape[axis], 1))
-    return tuple(reversed(found))
+    return tuple(found[axis] for axis in range(len(shape)))
 
 
 # --- numbers ----------------------------------------------------------------------------------------------

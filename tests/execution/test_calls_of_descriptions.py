@@ -97,7 +97,10 @@ def test_an_invented_function_of_riscv_is_found(
 def test_a_compiler_accepts_every_call_of_a_shipped_machine(name: str) -> None:
     if load_machine(name).target.emulator is not None and not HAS_ZIG:
         pytest.skip("no compiler for other processors is installed")
-    assert isinstance(check_calls(name, load_machine(name).digest), str)
+    try:
+        assert isinstance(check_calls(name, load_machine(name).digest), str)
+    except MissingTool as missing:
+        pytest.skip(missing.diagnostics[0].message)
 
 
 def test_a_note_says_that_no_compiler_has_read_the_calls(

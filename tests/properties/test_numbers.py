@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -31,7 +32,8 @@ from isamap.ir.ops import ROUNDING
 
 FLOATS = [d for d in DTYPES.values() if d.is_float]
 INTEGERS = [d for d in DTYPES.values() if d.is_integer]
-LARGEST = {d.name: float(ml_dtypes.finfo(d.numpy()).max) for d in FLOATS} | {"tf32": 3.4011621342146535e38}
+FINFO: Any = ml_dtypes.finfo
+LARGEST = {d.name: float(FINFO(d.numpy()).max) for d in FLOATS} | {"tf32": 3.4011621342146535e38}
 
 
 def floats_near(dtype: DType) -> st.SearchStrategy[float]:

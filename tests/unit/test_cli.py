@@ -86,7 +86,13 @@ def test_every_answer_is_one_json_object(
     assert keys <= answer.keys()
 
 
-def test_compile_writes_a_folder_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compile_writes_a_folder_and_says_so(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     words = ["compile", "gemm_f32", "--hw", "generic-c", *SMALL, "-o", str(tmp_path / "out"), "--json"]
     code, answer = ask(words, capsys)
     assert code == 0

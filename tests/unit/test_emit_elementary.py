@@ -88,7 +88,7 @@ def error_in_places(function: str, made: Array, given: Array) -> float:
         errors = np.abs(made.astype(np.float64) - expected) / size
     ends = ~np.isfinite(nearest)
     np.testing.assert_array_equal(made[ends], nearest[ends])
-    return float(errors[~ends].max())
+    return float(errors[~ends].max(initial=0))
 
 
 def binade(exponent: int, step: int = 1) -> Array:

@@ -124,7 +124,7 @@ BETWEEN = "for m in M { u[m] = x[0, m] * y[0, 0]; } for n in N, m in M { y[n, m]
 SUMS = "for n in N, m in M { y[n, m] = x[n, m]; } for n in N, m in M { t[n, m] += y[n, m]; } "
 HALO = "for n in N, m in M { y[n, m] = t[n, m] + (t[n, m - 1] else 0); }"
 BEFORE = "for n in N, m in M { y[n, m] = t[n, m] + (t[n - 1, m] else 0); }"
-LEFT = "for n in N, m in M { t[n, m] = x[n, m] if m != s; } for n in N, m in M { y[n, m] = t[n, m]; }"
+LEFT = "for n in N, m in M { t[n, m] = x[n, m] if 2*m >= s; } for n in N, m in M { y[n, m] = t[n, m]; }"
 REFUSED = {
     "no statement has a loop over `q` that is free of order": ("q", FILL + PASS_ON),
     "no temporary shrinks to blocks of `n`": ("n", "for n in N, m in M { y[n, m] = x[n, m]; }"),
