@@ -9,36 +9,38 @@ from isamap.cli.option_parser import CommandOptions
 from isamap.report.columns import align
 
 if TYPE_CHECKING:
-    from isamap.machine import Machine
+    from isamap.machine.processor import MachineHeader
 
 
 def list_command(_asked: CommandOptions) -> Answer:
     """List the machines that are shipped, and whether this computer can run them."""
-    from isamap.machine import list_machines, load_machine, missing_features
+    from isamap.machine import list_machines
+    from isamap.machine.processor import features_lacking, read_header
 
-    machines = [load_machine(name) for name in list_machines()]
-    lacking = {m.name: missing_features(m) for m in machines}
+    found = {name: read_header(name) for name in list_machines()}
+    lacking = {name: features_lacking(header.needed) for name, header in found.items()}
     payload = {
         "machines": [
             {
-                "name": m.name,
-                "summary": m.summary,
-                "extends": list(m.chain[1:]),
-                "missing": list(lacking[m.name]),
+                "name": name,
+                "summary": header.summary,
+                "extends": list(header.chain[1:]),
+                "missing": list(lacking[name]),
             }
-            for m in machines
+            for name, header in found.items()
         ]
     }
-    return Answer(payload, align([(m.name, _runs(m, lacking[m.name]), m.summary) for m in machines]))
+    rows = [(name, _runs(header, lacking[name]), header.summary) for name, header in found.items()]
+    return Answer(payload, align(rows))
 
 
-def _runs(machine: Machine, lacking: tuple[str, ...]) -> str:
+def _runs(machine: MachineHeader, lacking: tuple[str, ...]) -> str:
     """Return how this computer runs programs for a machine."""
-    if machine.target.emulator is not None:
-        return f"under {machine.target.emulator}"
+    if machine.emulator is not None:
+        return f"under {machine.emulator}"
     if lacking:
         return f"lacks {', '.join(lacking)}"
-    return "as a model" if machine.target.run != "native" else "runs here"
+    return "as a model" if machine.run != "native" else "runs here"
 
 
 def detect_command(_asked: CommandOptions) -> Answer:

@@ -18,6 +18,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from isamap.hw_specs import shipped_machines
 from isamap.machine import allowed
 from isamap.machine.chain import HEADER_END, read_chain
 from isamap.machine.target_fields import read_target
-from isamap.machine.tree import Findings, read_tree
+from isamap.machine.tree import Findings, Scalar, read_tree
 from isamap.source import Diagnostic, MissingTool, is_digits
 from isamap.source.process import run_process
 from isamap.source.records import asdict, dataclass
@@ -107,8 +108,12 @@ def detect_features() -> frozenset[str]:
 
 def missing_features(machine: Machine) -> tuple[str, ...]:
     """Return the features and permissions that a machine needs and this computer lacks, in the machine's order."""
+    return features_lacking((*machine.target.features, *machine.target.permissions))
+
+
+def features_lacking(needed: Iterable[str]) -> tuple[str, ...]:
+    """Return the features and permissions of these that this computer lacks, in their order."""
     here = detect_features()
-    needed = (*machine.target.features, *machine.target.permissions)
     return tuple(f for f in needed if f not in here and not has_device(f))
 
 
@@ -119,24 +124,46 @@ def detect_machine() -> str:
     Raises: MissingTool if none fits.
     """
     here = detect_features()
-    fitting: list[tuple[int, int, str]] = []
-    for name in shipped_machines():
-        depth, needed, run = _needs(name)
-        if run == "native" and needed <= here:
-            fitting.append((depth, len(needed), name))
+    fitting = [
+        (len(found.chain), len(found.needed), name)
+        for name in shipped_machines()
+        if (found := read_header(name)).run == "native" and here.issuperset(found.needed)
+    ]
     if not fitting:
         said = f"no shipped machine fits this {platform.machine()} processor"
         raise MissingTool(Diagnostic("no-machine-fits", said, help="name one with --hw"))
     return max(fitting)[2]
 
 
-def _needs(name: str) -> tuple[int, frozenset[str], str]:
-    """Return the length of the chain, features and permissions, and the way to run, of a shipped machine."""
-    # Only what stands above the instructions is read: detection looks at every shipped machine.
-    trees = [read_tree(f.source, HEADER_END) for f in read_chain(name, HEADER_END)]
+@dataclass(frozen=True, slots=True)
+class MachineHeader:
+    """The part of a shipped machine that its files state above the instructions.
+
+    `needed` are its features, then its permissions, those of the files that it extends first.
+    """
+
+    summary: str
+    chain: tuple[str, ...]
+    needed: tuple[str, ...]
+    run: str
+    emulator: str | None
+
+
+def read_header(name: str) -> MachineHeader:
+    """Return the header of a shipped machine: detection and lists read no instructions."""
+    files = read_chain(name, HEADER_END)
+    trees = [read_tree(f.source, HEADER_END) for f in files]
     targets = [read_target(tree.get("target"), Findings()) for tree in trees]
-    needed = frozenset(f for target in targets for f in (*target.features, *target.permissions))
-    return len(trees), needed, next((t.run for t in targets if t.run is not None), "native")
+    features = [f for target in reversed(targets) for f in target.features]
+    permissions = [p for target in reversed(targets) for p in target.permissions]
+    summary = trees[0].get("summary")
+    return MachineHeader(
+        summary.text.strip() if isinstance(summary, Scalar) else "",
+        tuple(f.stem or "" for f in files),
+        tuple(dict.fromkeys((*features, *permissions))),
+        next((t.run for t in targets if t.run is not None), "native"),
+        next((t.emulator for t in targets if t.emulator is not None), None),
+    )
 
 
 def _processor_flags() -> frozenset[str]:

@@ -16,6 +16,7 @@ from isamap.cli.answers import coloured
 from isamap.cli.early_words import command_of, read_size_sets, spread_sizes
 from isamap.cli.option_parser import OnMachine, options_of, read_words
 from isamap.driver.stages import PASS_NAMES, STAGES
+from isamap.hw_specs import shipped_machines
 from isamap.report.columns import align
 from isamap.source import UsageProblem, did_you_mean
 from isamap.source.cache import Cache, kept_here
@@ -285,6 +286,14 @@ def test_the_version_needs_no_imports() -> None:
         rf"isamap {re.escape(__version__)} \((commit \w+, )?CP-SAT of OR-Tools [\d.]+\)", first
     )
     assert not {"numpy", "isamap.source"} & {*modules.split()}
+
+
+def test_the_list_of_machines_reads_no_instructions() -> None:
+    program = "import sys; from isamap.cli import main; main(['hw', 'list']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    *listed, modules = done.stdout.splitlines()
+    assert len(listed) == len(shipped_machines())
+    assert not {"numpy", "lark", "isamap.machine.load"} & {*modules.split()}
 
 
 def test_a_compilation_from_memory_needs_no_solver(tmp_path: Path) -> None:
