@@ -1,4 +1,4 @@
-"""Six networks by torch and by ONNX, in f32, bf16 and int8, beside four other programs: times, ratios, errors.
+"""Six networks by torch and by ONNX, in f32, bf16 and int8, compared with four other programs: times, ratios, errors.
 
     python benchmarks/networks.py networks.jsonl                      measure, then write networks.md
     python benchmarks/networks.py networks.jsonl --threads 2          the same by two threads, by the clock
@@ -245,9 +245,11 @@ def report(rows: Sequence[Mapping[str, Any]]) -> str:
 def main() -> None:
     """Measure what is not in the file yet, each case in a process of its own, and write the table."""
     parser = argparse.ArgumentParser(
-        description="Six networks by torch and by ONNX beside four other programs."
+        description="Six networks by torch and by ONNX, compared with four other programs."
     )
-    parser.add_argument("store", type=Path, help="a file of lines of JSON; the table is written beside it")
+    parser.add_argument(
+        "store", type=Path, help="a file of lines of JSON; the table is written to the same folder"
+    )
     parser.add_argument("--only", nargs="+", default=NETWORKS, choices=NETWORKS, metavar="NETWORK")
     parser.add_argument("--types", nargs="+", default=list(ALLOWED), choices=list(ALLOWED))
     parser.add_argument("--threads", type=int, default=1)

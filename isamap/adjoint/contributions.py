@@ -34,7 +34,7 @@ class Contribution:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each subscript is an axis of its own."""
+        """True if each subscript is an axis of its own."""
         names = {a.name for a in self.axes}
         found = [str(i) for i in self.index]
         return len(set(found)) == len(found) and set(found) <= names

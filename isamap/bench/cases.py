@@ -89,7 +89,7 @@ class Form:
 
     @property
     def requantises(self) -> bool:
-        """Whether sums of integers leave as bytes: scaled, rounded half to even, saturated."""
+        """True if sums of integers leave as bytes: scaled, rounded half to even, saturated."""
         return not self.is_float and self.c != self.sum
 
     def element_bytes(self, operand: str) -> int:

@@ -87,12 +87,12 @@ class Ratio:
 
     @property
     def is_slower(self) -> bool:
-        """Whether the whole interval says that ours takes longer."""
+        """True if the whole interval says that ours takes longer."""
         return self.high < 1
 
     @property
     def is_wide(self) -> bool:
-        """Whether more rounds, or a quieter machine, are needed before differences of some per cent count."""
+        """True if more rounds, or a quieter machine, are needed before differences of some per cent count."""
         return max(self.high / self.value, self.value / self.low) > 1 + WIDE
 
 

@@ -39,7 +39,7 @@ _STEPS = (
     (".yaml", "hw check {}", "check the description"),
     (".onnx", "compile {} --hw host -o out", "write the model as one library in C"),
 )
-"""What to do with a kind of file, in the order of the list."""
+"""The next step for each kind of file, in the order of the list."""
 _FIRST_STEPS = (
     ("isamap run gemm_f32 --hw host -D M=512 N=512 K=512", "compile a matrix product, verify and time it"),
     ("isamap new project demo", "write a kernel with a C program that calls it"),

@@ -17,8 +17,8 @@ from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
+    from isamap.cli.model_runs import ModelRun
     from isamap.graph.device_assignment import Dealt
-    from isamap.graph.elementwise_fusion import Fuse
     from isamap.graph.importing import Imported
     from isamap.graph.layers import Layer
     from isamap.graph.model_library import How, Library
@@ -110,23 +110,21 @@ def compile_whole(
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
     from isamap.graph.layers import layers_of
-    from isamap.graph.model_library import compile_program_of, fuse_of, warnings_of
+    from isamap.graph.model_library import compile_program_of
     from isamap.graph.partition import no_room
 
-    how, method, room = how_of(machines, choices, asked.host, asked.devices), asked.fusion, asked.workspace
+    how, room = how_of(machines, choices, asked.host, asked.devices), asked.workspace
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
-        progress("import")
-        fuse = fuse_of(method, how, room, progress)
-        found = read_model(model, how.machine, sizes, asked.constant, fuse, is_fused=method != FUSION)
+        found, warnings = read_model(model, how, sizes, asked, progress, room)
         made = compile_program_of(found.whole(), how, progress, apart=asked.weights == "file")
         program, layers = made.program, layers_of(found.trace, made, made.machine)
     emitted = made.emitted
     if room and emitted.workspace_bytes > room:
         raise no_room(emitted.workspace_bytes, room)
     folder = Path(output if output is not None else f"{program.name}-{made.machine.name}")
-    summary = _summary(program, made, how, method)
+    summary = _summary(program, made, how, asked.fusion)
     if made.divided:
         summary |= {"host": made.divided.host.name, "layers": [layer_json(layer) for layer in layers]}
     files = dict(emitted.files)
@@ -144,7 +142,7 @@ def compile_whole(
         *where_text(layers),
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
-    warnings = (*warnings_of(fuse), *(made.dealt.plan.warnings if made.dealt else ()))
+    warnings = (*warnings, *(made.dealt.plan.warnings if made.dealt else ()))
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
 
 
@@ -207,19 +205,23 @@ def _summary(program: Program, made: Library, how: How, method: Method) -> dict[
 
 
 def read_model(
-    model: str, machine: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse, *, is_fused: bool
-) -> Imported:
-    """Return a model of a file for a machine, or the program of a graph file, whose steps have no names.
+    model: str, how: How, sizes: Sequence[str], asked: OfModel | ModelRun, progress: Progress, room: int = 0
+) -> tuple[Imported, Sequence[Diagnostic]]:
+    """Return a model of a file, or the program of a graph file, whose steps have no names; and the warnings.
 
-    Raises: UsageProblem.
+    Units: bytes of `room` for a workspace, 0 without a limit. Raises: UsageProblem.
     """
     from isamap.graph.host_fallback import reads_signed_bytes_only
     from isamap.graph.importing import Imported
+    from isamap.graph.model_library import fuse_of, warnings_of
 
-    if Path(model).name != GRAPH:
-        return imported(model, sizes, constants, fuse, signed=reads_signed_bytes_only(machine))
-    program = read_graph(model, sizes, constants, is_fused=is_fused)
-    return Imported(program.name, (), (), program)
+    progress("import")
+    fuse = fuse_of(asked.fusion, how, room, progress)
+    if Path(model).name == GRAPH:
+        program = read_graph(model, sizes, asked.constant, is_fused=asked.fusion != FUSION)
+        return Imported(program.name, (), (), program), warnings_of(fuse)
+    signed = reads_signed_bytes_only(how.machine)
+    return imported(model, sizes, asked.constant, fuse, signed=signed), warnings_of(fuse)
 
 
 def layer_json(layer: Layer) -> dict[str, object]:

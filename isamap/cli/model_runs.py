@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, read_pairs
 from isamap.cli.model_files import (
-    FUSION,
     FUSION_RULE,
     GRAPH,
     HOST,
@@ -77,65 +76,41 @@ def is_whole_model(word: str, asked: CommandOptions, *taken: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A compiled model with its inputs, its layers, and its import."""
+    """A model that can be called, compiled or as a stream, with its inputs, its layers, and its import."""
 
     found: Imported
-    model: CompiledModel
+    model: CompiledModel | StreamedModel
     layers: list[Layer]
     inputs: Mapping[str, Array]
     constants: Mapping[str, Array]
 
 
-@dataclass(frozen=True, slots=True)
-class _Streamed:
-    """A network that a file of encoded instructions performs, with its layers, its import and its inputs."""
+def _prepare(
+    word: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress, folder: str | None = None
+) -> _Ready:
+    """Return a model whose steps can be watched: compiled to a library, or a stream in a folder of `compile`.
 
-    found: Imported
-    model: StreamedModel
-    layers: list[Layer]
-    inputs: Mapping[str, Array]
-    constants: Mapping[str, Array]
-
-
-def _prepare_stream(
-    word: str, folder: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress
-) -> _Streamed:
-    """Return the network in a folder of `compile --emit program`. Raises: UsageProblem, VerificationFailed."""
+    Raises: UsageProblem; VerificationFailed for a stream.
+    """
     from isamap.graph.graph_file import constants_of
-    from isamap.graph.layers import draw_inputs, layers_of_stream
-    from isamap.graph.model_library import fuse_of, measured_machine
+    from isamap.graph.layers import draw_inputs, layers_of, layers_of_stream
+    from isamap.graph.model_library import CompiledModel, compile_program_of, measured_machine
     from isamap.graph.network_stream import StreamedModel, compile_host
 
-    progress("import")
-    given = constants_of(read_pairs(asked.inputs, "--input"), "--input")
-    fuse, machine = fuse_of(asked.fusion, how, 0, progress), measured_machine(how)
-    found = read_model(word, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
+    given, machine = constants_of(read_pairs(asked.inputs, "--input"), "--input"), measured_machine(how)
+    found, _ = read_model(word, how, sizes, asked, progress)
     _check_inputs(given, found.whole().inputs)
-    program, stream = _read_network(folder, found, machine)
-    host = compile_host(program, stream, how, progress, runs=True)
-    model = StreamedModel(program, stream, machine, host, progress)
-    layers = layers_of_stream(found.trace, program, stream, machine.name, how.host)
+    if folder is None:
+        library = compile_program_of(found.whole(), how, progress, runs=True, apart=True, watched=True)
+        model = CompiledModel(library, how.threads, watch=progress)
+        layers = layers_of(found.trace, library, machine)
+    else:
+        program, stream = _read_network(folder, found, machine)
+        host = compile_host(program, stream, how, progress, runs=True)
+        model = StreamedModel(program, stream, machine, host, progress)
+        layers = layers_of_stream(found.trace, program, stream, machine.name, how.host)
     inputs = {**draw_inputs(model, asked.seed), **given}
-    return _Streamed(found, model, layers, inputs, constants_of(read_pairs(asked.constant, "--constant")))
-
-
-def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress) -> _Ready:
-    """Return a model compiled to a library whose steps can be watched. Raises: UsageProblem."""
-    from isamap.graph.graph_file import constants_of
-    from isamap.graph.layers import draw_inputs, layers_of
-    from isamap.graph.model_library import CompiledModel, compile_program_of, fuse_of, measured_machine
-
-    progress("import")
-    given = constants_of(read_pairs(asked.inputs, "--input"), "--input")
-    fuse = fuse_of(asked.fusion, how, 0, progress)
-    found = read_model(word, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
-    _check_inputs(given, found.whole().inputs)
-    library = compile_program_of(found.whole(), how, progress, runs=True, apart=True, watched=True)
-    model = CompiledModel(library, how.threads, watch=progress)
-    layers = layers_of(found.trace, library, measured_machine(how))
-    inputs = {**draw_inputs(model, asked.seed), **given}
-    constants = constants_of(read_pairs(asked.constant, "--constant"))
-    return _Ready(found, model, layers, inputs, constants)
+    return _Ready(found, model, layers, inputs, constants_of(read_pairs(asked.constant, "--constant")))
 
 
 def _check_inputs(given: Mapping[str, Array], ports: Sequence[Port]) -> None:
@@ -152,9 +127,23 @@ def _check_inputs(given: Mapping[str, Array], ports: Sequence[Port]) -> None:
             raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its inputs: {listed}",)))
 
 
-def _facts(word: str, ready: _Ready, how: How) -> dict[str, object]:
+def _facts(word: str, model: CompiledModel | StreamedModel, how: How) -> dict[str, object]:
     """Return the facts about a model that are in each answer. Units: bytes."""
-    library = ready.model.library
+    from isamap.graph.model_library import CompiledModel
+
+    if not isinstance(model, CompiledModel):
+        stream = model.stream
+        return {
+            "model": word,
+            "machine": stream.machine,
+            "ran_on": "stream",
+            "kernels": len(model.program.kernels),
+            "instructions": stream.instructions,
+            "words": len(stream.words),
+            "memories": dict(stream.memories),
+            "peak_memory_bytes": peak_memory_bytes(),
+        }
+    library = model.library
     return {
         "model": word,
         "machine": library.machine.name,
@@ -163,21 +152,6 @@ def _facts(word: str, ready: _Ready, how: How) -> dict[str, object]:
         "threads": how.threads,
         "weights_bytes": len(library.emitted.weights),
         "workspace_bytes": library.emitted.workspace_bytes,
-        "peak_memory_bytes": peak_memory_bytes(),
-    }
-
-
-def _stream_facts(word: str, model: StreamedModel) -> dict[str, object]:
-    """Return the same facts of a network that is a stream. Units: bytes."""
-    stream = model.stream
-    return {
-        "model": word,
-        "machine": stream.machine,
-        "ran_on": "stream",
-        "kernels": len(model.program.kernels),
-        "instructions": stream.instructions,
-        "words": len(stream.words),
-        "memories": dict(stream.memories),
         "peak_memory_bytes": peak_memory_bytes(),
     }
 
@@ -213,14 +187,12 @@ def run_network(
 ) -> Answer:
     """Return the time of each layer of a stream by the costs of its machine, without the host's steps."""
     from isamap.graph.layers import layers_of_stream
-    from isamap.graph.model_library import fuse_of, measured_machine
+    from isamap.graph.model_library import measured_machine
     from isamap.stream.timing import part_times
 
     how = how_of([hw], choices, asked.host)
     with Progress() as progress:
-        progress("import")
-        fuse, machine = fuse_of(asked.fusion, how, 0, progress), measured_machine(how)
-        found = read_model(word, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
+        machine, (found, _) = measured_machine(how), read_model(word, how, sizes, asked, progress)
         program, stream = _read_network(folder, found, machine)
         progress("time")
         timed = part_times(stream, machine)
@@ -264,12 +236,16 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
     """Return the time of each layer of a model, predicted and measured."""
     from time import perf_counter_ns
 
+    from isamap.graph.model_library import CompiledModel
+
     how = how_of([hw], choices, asked.host)
     with Progress() as progress:
         ready = _prepare(word, sizes, how, asked, progress)
         progress("run")
-        call, start = ready.model.bound(ready.inputs), perf_counter_ns()
-        ready.model.check(call())
+        model = ready.model
+        assert isinstance(model, CompiledModel), "no folder of a stream is named"
+        call, start = model.bound(ready.inputs), perf_counter_ns()
+        model.check(call())
         once = perf_counter_ns() - start
         calls = max(LEAST_CALLS, min(MOST_CALLS, int(SECONDS * 5e8 / once)))
         whole: list[int] = []
@@ -277,7 +253,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
             start = perf_counter_ns()
             call()
             whole.append(perf_counter_ns() - start)
-        watched = [ready.model.watch(ready.inputs) for _ in range(calls)]
+        watched = [model.watch(ready.inputs) for _ in range(calls)]
     times = [median(of) for of in zip(*watched, strict=True)]
     total, predicted = sum(times), sum(layer.predicted_ns for layer in ready.layers)
     rows = [("layer", "operators", "predicted", "measured", "share")]
@@ -293,7 +269,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
                 "measured_ns": {"min": min(own), "median": middle}, "share": round(share, 4),
             }
         )  # fmt: skip
-    facts = _facts(word, ready, how)
+    facts = _facts(word, model, how)
     lines = [
         f"{ready.found.name} on {facts['machine']}: {len(ready.layers)} layers, {facts['kernels']} kernels",
         "",
@@ -326,8 +302,7 @@ def verify_model(
 
     how, findings, evaluate = how_of([hw], choices, asked.host), list[Finding](), None
     with Progress() as progress:
-        given = word, sizes, how, asked, progress
-        ready = _prepare(*given) if folder is None else _prepare_stream(word, folder, *given[1:])
+        ready = _prepare(word, sizes, how, asked, progress, folder)
         progress("verify")
         if Path(word).name != GRAPH:
             try:
@@ -364,8 +339,7 @@ def verify_model(
         for one in compared
     ]  # fmt: skip
     first = wrong[0].layer.name if wrong else None
-    facts = _facts(word, ready, how) if isinstance(ready, _Ready) else _stream_facts(word, ready.model)
-    payload = {**facts, "layers": layers, "first_wrong": first, "with_onnx": counted}
+    payload = {**_facts(word, ready.model, how), "layers": layers, "first_wrong": first, "with_onnx": counted}
     return Answer(payload, text, tuple(findings), int(bool(wrong)))
 
 
@@ -386,6 +360,7 @@ def bench_model(
 ) -> Answer:
     """Return the times of a model by isamap and by the installed runtimes, in alternation."""
     from isamap.bench.models import Timed, time_model
+    from isamap.graph.model_library import CompiledModel
 
     if not word.endswith(".onnx"):
         said = f"runtimes read .onnx files, and `{word[:80]}` is none"
@@ -394,9 +369,9 @@ def bench_model(
     with Progress() as progress:
         ready = _prepare(word, sizes, how, asked, progress)
         progress("bench")
-        own, runtimes = time_model(
-            Path(word), ready.model, ready.inputs, ready.constants, how.threads, budget_s
-        )
+        model = ready.model
+        assert isinstance(model, CompiledModel), "no folder of a stream is named"
+        own, runtimes = time_model(Path(word), model, ready.inputs, ready.constants, how.threads, budget_s)
     rows = [("", "least", "median", "over isamap", "95 %", "apart")]
     rows.append(("isamap", time_text(min(own) * 1e9), time_text(median(own) * 1e9), "", "", ""))
     findings: list[Finding] = []
@@ -416,7 +391,7 @@ def bench_model(
             "ratio": {"value": ratio.value, "low": ratio.low, "high": ratio.high},
             "least_ratio": min(one.seconds) / min(own),
         }  # fmt: skip
-    facts = _facts(word, ready, how)
+    facts = _facts(word, model, how)
     count_ = "one thread" if how.threads == 1 else f"{how.threads} threads"
     head = f"{ready.found.name} on {facts['machine']}, {count_}, {len(own)} rounds in alternation"
     text = f"{head}\n\n{align(rows, right=(1, 2, 3))}\n\n{memory_text(peak_memory_bytes())}"

@@ -83,12 +83,12 @@ def emit_network(
     force: bool,
 ) -> Answer:
     """Return the stream of a network in a folder, with its graph, its weights, and the C of its host's steps."""
-    from isamap.cli.model_files import FUSION, how_of, layer_json, read_model, where_text
+    from isamap.cli.model_files import how_of, layer_json, read_model, where_text
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
     from isamap.graph.graph_file import folder_files
     from isamap.graph.layers import layers_of
-    from isamap.graph.model_library import compile_program_of, fuse_of, measured_machine
+    from isamap.graph.model_library import compile_program_of, measured_machine
     from isamap.graph.network_stream import assemble_network, compile_host, host_files, least_traffic
     from isamap.stream.assemble import require_encoding
     from isamap.stream.program_file import write_program
@@ -104,9 +104,7 @@ def emit_network(
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
-        progress("import")
-        fuse = fuse_of(asked.fusion, how, 0, progress)
-        found = read_model(model, how.machine, sizes, asked.constant, fuse, is_fused=asked.fusion != FUSION)
+        found, _ = read_model(model, how, sizes, asked, progress)
         made = compile_program_of(found.whole(), how, progress, lowered=True)
         program, layers = made.program, layers_of(found.trace, made, made.machine)
         assert made.divided, "there is a host"

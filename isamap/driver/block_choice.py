@@ -114,9 +114,6 @@ def _cut(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
 # Plans of blocks have to be cheaper by so much: they are longer programs.
 LEAST_GAIN = 1.05
 
-# Iterations of the shortest blocks that bound other loops by their conditions: the elements of a long vector.
-LEAST_BOUNDED = 16
-
 
 def form_in_blocks(
     request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
@@ -169,7 +166,7 @@ def offered_blocks(
     """Yield blocks in which one of a kernel's `own` temporaries shrinks, with the blocked kernel."""
     around: tuple[Blocks, ...] = ()
     room = sorted({c.capacity_bytes // 2 for c in Memories.of(machine).caches if not c.shared})
-    last = statements(kernel)[-1]
+    last, lanes = statements(kernel)[-1], _vector_lanes(kernel, machine)
     for axis in () if last.sequence or not own else last.axes:
         extent = axis.extent.value or 1
         single = share_blocks(kernel, Blocks(axis.name, 1))
@@ -185,9 +182,16 @@ def offered_blocks(
             if size in sizes[:n] or isinstance(cut, str) or cut == kernel:
                 continue
             bounded = bound_loops_in_blocks(cut)
-            if size >= LEAST_BOUNDED if bounded != cut else n % 2 == 0:
+            if size >= lanes if bounded != cut else n % 2 == 0:
                 yield (*around, Blocks(axis.name, size)), bounded
         around, kernel = (*around, Blocks(axis.name, 1)), single
+
+
+def _vector_lanes(kernel: Kernel, machine: Machine) -> int:
+    """Return the elements of the widest vector register: of the kernel's last result, and 1 without registers."""
+    one = kernel.operand(statements(kernel)[-1].assign.target.buffer).dtype.size_bytes
+    sizes = (m.number("bytes") for m in machine.memories.values() if m.kind == "registers")
+    return max(1, *(size // one for size in sizes if size), 1)
 
 
 def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:

@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the wall clock stopped the solver."""
+        """True if the wall clock stopped the solver."""
         return not all(one["reproducible"] for one in self._schedules)
 
     @property

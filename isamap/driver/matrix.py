@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def is_settled(self) -> bool:
-        """Whether another run would find the same."""
+        """True if another run would find the same."""
         return self.verdict in ("verified", "no-mapping", "no-schedule")
 
     @staticmethod

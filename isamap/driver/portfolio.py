@@ -70,7 +70,7 @@ class Compared:
 
     @property
     def is_faster(self) -> bool:
-        """Whether it is at all sizes: our code has schedules for parts of them."""
+        """True if it is at all sizes: our code has schedules for parts of them."""
         return not any(choice.is_ours for _, choice in self.choices)
 
     @property

@@ -202,7 +202,7 @@ class CompiledKernel:
 
     @property
     def is_isolated(self) -> bool:
-        """Whether it runs in another process than this one."""
+        """True if it runs in another process than this one."""
         return self.isolate or self.prepared.emulator is not None
 
     @cached_property

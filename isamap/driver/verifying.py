@@ -474,7 +474,7 @@ class Timed:
 
     @property
     def is_busy(self) -> bool:
-        """Whether runs differ so much that other work on the computer disturbed them."""
+        """True if runs differ so much that other work on the computer disturbed them."""
         return self.middle > BUSY * self.best
 
 

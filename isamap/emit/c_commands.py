@@ -101,7 +101,7 @@ class CommandIssuer(Issuer):
 
     @property
     def has_versions(self) -> bool:
-        """Whether there are versions for dense strides: computing strides costs little compared with a command."""
+        """True if there are versions for dense strides: computing strides costs little compared with a command."""
         return False
 
     def begin(self) -> None:

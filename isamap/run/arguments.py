@@ -95,7 +95,7 @@ class Passed:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether bytes between its first and its last belong to no element."""
+        """True if bytes between its first and its last belong to no element."""
         return self.span_bytes > self.array.nbytes
 
     def view(self, buffer: Any, offset: int) -> NDArray[Any]:

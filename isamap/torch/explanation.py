@@ -24,7 +24,7 @@ class Explanation:
     graphs: tuple[tuple[str, tuple[Ran, ...]], ...]
     """By kind of graph the nodes."""
     every: bool = False
-    """Whether the table has a row for each node, views as well."""
+    """True if the table has a row for each node, views as well."""
 
     @property
     def nodes(self) -> tuple[Ran, ...]:

@@ -76,17 +76,17 @@ def _with_bounds(statement: Statement, bounds: Sequence[Bound]) -> Statement:
     return replace(statement, axes=axes, assign=assign)
 
 
-def _spans(statement: Statement, bounds: Sequence[Bound]) -> dict[str, Span]:
+def _spans(statement: Statement, bounds: Sequence[Bound]) -> dict[str, AxisRange]:
     """Return the values that each axis takes between its bounds."""
     around = {a.name: a.extent for a in statement.sequence}
     facts = Facts(lows=dict.fromkeys((s for e in around.values() for s in e.symbols), 1)).with_axes(around)
-    spans: dict[str, Span] = {}
+    spans: dict[str, AxisRange] = {}
     for axis in statement.axes:
         own = [b for b in bounds if b.axis == axis.name]
         start = _extreme([b.at for b in own if b.is_start], ZERO, facts, smallest=False)
         end = _extreme([b.at for b in own if not b.is_start], axis.extent, facts, smallest=True)
         count = end - start
-        spans[axis.name] = Span(start, count if is_nonnegative(count, facts) else index_max(0, count))
+        spans[axis.name] = AxisRange(start, count if is_nonnegative(count, facts) else index_max(0, count))
     return spans
 
 
@@ -100,7 +100,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class AxisRange:
     """The values of an axis: the first one, and how many there are."""
 
     start: Index
@@ -281,7 +281,7 @@ def _bounded(
 ) -> list[Statement]:
     """Return the statements within their bounds, those that fill temporaries as far as these are read."""
     filled = _filled_in_place(kernel, given)
-    needed: dict[tuple[str, int], Span | None] = {}
+    needed: dict[tuple[str, int], AxisRange | None] = {}
     found: list[Statement] = []
     for s, own in zip(reversed(given), reversed(bounds), strict=True):
         target = s.assign.target

@@ -192,7 +192,7 @@ class Apart:
 
     @property
     def is_far(self) -> bool:
-        """Whether the description misleads."""
+        """True if the description misleads."""
         tiny = self.unit == "ns" and abs(self.stated - self.measured) < LEAST_NS
         return self.factor >= FAR and not tiny
 

@@ -66,7 +66,7 @@ class Product:
 
     @property
     def in_columns(self) -> bool:
-        """Whether all rows are read before the next pieces."""
+        """True if all rows are read before the next pieces."""
         return self.together == self.k
 
 

@@ -100,7 +100,10 @@ def test_a_compiler_accepts_every_call_of_a_shipped_machine(name: str) -> None:
     try:
         assert isinstance(check_calls(name, load_machine(name).digest), str)
     except MissingTool as missing:
-        pytest.skip(missing.diagnostics[0].message)
+        (found,) = missing.diagnostics
+        if found.code != "no-compiler":
+            raise
+        pytest.skip(found.message)
 
 
 def test_a_note_says_that_no_compiler_has_read_the_calls(
