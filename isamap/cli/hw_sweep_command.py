@@ -15,7 +15,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from itertools import product
+from itertools import islice, product
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,21 +24,22 @@ from typing import Any
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.kernel_sizes import HEURISTIC, JOBS, read_cases, refuse_standard_input
+from isamap.cli.model_files import HOST, read_model
 from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import WORDS, option, read_choice, seconds_in
-from isamap.driver.predicted import Asked, Case, Predicted, predict_all
+from isamap.driver.predicted import Asked, Predicted, Subject, add_predictions, predict_all
 from isamap.driver.request import OBJECTIVES, TIME, WITHIN
-from isamap.driver.side_by_side import all_jobs
-from isamap.hw_specs import shipped_machines
-from isamap.machine import load_machine, machine_digest
-from isamap.machine.chain import File, read_chain
+from isamap.driver.side_by_side import workers_of
+from isamap.hw_specs import FOLDER
+from isamap.machine import load_machine
+from isamap.machine.chain import File, digest_files, read_chain
 from isamap.machine.parameter_changes import edited
 from isamap.report.sweeps import Line, Sweep, fronts, sweep_csv, sweep_text
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, MissingWords, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.numbers import BYTES_PER_UNIT
-from isamap.source.progress import Progress
+from isamap.source.progress import Progress, Watch
 from isamap.source.records import dataclass, replace
 
 # --- ranges ---------------------------------------------------------------------------------------------
@@ -158,6 +159,11 @@ class SweepOptions(CommandOptions):
         "--kernel", "'KERNEL SIZES'", "A kernel at sizes, as in 'gemm_f32 M=64 N=64 K=64'; repeatable.",
         WORDS, default=(),
     )  # fmt: skip
+    models: tuple[str, ...] = option(
+        "--model", "'MODEL SIZES'", "A whole model at sizes, as in 'mlp.onnx batch=4'; repeatable.",
+        WORDS, default=(),
+    )  # fmt: skip
+    host: str | None = HOST.field()
     output: str | None = one_word("-o", "FOLDER", "Keep rows here as they come.")
     resume: bool = flag("--resume", "Go on with the rows that -o has.")
     svg: str | None = one_word("--svg", "FILE", "Draw times over the first --set.")
@@ -188,43 +194,39 @@ class SweepOptions(CommandOptions):
 
 def sweep_command(asked: SweepOptions) -> Answer:
     """Predict kernels' times while figures of a machine change."""
-    settings, kernels, output, svg = asked.settings, asked.kernels, asked.output, asked.svg
-    if not settings or not kernels:
-        missing = "--set" if not settings else "--kernel"
+    settings, output, svg = asked.settings, asked.output, asked.svg
+    if not settings or not (asked.kernels or asked.models):
+        missing = "--set" if not settings else "--kernel or --model"
         help_ = "`--set memories.spad.bytes=64KiB..1MiB --kernel 'gemm_u8s8 M=512 N=512 K=512'`"
         raise UsageProblem(Diagnostic("missing-argument", f"a sweep needs {missing}", help=help_))
     for file in (svg, asked.front, asked.csv):
         if file is not None and not asked.overwrite:
             check_new(Path(file))
     objectives = [read_choice(word, "--objective", OBJECTIVES) for word in asked.objectives or (TIME,)]
-    axes, cases = [read_setting(text) for text in settings], read_cases(kernels)
-    subjects = [(case, objective) for case in cases for objective in dict.fromkeys(objectives)]
-    points, near = _points(axes, len(subjects)), _neighbours(axes, len(subjects))
+    axes = [read_setting(text) for text in settings]
+    points = _points(axes)
     folder = Path(output) if output is not None else None
     known = open_rows(folder, asked.resume, Row.of)
-    where = _where(asked.jobs, asked.scheduler)
-    with TemporaryDirectory() as work, Progress() as progress:
+    where = workers_of(asked.jobs, asked.scheduler)
+    with TemporaryDirectory() as scratch, Progress() as progress:
         chain = _chain(machine_of(asked.name))
-        machines = [_write(Path(work) / str(n), chain, point) for n, point in enumerate(points)]
-        requests = [
-            Asked(case, m, asked.heuristic, asked.limit_s, objective=objective, within=asked.within)
-            for m in machines
-            for case, objective in subjects
-        ]
-        given = [point for point in points for _ in subjects]
-        rows = _compare_neighbours(requests, given, near, Work(where, folder, known, progress))
+        subjects = _subjects(asked, objectives, progress)
+        _check_count(len(points) * sum(len(subject.cases) for subject, _ in subjects))
+        variants = [_write(Path(scratch) / str(n), chain, point) for n, point in enumerate(points)]
+        work = Work(where, folder, known, progress)
+        rows = _predicted(asked, subjects, variants, axes, work)
     sweep = Sweep(
         tuple(axis.path for axis in axes),
         tuple(tuple(point.values()) for point in points),
         axes[0].numbers,
         tuple(
             Line(
-                case.name if objectives == [TIME] else f"{case.name}, {objective}",
+                subject.name if objectives == [TIME] else f"{subject.name}, {objective}",
                 tuple(rows[n :: len(subjects)]),
-                case.name,
+                subject.name,
                 objective,
             )
-            for n, (case, objective) in enumerate(subjects)
+            for n, (subject, objective) in enumerate(subjects)
         ),
     )
     files = _written(asked, sweep)
@@ -262,31 +264,81 @@ def _written(asked: SweepOptions, sweep: Sweep) -> list[str]:
     return [path for path, _ in texts]
 
 
-def _where(jobs: int, scheduler: str | None) -> int | str:
-    """Return how many processes predict here, or the address of the scheduler that does. Raises: UsageProblem."""
-    if scheduler is not None and jobs:
-        said = "a scheduler has workers of its own, and `--jobs` counts processes here"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out `--jobs`"))
-    return scheduler or jobs or all_jobs()
+def _subjects(asked: SweepOptions, objectives: Sequence[str], watch: Watch) -> list[tuple[Subject, str]]:
+    """Return the kernels and models with each objective. Raises: UsageProblem."""
+    found = [Subject(case.name, (case,)) for case in (read_cases(asked.kernels) if asked.kernels else ())]
+    for word in asked.models:
+        from isamap.graph.host_fallback import host_of
+        from isamap.graph.model_library import How, fuse_of
+        from isamap.graph.predicted_models import subject_of
+
+        name, *sizes = word.split()[:32] or [""]
+        how = How(machine_of(asked.name), jobs=asked.jobs, host=host_of(asked.host, asked.name))
+        watch(f"import {name}")
+        try:
+            model = read_model(name, how.machine, sizes, (), fuse_of("greedy", how), is_fused=False)
+        except MissingWords as error:
+            whole = " ".join([name, *(word for word in error.words if word != "-D")])
+            raise UsageProblem(
+                *(replace(d, help=f"write --model '{whole}'") for d in error.diagnostics)
+            ) from None
+        found.append(subject_of(model, " ".join([Path(name).stem, *sizes]), how, watch))
+    return [(subject, objective) for subject in found for objective in dict.fromkeys(objectives)]
 
 
-def _points(axes: Sequence[Setting], cases: int) -> list[dict[str, str]]:
-    """Return every combination of values. Raises: UsageProblem for too many."""
-    if (count := prod(len(axis.words) for axis in axes) * cases) > MOST_ROWS:
-        said = f"this sweep has {count} predictions; the most are {MOST_ROWS}"
-        raise UsageProblem(Diagnostic("option-value", said, help="take fewer values, or fewer kernels"))
+def _points(axes: Sequence[Setting]) -> list[dict[str, str]]:
+    """Return every combination of values. Raises: UsageProblem if two settings name one parameter."""
+    _check_count(prod(len(axis.words) for axis in axes))
     if len({axis.path for axis in axes}) < len(axes):
         raise UsageProblem(Diagnostic("usage", "two `--set` name one parameter", help="leave one out"))
     combined = product(*(axis.words for axis in axes))
     return [dict(zip((axis.path for axis in axes), words, strict=True)) for words in combined]
 
 
+def _check_count(count: int) -> None:
+    """Raise UsageProblem for too many predictions."""
+    if count > MOST_ROWS:
+        said = f"this sweep has {count} predictions; the most are {MOST_ROWS}"
+        raise UsageProblem(Diagnostic("option-value", said, help="take fewer values, or fewer kernels"))
+
+
 def _chain(word: str) -> tuple[File, ...]:
-    """Return the file of a machine, which is right as it is, and the user's own files that it extends."""
+    """Return the file of a machine, which is right as it is, and those that it extends."""
     refuse_standard_input([word])
     load_machine(word)
-    chain = read_chain(word)
-    return (chain[0], *(file for file in chain[1:] if file.stem not in shipped_machines()))
+    return read_chain(word)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A description at a point: its path, its digest, and the values that differ."""
+
+    path: str
+    digest: str
+    values: Mapping[str, str]
+
+
+def _predicted(
+    asked: SweepOptions,
+    subjects: Sequence[tuple[Subject, str]],
+    variants: Sequence[Variant],
+    axes: Sequence[Setting],
+    work: Work,
+) -> list[Predicted]:
+    """Return the prediction of each subject at each point, the subjects of a point one after the other."""
+    cases = [(case, objective) for subject, objective in subjects for case in subject.cases]
+    requests = [
+        Asked(case, one.path, asked.heuristic, asked.limit_s, objective=objective, within=asked.within)
+        for one in variants
+        for case, objective in cases
+    ]
+    at = [one for one in variants for _ in cases]
+    found = iter(_compare_neighbours(requests, at, _neighbours(axes, len(cases)), work))
+    return [
+        add_predictions(subject, list(islice(found, len(subject.cases))), one.path, objective)
+        for one in variants
+        for subject, objective in subjects
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,16 +364,15 @@ class Work:
             append_row(self.folder, replace(rows[n], predicted=result))
             self.progress(said, len(found), len(rows))
 
-        jobs, scheduler = (self.where, None) if isinstance(self.where, int) else (1, self.where)
-        predict_all([requests[n] for n in left], jobs, seen, scheduler)
+        predict_all([requests[n] for n in left], self.where, seen)
         return [found[n] for n in range(len(rows))]
 
 
 def _compare_neighbours(
-    requests: Sequence[Asked], points: Sequence[Mapping[str, str]], near: Sequence[Sequence[int]], work: Work
+    requests: Sequence[Asked], at: Sequence[Variant], near: Sequence[Sequence[int]], work: Work
 ) -> list[Predicted]:
     """Return the prediction of each case at each point, in which no neighbour's schedule costs less."""
-    rows = [_row(asked, point) for asked, point in zip(requests, points, strict=True)]
+    rows = [_row(asked, variant) for asked, variant in zip(requests, at, strict=True)]
     found = work.predict("predict", requests, rows)
     if any(one.within for one in requests):  # a neighbour's schedule may exceed the bound here
         return found
@@ -336,7 +387,7 @@ def _compare_neighbours(
                 offered[n].update(texts.values())
         if not asked:
             return found
-        kept = [_row(one, points[n]) for n, one in asked.items()]
+        kept = [_row(one, at[n]) for n, one in asked.items()]
         compared = work.predict("compare with neighbours", list(asked.values()), kept)
         found = list(({**dict(enumerate(found)), **dict(zip(asked, compared, strict=True))}).values())
 
@@ -359,33 +410,41 @@ def _neighbours(axes: Sequence[Setting], cases: int) -> list[list[int]]:
     return found
 
 
-def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> str:
-    """Return the path of the description at a point, written next to the descriptions that it extends."""
-    file = chain[0]
-    for path, value in point.items():
-        file = edited(file, path, value)
+def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> Variant:
+    """Return the description at a point, written next to the user's own descriptions that it extends."""
+    files = (edited(chain[0], point), *chain[1:])
     folder.mkdir()
-    for one in (file, *chain[1:]):
+    for one in files:
         assert one.path is not None, "standard input was refused"
-        (folder / one.path.name).write_text(one.source.text, encoding="utf-8")
-    assert file.path is not None
-    return str(folder / file.path.name)
+        if one.path.parent != FOLDER:
+            (folder / one.path.name).write_text(one.source.text, encoding="utf-8")
+    assert files[0].path is not None
+    return Variant(str(folder / files[0].path.name), digest_files(files), point)
 
 
-def _row(asked: Asked, point: Mapping[str, str]) -> Row:
-    parts = [machine_digest(asked.machine)[:16], asked.case.name, asked.heuristic, f"{asked.limit_s:g}"]
+def _row(asked: Asked, variant: Variant) -> Row:
+    parts = [variant.digest[:16], asked.case.name, asked.heuristic, f"{asked.limit_s:g}"]
     parts += [asked.objective, asked.within] if asked.objective != TIME or asked.within else []
     parts += [digest(*asked.known)[:16]] if asked.known else []
-    return Row(" ".join(parts), point, asked.case.name, Predicted(None))
+    return Row(" ".join(parts), variant.values, asked.case.name, Predicted(None))
 
 
 def _json(
-    points: Sequence[Mapping[str, str]], subjects: Sequence[tuple[Case, str]], rows: Sequence[Predicted]
+    points: Sequence[Mapping[str, str]], subjects: Sequence[tuple[Subject, str]], rows: Sequence[Predicted]
 ) -> list[dict[str, object]]:
     named = [(point, *subject) for point in points for subject in subjects]
     return [
-        {"set": dict(point), "kernel": case.kernel.name.removesuffix(".ir"), "sizes": dict(case.sizes)}
+        {"set": dict(point)}
+        | _named(subject)
         | ({"objective": objective} if objective != TIME else {})
         | row.as_json()
-        for (point, case, objective), row in zip(named, rows, strict=True)
+        for (point, subject, objective), row in zip(named, rows, strict=True)
     ]
+
+
+def _named(subject: Subject) -> dict[str, object]:
+    """Return the name of a kernel with its sizes, or of a model, as JSON."""
+    if subject.is_model:
+        return {"model": subject.name}
+    (case,) = subject.cases
+    return {"kernel": case.kernel.name.removesuffix(".ir"), "sizes": dict(case.sizes)}

@@ -2,19 +2,13 @@
 
 gemm_f32 M=128 N=128 K=128 on edge-npu -> 12.4 µs by multiply_f32, 100 % of its lanes
 
-Many predictions run on all cores, each in a process of its own, or on a cluster. Each process reads the
-descriptions itself.
+Many predictions run on all cores, each in a process of its own, or on a cluster.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import inf, prod
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
 
 from isamap.driver.cached_schedules import question_of
 from isamap.driver.formulation import extent_of
@@ -33,96 +27,20 @@ from isamap.plan.plugins import load_cost_model
 from isamap.plan.schedule import PROVEN, NestSchedule, Schedule, cost_unit
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price, start_from
-from isamap.source import Diagnostic, IsamapError, MissingTool, Source, UsageProblem, add_up
+from isamap.source import IsamapError, Source, add_up
 from isamap.source.records import dataclass, replace
 from isamap.suites import usual_sizes
 from isamap.syntax import parse_kernel
 from isamap.transform import statements
-from isamap.version import __version__
-
-# --- cluster --------------------------------------------------------------------------------------------
-
-# Many pieces of work on a cluster of Dask: other computers, on which the same isamap is installed.
-#
-# `isamap hw sweep … --scheduler tcp://head:8786` sends each prediction as a job, with what it needs as texts.
-
-
-Work = TypeVar("Work")
-Found = TypeVar("Found")
-CONNECT_S = 10
-
-
-def done_on_cluster(
-    do: Callable[[Work], Found], requests: Sequence[Work], address: str
-) -> Iterator[tuple[int, Found]]:
-    """Yield the result of each piece of work with its number, in order of completion.
-
-    Raises: MissingTool without `distributed`; UsageProblem if no scheduler answers, or if workers have
-    another version of isamap or none.
-    """
-    with _client(address) as (distributed, client):
-        # `pure`: work that is equal would be done once, and counted once
-        futures = client.map(do, list(requests), pure=False)
-        numbers = {future: number for number, future in enumerate(futures)}
-        for future in distributed.as_completed(futures, loop=client.loop):
-            if future.status != "finished":
-                raise _refused(address, f"a job of it failed: {future.exception()!r}")
-            yield numbers[future], future.result()
-            future.release()
-
-
-@contextmanager
-def _client(address: str) -> Generator[tuple[Any, Any]]:
-    """Open a connection to a scheduler whose workers have this isamap, and yield it with the library."""
-    try:
-        distributed: Any = importlib.import_module("distributed")
-    except ModuleNotFoundError:
-        said = "`--scheduler` needs the package distributed of Dask, which is not installed"
-        raise MissingTool(Diagnostic("no-dask", said, help="`pip install 'isamap[dask]'`")) from None
-    try:
-        client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        said = f"no scheduler of Dask answers at `{address}`"
-        help_ = "`dask scheduler` prints its address, as tcp://192.168.0.7:8786"
-        notes = (f"{type(error).__name__}: {error}"[:200],)
-        raise UsageProblem(Diagnostic("no-scheduler", said, notes=notes, help=help_)) from None
-    with client:
-        _check_workers(address, client)
-        yield distributed, client
-
-
-def _check_workers(address: str, client: Any) -> None:
-    """Check that all present workers have the same isamap as this process."""
-    try:
-        versions: dict[str, str] = client.run(version)
-    except Exception as error:  # noqa: BLE001 - whatever a worker raises that cannot import isamap
-        raise _refused(address, f"a worker cannot run isamap: {error!r}") from None
-    others = {where: found for where, found in versions.items() if found != __version__}
-    if others:
-        where, found = next(iter(others.items()))
-        raise _refused(address, f"the worker {where} has isamap {found}, this is {__version__}")
-
-
-def version() -> str:
-    """Return the version of the isamap that a worker has."""
-    return __version__
-
-
-def _refused(address: str, why: str) -> UsageProblem:
-    said = f"the cluster at `{address}` does not do the work"
-    help_ = "install this version of isamap where its workers run"
-    return UsageProblem(Diagnostic("cluster-failed", said, notes=(why[:300],), help=help_))
-
-
-# --- predicted ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A kernel at sizes."""
+    """A kernel at sizes, as written or in a variant."""
 
     kernel: Source
     sizes: tuple[tuple[str, Size], ...]
+    transform: str | None = None
 
     @property
     def name(self) -> str:
@@ -171,6 +89,49 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """A kernel; or a model: its kernels with their numbers of calls, and the time of its other steps by machine."""
+
+    name: str
+    cases: tuple[Case, ...]
+    calls: tuple[int, ...] = (1,)
+    other_ns: Callable[[str], float] | None = None
+
+    @property
+    def is_model(self) -> bool:
+        return self.other_ns is not None
+
+
+def add_predictions(subject: Subject, found: Sequence[Predicted], machine: str, objective: str) -> Predicted:
+    """Return the prediction of a subject from those of its kernels: one that is refused refuses the whole.
+
+    The gap is that of the sum: each kernel's own, weighted by its cost. A product of sums has none.
+    """
+    if subject.other_ns is None:
+        return found[0]
+    refused = next((one.refused for one in found if one.refused), "")
+    if refused:
+        return Predicted(None, refused=refused)
+    called = list(zip(subject.calls, found, strict=True))
+    times = [n * one.ns for n, one in called if one.ns is not None]
+    ns = add_up(times) + subject.other_ns(machine) if len(times) == len(found) else None
+    energies = [n * one.energy_pj for n, one in called if one.energy_pj is not None]
+    energy_pj = add_up(energies) if len(energies) == len(found) else None
+    costs, whole = (times, ns) if objective == TIME else (energies, energy_pj)
+    gaps = [cost * one.gap for cost, one in zip(costs, found, strict=False) if one.gap is not None]
+    gap = add_up(gaps) / whole if whole and len(gaps) == len(found) and objective in PROVEN_SUMS else None
+    words = {one.status for one in found} - {"OPTIMAL"}
+    status = next(iter(sorted(words - {"FEASIBLE"}) or words), "OPTIMAL")
+    names = tuple(dict.fromkeys(name for one in found for name in one.instructions))
+    area_mm2 = found[0].area_mm2 if found else None
+    return Predicted(ns, names, None, "", status, gap, "", energy_pj, area_mm2)
+
+
+PROVEN_SUMS = (TIME, "energy")
+"""Objectives of which the optimum of a sum is the sum of optima."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A requested prediction: a case on a machine, by a heuristic. Units: `limit_s` in seconds.
 
@@ -208,6 +169,7 @@ def predict(asked: Asked) -> Predicted:
         cost_model=DEFAULT_COST_MODEL if asked.objective == TIME else asked.objective,
         objective=asked.objective,
         within=asked.within,
+        transform=asked.case.transform,
     )
     try:
         made = _improve(request, asked.known) if asked.known else compile_kernel(request, "schedule")
@@ -318,46 +280,17 @@ def _use(made: Compilation, nest: NestSchedule) -> Use | None:
     return Use(mapping.instruction, iterations, *known)
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A prediction with the texts of its machine's files by their names: for another computer."""
-
-    asked: Asked
-    files: tuple[tuple[str, str], ...]
-
-    @staticmethod
-    def of(asked: Asked) -> Sent:
-        """Return the request for a description in its own folder, with the texts of that folder."""
-        path = Path(asked.machine)
-        texts = {file.name: file.read_text(encoding="utf-8") for file in sorted(path.parent.glob("*.yaml"))}
-        return Sent(replace(asked, machine=path.name), tuple(texts.items()))
-
-
-def predict_sent(sent: Sent) -> Predicted:
-    """Return the prediction, if it has arrived."""
-    with TemporaryDirectory() as folder:
-        for name, text in sent.files:
-            (Path(folder) / name).write_text(text, encoding="utf-8")
-        return predict(replace(sent.asked, machine=str(Path(folder) / sent.asked.machine)))
-
-
 def predict_all(
     requests: Sequence[Asked],
-    jobs: int,
+    where: int | str,
     seen: Callable[[int, Predicted], None] = lambda _n, _p: None,
-    scheduler: str | None = None,
 ) -> list[Predicted]:
     """Return the predictions in their order; `seen` is told each as soon as it is there, with its number.
 
-    They are made on the cores of this computer, or by the cluster of a Dask `scheduler`: then each machine is
-    a description in a folder of its own.
+    `where` is a number of processes of this computer, or the address of a scheduler.
     """
     found: dict[int, Predicted] = {}
-    if scheduler is None:
-        made = done_side_by_side(predict, requests, jobs)
-    else:
-        made = done_on_cluster(predict_sent, [Sent.of(asked) for asked in requests], scheduler)
-    for number, result in made:
+    for number, result in done_side_by_side(predict, requests, where, machines=lambda one: (one.machine,)):
         found[number] = result
         seen(number, result)
     return [found[number] for number in range(len(requests))]

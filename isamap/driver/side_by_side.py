@@ -1,18 +1,32 @@
-"""Run many pieces of work on all cores, each in a separate Python process."""
+"""Run many pieces of work: on all cores, each in a separate Python process, or on a cluster of Dask.
+
+    done_side_by_side(predict, requests, 4)                      four processes of this computer
+    done_side_by_side(predict, requests, "tcp://head:8786")      the workers of that scheduler
+
+The workers of a cluster need the same isamap. They are given the texts of the user's own machines, so they
+share no files. Dask repeats the work that a lost worker had.
+"""
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
+from isamap.machine.chain import File, files_to_send, with_files
+from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.source.process import end_with, interrupts_put_off
+from isamap.source.records import dataclass
+from isamap.version import __version__
 
 AHEAD = 2
 """Pieces that each other process is given while this one works: one to go on with when one is done."""
+CONNECT_S = 10
 
 Work = TypeVar("Work")
 Found = TypeVar("Found")
@@ -23,19 +37,37 @@ def all_jobs() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def workers_of(jobs: int, scheduler: str | None) -> int | str:
+    """Return the number of processes here, or the address of a scheduler. Raises: UsageProblem for both."""
+    if scheduler is not None and jobs:
+        said = "a scheduler has workers of its own, and `--jobs` counts processes here"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out `--jobs`"))
+    return scheduler or jobs or all_jobs()
+
+
 def done_side_by_side(
-    do: Callable[[Work], Found], requests: Sequence[Work], jobs: int, *, here: bool = False
+    do: Callable[[Work], Found],
+    requests: Sequence[Work],
+    where: int | str,
+    *,
+    here: bool = False,
+    machines: Callable[[Work], Iterable[str]] = lambda _: (),
 ) -> Iterator[tuple[int, Found]]:
     """Yield the result of each piece of work with its number, in order of completion.
 
-    With `here`, this process takes part, and takes pieces from the end.
+    `where` is a number of processes, or the address of a scheduler of Dask. With `here`, this process takes
+    part, and takes pieces from the end. `machines` names the descriptions that a piece reads.
     """
-    if jobs == 1 or len(requests) < 2:
+    if isinstance(where, str):
+        sent = [Sent(do, one, files_to_send(machines(one))) for one in requests]
+        yield from done_on_cluster(do_there, sent, where) if sent else ()
+        return
+    if where == 1 or len(requests) < 2:
         yield from ((number, do(one)) for number, one in enumerate(requests))
         return
     # What is begun anew shares no thread and no lock with this process.
     fresh = multiprocessing.get_context("spawn")
-    others = min(jobs, len(requests)) - here
+    others = min(where, len(requests)) - here
     with ProcessPoolExecutor(others, fresh, end_with, (os.getpid(),)) as pool:
         left, begun = deque(enumerate(requests)), dict[Future[Found], int]()
         try:
@@ -55,3 +87,83 @@ def done_side_by_side(
             for child in multiprocessing.active_children():
                 child.terminate()
             raise
+
+
+# --- cluster --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(Generic[Work, Found]):
+    """A piece of work with the descriptions that it reads, by the words and paths that name them."""
+
+    do: Callable[[Work], Found]
+    request: Work
+    files: Mapping[str, File]
+
+
+def do_there(sent: Sent[Work, Found]) -> Found:
+    """Return the result of a piece of work that has arrived."""
+    with with_files(sent.files):
+        return sent.do(sent.request)
+
+
+def done_on_cluster(
+    do: Callable[[Work], Found], requests: Sequence[Work], address: str
+) -> Iterator[tuple[int, Found]]:
+    """Yield the result of each piece of work with its number, in order of completion.
+
+    Raises: MissingTool without `distributed`; UsageProblem if no scheduler answers, or if workers have
+    another version of isamap or none.
+    """
+    with _client(address) as (distributed, client):
+        # `pure`: work that is equal would be done once, and counted once
+        futures = client.map(do, list(requests), pure=False)
+        numbers = {future: number for number, future in enumerate(futures)}
+        for future in distributed.as_completed(futures, loop=client.loop):
+            if future.status != "finished":
+                raise _refused(address, f"a job of it failed: {future.exception()!r}")
+            yield numbers[future], future.result()
+            future.release()
+
+
+@contextmanager
+def _client(address: str) -> Generator[tuple[Any, Any]]:
+    """Open a connection to a scheduler whose workers have this isamap, and yield it with the library."""
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ModuleNotFoundError:
+        said = "`--scheduler` needs the package distributed of Dask, which is not installed"
+        raise MissingTool(Diagnostic("no-dask", said, help="`pip install 'isamap[dask]'`")) from None
+    try:
+        client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        said = f"no scheduler of Dask answers at `{address}`"
+        help_ = "`dask scheduler` prints its address, as tcp://192.168.0.7:8786"
+        notes = (f"{type(error).__name__}: {error}"[:200],)
+        raise UsageProblem(Diagnostic("no-scheduler", said, notes=notes, help=help_)) from None
+    with client:
+        _check_workers(address, client)
+        yield distributed, client
+
+
+def _check_workers(address: str, client: Any) -> None:
+    """Check that all present workers have the same isamap as this process."""
+    try:
+        versions: dict[str, str] = client.run(version)
+    except Exception as error:  # noqa: BLE001 - whatever a worker raises that cannot import isamap
+        raise _refused(address, f"a worker cannot run isamap: {error!r}") from None
+    others = {where: found for where, found in versions.items() if found != __version__}
+    if others:
+        where, found = next(iter(others.items()))
+        raise _refused(address, f"the worker {where} has isamap {found}, this is {__version__}")
+
+
+def version() -> str:
+    """Return the version of the isamap that a worker has."""
+    return __version__
+
+
+def _refused(address: str, why: str) -> UsageProblem:
+    said = f"the cluster at `{address}` does not do the work"
+    help_ = "install this version of isamap where its workers run"
+    return UsageProblem(Diagnostic("cluster-failed", said, notes=(why[:300],), help=help_))

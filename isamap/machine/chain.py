@@ -12,12 +12,14 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
-from isamap.hw_specs import machine_path, shipped_drafts, shipped_machines
+from isamap.hw_specs import FOLDER, machine_path, shipped_drafts, shipped_machines
 from isamap.machine.tree import MAX_FILE_BYTES, Scalar, decode, nearest, read_tree
 from isamap.source import (
     Diagnostic,
@@ -74,7 +76,33 @@ def follow(file: File, stop_before: str | None = None) -> tuple[File, ...]:
     return tuple(files)
 
 
+_PROVIDED: ContextVar[Mapping[str, File]] = ContextVar("_PROVIDED")
+"""Files of another computer by the words and paths that name them."""
+
+
+def files_to_send(words: Iterable[str]) -> dict[str, File]:
+    """Return the files of machines that are not shipped, by the words and paths that `read_chain` follows."""
+    found: dict[str, File] = {}
+    for word in map(split_word, words):
+        files = read_chain(word[0], HEADER_END)
+        keys = (word[0], *(str(file.path) for file in files[1:]))
+        found |= {k: f for k, f in zip(keys, files, strict=True) if f.path is None or f.path.parent != FOLDER}
+    return found
+
+
+@contextmanager
+def with_files(files: Mapping[str, File]) -> Generator[None]:
+    """Provide files of another computer while the context lasts."""
+    token = _PROVIDED.set(files)
+    try:
+        yield
+    finally:
+        _PROVIDED.reset(token)
+
+
 def _open(name: str) -> File:
+    if (provided := _PROVIDED.get({}).get(name)) is not None:
+        return provided
     if name == "-":
         return _read_once(sys.stdin)
     known = (*shipped_machines(), *shipped_drafts())
@@ -114,6 +142,10 @@ def _extends(file: File, stop_before: str | None) -> Scalar | None:
 
     A header is read once: every compilation asks for the digest of its machine.
     """
+    if (
+        "extends" not in file.source.text and "\\" not in file.source.text
+    ):  # nor is the key written by escapes
+        return None
 
     def read_header() -> list[Any]:
         value = read_tree(file.source, stop_before).get("extends")
@@ -147,6 +179,8 @@ def _parent(extends: Scalar, child: File) -> File:
             "extends-leaves", "standard input has no folder: it extends shipped machines only", extends.span
         )
     folder = child.path.parent
+    if (provided := _PROVIDED.get({}).get(str((folder / name).resolve()))) is not None:
+        return provided
     try:
         with open_beside(folder, name) as file:
             data = file.read(MAX_FILE_BYTES + 1)

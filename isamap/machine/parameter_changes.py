@@ -9,10 +9,12 @@ clock_ghz = 1.5
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
+from isamap.machine import tree
 from isamap.machine.chain import File
-from isamap.machine.tree import Mapping, Node, Scalar, Sequence, read_tree
+from isamap.machine.tree import Node, Scalar, Sequence, read_tree
 from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean
 
 _MEMORY = re.compile(r"\b(?:memory|view)\s+([A-Za-z_][A-Za-z_0-9]*)\b[^;(]*\(([^)]*)\)")
@@ -20,13 +22,16 @@ _ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*=\s*([^,]*[^,\s])")
 _COMMENT = re.compile(r"#[^\n]*")
 
 
-def edited(file: File, path: str, value: str) -> File:
-    """Return the description with another value of a parameter. Raises: UsageProblem if it does not state it."""
-    span = _place(file.source, path)
+def edited(file: File, values: Mapping[str, str]) -> File:
+    """Return the description with other values of parameters. Raises: UsageProblem if it does not state one."""
+    spans = {path: _place(file.source, path) for path in values}
     text = file.source.text
-    return File(Source(file.source.name, text[: span.start] + value + text[span.end :]), file.path)
+    for path, span in sorted(spans.items(), key=lambda item: -item[1].start):
+        text = text[: span.start] + values[path] + text[span.end :]
+    return File(Source(file.source.name, text), file.path)
 
 
+@lru_cache(maxsize=64)
 def _place(source: Source, path: str) -> Span:
     """Return the place of a parameter."""
     root, keys = read_tree(source), path.split(".")
@@ -36,7 +41,7 @@ def _place(source: Source, path: str) -> Span:
     while keys:
         if isinstance(node, Sequence):
             node, keys = _item(node, path, keys)
-        elif isinstance(node, Mapping):
+        elif isinstance(node, tree.Mapping):
             found = node.get(keys[0])
             if found is None:
                 raise _unknown(source, path, keys[0], [key.text for key, _ in node.entries])
@@ -59,7 +64,7 @@ def _item(items: Sequence, path: str, keys: list[str]) -> tuple[Node, list[str]]
     """Return the link from one memory to another, and the remaining path."""
     ends: list[str] = []
     for item in items.items:
-        pair = [item.get(key) if isinstance(item, Mapping) else None for key in ("from", "to")]
+        pair = [item.get(key) if isinstance(item, tree.Mapping) else None for key in ("from", "to")]
         names = [end.text for end in pair if isinstance(end, Scalar)]
         if names == keys[:2]:
             return item, keys[2:]
@@ -67,7 +72,7 @@ def _item(items: Sequence, path: str, keys: list[str]) -> tuple[Node, list[str]]
     raise _unknown(items.span.source, path, ".".join(keys[:2]), ends)
 
 
-def _attribute(source: Source, root: Mapping, path: str, memory: str, attribute: str) -> Span:
+def _attribute(source: Source, root: tree.Mapping, path: str, memory: str, attribute: str) -> Span:
     """Return where the language states an attribute of a memory."""
     language = root.get("language")
     span = language.span if language is not None else Span(source, 0, 0)

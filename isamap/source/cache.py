@@ -41,6 +41,10 @@ from isamap.version import __version__
 
 SIZE_LIMIT_BYTES = 256 << 20
 _AFTER_EVICTION = 0.8
+_ROOM_SHARE = 16
+"""Other processes keep results at the same time, so that each takes only a part of the room for granted."""
+_room: dict[Path, int] = {}
+"""The bytes that this process may still put into a folder before it lists it again."""
 MOST_BYTES = 64 << 20
 """The largest content that is read as a whole."""
 T = TypeVar("T")
@@ -164,14 +168,20 @@ class Cache:
         try:
             replace_file(path, content, 0o700)
             replace_file(self.folder / "keys" / key, name.encode(), 0o700)
-            self._evict(path)
+            self._evict(path, len(content))
         except OSError as error:
             raise _unusable(self.folder.parent, "cache", "ISAMAP_CACHE_DIR", error) from error
         kept_here[self.folder.name] += 1
         return path
 
-    def _evict(self, kept: Path) -> None:
-        """Delete the objects that were not used for longest, when there is more than the limit."""
+    def _evict(self, kept: Path, size: int) -> None:
+        """Delete the objects that were not used for longest, when there is more than the limit.
+
+        The folder is listed again once this process has put a share of the free room there.
+        """
+        _room[self.folder] = _room.get(self.folder, 0) - size
+        if _room[self.folder] > 0:
+            return
         found: list[tuple[float, int, str]] = []
         with os.scandir(self.folder / "objects") as entries:
             for entry in entries:
@@ -179,6 +189,7 @@ class Cache:
                     status = entry.stat()
                     found.append((status.st_mtime, status.st_size, entry.path))
         total = sum(size for _, size, _ in found)
+        _room[self.folder] = (self.limit_bytes - total) // _ROOM_SHARE
         if total <= self.limit_bytes:
             return
         for _, size, path in sorted(found):

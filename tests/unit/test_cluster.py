@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from isamap.cli import main
-from isamap.driver.predicted import done_on_cluster
+from isamap.driver.side_by_side import done_on_cluster
 from isamap.machine.templates import begin
 from isamap.source import MissingTool
 
@@ -29,7 +29,7 @@ START = """
 import json, socket, sys
 import distributed
 from isamap.cli import main
-from isamap.driver import predicted as cluster
+from isamap.driver import side_by_side as cluster
 from isamap.source import UsageProblem
 
 def told(*work):

@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from isamap.cli import main
 from isamap.cli.hw_sweep_command import read_setting
+from isamap.cli.model_files import read_model
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.predicted import Asked, Case, Predicted, predict
 from isamap.driver.request import Request
+from isamap.graph.host_fallback import host_of
+from isamap.graph.layers import layers_of
+from isamap.graph.model_library import How, compile_program_of, fuse_of
 from isamap.machine import Machine, load_machine
 from isamap.machine.chain import File
 from isamap.machine.parameter_changes import edited
@@ -85,7 +90,7 @@ def test_a_figure_is_replaced_where_it_stands(
         .read_text()
         .replace("  memory spad", "  # memory spad: scratchpad(bytes = 1);\n  memory spad")
     )
-    changed = edited(File(Source("edge.yaml", text), None), path, value).source.text
+    changed = edited(File(Source("edge.yaml", text), None), {path: value}).source.text
     Path(edge).write_text(changed)
     assert is_found(load_machine(edge))
     lines = list(zip(text.splitlines(), changed.splitlines(), strict=True))
@@ -293,3 +298,40 @@ def test_a_sweep_takes_several_objectives_and_writes_their_front(
         table = list(csv.DictReader(file))
     assert [n for n, at in enumerate((0, 2, 1, 3)) if table[at]["front"] == "yes"] == said["front"]
     assert {row["status"] for row in table} == {"HEURISTIC"}
+
+
+def test_a_model_takes_the_time_of_its_kernels_and_of_its_host(
+    edge: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two products with a softmax, which only the host performs: the point as described is the compiled model."""
+    onnx = pytest.importorskip("onnx", reason="needs onnx: pip install 'isamap[onnx]'")
+    tensor, number = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    weights = [
+        onnx.numpy_helper.from_array(np.full(shape, 0.5, np.float32), name)
+        for name, shape in (("v", (16, 24)), ("w", (24, 8)))
+    ]
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "v"], ["a"]),
+        onnx.helper.make_node("MatMul", ["a", "w"], ["b"]),
+        onnx.helper.make_node("Softmax", ["b"], ["y"]),
+    ]
+    ends = [tensor("x", number, ["batch", 16])], [tensor("y", number, ["batch", 8])]
+    graph = onnx.helper.make_graph(nodes, "mlp", *ends, weights)
+    path = str(tmp_path / "mlp.onnx")
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
+    words = ["hw", "sweep", edge, "--model", f"{path} batch=16", "--heuristic", "greedy", "--jobs", "1"]
+    memory = "--set", "memories.spad.bytes=16,256KiB"
+    kept = "-o", str(tmp_path / "rows")
+    assert main([*words, *memory, *kept, "--json"]) == 0
+    small, stated = json.loads(capsys.readouterr().out)["rows"]
+    assert (small["ns"], small["refused"]) == (None, "scratchpad-too-small")
+    assert (stated["model"], stated["status"]) == ("mlp batch=16", "HEURISTIC")
+    assert main([*words[:4], path, *words[5:], *memory]) == 2
+    assert f"help: write --model '{path} batch=1'" in capsys.readouterr().err
+    how = How(edge, host=host_of(None, edge))
+    model = read_model(path, edge, ["batch=16"], (), fuse_of("greedy", how), is_fused=False)
+    made = compile_program_of(model.whole(), how)
+    layers = layers_of(model.trace, made, made.machine)
+    assert len({layer.machine for layer in layers}) == 2
+    assert stated["ns"] == pytest.approx(sum(layer.predicted_ns for layer in layers))
+    assert len((tmp_path / "rows" / "rows.jsonl").read_text().splitlines()) == 4
