@@ -125,7 +125,9 @@ def read_folder(path: Path) -> Program:
             raise _wrong(path, f"it has more than {MOST_BYTES >> 20} MB")
         whole = _table(read_json(data))
         if whole["isamap"] != FORMAT:
-            raise _wrong(path, f"its format is not {FORMAT}")
+            raise _wrong(
+                path, f"its format is {show_value(whole['isamap'])}, and this version reads {FORMAT}"
+            )
         program = _program(whole, path.resolve().parent)
     except OSError as error:
         raise _wrong(path, f"it cannot be read: {error.strerror}") from None

@@ -62,7 +62,7 @@ def set_at(*path: str | int, value: object) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (set_at("isamap", value="model/2"), "its format is not model/1"),
+        (set_at("isamap", value="model/2"), "its format is 'model/2', and this version reads model/1"),
         (set_at("name", value="a-b"), "is none in C"),
         (set_at("weights", value="../made.weights"), "it leaves the folder"),
         (set_at("weights", value="missing"), "cannot be read: No such file"),
