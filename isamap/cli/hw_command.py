@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 def list_command(_asked: CommandOptions) -> Answer:
     """List the machines that are shipped, and whether this computer can run them."""
-    from isamap.machine import list_machines
-    from isamap.machine.processor import features_lacking, read_header
+    from isamap.machine.processor import features_lacking, shipped_headers
 
-    found = {name: read_header(name) for name in list_machines()}
+    found = shipped_headers()
     lacking = {name: features_lacking(header.needed) for name, header in found.items()}
     payload = {
         "machines": [

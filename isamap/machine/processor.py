@@ -14,6 +14,7 @@ belong to one such processor.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -23,12 +24,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isamap.hw_specs import shipped_machines
+from isamap.hw_specs import machine_path, shipped_machines
 from isamap.machine import allowed
-from isamap.machine.chain import HEADER_END, read_chain
+from isamap.machine.chain import HEADER_END
 from isamap.machine.target_fields import read_target
-from isamap.machine.tree import Findings, Scalar, read_tree
+from isamap.machine.tree import Findings, Mapping, Scalar, decode, read_tree
 from isamap.source import Diagnostic, MissingTool, is_digits
+from isamap.source.cache import digest, program_state, recall_or_make
 from isamap.source.process import run_process
 from isamap.source.records import asdict, dataclass
 
@@ -126,8 +128,8 @@ def detect_machine() -> str:
     here = detect_features()
     fitting = [
         (len(found.chain), len(found.needed), name)
-        for name in shipped_machines()
-        if (found := read_header(name)).run == "native" and here.issuperset(found.needed)
+        for name, found in shipped_headers().items()
+        if found.run == "native" and here.issuperset(found.needed)
     ]
     if not fitting:
         said = f"no shipped machine fits this {platform.machine()} processor"
@@ -149,21 +151,45 @@ class MachineHeader:
     emulator: str | None
 
 
-def read_header(name: str) -> MachineHeader:
-    """Return the header of a shipped machine: detection and lists read no instructions."""
-    files = read_chain(name, HEADER_END)
-    trees = [read_tree(f.source, HEADER_END) for f in files]
-    targets = [read_target(tree.get("target"), Findings()) for tree in trees]
-    features = [f for target in reversed(targets) for f in target.features]
-    permissions = [p for target in reversed(targets) for p in target.permissions]
-    summary = trees[0].get("summary")
-    return MachineHeader(
-        summary.text.strip() if isinstance(summary, Scalar) else "",
-        tuple(f.stem or "" for f in files),
-        tuple(dict.fromkeys((*features, *permissions))),
-        next((t.run for t in targets if t.run is not None), "native"),
-        next((t.emulator for t in targets if t.emulator is not None), None),
-    )
+@lru_cache(maxsize=1)
+def shipped_headers() -> dict[str, MachineHeader]:
+    """Return the header of each shipped machine by name: detection and lists read no instructions."""
+
+    def read(data: bytes) -> dict[str, MachineHeader]:
+        stored: dict[str, tuple[str, list[str], list[str], str, str | None]] = json.loads(data)
+        return {
+            name: MachineHeader(summary, tuple(chain), tuple(needed), run, emulator)
+            for name, (summary, chain, needed, run, emulator) in stored.items()
+        }
+
+    def write(found: dict[str, MachineHeader]) -> bytes:
+        return json.dumps({name: list(asdict(header).values()) for name, header in found.items()}).encode()
+
+    return recall_or_make("headers", digest(program_state(), "shipped"), read, _read_headers, write)
+
+
+def _read_headers() -> dict[str, MachineHeader]:
+    trees: dict[str, Mapping] = {}
+    for name in shipped_machines():
+        source = decode(f"{name}.yaml", machine_path(name).read_bytes())
+        trees[name] = read_tree(source, HEADER_END)
+    targets = {name: read_target(tree.get("target"), Findings()) for name, tree in trees.items()}
+    found: dict[str, MachineHeader] = {}
+    for name, tree in trees.items():
+        chain = [name]
+        while isinstance(parent := trees[chain[-1]].get("extends"), Scalar):
+            chain.append(parent.text)
+        own, summary = [targets[one] for one in chain], tree.get("summary")
+        features = [f for target in reversed(own) for f in target.features]
+        permissions = [p for target in reversed(own) for p in target.permissions]
+        found[name] = MachineHeader(
+            summary.text.strip() if isinstance(summary, Scalar) else "",
+            tuple(chain),
+            tuple(dict.fromkeys((*features, *permissions))),
+            next((target.run for target in own if target.run is not None), "native"),
+            next((target.emulator for target in own if target.emulator is not None), None),
+        )
+    return found
 
 
 def _processor_flags() -> frozenset[str]:

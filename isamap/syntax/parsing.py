@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import cast
 
 from isamap.ir import (
@@ -69,6 +69,7 @@ def resolve_verified(declarations: tuple[ast.DeclarationSyntax, ...], known: Mod
     return module
 
 
+@lru_cache(maxsize=256)  # the steps of a compilation ask for the same few texts again
 def parse_kernel(source: Source, name: str | None = None) -> Kernel:
     """Return the kernel of a text: the only one, or the one called `name`. Raises: SyntaxProblem, TypeProblem."""
     kernels = [d for d in parse_module(source).declarations if isinstance(d, Kernel)]
