@@ -213,6 +213,7 @@ class MoveSearch:
     one. `alignments` are the alignments that the kernel promises of its arrays, in bytes. `steps` gives the
     unit, in elements, of a buffer's addresses. `strict` is the kernel's. `passing` are arrays that exist
     only inside the kernel. `ordered` are the extents of axes of ordered loops that other extents depend on.
+    `short_indices`: those that the kernel uses as values fit 32 bits.
     """
 
     machine: Machine
@@ -223,6 +224,7 @@ class MoveSearch:
     steps: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     passing: frozenset[str] = frozenset()
     ordered: dict[str, Index] = field(default_factory=dict[str, Index])
+    short_indices: bool = False
 
     @cached_property
     def known(self) -> Repertoire:

@@ -10,6 +10,7 @@ addition are found the same way.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from isamap.ir import Axis, Cast, Const, Expr, Index, Instruction, Operand, Read
 from isamap.ir.walk import reads
@@ -25,6 +26,7 @@ from isamap.match.operand_loads.interleave import (
 )
 from isamap.match.operand_loads.load_request import Leaf, LoadRequest, MoveSearch, OperandMove, placement_of
 from isamap.match.patterns.address import Location, lay_over
+from isamap.match.patterns.lane_indices import bind_affine, compare_by_lanes, index_of
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
 from isamap.match.patterns.reach import (
     Params,
@@ -66,6 +68,8 @@ def find_operand_load(search: MoveSearch, request: LoadRequest, moves: int = 0) 
         return None
     if _is_there(request):
         return Leaf()
+    if search.short_indices and request.expr != (expr := compare_by_lanes(request.expr)):
+        request = replace(request, expr=expr)
     if request in search.underway:  # a chain never needs the very thing that it is to make
         search.met.add(request)
         return None
@@ -128,7 +132,8 @@ def _is_there(request: LoadRequest) -> bool:
 
 
 def _try(search: MoveSearch, pattern: Pattern, request: LoadRequest, moves: int) -> OperandMove | None:
-    params = fit_shape(pattern.output, request.shape) if heads_match(pattern.value, request.expr) else None
+    agree = heads_match(pattern.value, request.expr) or index_of(request.expr) is not None
+    params = fit_shape(pattern.output, request.shape) if agree else None
     if params is None or placement_of(pattern.output, params) != request.placement:
         return None
     placed = axis_limits(pattern, params, pattern.target.index, request.shape, request.valid)
@@ -144,7 +149,8 @@ def _try(search: MoveSearch, pattern: Pattern, request: LoadRequest, moves: int)
     subject = lay_over(request.expr, over_axes, extents)
     if request.fill is not None and not _leaves_fill(search, pattern, request, request.fill, masks):
         return None
-    for bindings in unify_once(pattern.value, subject):
+    counted = bind_affine(pattern.value, subject, limits)
+    for bindings in chain(unify_once(pattern.value, subject), () if counted is None else (counted,)):
         built = find_inputs(search, pattern, bindings, params, limits, masks, request, moves)
         if built is not None:
             inputs, chosen, cost = built

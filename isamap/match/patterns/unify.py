@@ -107,7 +107,7 @@ def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
                 yield from _bind(Binding(buffer, index, subject), bound)
         case Scalar(name):
             number = number_of(subject)
-            if pattern.dtype == number.dtype and isinstance(number, (Const, Scalar, IndexValue)):
+            if pattern.dtype == number.dtype and _is_number(number):
                 yield from _bind(Binding(name, (), number), bound)
         case Const():
             if pattern == subject:
@@ -125,6 +125,13 @@ def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
                 yield from _unify_all(args, subject.args, bound)
                 if OPS[op].commutative and len(args) == 2:
                     yield from _unify_all(args, subject.args[::-1], bound)
+
+
+def _is_number(e: Expr) -> bool:
+    """Return whether an expression is known before the data: a number, a parameter, or an integer of an index."""
+    if isinstance(e, Cast):
+        return isinstance(e.value, IndexValue) and e.dtype.is_integer
+    return isinstance(e, (Const, Scalar, IndexValue))
 
 
 def _unify_all(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...], bound: Bindings) -> Iterator[Bindings]:
