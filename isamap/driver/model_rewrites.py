@@ -15,10 +15,10 @@ from isamap.transform.statements import statements
 def form_of(text: str) -> str | None:
     """Return the variant in which a kernel of a model is compiled. Raises: as `parse_kernel`.
 
-    Kernels that reduce rows several times, such as a norm or a softmax, get the best variant. Products stay
-    as written, because searching their variants takes longer than it saves.
+    Kernels that reduce rows several times, such as a norm or a softmax, get the best variant, also between two
+    products (attention). Single products stay as written: searching their variants takes longer than it saves.
     """
-    reductions = 0
+    reductions = products = 0
     for statement in statements(parse_kernel(Source("kernel", text))):
         summed = {axis.name for axis in statement.reduction_axes}
         if statement.sequence:
@@ -26,7 +26,6 @@ def form_of(text: str) -> str | None:
         if statement.assign.op is None or not summed:
             continue
         rows = {r.buffer for r in reads(statement.assign.value) if any(summed & i.symbols for i in r.index)}
-        if len(rows) > 1:
-            return None
-        reductions += 1
-    return BEST_FORM if reductions > 1 else None
+        products += len(rows) > 1
+        reductions += len(rows) <= 1
+    return BEST_FORM if reductions > 1 and products in (0, 2) else None

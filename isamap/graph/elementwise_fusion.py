@@ -19,6 +19,7 @@ from isamap.graph.model_program import Direct, Passed, Step
 from isamap.graph.pending import (
     PLACE,
     Border,
+    Open,
     Pointwise,
     Written,
     call_of,
@@ -26,12 +27,15 @@ from isamap.graph.pending import (
     element_of,
     over,
     placed,
+    reads_of,
+    with_compared_indices,
+    writes_of,
     written,
 )
+from isamap.graph.product_chains import chain_products
 from isamap.graph.sizes import opened_by
 from isamap.ir import DTYPES
 
-Open = Direct | Written | Pointwise
 Fuse = Callable[[Sequence[Open], set[str]], tuple[list[Step], dict[str, str]]]
 """From open steps, and the tensors that the caller reads, to calls and moves with kernels' texts by name."""
 MOST_CHARACTERS = 1500
@@ -67,7 +71,8 @@ def fuse_steps(
             found[number] = None
             found[place] = kernel
             made[step.output.tensor] = place
-    return finished([step for step in found if step is not None], results, borders=borders)
+    kept = [step for step in found if step is not None]
+    return finished(chain_products(kept, results), results, borders=borders)
 
 
 def finished(
@@ -87,25 +92,12 @@ def finished(
             calls.append(step)
             continue
         call, text = call_of(
-            step if isinstance(step, Written) else written(step), opened.sizes if opened else ()
+            with_compared_indices(step if isinstance(step, Written) else written(step)),
+            opened.sizes if opened else (),
         )
         kernels[call.kernel] = text
         calls.append(call)
     return calls, kernels
-
-
-def reads_of(step: Open) -> Sequence[Passed]:
-    """Return the arrays that a step reads."""
-    if isinstance(step, Pointwise):
-        return step.inputs
-    return step.reads if isinstance(step, Direct) else tuple(step.reads.values())
-
-
-def writes_of(step: Open) -> Sequence[Passed]:
-    """Return the arrays that a step writes."""
-    if isinstance(step, Pointwise):
-        return (step.output,)
-    return step.writes if isinstance(step, Direct) else tuple(step.writes.values())
 
 
 def _with_producers(

@@ -18,7 +18,7 @@ from isamap.graph.graph import Array
 from isamap.graph.model_program import Control, Move, Passed
 from isamap.graph.moves import is_sound
 from isamap.graph.patterns import reshape_strides
-from isamap.graph.pending import Border, Pointwise, Written, dense, laid_out
+from isamap.graph.pending import Border, Pointwise, Written, band_of, dense, laid_out
 from isamap.graph.sizes import Opened, OpenSize, Size
 from isamap.graph.terms import NotTaken, Term
 from isamap.graph.types import make_dense, stored_type, type_of
@@ -226,9 +226,10 @@ class Making:
         state = hashlib.sha256(array.reshape(-1).view(np.uint8).data)
         state.update(array.dtype.str.encode())
         name = f"c{state.hexdigest()[:12]}"
+        band = band_of(array)
         release(array)
         self.constants.setdefault(name, array.reshape(-1))
-        return Passed(name, stored_type(flat.dtype), flat.shape)
+        return Passed(name, stored_type(flat.dtype), flat.shape, band=band)
 
     def look(self, value: Value) -> Passed:
         """Return a value in memory by its axes as its sizes name them."""

@@ -20,13 +20,17 @@ from isamap.graph.sizes import OpenSize
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A tensor as a step sees it: row-major, or with such strides from an offset on. Units: elements."""
+    """A tensor as a step sees it: row-major, or with such strides from an offset on. Units: elements.
+
+    `band` says of a constant mask of so many rows and columns that it is true where `low <= column - row <= high`.
+    """
 
     tensor: str
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
     offset: int = 0
+    band: tuple[int, int, int, int] | None = None
 
     @property
     def is_part(self) -> bool:

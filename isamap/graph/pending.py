@@ -11,9 +11,13 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 
-from isamap.graph.model_program import Call, Passed
+import numpy as np
+
+from isamap.graph.graph import Array
+from isamap.graph.model_program import Call, Direct, Passed
 from isamap.graph.patterns import Strides, broadcast, merged, reshape_strides
 from isamap.graph.sizes import OpenSize
 
@@ -54,6 +58,24 @@ class Pointwise:
     inputs: tuple[Passed, ...]
     output: Passed
     expression: str
+
+
+Open = Direct | Written | Pointwise
+"""A step of a program before its kernels have texts."""
+
+
+def reads_of(step: Open) -> Sequence[Passed]:
+    """Return the arrays that a step reads."""
+    if isinstance(step, Pointwise):
+        return step.inputs
+    return step.reads if isinstance(step, Direct) else tuple(step.reads.values())
+
+
+def writes_of(step: Open) -> Sequence[Passed]:
+    """Return the arrays that a step writes."""
+    if isinstance(step, Pointwise):
+        return (step.output,)
+    return step.writes if isinstance(step, Direct) else tuple(step.writes.values())
 
 
 def call_of(kernel: Written, sizes: Sequence[OpenSize] = ()) -> tuple[Call, str]:
@@ -153,6 +175,62 @@ def laid_out(passed: Passed) -> tuple[tuple[int, ...], Passed]:
 def walk_of(passed: Passed) -> Strides:
     """Return how far neighbours along each axis lie apart. Units: elements."""
     return dense(passed.shape) if passed.strides is None else passed.strides
+
+
+def band_of(mask: Array) -> tuple[int, int, int, int] | None:
+    """Return the rows and columns of a mask, and the least and the largest `column - row` of what is true.
+
+    None for a mask that is not true everywhere between these two. Causal masks and sliding windows are bands; a mask
+    that is true or false everywhere counts as none.
+    """
+    if mask.dtype != np.bool_ or mask.ndim < 2 or prod(mask.shape[:-2]) != 1 or mask.all() or not mask.any():
+        return None
+    height, width = mask.shape[-2:]
+    plane = mask.reshape(height, width)
+    apart = np.arange(width) - np.arange(height)[:, None]
+    low, high = int(apart[plane].min()), int(apart[plane].max())
+    return (height, width, low, high) if np.array_equal(plane, (apart >= low) & (apart <= high)) else None
+
+
+def with_compared_indices(kernel: Written) -> Written:
+    """Return the kernel with comparisons of indices for the elements of masks that are bands.
+
+    select(a2[d1, d2], …)     select(d2 <= d1, …)
+    """
+    for name, passed in kernel.reads.items():
+        rank, band = len(passed.shape), passed.band
+        if band is None or passed.is_part or passed.shape[-2:] != band[:2] or name in kernel.borders:
+            continue
+        access = re.compile(rf"\b{name}\[([^\[\]]*)\]")
+        found = [read[1].split(", ") for text in kernel.statements for read in access.finditer(text)]
+        if any(len(index) != rank for index in found):
+            continue
+        _, _, low, high = band
+        ends = [
+            f"{{1}}{_more(-end)} {sign} {{0}}{_more(end)}"
+            for sign, end, is_bound in (
+                ("<=", high, high < passed.shape[-1] - 1),
+                (">=", low, low > 1 - passed.shape[-2]),
+            )
+            if is_bound
+        ]
+        condition = f"({' & '.join(ends)})"
+        kernel = replace(
+            kernel,
+            declared=tuple(line for line in kernel.declared if not line.startswith(f"in {name}:")),
+            statements=tuple(access.sub(partial(_compared, condition), text) for text in kernel.statements),
+            reads={n: p for n, p in kernel.reads.items() if n != name},
+        )
+    return kernel
+
+
+def _compared(condition: str, access: re.Match[str]) -> str:
+    """Return a condition over the row and the column of an access."""
+    return condition.format(*access[1].split(", ")[-2:])
+
+
+def _more(count: int) -> str:
+    return f" + {count}" if count > 0 else ""
 
 
 def _nest(loops: Mapping[str, int], statement: str) -> str:

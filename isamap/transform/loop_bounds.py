@@ -13,7 +13,8 @@ In blocks of several statements conditions bound more than their own loop:
 
 A maximum takes nothing from -inf, hence no term behind the last `n` that passes for some m of the block; a temporary
 is filled if it is read. So the masked half of causal attention is neither computed nor read. A kernel that is
-`strict` keeps every term: that 0 times a value is 0, and -inf plus a value -inf, holds of finite values only.
+`strict` keeps every term: that 0 times a value is 0, and -inf plus a value -inf, holds of finite values only, and
+that 0 divided by a value is 0 only of values other than 0.
 """
 
 from __future__ import annotations
@@ -269,6 +270,8 @@ def _result(op: str, given: Sequence[float | None]) -> float | None:
         return None if np.isnan(found) else found
     match op, given:
         case "mul", _ if 0 in known:
+            return 0.0
+        case "div", [0, None]:
             return 0.0
         case ("add", _) | ("sub", [_, None]) if known and np.isinf(known[0]):
             return known[0]

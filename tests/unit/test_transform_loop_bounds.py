@@ -89,3 +89,17 @@ def test_a_temporary_that_is_read_whole_is_filled_whole() -> None:
     arrays = make_arrays(kernel, "random")
     want, got = (interpret(k, arrays, {})["W"] for k in (kernel, found))
     assert np.array_equal(want, got)
+
+
+def test_powers_that_are_divided_before_the_second_product_are_bounded_alike() -> None:
+    text = ATTENTION.format(seen="n <= m + N - M", masked="-inf", strict="")
+    divided = "for m in M, n in N { S[m, n] = S[m, n] / total[m]; } for m in M, d in D { O[m, d] = 0; }"
+    text = text.replace("for m in M, d in D { O[m, d] = 0; }", divided)
+    text = text.replace("for m in M, d in D { O[m, d] = O[m, d] / total[m]; }", "")
+    kernel = bind(parse_kernel(Source("k.ir", text)), {"M": 12, "N": 20, "D": 3})
+    cut = in_blocks(make_guards_explicit(kernel), [Blocks("m", 4)])
+    found = bound_loops_in_blocks(cut)
+    assert lengths(found) == {"4*m_block + 12"}
+    arrays = make_arrays(kernel, "random")
+    want, got = (interpret(k, arrays, {})["O"] for k in (kernel, found))
+    assert np.allclose(want, got, rtol=1e-5)

@@ -10,6 +10,7 @@ import numpy as np
 from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import Value, axes_of, broadcast_shape, nest
+from isamap.graph.pending import band_of
 from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide_type
 from isamap.graph.types import CODED, TYPES, stored, stored_type
 from isamap.ir import DTYPES, OPS, Op
@@ -284,10 +285,27 @@ def _whole_power(o: Applied, x: Value, y: Value) -> Value:
     return text.done()
 
 
+def _add(o: Applied) -> Value:
+    """Return a sum; a mask of 0 and -inf that is a band chooses, so that its comparisons of indices bound loops."""
+    for x, added in ((o[0], o[1]), (o[1], o[0])):
+        if x.known is None and added.known is not None and x.dtype == added.dtype and added.rank > 1:
+            kept = np.asarray(added.known == 0)
+            if np.array_equal(added.known[~kept], np.full((~kept).sum(), -np.inf)) and band_of(kept):
+                chosen = known_value(kept, "bool"), x, known_value(np.asarray(-np.inf), x.dtype)
+                return o.formed(
+                    lambda t: f"select({t[0].text}, {t[1].text}, {t[2].text})", chosen, x.dtype, x.dtype
+                )
+    return o.map("({0} + {1})", *_of_one_type(o))
+
+
 def _where(o: Applied) -> Value:
     chosen, one, other = o[0], o[1], o[2]
     if one.dtype != other.dtype:
         raise NotTaken(f"choosing between {one.dtype} and {other.dtype}")
+    if chosen.known is not None and chosen.count and chosen.known.min() == chosen.known.max():
+        found = one if chosen.known.all() else other
+        if found.shape == broadcast_shape([v.shape for v in (chosen, one, other)]):
+            return found
     return o.formed(
         lambda t: f"select({t[0].text}, {t[1].text}, {t[2].text})", (chosen, one, other), one.dtype, one.dtype
     )
@@ -331,6 +349,7 @@ ELEMENTWISE: Mapping[str, Lowered] = {
     ),
     "Acosh": through_f64("log({0} + sqrt(({0} - 1) * ({0} + 1)))"),
     "Atanh": through_f64("(0.5 * log1p(2 * {0} / (1 - {0})))"),
+    "Add": _add,
     "Reciprocal": floats("(1 / {0})"),
     "Softsign": floats("({0} / (1 + abs({0})))"),
     "Mish": floats("({0} * tanh(softplus({0})))"),
