@@ -24,12 +24,13 @@ from isamap.graph.types import size_bytes
 from isamap.ir import Kernel, Range, bind, print_routine
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
-from isamap.match.refusals.refuse import lacking_abilities
+from isamap.match.refusals.refuse import adds_to_narrowed, lacking_abilities
 from isamap.source import IsamapError, MissingTool, NoMapping, Source
 from isamap.source.progress import Watch
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 from isamap.transform.parts import kernel_of, units_of, with_values_apart
+from isamap.transform.split_sums import with_late_starts
 
 NONE = "none"
 """The word for no host: kernels that the accelerator cannot perform are refused."""
@@ -159,8 +160,30 @@ def _calls(step: Call, parts: Sequence[Part]) -> Iterator[Call]:
 
 
 def _parts_of(asked: tuple[Request, Request], *, lowered: bool = False) -> tuple[Part, ...]:
-    """Return the parts of a kernel. Raises: IsamapError if the host does not perform one."""
+    """Return the parts of a kernel, whose sums start late if the machine can add to sums that it narrows.
+
+    Raises: IsamapError if the host does not perform a part.
+    """
     request, host = asked
+    late = None
+    if adds_to_narrowed(load_machine(request.machine)):
+        kernel = parse_kernel(request.kernel)
+        is_open = any(isinstance(size, Range) for size in complete_sizes(kernel, request.sizes).values())
+        late = None if is_open else with_late_starts(kernel)
+    if late is None:
+        return _parts_as_written(request, host, lowered)
+    own = Source(request.kernel.name, print_routine(late))
+    parts = _parts_as_written(replace(request, kernel=own), replace(host, kernel=own), lowered)
+    if not any(part.why for part in parts):
+        return parts
+    written = _parts_as_written(request, host, lowered)
+    return min(
+        parts, written, key=lambda one: (sum(1 for p in one if p.why), sum(p.made.cost_ns for p in one))
+    )
+
+
+def _parts_as_written(request: Request, host: Request, lowered: bool) -> tuple[Part, ...]:
+    """Return the parts of a kernel. Raises: IsamapError if the host does not perform one."""
     text = request.kernel.text
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, request.sizes)

@@ -18,32 +18,77 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Bytes of a memory, or one register of it, that an operand names. Units: bytes."""
+    """Bytes of a memory, or one register of it, that an operand names.
+
+    Shapes: `strides` has one number for each axis of `shape`. Units: bytes; `end` is behind the last one.
+    """
 
     operand: str
     memory: str
-    at: Array
+    address: int
+    end: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
     is_read: bool
     is_written: bool
+
+    def of(self, numbers: Array) -> Array:
+        """Return a view of the numbers of these bytes, given one for each byte of the memory, up to the end."""
+        size = numbers.itemsize
+        steps = tuple(stride * size for stride in self.strides)
+        return np.ndarray(self.shape, numbers.dtype, numbers, self.address * size, steps)
 
 
 def accesses(command: Command, instruction: Instruction) -> Iterator[Access]:
     """Yield the accesses of a command; a register is the one byte of a memory of its own."""
-    bound = bound_instruction(instruction, integers(instruction, command.params))
-    where = dict(command.operands)
-    for operand in bound.operands:
-        is_read, is_written = operand.role != "out", operand.role != "in"
-        match where[operand.name]:
+    strides = tuple(where.strides if isinstance(where, Place) else None for _, where in command.operands)
+    found = _shapes_of(instruction, integers(instruction, command.params), strides)
+    for one, (name, where) in zip(found, command.operands, strict=True):
+        match where:
             case Register(memory, number):
-                yield Access(operand.name, f"{memory}{number}", np.zeros(1, np.intp), is_read, is_written)
-            case Place(memory) as place:
-                at = bytes_of(operand, place).reshape(-1)
-                yield Access(operand.name, memory, at, is_read, is_written)
+                yield Access(name, f"{memory}{number}", 0, 1, (1,), (1,), one.is_read, one.is_written)
+            case Place(memory, address):
+                own = address, address + one.end, one.shape, one.strides
+                yield Access(name, memory, *own, one.is_read, one.is_written)
 
 
-def bytes_of(operand: Operand, where: Place) -> Array:
-    """Return the addresses of all bytes of a bound operand; the last axis has the bytes of one element."""
-    return where.address + _offsets(extents(operand), where.strides, operand.dtype.size_bytes)
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The bytes of an operand from its first one on, in as few axes as possible."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    end: int
+    is_read: bool
+    is_written: bool
+
+
+@lru_cache(maxsize=16384)
+def _shapes_of(
+    instruction: Instruction, params: tuple[tuple[str, int], ...], strides: tuple[tuple[int, ...] | None, ...]
+) -> tuple[_Shape, ...]:
+    found: list[_Shape] = []
+    for operand, steps in zip(bound_instruction(instruction, params).operands, strides, strict=True):
+        roles = operand.role != "out", operand.role != "in"
+        if steps is None:
+            found.append(_Shape((1,), (1,), 1, *roles))
+            continue
+        shape, joined = _joined(extents(operand), steps, operand.dtype.size_bytes)
+        found.append(_Shape(shape, joined, span_of(operand, Place("", 0, steps)).stop, *roles))
+    return tuple(found)
+
+
+def _joined(
+    shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return extents and strides of bytes: axes without gaps are one, and an element that repeats is there once."""
+    found = [(item_bytes, 1)]
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if stride == found[0][0] * found[0][1]:
+            found[0] = (extent * found[0][0], found[0][1])
+        elif extent != 1 and stride:
+            found.insert(0, (extent, stride))
+    return tuple(extent for extent, _ in found), tuple(stride for _, stride in found)
 
 
 def span_of(operand: Operand, where: Place) -> range:
@@ -54,14 +99,3 @@ def span_of(operand: Operand, where: Place) -> range:
     ends = [stride * (extent - 1) for extent, stride in zip(shape, where.strides, strict=True)]
     first, last = (where.address + sum(pick(0, end) for end in ends) for pick in (min, max))
     return range(first, last + operand.dtype.size_bytes)
-
-
-@lru_cache(maxsize=4096)
-def _offsets(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> Array:
-    """Return where the bytes of an operand lie from its first one on."""
-    total = np.arange(item_bytes)
-    for axis, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
-        steps = np.arange(extent) * stride
-        total = total + steps.reshape((extent, *(1 for _ in shape[axis + 1 :]), 1))
-    total.setflags(write=False)
-    return total

@@ -70,9 +70,16 @@ def quantities(
 def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Command:
     """Return the command with these field values; the instruction fixes those that no field holds."""
     params = tuple((p.name, _held(p, found)) for p in instruction.params)
-    bound = bound_instruction(instruction, integers(instruction, params))
-    operands = tuple((o.name, _where(o, bound, found)) for o in instruction.operands)
-    return Command(instruction.name, operands, params, tokens_in(found))
+    operands: list[tuple[str, Place | Register]] = []
+    for name, memory, (address, index, stride), strides in _places_of(
+        instruction, integers(instruction, params)
+    ):
+        if (at := found.get(address)) is None:
+            operands.append((name, Register(memory, found.get(index, 0))))
+            continue
+        free = found.get(stride, 0)
+        operands.append((name, Place(memory, at, tuple(free if s is None else s for s in strides))))
+    return Command(instruction.name, tuple(operands), params, tokens_in(found))
 
 
 def tokens_in(found: Mapping[Quantity, int]) -> frozenset[tuple[str, str]]:
@@ -89,12 +96,20 @@ def _held(param: Param, found: Mapping[Quantity, int]) -> int:
     return only
 
 
-def _where(operand: Operand, bound: Routine, found: Mapping[Quantity, int]) -> Place | Register:
-    memory = operand.memory or ""
-    if (address := found.get(Quantity("address", operand.name))) is None:
-        return Register(memory, found.get(Quantity("index", operand.name), 0))
-    free = found.get(Quantity("stride", operand.name), 0)
-    return Place(memory, address, byte_strides(bound.operand(operand.name), free))
+@lru_cache(maxsize=16384)
+def _places_of(
+    instruction: Instruction, params: tuple[tuple[str, int], ...]
+) -> tuple[tuple[str, str, tuple[Quantity, Quantity, Quantity], tuple[int | None, ...]], ...]:
+    """Return, by operand, its memory, its address, register and stride, and its strides, None for the free one."""
+    bound = bound_instruction(instruction, params)
+    found: list[tuple[str, str, tuple[Quantity, Quantity, Quantity], tuple[int | None, ...]]] = []
+    for o in instruction.operands:
+        held = Quantity("address", o.name), Quantity("index", o.name), Quantity("stride", o.name)
+        strides = enumerate(byte_strides(bound.operand(o.name), 0))
+        found.append(
+            (o.name, o.memory or "", held, tuple(None if n == free_axis(o) else s for n, s in strides))
+        )
+    return tuple(found)
 
 
 def byte_strides(operand: Operand, free: int) -> tuple[int, ...]:
@@ -117,7 +132,13 @@ def extents(bound: Operand) -> tuple[int, ...]:
 
 def integers(instruction: Instruction, params: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
     """Return the parameters that are integers: those that shapes depend on."""
-    return tuple((name, value) for name, value in params if instruction.param(name).dtype is None)
+    names = _integer_names(instruction)
+    return params if len(names) == len(params) else tuple(one for one in params if one[0] in names)
+
+
+@lru_cache(maxsize=4096)
+def _integer_names(instruction: Instruction) -> frozenset[str]:
+    return frozenset(p.name for p in instruction.params if p.dtype is None)
 
 
 @lru_cache(maxsize=4096)

@@ -90,8 +90,17 @@ class Placed:
     low: int = 0
 
 
-Encoded = tuple[Instruction, Encoding, tuple[tuple[int, int], ...]]
-"""An instruction, its words, and by word the bits that are the same in each issue with their values."""
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An instruction, its words, and by word the bits that are the same in each issue with their values.
+
+    `held` has, by field with a quantity, the number of its word, its lowest bit, its bits, and the quantity.
+    """
+
+    instruction: Instruction
+    encoding: Encoding
+    fixed: tuple[tuple[int, int], ...]
+    held: tuple[tuple[int, int, int, BitField, Quantity], ...]
 
 
 def fits(words: tuple[int, ...], fixed: tuple[tuple[int, int], ...]) -> bool:
@@ -101,22 +110,25 @@ def fits(words: tuple[int, ...], fixed: tuple[tuple[int, int], ...]) -> bool:
     )
 
 
-def _is_enough(words: tuple[int, ...], encoding: Encoding) -> bool:
+def _is_enough(words: tuple[int, ...], one: Encoded) -> bool:
     """Return whether no field holds less than it may."""
-    return all(
-        field.get(value) >= field.least
-        for value, word in zip(words, encoding.words, strict=True)
-        for field in word
-    )
+    return all(words[n] >> low & bits >= field.least for n, low, bits, field, _ in one.held if field.least)
 
 
 def encoded_of(machine: Machine, unit: str | None = None) -> tuple[Encoded, ...]:
     """Return the instructions that have words, of one unit or of all."""
     return tuple(
-        (item.instruction, item.encoding, item.encoding.fixed)
+        Encoded(item.instruction, item.encoding, item.encoding.fixed, _held_by(item.encoding))
         for item in machine.instructions.values()
         if item.encoding is not None and unit in (None, item.cost.unit)
     )
+
+
+def _held_by(encoding: Encoding) -> tuple[tuple[int, int, int, BitField, Quantity], ...]:
+    return tuple(
+        (number, field.low, field.limit - 1, field, field.holds)
+        for number, word in enumerate(encoding.words) for field in word if isinstance(field.holds, Quantity)
+    )  # fmt: skip
 
 
 def decode_one(
@@ -126,11 +138,15 @@ def decode_one(
 
     Raises: VerificationFailed if there is none.
     """
-    for instruction, encoding, fixed in encoded:
-        own = tuple(rest[: len(fixed)])
-        if not fits(own, fixed) or not _is_enough(own, encoding):
+    head = rest[0]
+    for one in encoded:
+        instruction, (bits, value) = one.instruction, one.fixed[0]
+        if head & bits != value:
             continue
-        found = read_fields(encoding, own, tables)
+        own = tuple(rest[: len(one.fixed)])
+        if not fits(own, one.fixed) or not _is_enough(own, one):
+            continue
+        found = read_held(one.encoding, one.held, own, tables)
         if isinstance(found, str):
             raise refused(at, f"`{instruction.name}`: {found}")
         try:
@@ -147,18 +163,30 @@ def _steps_in(found: Mapping[Quantity, int]) -> Steps:
 
 def read_fields(encoding: Encoding, words: tuple[int, ...], tables: Tables) -> dict[Quantity, int] | str:
     """Return the values of the fields, including those of entries, or the error if they are inconsistent."""
+    return read_held(encoding, _held_by(encoding), words, tables)
+
+
+def read_held(
+    encoding: Encoding,
+    held: Sequence[tuple[int, int, int, BitField, Quantity]],
+    words: tuple[int, ...],
+    tables: Tables,
+) -> dict[Quantity, int] | str:
+    """Return the same, where it is known which fields hold a quantity."""
     found: dict[Quantity, int] = {}
-    if not all(
-        _take(field, value, found) for value, w in zip(words, encoding.words, strict=True) for field in w
-    ):
-        return "two fields that say the same differ"
+    for number, low, bits, field, quantity in held:
+        value = words[number] >> low & bits
+        if quantity.kind == "step":
+            value = field.number(words[number])
+        if found.setdefault(quantity, value * quantity.unit) != value * quantity.unit:
+            return "two fields that say the same differ"
     for name, word in encoding.entries:
         entry = tables.get(name, {}).get(found[Quantity("entry", name)])
         if entry is None:
             return f"no entry of `{name}` lies where the words say"
         fixed = sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
-        held = sum(f.mask for f in word if isinstance(f.holds, Quantity))
-        if entry & ~held != fixed:
+        free = sum(f.mask for f in word if isinstance(f.holds, Quantity))
+        if entry & ~free != fixed:
             return f"the entry {entry:#x} of `{name}` is none"
         if not all(_take(field, entry, found) for field in word):
             return "two fields that say the same differ"

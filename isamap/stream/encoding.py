@@ -70,7 +70,7 @@ def runs_of(
         runs = read_runs(words[:last], at, machine, bundle, tables or {})
         return runs, expand(runs, bundle, words)
     encoded, found = encoded_of(machine), list[Placed]()
-    longest = max((len(fixed) for _, _, fixed in encoded), default=1)
+    longest = max((len(one.fixed) for one in encoded), default=1)
     while at < last:
         command, _, own = decode_one(words[at : min(last, at + longest)], at, encoded, machine, tables or {})
         found.append(Placed(at, command, own, at))
@@ -178,23 +178,20 @@ class _Touched:
 
     def earliest(self, access: Access) -> int:
         """Return the first word for an access: after the writers of its bytes; with their readers at the earliest."""
-        if not access.at.size:
-            return 0
         first = int(_of(self.writers, access).max()) + 1
         return max(first, int(_of(self.readers, access).max())) if access.is_written else first
 
     def touch(self, access: Access, word: int) -> None:
         """Note an access of a command in a word."""
         for noted, is_so in ((self.writers, access.is_written), (self.readers, access.is_read)):
-            if is_so and access.at.size:
-                _of(noted, access)
-                own = noted[access.memory]
-                own[access.at] = np.maximum(own[access.at], word)
+            if is_so:
+                own = _of(noted, access)
+                np.maximum(own, word, out=own)
 
 
 def _of(noted: dict[str, Array], access: Access) -> Array:
-    noted[access.memory] = room(noted.get(access.memory), int(access.at.max()) + 1)
-    return noted[access.memory][access.at]
+    noted[access.memory] = room(noted.get(access.memory), access.end)
+    return access.of(noted[access.memory])
 
 
 def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[BundleCommands]:

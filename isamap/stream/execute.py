@@ -6,20 +6,24 @@ read element must have been written, and only the caller writes inputs.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir import DType, Operand, execute_bound
+from isamap.ir import Axis, DType, Index, Loop, Operand, Read, Routine, Stmt, execute_bound
+from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.source import Diagnostic, VerificationFailed
-from isamap.source.records import dataclass, field
-from isamap.stream.accesses import accesses, bytes_of, span_of
-from isamap.stream.command import Place, Register, bound_instruction, extents, integers
+from isamap.source.records import dataclass, field, replace
+from isamap.stream.accesses import Access, accesses, span_of
+from isamap.stream.command import Command, Place, Register, bound_instruction, extents, integers
 from isamap.stream.command_words import Placed
 from isamap.stream.encoding import decode, decode_end
 from isamap.stream.memory_layout import StreamArray
@@ -30,13 +34,49 @@ from isamap.stream.tables import contents_of
 Array = NDArray[Any]
 
 
+NEVER = 2**31 - 1
+"""In place of the level of a command that wrote: none did."""
+MOST_TOGETHER = 1 << 20
+"""The largest number of elements of one operand in the commands that are performed as one."""
+
+
 @dataclass(slots=True)
 class _Memory:
-    """An image, which of its bytes were written, and in which array each lies (0: in none, or not asked)."""
+    """An image, and by byte the level of the last command that wrote it, and of the last that accessed it.
+
+    `bounds` has the first address of each array in it, its end, and the array; None if accesses may be anywhere.
+    """
 
     image: Array
     written: Array
-    owner: Array | None = None
+    touched: Array
+    bounds: tuple[tuple[int, int, StreamArray], ...] | None = None
+
+
+@dataclass(slots=True)
+class _Value:
+    """A register: its content, and the levels of the last commands that wrote and accessed it."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    written: int
+    touched: int
+    values: Array | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """The common part of commands that differ in addresses and numbers of registers only."""
+
+    bound: Routine
+    scalars: Mapping[str, float]
+    shapes: tuple[tuple[int, ...], ...]
+    strides: tuple[tuple[int, ...] | None, ...]
+    spans: tuple[range, ...]
+
+
+_Issue = tuple[Placed, _Plan, tuple[Access, ...]]
+"""A command with its plan, and the access of each operand."""
 
 
 @dataclass(slots=True)
@@ -46,7 +86,8 @@ class Execution:
     program: ProgramFile
     machine: Machine
     memories: dict[str, _Memory]
-    registers: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
+    registers: dict[tuple[str, int], _Value] = field(default_factory=dict[tuple[str, int], _Value])
+    plans: dict[object, _Plan] = field(default_factory=dict[object, _Plan])
 
     @staticmethod
     def of(program: ProgramFile, machine: Machine, given: Mapping[str, Array]) -> Execution:
@@ -63,8 +104,12 @@ class Execution:
             said = f"the words are {len(placed)} instructions, and the header promises {instructions}"
             raise VerificationFailed(Diagnostic("program-word", said))
         ordered = in_queues(placed, decode_end(words, self.machine), self.machine)
+        levels: dict[int, list[_Issue]] = {}
         for _, at_once in groupby(ordered, key=lambda one: one.issued):
-            _perform(tuple(at_once), self)
+            issues = [_issue(one, self) for one in at_once]
+            levels.setdefault(_note(issues, self), []).extend(issues)
+        for _, issues in sorted(levels.items()):
+            _perform(issues, self)
 
     def values(self, name: str) -> Array:
         """Return a copy of an array."""
@@ -75,7 +120,7 @@ class Execution:
         """Write an array as the host does."""
         array, image = self._image(name)
         image[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        self.memories[array.memory].written[array.offset : array.offset + array.size_bytes] = True
+        self.memories[array.memory].written[array.offset : array.offset + array.size_bytes] = 0
 
     def _image(self, name: str) -> tuple[StreamArray, Array]:
         array = next(a for a in self.program.arrays if a.name == name)
@@ -103,116 +148,223 @@ def _memories(program: ProgramFile, given: Mapping[str, Array]) -> dict[str, _Me
     main = {a.memory for a in program.arrays if a.role != "buffer"}
     memories: dict[str, _Memory] = {}
     for name, size in program.memories.items():
-        image, written = np.zeros(size, np.uint8), np.zeros(size, np.bool_)
-        memories[name] = _Memory(image, written, np.zeros(size, np.int16) if name in main else None)
-    for number, array in enumerate(program.arrays, 1):
-        memory, where = memories[array.memory], slice(array.offset, array.offset + array.size_bytes)
-        if memory.owner is not None:
-            memory.owner[where] = number
+        own = sorted(
+            (a.offset, a.offset + a.size_bytes, n) for n, a in enumerate(program.arrays) if a.memory == name
+        )
+        bounds = tuple((first, end, program.arrays[n]) for first, end, n in own) if name in main else None
+        image, written = np.zeros(size, np.uint8), np.full(size, NEVER, np.int32)
+        memories[name] = _Memory(image, written, np.zeros(size, np.int32), bounds)
+    for array in program.arrays:
         if array.role in ("in", "inout"):
+            memory, where = memories[array.memory], slice(array.offset, array.offset + array.size_bytes)
             values = np.ascontiguousarray(given[array.name]).astype(array.dtype.numpy(), copy=False)
             memory.image[where] = values.reshape(-1).view(np.uint8)
-            memory.written[where] = True
+            memory.written[where] = 0
     return memories
 
 
-_Result = tuple[Operand, Array, Placed]
-"""The values that a command writes to an operand."""
+# --- the order: a command's level is above those of all commands that it has to wait for ---
 
 
-def _perform(at_once: Sequence[Placed], state: Execution) -> None:
-    """Perform commands on the values from before any of them. Raises: VerificationFailed."""
-    results = [result for one in at_once for result in _computed(one, state)]
-    if len(at_once) > 1:
-        for operand, _, one in results:  # refuse places outside of memories before all bytes are listed
-            place = dict(one.command.operands)[operand.name]
-            if isinstance(place, Place):
-                _bytes(operand, place, one, state, writes=True)
-        _check_apart(at_once, state)
-    for operand, values, one in results:
-        _write(operand, dict(one.command.operands)[operand.name], values, one, state)
-
-
-def _computed(one: Placed, state: Execution) -> list[_Result]:
+def _issue(one: Placed, state: Execution) -> _Issue:
+    """Return a command with its plan and its accesses. Raises: VerificationFailed for bytes that are not its own."""
     command = one.command
-    instruction = state.machine.instructions[command.instruction].instruction
-    bound = bound_instruction(instruction, integers(instruction, command.params))
-    where = dict(command.operands)
-    arrays = {o.name: _read(o, where[o.name], one, state) for o in bound.operands if o.role != "out"}
+    strides = tuple(where.strides if isinstance(where, Place) else None for _, where in command.operands)
+    key = command.instruction, command.params, strides
+    if (plan := state.plans.get(key)) is None:
+        plan = state.plans[key] = _plan(command, strides, state.machine)
+    for operand, span, (_, where) in zip(plan.bound.operands, plan.spans, command.operands, strict=True):
+        if isinstance(where, Place):
+            _check_place(operand, where, span, one, state)
+    return one, plan, tuple(accesses(command, state.machine.instructions[command.instruction].instruction))
+
+
+def _plan(command: Command, strides: tuple[tuple[int, ...] | None, ...], machine: Machine) -> _Plan:
+    instruction = machine.instructions[command.instruction].instruction
+    bound, params = (
+        bound_instruction(instruction, integers(instruction, command.params)),
+        dict(command.params),
+    )
     scalars = {
-        p.name: float(_value(dict(command.params)[p.name], p.dtype))
-        for p in instruction.params
-        if p.dtype is not None
+        p.name: float(_value(params[p.name], p.dtype)) for p in instruction.params if p.dtype is not None
     }
-    done = execute_bound(bound, arrays, scalars)
-    return [(o, done[o.name], one) for o in bound.operands if o.role != "in"]
-
-
-def _check_apart(at_once: Sequence[Placed], state: Execution) -> None:
-    """Refuse two commands of one word that write the same. Raises: VerificationFailed."""
-    written: dict[str, set[int]] = {}
-    for one in at_once:
-        instruction = state.machine.instructions[one.command.instruction].instruction
-        for access in (a for a in accesses(one.command, instruction) if a.is_written):
-            own, noted = set(access.at.tolist()), written.setdefault(access.memory, set())
-            if own & noted:
-                raise _wrong(one, f"another instruction of the word also writes `{access.operand}`")
-            noted |= own
+    spans = (
+        range(1) if s is None else span_of(o, Place("", 0, s))
+        for o, s in zip(bound.operands, strides, strict=True)
+    )
+    return _Plan(bound, scalars, tuple(map(extents, bound.operands)), strides, tuple(spans))
 
 
 def _value(bits: int, dtype: DType) -> Any:
     return np.frombuffer(bits.to_bytes(dtype.size_bytes, "little"), dtype.numpy())[0]
 
 
-def _read(operand: Operand, where: Place | Register, one: Placed, state: Execution) -> Array:
-    shape = extents(operand)
-    match where:
-        case Register(memory, number):
-            held = state.registers.get((memory, number))
-            if held is None or held.shape != shape or held.dtype != operand.dtype.numpy():
-                raise _wrong(
-                    one, f"`{operand.name}` is register {number} of {memory}, which has no such registers"
-                )
-            return held
-        case Place():
-            at = _bytes(operand, where, one, state)
-            memory = state.memories[where.memory]
-            if not memory.written[at].all():
-                first = int(at[~memory.written[at]].min())
-                raise _wrong(
-                    one, f"`{operand.name}` is read at {where.memory} + {first}, never written before"
-                )
-            return memory.image[at].view(operand.dtype.numpy()).reshape(shape)
-
-
-def _write(operand: Operand, where: Place | Register, values: Array, one: Placed, state: Execution) -> None:
-    values = np.ascontiguousarray(values, operand.dtype.numpy())
-    match where:
-        case Register(memory, number):
-            state.registers[memory, number] = values
-        case Place():
-            at = _bytes(operand, where, one, state, writes=True)
-            memory = state.memories[where.memory]
-            memory.image[at] = values.view(np.uint8).reshape(at.shape)
-            memory.written[at] = True
-
-
-def _bytes(operand: Operand, where: Place, one: Placed, state: Execution, *, writes: bool = False) -> Array:
-    """Return the addresses of all bytes of an operand. Raises: VerificationFailed for one that is not its own."""
-    memory, span = state.memories.get(where.memory), span_of(operand, where)
+def _check_place(operand: Operand, where: Place, span: range, one: Placed, state: Execution) -> None:
+    """Refuse bytes outside of a memory, or not in one array, or of an input. Raises: VerificationFailed."""
+    memory, first, end = (
+        state.memories.get(where.memory),
+        where.address + span.start,
+        where.address + span.stop,
+    )
     size = 0 if memory is None else memory.image.size
-    if span and (span.start < 0 or span.stop > size):
-        last = span.stop - 1
-        raise _wrong(one, f"`{operand.name}` reaches {where.memory} + {last}, which has {size} bytes")
-    at = bytes_of(operand, where)
-    if memory is not None and memory.owner is not None and at.size:
-        owners = np.unique(memory.owner[at])
-        if owners.size > 1 or owners[0] == 0:
-            raise _wrong(one, f"`{operand.name}` at {where.memory} + {where.address} is not within one array")
-        array = state.program.arrays[int(owners[0]) - 1]
-        if writes and array.role == "in":
-            raise _wrong(one, f"`{operand.name}` is written into `{array.name}`, an input")
-    return at
+    if memory is None or first < 0 or end > size:
+        raise _wrong(one, f"`{operand.name}` reaches {where.memory} + {end - 1}, which has {size} bytes")
+    if memory.bounds is None:
+        return
+    at = bisect_right(memory.bounds, first, key=lambda own: own[0]) - 1
+    if at < 0 or end > memory.bounds[at][1]:
+        raise _wrong(one, f"`{operand.name}` at {where.memory} + {where.address} is not within one array")
+    if operand.role != "in" and (array := memory.bounds[at][2]).role == "in":
+        raise _wrong(one, f"`{operand.name}` is written into `{array.name}`, an input")
+
+
+def _note(issues: Sequence[_Issue], state: Execution) -> int:
+    """Return the level of commands that are performed at once, on the values from before any of them.
+
+    Raises: VerificationFailed for a read of what nothing has written, and for two that write the same.
+    """
+    level = 0
+    for one, plan, touched in issues:
+        for n, access in enumerate(touched):
+            level = max(level, _needed(one, plan, n, access, state))
+    level += 1
+    for one, plan, touched in issues:
+        for n, access in enumerate(touched):
+            _mark(one, plan, n, access, level, state)
+    return level
+
+
+def _needed(one: Placed, plan: _Plan, n: int, access: Access, state: Execution) -> int:
+    """Return the highest level of the commands that have to be performed before an access."""
+    operand, where, level = plan.bound.operands[n], one.command.operands[n][1], 0
+    if isinstance(where, Register):
+        held = state.registers.get((where.memory, where.number))
+        if access.is_read:
+            if held is None or held.shape != plan.shapes[n] or held.dtype != operand.dtype.numpy():
+                said = f"`{operand.name}` is register {where.number} of {where.memory}, which has no such registers"
+                raise _wrong(one, said)
+            level = held.written
+        return max(level, held.touched) if held is not None and access.is_written else level
+    memory = state.memories[where.memory]
+    if access.is_read:
+        seen = access.of(memory.written)
+        if (level := int(seen.max())) == NEVER:
+            first = int(access.of(np.arange(memory.image.size))[seen == NEVER].min())
+            raise _wrong(one, f"`{operand.name}` is read at {where.memory} + {first}, never written before")
+    return max(level, int(access.of(memory.touched).max())) if access.is_written else level
+
+
+def _mark(one: Placed, plan: _Plan, n: int, access: Access, level: int, state: Execution) -> None:
+    """Note the level of a command where it accesses memories and registers."""
+    operand, where = plan.bound.operands[n], one.command.operands[n][1]
+    same = f"another instruction of the word also writes `{operand.name}`"
+    if isinstance(where, Register):
+        held = state.registers.get((where.memory, where.number))
+        if access.is_written:
+            if held is not None and held.written == level:
+                raise _wrong(one, same)
+            own = (
+                plan.shapes[n],
+                operand.dtype.numpy(),
+                level,
+                level,
+                held.values if held is not None else None,
+            )
+            state.registers[where.memory, where.number] = _Value(*own)
+        elif held is not None:
+            held.touched = max(held.touched, level)
+        return
+    memory = state.memories[where.memory]
+    touched = access.of(memory.touched)
+    if access.is_written:
+        written = access.of(memory.written)
+        if bool((written == level).any()):
+            raise _wrong(one, same)
+        written[...] = level
+    np.maximum(touched, level, out=touched)
+
+
+# --- commands of one level that differ in places only, as one ---
+
+
+def _perform(issues: Sequence[_Issue], state: Execution) -> None:
+    """Perform commands that do not need each other's results."""
+    groups: dict[_Plan, list[Placed]] = {}
+    for one, plan, _ in issues:
+        groups.setdefault(plan, []).append(one)
+    results = [
+        (plan, part, done) for plan, group in groups.items() for part, done in _computed(plan, group, state)
+    ]
+    for plan, part, done in results:
+        for n, operand in enumerate(plan.bound.operands):
+            if operand.role != "in":
+                for one, values in zip(part, done[operand.name], strict=True):
+                    _write(plan, n, one.command.operands[n][1], values, state)
+
+
+def _computed(
+    plan: _Plan, group: Sequence[Placed], state: Execution
+) -> Iterator[tuple[Sequence[Placed], dict[str, Array]]]:
+    """Yield parts of a group with their results, by operand one behind the other."""
+    if any(o.domain is not None for o in plan.bound.operands):  # data decides places
+        for one in group:
+            seen = {
+                o.name: _seen(plan, n, one.command.operands[n][1], state)
+                for n, o in enumerate(plan.bound.operands) if o.role != "out"
+            }  # fmt: skip
+            done = execute_bound(plan.bound, seen, plan.scalars)
+            yield (one,), {name: values[np.newaxis] for name, values in done.items()}
+        return
+    most = max(1, MOST_TOGETHER // max(1, *map(prod, plan.shapes)))
+    for first in range(0, len(group), most):
+        part = group[first : first + most]
+        arrays = {
+            o.name: np.stack([_seen(plan, n, one.command.operands[n][1], state) for one in part])
+            for n, o in enumerate(plan.bound.operands) if o.role != "out"
+        }  # fmt: skip
+        yield part, execute_bound(_together(plan.bound, len(part)), arrays, plan.scalars)
+
+
+@lru_cache(maxsize=4096)
+def _together(routine: Routine, count: int) -> Routine:
+    """Return a routine that performs another one so many times, on operands with one more axis."""
+    axis = Index.of("#")
+
+    def of_read(r: Read) -> Read:
+        return replace(r, index=(axis, *r.index))
+
+    def of_statement(s: Stmt) -> Stmt:
+        guard = map_reads(s.guard, of_read) if s.guard is not None else None
+        if isinstance(s, Loop):
+            return replace(s, body=tuple(map(of_statement, s.body)), guard=guard)
+        return replace(s, target=of_read(s.target), value=map_reads(s.value, of_read), guard=guard)
+
+    body = tuple(Loop((Axis("#", Index.of(count)),), (of_statement(s),)) for s in routine.body)
+    operands = tuple(replace(o, shape=(Index.of(count), *o.shape), strides=None) for o in routine.operands)
+    return replace(routine, operands=operands, body=body)
+
+
+def _view(plan: _Plan, n: int, where: Place, state: Execution) -> Array:
+    image, dtype = state.memories[where.memory].image, plan.bound.operands[n].dtype.numpy()
+    return np.ndarray(plan.shapes[n], dtype, image, where.address, where.strides)
+
+
+def _seen(plan: _Plan, n: int, where: Place | Register, state: Execution) -> Array:
+    match where:
+        case Register(memory, number):
+            values = state.registers[memory, number].values
+            assert values is not None, "it was written at a lower level"
+            return values
+        case Place():
+            return _view(plan, n, where, state)
+
+
+def _write(plan: _Plan, n: int, where: Place | Register, values: Array, state: Execution) -> None:
+    match where:
+        case Register(memory, number):
+            state.registers[memory, number].values = values
+        case Place():
+            _view(plan, n, where, state)[...] = values
 
 
 def _wrong(one: Placed, said: str) -> VerificationFailed:

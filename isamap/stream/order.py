@@ -50,24 +50,27 @@ class Touched:
 
     def touch(self, access: Access, command: int) -> Iterator[Conflict]:
         """Yield earlier commands that an access conflicts with, the last of each unit; then it is noted itself."""
-        if not access.at.size:
-            return
-        size = int(access.at.max()) + 1
-        writers = self._writers[access.memory] = room(self._writers.get(access.memory), size)
-        for last in map(int, np.unique(writers[access.at])):
-            if last != NEVER:
-                yield Conflict(self.units[last], last, access, wrote=True)
+        writers = self._writers[access.memory] = room(self._writers.get(access.memory), access.end)
+        seen = access.of(writers)
+        first, last = int(seen.min()), int(seen.max())
+        for writer in (last,) if first == last else map(int, np.unique(seen)):
+            if writer != NEVER:
+                yield Conflict(self.units[writer], writer, access, wrote=True)
         for unit in range(self.count) if access.is_written else ():
-            readers = self._readers.get((access.memory, unit))
-            inside = access.at[access.at < readers.size] if readers is not None else access.at[:0]
-            if readers is not None and inside.size and (last := int(readers[inside].max())) != NEVER:
-                yield Conflict(unit, last, access, wrote=False)
+            if (access.memory, unit) in self._readers:
+                readers = self._room_of_readers(access, unit)
+                if (last := int(access.of(readers).max())) != NEVER:
+                    yield Conflict(unit, last, access, wrote=False)
         if access.is_read:
-            key = access.memory, self.units[command]
-            self._readers[key] = room(self._readers.get(key), size)
-            self._readers[key][access.at] = command
+            access.of(self._room_of_readers(access, self.units[command]))[...] = command
         if access.is_written:
-            writers[access.at] = command
+            seen[...] = command
+
+    def _room_of_readers(self, access: Access, unit: int) -> Array:
+        found = self._readers[access.memory, unit] = room(
+            self._readers.get((access.memory, unit)), access.end
+        )
+        return found
 
 
 def room(numbers: Array | None, size: int) -> Array:

@@ -110,9 +110,8 @@ class _Known:
 
         Old contents must also have been written before the command's own result is.
         """
-        if not access.at.size:
-            return 0.0
-        written, read = (float(_room(noted, access)[access.at].max()) for noted in (self.written, self.read))
+        written = float(_room(self.written, access).max())
+        read = float(_room(self.read, access).max()) if access.is_written else 0.0
         first = max(read, written - latency_ns) if access.is_written else 0.0
         return max(first, written) if access.is_read else first
 
@@ -122,19 +121,20 @@ class _Known:
             (self.read, access.is_read, read_ns),
             (self.written, access.is_written, done_ns),
         ):
-            if is_so and access.at.size:
+            if is_so:
                 own = _room(noted, access)
-                own[access.at] = np.maximum(own[access.at], at_ns)
+                np.maximum(own, at_ns, out=own)
 
 
 def _room(noted: dict[str, NDArray[Any]], access: Access) -> NDArray[Any]:
-    size, own = int(access.at.max()) + 1, noted.get(access.memory)
-    if own is None or own.size < size:
-        more = np.zeros(max(size, 2 * (own.size if own is not None else 0)))
+    """Return a view of the times of the bytes of an access."""
+    own = noted.get(access.memory)
+    if own is None or own.size < access.end:
+        more = np.zeros(max(access.end, 2 * (own.size if own is not None else 0)))
         if own is not None:
             more[: own.size] = own
         noted[access.memory] = own = more
-    return own
+    return access.of(own)
 
 
 def words_time(

@@ -30,10 +30,11 @@ from isamap.ir import (
     Operand,
     Read,
     print_expr,
+    substitute_expr,
     substitute_read,
     substitute_stmt,
 )
-from isamap.ir.walk import reads
+from isamap.ir.walk import map_reads, reads
 from isamap.source.records import replace
 from isamap.transform.guards import identity_of
 from isamap.transform.rewrite import Rewrite, accesses, free_name, is_accepted, line_of, with_statements
@@ -108,6 +109,43 @@ def _starts_from_nothing(kernel: Kernel, given: tuple[Statement, ...], n: int) -
         and before.assign.value
         == identity_of(a.op, kernel.operand(name).accumulate or kernel.operand(name).dtype)
     )
+
+
+def with_late_starts(kernel: Kernel) -> Kernel | None:
+    """Return a kernel whose integer sums start from 0, where their one reader adds their initial value; None
+    if there are none. Integers wrap around, so the results are the same.
+
+        Y[m, n] = b[n]; Y[m, n] += …; Z[m, n] = f(Y[m, n])  →  Y[m, n] = 0; …; Z[m, n] = f(Y[m, n] + b[n])
+    """
+    given, of, is_changed = list(statements(kernel)), Conflicts.of(kernel), False
+    written = {s.assign.target.buffer for s in given}
+    for n, s in enumerate(tuple(given)):
+        a, temp = s.assign, kernel.operand(s.assign.target.buffer)
+        own = [i for i, t in enumerate(given) if any(r.buffer == temp.name for r in accesses(t))]
+        sums, reader = [given[i].assign for i in own[1:-1]], own[-1]
+        seen = [r for r in accesses(given[reader])[1:] if r.buffer == temp.name]
+        if (
+            (temp.role, temp.dtype.is_integer, is_wide(temp)) != ("temp", True, False)
+            or (own[0], a.op, s.sequence) != (n, None, ())
+            or isinstance(a.value, Const)
+            or _buffers(a.value) & written
+            or not sums
+            or any(one.op != "add" or temp.name in _buffers(one.value) for one in sums)
+            or given[reader].assign.target.buffer == temp.name
+            or len(seen) != 1
+            or not writes_all([s], temp, of)
+            or not all(str(i) in {x.name for x in s.axes} or i.value == 0 for i in a.target.index)
+        ):
+            continue
+        there = {str(i): value for i, value in zip(a.target.index, seen[0].index, strict=True)}
+        added = Call("add", (seen[0], substitute_expr(a.value, there)), temp.dtype)
+        last = given[reader].assign
+        value = map_reads(last.value, lambda r, one=seen[0], new=added: new if r == one else r)
+        given[n] = replace(s, assign=replace(a, value=identity_of("add", temp.dtype)))
+        given[reader] = replace(given[reader], assign=replace(last, value=value))
+        is_changed = True
+    after = with_statements(kernel, given)
+    return after if is_changed and is_accepted(kernel, after) else None
 
 
 # --- merging ----------------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from isamap.ir import DTYPES, Index, Operand
-from isamap.stream.accesses import bytes_of, span_of
-from isamap.stream.command import Place
+import numpy as np
+
+from isamap.ir import DTYPES, Index, Instruction, Operand
+from isamap.stream.accesses import accesses, span_of
+from isamap.stream.command import Command, Place
 
 
 def operand(*shape: int) -> Operand:
@@ -13,9 +15,15 @@ def operand(*shape: int) -> Operand:
 
 def test_a_span_holds_the_bytes_of_an_operand() -> None:
     for strides in ((16, 4), (-16, 4), (4, 0)):
-        place = Place("dram", 100, strides)
-        at, span = bytes_of(operand(3, 2), place), span_of(operand(3, 2), place)
-        assert (span.start, span.stop - 1) == (at.min(), at.max())
+        x, span = operand(3, 2), span_of(operand(3, 2), Place("dram", 100, strides))
+        move = Instruction("move", (), (x,), ())
+        (access,) = accesses(Command("move", (("x", Place("dram", 100, strides)),)), move)
+        at = set(access.of(np.arange(256)).reshape(-1).tolist())
+        assert at == {
+            100 + strides[0] * m + strides[1] * n + b for m in range(3) for n in range(2) for b in range(4)
+        }
+        assert (span.start, span.stop - 1) == (min(at), max(at))
+        assert access.end == span.stop
 
 
 def test_a_span_reaches_as_far_as_numbers_do() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from random import Random
 
+import numpy as np
 import pytest
 
 from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import Bundle
 from isamap.source import UsageProblem
-from isamap.stream.accesses import accesses
+from isamap.stream.accesses import Access, accesses
 from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs, expand, read_runs
 from isamap.stream.command import Command, Place, Register
 from isamap.stream.command_words import Placed
@@ -49,6 +50,10 @@ def drawn(rng: Random) -> Command:
     )
 
 
+def bytes_of(access: Access) -> list[int]:
+    return access.of(np.arange(access.end)).reshape(-1).tolist()
+
+
 def history(commands: list[list[Command]], machine: Machine) -> dict[tuple[str, int], list[str]]:
     """By byte or register what happens to it, in order; reads between two writes as a set."""
     found: dict[tuple[str, int], list[str]] = defaultdict(list)
@@ -60,10 +65,10 @@ def history(commands: list[list[Command]], machine: Machine) -> dict[tuple[str, 
             for access in accesses(command, machine.instructions[command.instruction].instruction)
         ]
         for said, access in touched:
-            for at in access.at.tolist() if access.is_read else ():
+            for at in bytes_of(access) if access.is_read else ():
                 reads[access.memory, at].append(said)
         for said, access in touched:
-            for at in access.at.tolist() if access.is_written else ():
+            for at in bytes_of(access) if access.is_written else ():
                 found[access.memory, at] += [*sorted(reads.pop((access.memory, at), [])), f"written {said}"]
     for place, left in reads.items():
         found[place] += sorted(left)

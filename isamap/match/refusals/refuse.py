@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from isamap.ir import Call, Cast, Expr, Kernel
+from isamap.ir import Call, Cast, Expr, Kernel, Read
+from isamap.ir.walk import walk
 from isamap.machine import Machine, MachineInstruction
 from isamap.match.mappings.enumerate import find_in_statement, find_mappings
 from isamap.match.mappings.mapping import Mapping
@@ -170,6 +171,20 @@ def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool 
         if ability not in there
     }
     return tuple(reversed(found.values()))
+
+
+def adds_to_narrowed(machine: Machine) -> bool:
+    """Return whether an instruction adds two numbers that it reads, and stores a narrower type."""
+    assigns = (
+        pattern.statement.assign
+        for item in machine.instructions.values()
+        for pattern in patterns_of(item.instruction)
+    )
+    return any(
+        isinstance(e, Call) and e.op == "add" and all(isinstance(arg, Read) for arg in e.args)
+        and e.dtype.bits > assign.target.dtype.bits
+        for assign in assigns if assign.op is None for e in walk(assign.value)
+    )  # fmt: skip
 
 
 def _abilities(statement: Statement) -> Iterator[tuple[Expr, Ability]]:
