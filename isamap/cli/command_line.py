@@ -22,7 +22,9 @@ from typing import Any
 from isamap.cli import INTERRUPTED
 from isamap.cli.answers import Answer, Finding, print_answer
 from isamap.cli.early_words import command_of, fill_model, fill_values, spread_sizes
+from isamap.cli.option_parser import CommandOptions
 from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
+from isamap.driver.options import declared
 from isamap.source import (
     Diagnostic,
     IsamapError,
@@ -33,6 +35,7 @@ from isamap.source import (
     read_limited,
 )
 from isamap.source.cache import cache_root, digest, kept_here
+from isamap.source.progress import logged
 from isamap.source.records import replace
 from isamap.version import __version__
 
@@ -93,8 +96,14 @@ def run(words: Sequence[str]) -> int:
     prepare_streams()
     words = fill_model(words)
     command = command_of(words)
+    as_json, quiet, verbose = (bool({*words} & {*one.flags}) for one in declared(CommandOptions).values())
     try:
-        return print_answer(_answer(command, words), command, "--json" in words)
+        with logged(quiet=quiet, verbose=verbose):
+            answer = _answer(command, words)
+        if quiet and not as_json:
+            errors = tuple(found for found in answer.findings if found.json["severity"] == "error")
+            answer = replace(answer, findings=errors)
+        return print_answer(answer, command, as_json)
     except KeyboardInterrupt:
         complain(f"interrupted{_kept(command)}")
         return INTERRUPTED

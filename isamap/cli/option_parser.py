@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isamap.driver.options import FLAG, REQUIRED, WORD, WORDS, Option, given_flags, one_of, option
+from isamap.driver.options import FLAG, REQUIRED, WORD, WORDS, Option, declared, given_flags, one_of, option
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.records import dataclass, fields
 
@@ -66,6 +66,8 @@ class CommandOptions:
     """The options that every command has."""
 
     as_json: bool = flag("--json", "Answer with one JSON object.")
+    quiet: bool = flag("-q, --quiet", "Write only the result and errors: no progress, warnings or notes.")
+    verbose: bool = flag("-v, --verbose", "Log each step of long work, with the time, to standard error.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +191,7 @@ def read_record(record: type[Any], command: str, given: Mapping[str, Any]) -> An
 
 
 def options_of(record: type[Any], command: str) -> dict[str, Option]:
-    """Return the options of a command by name, with those of nested records in their places, `--json` last."""
+    """Return the options of a command by name: those of nested records in their places, the common ones last."""
     found: dict[str, Option] = {}
     for one in fields(record):
         known: Option | None = one.metadata.get("option")
@@ -198,7 +200,7 @@ def options_of(record: type[Any], command: str) -> dict[str, Option]:
             found |= options_of(inside, command)
         elif not known.commands or command in known.commands:
             found[one.name] = known
-    return found | {name: found.pop(name) for name in ("as_json",) if name in found}
+    return found | {name: found.pop(name) for name in declared(CommandOptions) if name in found}
 
 
 def help_page(name: str, about: str, known: Mapping[str, Option]) -> str:

@@ -1,5 +1,8 @@
 """Progress of long work: a line on a terminal after a second, log records of `isamap` otherwise.
 
+A logger at the level INFO gets the records on a terminal as well, instead of the line. At the level ERROR
+there is neither.
+
 with Progress() as progress:
     progress("conv 1×56×56×64, 64×64×3×3 → 1×56×56×64", 12, 31)
 
@@ -13,6 +16,8 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol
 
@@ -20,6 +25,22 @@ DELAY_SECONDS = 1.0
 CLEAR = "\r\x1b[K"
 BAR = 12
 LOG = logging.getLogger("isamap")
+
+
+@contextmanager
+def logged(*, quiet: bool, verbose: bool) -> Generator[None]:
+    """Log nothing of progress inside if `quiet`; write each record to standard error if `verbose`."""
+    before, handler = LOG.level, logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    if quiet or verbose:
+        LOG.setLevel(logging.ERROR if quiet else logging.INFO)
+    if verbose and not quiet:
+        LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOG.setLevel(before)
+        LOG.removeHandler(handler)
 
 
 class Watch(Protocol):
@@ -51,12 +72,13 @@ class Progress:
             left = (now - self._begun) / done * (count - done) if done > 1 else 0.0
             about = f", about {left:.0f} s left" if left >= 1 else ""
             label = f"{label}, {done} of {count}{about}"
-        self._label = label
-        if not self._thread.is_alive():
+        if label != self._label and not self._thread.is_alive():
             LOG.info("%s", label)
+        self._label = label
 
     def __enter__(self) -> Progress:
-        if sys.stderr is not None and sys.stderr.isatty():
+        is_line = LOG.isEnabledFor(logging.WARNING) and not LOG.isEnabledFor(logging.INFO)
+        if is_line and sys.stderr is not None and sys.stderr.isatty():
             self._thread.start()
         return self
 

@@ -13,7 +13,7 @@ import pytest
 
 import isamap
 from isamap.cli.commands import COMMANDS, function_of, record_of
-from isamap.cli.option_parser import options_of
+from isamap.cli.option_parser import CommandOptions, options_of
 from isamap.driver.options import Option, declared
 from isamap.driver.request import Choices, Request
 
@@ -21,7 +21,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 HEAD = """\
 # Options
 
-The option declarations of the commands, from which this page is written. Every command but `lsp` also takes `--json`.
+The option declarations of the commands, from which this page is written. Every command but `lsp`
+also takes `--json`, `-q` (`--quiet`) and `-v` (`--verbose`).
 
 ## Options that commands share
 
@@ -64,7 +65,7 @@ def own() -> Iterator[str]:
         lines = [
             line(spelled(option), option.word or "", option.help)
             for name, option in options.items()
-            if name != "as_json" and name not in declared(Choices)
+            if name not in declared(CommandOptions) and name not in declared(Choices)
         ]
         if lines:
             head = line("option", "default", "meaning") + line(*["---"] * 3)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import sys
 import time
 
 import pytest
 
+from isamap.cli import main
 from isamap.driver import ahead
 from isamap.source import progress
 from isamap.source.progress import Progress
@@ -54,6 +56,43 @@ def test_a_terminal_has_a_bar_and_the_time_that_is_left(monkeypatch: pytest.Monk
         time.sleep(0.6)
     assert "[=====       ] conv 3×3, 12 of 31, about 16 s left" in terminal.getvalue()
     assert terminal.getvalue().endswith(progress.CLEAR)
+
+
+@pytest.mark.parametrize(("flag", "shows"), [("--quiet", False), ("-v", False), ("--json", True)])
+def test_a_bar_is_not_mixed_with_records(flag: str, shows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
+    with progress.logged(quiet=flag == "--quiet", verbose=flag == "-v"), Progress() as watch:
+        watch("conv 3×3", 1, 31)
+        time.sleep(0.1)
+    assert (progress.CLEAR in terminal.getvalue()) == shows
+    assert (
+        re.search(r"^\d\d:\d\d:\d\d conv 3×3, 1 of 31$", terminal.getvalue(), re.MULTILINE) is None
+        or flag == "-v"
+    )
+    assert bool(terminal.getvalue()) == (flag != "--quiet")
+
+
+@pytest.mark.parametrize("flag", ["-q", "-v"])
+def test_commands_take_how_much_they_write(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "compile",
+        "gemm_f32",
+        "--hw",
+        "generic-c",
+        "-D",
+        "M=8",
+        "N=8",
+        "K=8",
+        "--stop-after",
+        "schedule",
+    ]
+    assert main([*words, "--no-cache", "--heuristic", "greedy", flag]) == 0
+    written = capsys.readouterr()
+    assert "gemm_f32" in written.out
+    assert bool(re.search(r"^\d\d:\d\d:\d\d schedule", written.err, re.MULTILINE)) == (flag == "-v")
+    assert flag == "-v" or not written.err
 
 
 def test_kernels_compiled_ahead_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
