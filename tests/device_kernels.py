@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,12 +21,51 @@ from isamap.driver.request import Request
 from isamap.driver.verifying import Case, Judged, case_of
 from isamap.ir import bind
 from isamap.kernels import kernel_path
+from isamap.machine import load_machine
 from isamap.run.fills import make_arrays, make_scalars
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 
 LAUNCH = Path(__file__).parent / "rdna3" / "launch.py"
 EMULATOR = os.environ.get("ISAMAP_TINYGRAD", "")
+
+
+BATCHED = Source(
+    "batched.ir",
+    """kernel batched(L, M, N, K) {
+  in A: bf16[L, M, K];
+  in B: bf16[L, K, N];
+  inout C: f32[L, M, N];
+  for l in L, m in M, n in N, k in K { C[l, m, n] += f32(A[l, m, k]) * f32(B[l, k, n]); }
+}""",
+)
+REDUCTION = Source(
+    "sums.ir",
+    "kernel sums(M, N) { in x: f32[M, N]; inout y: f32[N]; for m in M, n in N { y[n] += x[m, n]; } }",
+)
+ATTENTION = Source(
+    "attend.ir",
+    """kernel attend(L, M, N, D) {
+  in Q: bf16[L, M, D];
+  in K: bf16[L, N, D];
+  in V: bf16[L, N, D];
+  out O: f32[L, M, D];
+  temp S: f32[L, M, N];
+  temp P: bf16[L, M, N];
+  temp top: f32[L, M];
+  temp total: f32[L, M];
+  for l in L, m in M, n in N { S[l, m, n] = 0; }
+  for l in L, m in M, n in N, d in D { S[l, m, n] += f32(Q[l, m, d]) * f32(K[l, n, d]); }
+  for l in L, m in M { top[l, m] = -inf; }
+  for l in L, m in M, n in N { top[l, m] max= S[l, m, n]; }
+  for l in L, m in M, n in N { S[l, m, n] = exp((S[l, m, n] - top[l, m]) / sqrt(f32(D))); }
+  for l in L, m in M { total[l, m] = 0; }
+  for l in L, m in M, n in N { total[l, m] += S[l, m, n]; }
+  for l in L, m in M, n in N { P[l, m, n] = bf16(S[l, m, n] / total[l, m]); }
+  for l in L, m in M, d in D { O[l, m, d] = 0; }
+  for l in L, m in M, d in D, n in N { O[l, m, d] += f32(P[l, m, n]) * f32(V[l, n, d]); }
+}""",
+)
 
 
 @cache
@@ -40,12 +80,28 @@ def amdgcn_compiler() -> tuple[str, str] | None:
     return None
 
 
+def without_vector_products(machine: str, folder: Path) -> str:
+    """Return the path of a description in which matrix instructions alone multiply and add.
+
+    At the small sizes of tests, vectors are often cheaper.
+    """
+    pattern = re.compile(r"(fma|mac|sum)_\w+")
+    removed = [name for name in load_machine(machine).instructions if pattern.fullmatch(name)]
+    path = folder / f"{machine}-products.yaml"
+    path.write_text(
+        f"isamap: 1\nname: {path.stem}\nsummary: matrix products\nextends: {machine}\n"
+        f"remove: [{', '.join(removed)}]\n",
+        encoding="utf-8",
+    )
+    return str(path)
+
+
 def print_files(kernel: Source, machine: str, sizes: Mapping[str, int], **fixed: int) -> dict[str, str]:
     """Return the source of the kernels of a program, and the plan of their launches."""
     made = compile_kernel(Request(kernel, machine, dict(sizes), heuristic="greedy", fixed=fixed))
     assert made.program is not None
     assert made.machine is not None
-    source, plan = emit_artifact(made.program, made.machine, "kernels").files().values()
+    source, plan, *_ = emit_artifact(made.program, made.machine, "kernels").files().values()
     assert isinstance(source, str)
     assert isinstance(plan, str)
     return {"source": source, "plan": plan}
@@ -71,8 +127,19 @@ def emulate(
     """Return what comparing an emulated run with the interpreter says."""
     bound = bind(parse_kernel(kernel), dict(sizes))
     arrays: dict[str, Any] = dict(make_arrays(bound, fill))
-    for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}"))
+    scalars = make_scalars(bound, fill)
+    bits = {name: np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}") for name, a in arrays.items()}
+    found = launch_in_emulator(folder, {**bits, **scalars})
+    results = {
+        name: found.get(name, bits[name]).view(array.dtype).reshape(array.shape)
+        for name, array in arrays.items()
+    }
+    return case_of(Judged(bound, arrays, results, dict(sizes), fill, "emulator", []), scalars, guard=False)
+
+
+def launch_in_emulator(folder: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arrays that the kernels of a folder wrote in the emulator."""
+    np.savez(folder / "arrays.npz", **arrays)
     found, environment = amdgcn_compiler(), dict(os.environ)
     assert found is not None
     environment |= {"CC": found[0], "DEV": "MOCK+AMD:LLVM", "PYTHONPATH": EMULATOR}
@@ -84,15 +151,7 @@ def emulate(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    results = {
-        name: np.load(folder / f"{name}.npy").view(array.dtype).reshape(array.shape)
-        for name, array in arrays.items()
-    }
-    return case_of(
-        Judged(bound, arrays, results, dict(sizes), fill, "emulator", []),
-        make_scalars(bound, fill),
-        guard=False,
-    )
+    return dict(np.load(folder / "results.npz"))
 
 
 def shipped(name: str) -> Source:

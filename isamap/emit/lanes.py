@@ -19,7 +19,7 @@ adapt it to other languages of devices; families of devices define them (`hw_spe
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from isamap.emit.c_names import Names, storage_type
 from isamap.emit.c_parts import Function
 from isamap.emit.c_text import SUM, Text, call, identifiers, index_text
 from isamap.emit.lane_functions import build_lane_function, fragment_of, refuse
+from isamap.emit.launchers import print_launcher
 from isamap.ir import Index, Operand, product
 from isamap.lower.program import (
     Barrier,
@@ -49,6 +50,7 @@ from isamap.lower.program import (
     Condition,
     Configure,
     Fill,
+    For,
     Hint,
     If,
     Issue,
@@ -151,16 +153,20 @@ def _device(machine: Machine, *, with_host: bool) -> allowed.Device:
 
 @dataclass(frozen=True, slots=True)
 class PrintedKernels:
-    """The kernels of a program in the language of a device, and the plan of their launches as JSON."""
+    """The kernels of a program in the language of a device, and the plan of their launches as JSON.
+
+    `launcher` are the files of the host that launches them, where the family of the device names its driver.
+    """
 
     name: str
     source: str
     ending: str
     plan: str
+    launcher: Mapping[str, str]
 
     def files(self) -> dict[str, str]:
-        """Return both files by name."""
-        return {f"{self.name}.{self.ending}": self.source, f"{self.name}.json": self.plan}
+        """Return all files by name."""
+        return {f"{self.name}.{self.ending}": self.source, f"{self.name}.json": self.plan, **self.launcher}
 
 
 def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
@@ -176,10 +182,12 @@ def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
         said = f"the launches of {name} depend on {', '.join(symbol for symbol, _, _ in program.symbols)}"
         raise UsageProblem(Diagnostic("lanes-unsupported", said, help=f"give its sizes: `-D {given}`"))
     writer.host()
-    if not all(launch.pop("is_fixed") for launch in writer.launches):
+    if not writer.is_fixed:
         said = f"the host of {name} decides while it runs what it launches"
         raise UsageProblem(
-            Diagnostic("lanes-unsupported", said, help="fix a schedule without loops around its `par` loops")
+            Diagnostic(
+                "lanes-unsupported", said, help="give all sizes, and fix a schedule without conditions there"
+            )
         )
     headers = [text for header in machine.target.headers if (text := allowed.headers()[header].text)]
     kernels = "\n".join(writer.device())
@@ -191,11 +199,18 @@ def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
         "kernel": program.kernel.name,
         "machine": machine.name,
         "compile": device.compile,
+        "image": device.image,
+        "driver": dict(device.driver),
         "arrays": [_array(t) for t in program.tensors],
+        "scalars": [{"name": scalar, "dtype": dtype.name} for scalar, dtype in writer.interface.scalars],
         "buffers": [{"name": b.name, "bytes": _bytes(b).value} for b in writer.program.buffers],
         "launches": writer.launches,
     }
-    return PrintedKernels(name, source, device.ending, json.dumps(plan, indent=1) + "\n")
+    launcher: dict[str, str] = {}
+    if device.driver:
+        launcher = print_launcher(name, plan)
+        launcher["isamap_device.py"] = Path(__file__).with_name("device_call.py").read_text(encoding="utf-8")
+    return PrintedKernels(name, source, device.ending, json.dumps(plan, indent=1) + "\n", launcher)
 
 
 def _array(t: Tensor) -> dict[str, object]:
@@ -283,6 +298,7 @@ class LaneWriter(BodyWriter):
         self.sources = {self.names.of(name): name for name in _passed(program, interface)}
         self.launches: list[dict[str, object]] = []
         self.is_conditional = False
+        self.is_fixed = True
         self.lanes = issuer.machine.levels[-1].count or 1
         self.private: dict[str, Buffer] = {}
         for buffer in private:
@@ -375,6 +391,18 @@ class LaneWriter(BodyWriter):
             case _:
                 super().node(node, depth)
 
+    def loop(self, node: For, depth: int) -> None:
+        """Write a loop. Around launches it is a step of their plan."""
+        if self.is_kernel:
+            super().loop(node, depth)
+            return
+        around, self.launches = self.launches, list[dict[str, object]]()
+        counter = self.names.inside().take(node.variable)
+        super().loop(node, depth)
+        inside, self.launches = self.launches, around
+        self.is_fixed &= node.trips.value is not None
+        self.launches.append({"counter": counter, "trips": node.trips.value, "launches": inside})
+
     def parallel(self, node: Parallel, depth: int) -> None:
         """Write the launch of a kernel with a block for each iteration."""
         self.launch(node.counters, node.body, depth, node.note)
@@ -421,18 +449,14 @@ class LaneWriter(BodyWriter):
     def plan(self, name: str, counters: tuple[tuple[str, Index], ...], taken: list[str]) -> None:
         """Keep how a kernel is launched, where the rows of arrays lie one behind the other."""
         blocks = product([trips for _, trips in counters]).value
-        decided = self.is_conditional or any(counter in taken for counter in self.counters)
-        arguments = [self.argument(own) for own in taken if own in self.sources]
-        launch: dict[str, object] = {
-            "kernel": name,
-            "blocks": blocks,
-            "lanes": self.lanes,
-            "arguments": arguments,
-        }
-        self.launches.append(launch | {"is_fixed": blocks is not None and not decided and not self.counters})
+        self.is_fixed &= blocks is not None and not self.is_conditional
+        arguments = [self.argument(own) for own in taken]
+        self.launches.append({"kernel": name, "blocks": blocks, "lanes": self.lanes, "arguments": arguments})
 
     def argument(self, own: str) -> dict[str, object]:
-        """Return an argument of a launch: an array, a scalar of the kernel, or a number."""
+        """Return an argument of a launch: an array, a scalar of the kernel, a number, or a loop's counter."""
+        if own in self.counters:
+            return {"counter": own}
         source = self.sources[own]
         for tensor in self.program.tensors:
             shape = [extent.value or 1 for extent in tensor.shape]

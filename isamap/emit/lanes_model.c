@@ -7,6 +7,8 @@ typedef struct { const void *at; size_t bytes; } isamap_value;
 typedef void *isamap_memory;
 typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read, filled; } isamap_access;
 
+typedef struct isamap_reserved { _Alignas(64) struct isamap_reserved *next; } isamap_reserved;
+
 enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16, ISAMAP_SHOWN = 4, ISAMAP_OWN = 256, ISAMAP_BEHIND = 64 };
 
 typedef struct {
@@ -22,6 +24,7 @@ typedef struct {
   const isamap_value *given;
   isamap_value own[ISAMAP_OWN];
   int owned;
+  isamap_reserved *reserved;
 } isamap_device;
 
 static _Thread_local isamap_device *isamap_here;
@@ -168,8 +171,17 @@ static isamap_memory isamap_share(isamap_device *d, const void *at, size_t bytes
   return (isamap_memory)(uintptr_t)at;
 }
 
+/* Memory of the device alone, as devices have it: no part of it is another array's, too. */
 static isamap_memory isamap_reserve(isamap_device *d, void *at, size_t bytes) {
-  return isamap_share(d, at, bytes);
+  (void)at;
+  isamap_reserved *made = aligned_alloc(64, (sizeof *made + bytes + 63) / 64 * 64);
+  if (made == NULL) {
+    d->status = ISAMAP_DEVICE_FAILED;
+    return NULL;
+  }
+  made->next = d->reserved;
+  d->reserved = made;
+  return made + 1;
 }
 
 static void isamap_launch(
@@ -209,4 +221,10 @@ static void isamap_launch(
   isamap_here = outer;
 }
 
-static int isamap_close(isamap_device *d) { return d->status; }
+static int isamap_close(isamap_device *d) {
+  for (isamap_reserved *next; d->reserved != NULL; d->reserved = next) {
+    next = d->reserved->next;
+    free(d->reserved);
+  }
+  return d->status;
+}

@@ -98,7 +98,8 @@ class Device:
     """Another device than the processor, whose kernels are printed behind a `prelude` in its language.
 
     `library` are its drivers, "" where isamap has no host code for it, and `counted_by` their function that
-    counts devices. Files of kernels end in `ending`, and `compile` is a command for them.
+    counts devices. Files of kernels end in `ending`, and `compile` is a command for them, whose result ends in
+    `image`. `driver` are the functions that load an image, find a kernel, launch it and unload the image.
     """
 
     library: str = ""
@@ -106,6 +107,8 @@ class Device:
     prelude: str = ""
     ending: str = "c"
     compile: str = ""
+    image: str = ""
+    driver: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
-"""Products of all layouts, batched, and convolutions by matrix instructions of lanes, as models, at odd sizes."""
+"""Kernels by matrix and vector instructions of lanes, as models: products of all kinds, norms, gates."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +10,7 @@ from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
 from isamap.source import Source
-from tests.device_kernels import shipped
+from tests.device_kernels import shipped, without_vector_products
 
 MACHINES = ("amd-rdna3", "nvidia-sm80")
 CONVOLUTION = """kernel convolution(N, H, W, C, K, R, S) where R <= H, S <= W {
@@ -33,15 +35,34 @@ KERNELS = {
     "convolution": {"N": 1, "H": 5, "W": 6, "C": 9, "K": 17, "R": 3, "S": 3},
     "batched": {"L": 2, "M": 17, "N": 18, "K": 19},
 }
+VECTORS = {
+    "layer_norm_f32": {"M": 3, "N": 41},
+    "depthwise": {"N": 1, "H": 5, "W": 6, "C": 19, "R": 3, "S": 3, "stride": 1, "pad": 1},
+    "gru_bf16": {"T": 2, "N": 3, "C": 5, "H": 7},
+}
 OWN = {"convolution": CONVOLUTION, "batched": BATCHED}
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_matrix_instructions_of_lanes_compute_products_of_all_kinds(kernel: str, machine: str) -> None:
+def test_matrix_instructions_of_lanes_compute_products_of_all_kinds(
+    kernel: str, machine: str, tmp_path: Path
+) -> None:
     text = Source(f"{kernel}.ir", OWN[kernel]) if kernel in OWN else shipped(kernel)
-    prepared = prepare(Request(text, machine, KERNELS[kernel], heuristic="greedy"))
+    described = without_vector_products(machine, tmp_path)
+    prepared = prepare(Request(text, described, KERNELS[kernel], heuristic="greedy"))
     assert prepared.ran_on == "model"
     assert prepared.program.emitted.source.count("  TOGETHER;") == 2, "of one matrix instruction"
     found = verify_case(prepared, KERNELS[kernel], "random")
+    assert found.ok, found.problems
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("kernel", VECTORS)
+def test_vector_instructions_of_lanes_compute_what_no_matrix_instruction_does(
+    kernel: str, machine: str
+) -> None:
+    prepared = prepare(Request(shipped(kernel), machine, VECTORS[kernel], heuristic="greedy"))
+    assert prepared.ran_on == "model"
+    found = verify_case(prepared, VECTORS[kernel], "random")
     assert found.ok, found.problems

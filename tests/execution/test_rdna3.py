@@ -17,19 +17,45 @@ from isamap.driver.verifying import verify_case
 from isamap.emit.c_names import Names
 from isamap.emit.lane_functions import build_lane_function
 from isamap.machine import load_machine
+from isamap.source import Source
 from tests.device_kernels import (
+    ATTENTION,
+    BATCHED,
     EMULATOR,
+    REDUCTION,
     amdgcn_compiler,
     compile_for_amdgcn,
     emulate,
+    launch_in_emulator,
     print_files,
     product,
+    shipped,
+    without_vector_products,
 )
+from tests.instruction_trials import write_trials
 
 RDNA3 = "amd-rdna3"
 ODD = {"M": 19, "N": 35, "K": 21}
 PRODUCTS = {"f16": ("f16", "f32", False), "bf16": ("bf16", "f32", True), "bytes": ("i8", "i32", False)}
 FIXED = {"nest0.parallel.m": 2}
+LAYER = {"M": 19, "N": 35, "K": 21}
+ROWS = {"M": 5, "N": 37}
+KERNELS = {
+    "layout": ("gemm_tn_bf16_f32", LAYER),
+    "activation": ("linear_silu_bf16", LAYER),
+    "residual": ("linear_residual_bf16", LAYER),
+    "convolution": (
+        "conv2d_nhwc_bf16",
+        {"N": 1, "H": 5, "W": 6, "C": 3, "K": 17, "R": 3, "S": 3, "stride": 2, "pad": 1},
+    ),
+    "depthwise": ("depthwise", {"N": 1, "H": 5, "W": 6, "C": 9, "R": 3, "S": 3, "stride": 1, "pad": 1}),
+    "softmax": ("softmax_f32", ROWS),
+    "norm": ("rms_norm_f32", ROWS),
+    "GRU step": ("gru_bf16", {"T": 1, "N": 3, "C": 5, "H": 17}),
+    "batched": (BATCHED, {"L": 2, "M": 17, "N": 18, "K": 19}),
+    "reduction": (REDUCTION, {"M": 7, "N": 45}),
+    "attention": (ATTENTION, {"L": 2, "M": 9, "N": 19, "D": 8}),
+}
 
 needs_clang = pytest.mark.skipif(
     amdgcn_compiler() is None, reason="needs clang and lld for amdgcn: nothing is compiled for RDNA3"
@@ -40,10 +66,12 @@ needs_emulator = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_lanes_compute_products_together(name: str) -> None:
+def test_lanes_compute_products_together(name: str, tmp_path: Path) -> None:
     element, total, transposed = PRODUCTS[name]
     kernel = product(element, total, transposed=transposed)
-    prepared = prepare(Request(kernel, RDNA3, ODD, heuristic="greedy", fixed=FIXED))
+    prepared = prepare(
+        Request(kernel, without_vector_products(RDNA3, tmp_path), ODD, heuristic="greedy", fixed=FIXED)
+    )
     assert prepared.ran_on == "model"
     for fill in ("integers", "random"):
         found = verify_case(prepared, ODD, fill)
@@ -55,7 +83,9 @@ def test_lanes_compute_products_together(name: str) -> None:
 def test_clang_makes_matrix_instructions_of_kernels_without_spills(name: str, tmp_path: Path) -> None:
     element, total, transposed = PRODUCTS[name]
     sizes = {"M": 64, "N": 64, "K": 64}
-    files = print_files(product(element, total, transposed=transposed), RDNA3, sizes)
+    files = print_files(
+        product(element, total, transposed=transposed), without_vector_products(RDNA3, tmp_path), sizes
+    )
     compile_for_amdgcn(files, tmp_path)
     found = amdgcn_compiler()
     assert found is not None
@@ -78,10 +108,40 @@ def test_clang_makes_matrix_instructions_of_kernels_without_spills(name: str, tm
 def test_products_are_right_in_the_emulator(name: str, tmp_path: Path) -> None:
     element, total, transposed = PRODUCTS[name]
     kernel = product(element, total, transposed=transposed)
-    files = print_files(kernel, RDNA3, ODD, **FIXED)
+    files = print_files(kernel, without_vector_products(RDNA3, tmp_path), ODD, **FIXED)
     compile_for_amdgcn(files, tmp_path)
     found = emulate(kernel, files, ODD, "random", tmp_path)
     assert found.ok, found.problems
+
+
+@needs_clang
+@needs_emulator
+@pytest.mark.exhaustive(fast=0)
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_of_all_kinds_are_right_in_the_emulator(name: str, tmp_path: Path) -> None:
+    kernel, sizes = KERNELS[name]
+    text = kernel if isinstance(kernel, Source) else shipped(kernel)
+    files = print_files(text, RDNA3, sizes)
+    compile_for_amdgcn(files, tmp_path)
+    found = emulate(text, files, sizes, "random", tmp_path)
+    assert found.ok, found.problems
+
+
+@needs_clang
+@needs_emulator
+@pytest.mark.exhaustive(fast=0)
+def test_every_instruction_alone_does_in_the_emulator_what_its_description_says(tmp_path: Path) -> None:
+    machine = load_machine(RDNA3)
+    trials = write_trials(machine, tmp_path)
+    read = (tmp_path / "trials.json").read_text(encoding="utf-8")
+    compile_for_amdgcn(
+        {"source": (tmp_path / "trials.cl").read_text(encoding="utf-8"), "plan": read}, tmp_path
+    )
+    before = {f"{t.name}.{name}": array for t in trials for name, array in t.before.items()}
+    found = launch_in_emulator(tmp_path, before)
+    wrong = [said for t in trials if (said := t.difference({n: found[f"{t.name}.{n}"] for n in t.after}))]
+    assert {t.instruction for t in trials} == set(machine.instructions)
+    assert not wrong, wrong
 
 
 @pytest.mark.parametrize(("name", "shown"), [("wmma_f32_f16", ["a", "b"]), ("load_f32", [])])
@@ -94,5 +154,5 @@ def test_lanes_show_others_the_registers_that_these_read(name: str, shown: list[
 
 def test_lanes_behind_those_of_a_placement_repeat_them() -> None:
     machine = load_machine(RDNA3)
-    text = build_lane_function(machine.instructions["load_rows_lds_f16"], machine, Names()).text
+    text = build_lane_function(machine.instructions["load_rows_shared_f16"], machine, Names()).text
     assert "const int64_t i = lane % 16;" in text

@@ -19,7 +19,7 @@ from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
 from isamap.machine import load_machine
 from isamap.machine.allowed import devices, headers
-from tests.device_kernels import print_files, product
+from tests.device_kernels import print_files, product, without_vector_products
 
 SM80 = "nvidia-sm80"
 ODD = {"M": 19, "N": 35, "K": 41}
@@ -31,11 +31,17 @@ needs_nvcc = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_lanes_of_a_warp_compute_products_together(name: str) -> None:
+def test_lanes_of_a_warp_compute_products_together(name: str, tmp_path: Path) -> None:
     element, total, transposed = PRODUCTS[name]
     kernel = product(element, total, transposed=transposed)
     prepared = prepare(
-        Request(kernel, SM80, ODD, heuristic="greedy", fixed={"nest0.parallel.m": 2, "nest0.parallel.n": 2})
+        Request(
+            kernel,
+            without_vector_products(SM80, tmp_path),
+            ODD,
+            heuristic="greedy",
+            fixed={"nest0.parallel.m": 2, "nest0.parallel.n": 2},
+        )
     )
     assert prepared.ran_on == "model"
     for fill in ("integers", "random"):
@@ -48,7 +54,7 @@ def test_lanes_of_a_warp_compute_products_together(name: str) -> None:
 def test_nvcc_makes_matrix_instructions_of_kernels_without_spills(name: str, tmp_path: Path) -> None:
     element, total, transposed = PRODUCTS[name]
     kernel = product(element, total, transposed=transposed)
-    files = print_files(kernel, SM80, {"M": 64, "N": 64, "K": 64})
+    files = print_files(kernel, without_vector_products(SM80, tmp_path), {"M": 64, "N": 64, "K": 64})
     said = compiled(files["source"], json.loads(files["plan"])["compile"], tmp_path)
     assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said) == [("0", "0")]
     registers, shared = re.findall(r"Used (\d+) registers.* (\d+) bytes smem", said)[0]

@@ -2,8 +2,8 @@
 
     CC=clang-19 DEV=MOCK+AMD:LLVM PYTHONPATH=TINYGRAD python launch.py FOLDER
 
-FOLDER has `plan.json`, which `isamap compile --emit kernels` wrote, `kernels.elf`, and `NAME.npy`
-for each array. Arrays that kernels write are written back.
+FOLDER has `plan.json`, which `isamap compile --emit kernels` wrote, `kernels.elf`, and `arrays.npz` with each array
+and each scalar by its name. `results.npz` gets the arrays that kernels write.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +38,32 @@ def symbols_of(elf: bytes) -> dict[str, int]:
     return found
 
 
-def programs_of(elf: bytes, kernels: list[str], signature: Any) -> dict[str, Any]:
-    """Return what launches each kernel. tinygrad takes the first kernel of a file: it is told where others lie."""
-    load, symbols, device = ops_amd.elf_loader, symbols_of(elf), Device["AMD"]
-    found: dict[str, Any] = {}
-    for kernel in kernels:
+def launches_of(
+    steps: list[dict[str, Any]], counters: Mapping[str, int]
+) -> Iterator[tuple[dict[str, Any], Mapping[str, int]]]:
+    """Yield the launches of a plan in order, each with the counters of the loops around it."""
+    for step in steps:
+        if "counter" in step:
+            for number in range(step["trips"]):
+                yield from launches_of(step["launches"], {**counters, step["counter"]: number})
+        else:
+            yield step, counters
 
-        def moved(lib: bytes, descriptor: int = symbols[f"{kernel}.kd"]) -> Any:
-            image, sections, *others = load(lib)
-            for section in sections:
-                if section.name == ".rodata":
-                    section.header.sh_addr = descriptor
-            return image, sections, *others
 
-        ops_amd.elf_loader = moved
-        found[kernel] = device.runtime(TinyELF(elf, kernel, Target("AMD", arch=device.arch), signature))
+def program_of(elf: bytes, kernel: str, descriptor: int, kinds: Sequence[Any]) -> Any:
+    """Return what launches a kernel. tinygrad takes the first kernel of a file: it is told where others lie."""
+    load, device = ops_amd.elf_loader, Device["AMD"]
+
+    def moved(lib: bytes) -> Any:
+        image, sections, *others = load(lib)
+        for section in sections:
+            if section.name == ".rodata":
+                section.header.sh_addr = descriptor
+        return image, sections, *others
+
+    ops_amd.elf_loader = moved
+    signature = tuple((None, at, kind, ()) for at, kind in enumerate(kinds))
+    found = device.runtime(TinyELF(elf, kernel, Target("AMD", arch=device.arch), signature))
     ops_amd.elf_loader = load
     return found
 
@@ -60,27 +72,36 @@ def main(folder: Path) -> None:
     """Launch what the plan says, one kernel behind the other."""
     plan = json.loads((folder / "plan.json").read_text())
     elf, device = (folder / "kernels.elf").read_bytes(), Device["AMD"]
-    arrays = {a["name"]: np.load(folder / f"{a['name']}.npy") for a in plan["arrays"]}
+    stored = dict(np.load(folder / "arrays.npz"))
+    arrays = {a["name"]: stored[a["name"]] for a in plan["arrays"]}
     bytes_of = {name: array.nbytes for name, array in arrays.items()}
     bytes_of |= {buffer["name"]: buffer["bytes"] for buffer in plan["buffers"]}
     memory = {name: device.allocator.alloc(max(size, 16)) for name, size in bytes_of.items()}
     for name, array in arrays.items():
         device.allocator._copyin(memory[name], memoryview(bytearray(array.tobytes())))
-    longest = max(len(launch["arguments"]) for launch in plan["launches"])
-    signature = tuple((None, at, dtypes.uint64, ()) for at in range(longest))
-    programs = programs_of(elf, [launch["kernel"] for launch in plan["launches"]], signature)
-    for launch in plan["launches"]:
-        given = [memory[a["array"]].va_addr if "array" in a else a["number"] for a in launch["arguments"]]
+    symbols, programs = symbols_of(elf), dict[str, Any]()
+    for launch, counters in launches_of(plan["launches"], {}):
+        name, kinds, given = launch["kernel"], list[Any](), list[Any]()
+        for a in launch["arguments"]:
+            kinds.append(dtypes.float32 if "scalar" in a else dtypes.uint64)
+            if "array" in a:
+                given.append(memory[a["array"]].va_addr)
+            elif "scalar" in a:
+                given.append(float(stored[a["scalar"]]))
+            else:
+                given.append(a["number"] if "number" in a else counters[a["counter"]])
+        if name not in programs:
+            programs[name] = program_of(elf, name, symbols[f"{name}.kd"], kinds)
         size = {"global_size": (launch["blocks"], 1, 1), "local_size": (launch["lanes"], 1, 1)}
-        programs[launch["kernel"]](vals=tuple(given), wait=True, **size)
+        programs[name](vals=tuple(given), wait=True, **size)
+    results = dict[str, Any]()
     for array in plan["arrays"]:
         if array["role"] != "in":
             name = array["name"]
             out = bytearray(bytes_of[name])
             device.allocator._copyout(memoryview(out), memory[name])
-            np.save(
-                folder / f"{name}.npy", np.frombuffer(out, arrays[name].dtype).reshape(arrays[name].shape)
-            )
+            results[name] = np.frombuffer(out, arrays[name].dtype).reshape(arrays[name].shape)
+    np.savez(folder / "results.npz", **results)
 
 
 if __name__ == "__main__":
