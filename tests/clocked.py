@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 2.0
+SECONDS = 1.0
 """The most processor time of a test of the fast tier. Units: seconds."""
-TOGETHER = 0.5
+TOGETHER = 0.3
 """The same of all cases of one test. The shortest cases stay in the fast tier. Units: seconds."""
 SHORT = 0.2
 """Cases that take less stay in the fast tier, however many there are. Units: seconds."""
@@ -50,17 +50,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def long_tests(times: Mapping[str, float]) -> set[str]:
-    """Return the tests that the fast tier leaves to the others, of tests with the processor time of each."""
+    """Return the tests that the fast tier leaves to the others, of tests with the processor time of each.
+
+    The shortest test of a file stays in the fast tier, unless it is one that no run may draw.
+    """
     cases: dict[str, list[str]] = {}
+    shortest: dict[str, str] = {}
     for name in sorted(times, key=lambda name: times[name]):
-        if not {*Path(name.partition(".py")[0]).parts} & {*ALWAYS.split()}:
+        file = name.partition(".py")[0]
+        if times[name] <= LONGEST:
+            shortest.setdefault(file, name)
+        if not {*Path(file).parts} & {*ALWAYS.split()}:
             cases.setdefault(name.partition("[")[0], []).append(name)
     return {
         name
         for names in cases.values()
         for name, together in zip(names, accumulate(times[name] for name in names), strict=True)
         if times[name] > SECONDS or (name != names[0] and times[name] > SHORT and together > TOGETHER)
-    }
+    } - {*shortest.values()}
 
 
 if __name__ == "__main__":

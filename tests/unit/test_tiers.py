@@ -72,9 +72,14 @@ def test_tests_that_take_long_are_there() -> None:
 
 
 def test_long_tests_and_the_longer_cases_of_one_test_are_exhaustive() -> None:
-    times = {"a.py::test_long": 2.1, "a.py::test_short": 1.9, "execution/test_tour.py::test_cells": 25.0}
-    cases = {"a.py::test[1]": 0.3, "a.py::test[2]": 0.4, "a.py::test[3]": 0.1}
+    times = {"a.py::test_long": 2.1, "a.py::test_short": 0.9, "execution/test_tour.py::test_cells": 25.0}
+    cases = {"a.py::test[1]": 0.15, "a.py::test[2]": 0.4, "a.py::test[3]": 0.1}
     many = {f"a.py::test_texts[{case}]": 0.1 for case in range(100)}
     assert long_tests(times | cases | many) == {"a.py::test_long", "a.py::test[2]"}
     assert long_tests({"a.py::test[1]": 1.1, "a.py::test[2]": 1.0}) == {"a.py::test[1]"}
     assert long_tests({"properties/test_a.py::test[1]": 1.1, "properties/test_a.py::test[2]": 3.0}) == set()
+    assert long_tests({"a.py::test_long": 2.1, "a.py::test_longer": 2.2}) == {"a.py::test_longer"}
+    assert long_tests({"a.py::test_long": 31.0, "a.py::test_longer": 32.0}) == {
+        "a.py::test_long",
+        "a.py::test_longer",
+    }
