@@ -186,6 +186,8 @@ def _listed(matched: Matched, asked: MatchOptions) -> Answer:
         rejections = refusals(matched.kernel, matched.machine, matched.mappings)
     if instruction is None:
         findings = unmatched_findings(matched, rejections)
+        if matched.sizes and not any(f.json["severity"] == "error" for f in findings):
+            findings += scalar_findings(matched)
     else:
         matched = matched.only(instruction)
         rejections = tuple(r for r in rejections if r.instruction == instruction)
@@ -290,6 +292,15 @@ def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> t
             )
         ),
     )
+
+
+def scalar_findings(matched: Matched) -> tuple[Finding, ...]:
+    """Return the warnings that compilation gives of statements that it performs one element at a time."""
+    from isamap.driver.explaining import scalar_warnings
+    from isamap.driver.formulation import formulate_matched
+
+    canonical, problem, _ = formulate_matched(matched)
+    return tuple(Finding.of(warning) for warning in scalar_warnings(canonical, matched.machine, problem))
 
 
 def _no_mapping(matched: Matched, rejections: tuple[Rejection, ...], statement: int) -> Finding:

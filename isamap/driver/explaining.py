@@ -62,11 +62,12 @@ from isamap.transform import (
 
 
 def scalar_warnings(
-    kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule
+    kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule | None = None
 ) -> tuple[Diagnostic, ...]:
     """Return a warning for each statement that scalar instructions perform on a machine with vector instructions.
 
-    They perform the whole statement, or compute the values that its instruction reads from a buffer.
+    They perform the whole statement, or compute the values that its instruction reads from a buffer. Without a
+    schedule, the first of the mappings that may win is named.
     """
     if len(machine.chain) == 1:
         return ()
@@ -75,10 +76,14 @@ def scalar_warnings(
     for statement, nest in zip(statements(kernel), problem.nests, strict=True):
         if statement.axes and not any(_is_wide(option, arrays) for option in nest.options):
             number = nest.statement
-            chosen = next(n for n in schedule.nests if number in (n.statement, *n.fused))
-            option = next((o for o in nest.options if o.mapping == chosen.mapping), None)
+            nests = () if schedule is None else schedule.nests
+            mappings = [n.mapping for n in nests if number in (n.statement, *n.fused)]
+            mappings += [o.mapping for o in nest.options]
+            if not mappings:
+                continue
+            option = next((o for o in nest.options if o.mapping == mappings[0]), None)
             is_scalar = option is None or not _has_lanes(option)
-            reader = chosen.mapping.split(" ", 1)[0]
+            reader = mappings[0].split(" ", 1)[0]
             work = "performs" if is_scalar else f"computes what {reader} reads for"
             lacks = lacking_abilities(statement, machine, in_lanes=True)
             found.append(
@@ -87,7 +92,7 @@ def scalar_warnings(
                     f"{machine.name} {work} `{statement_text(statement)}` one element at a time",
                     statement.assign.span,
                     severity="warning",
-                    notes=(f"with {chosen.mapping}", *lacks),
+                    notes=(f"with {mappings[0]}", *lacks),
                     help=_advice(statement),
                 )
             )
@@ -96,6 +101,11 @@ def scalar_warnings(
 
 def _advice(statement: Statement) -> str:
     remainder = next(_remainders(statement.assign.value), None)
+    if remainder is None and (reduced := [axis.name for axis in statement.reduction_axes]):
+        return (
+            f"`--transform` tries to reduce along lanes of `{reduced[-1]}`; `isamap match --explain` says why other "
+            "instructions do not match"
+        )
     if remainder is None:
         return "`isamap match --explain` says why its other instructions do not match"
     return (

@@ -381,8 +381,10 @@ def _attention(c: Call) -> tuple[str, ...]:
     powers = c.shaped(c("Softmax", scores, axis=-1), *shared, columns)
     found = c.shaped(c("MatMul", powers, c.term(c["value"])), *batch, rows, value[-1])
     if mask is not None:  # a query whose keys are all masked gives zeros
-        largest = c.reduced("ReduceMax", scores, [rank - 1], keeps=True)
-        found = c.where(c("Equal", largest, c.number(-math.inf)), c.number(0), found)
+        is_truth, last = type_of(mask) == "bool", len(mask.meta["val"].shape) - 1
+        kept = c.reduced("ReduceMax", c.term(mask, "f32" if is_truth else c.dtype), [last], keeps=True)
+        none = c.number(0, "f32") if is_truth else c.number(-math.inf)
+        found = c.where(c("Equal", kept, none), c.number(0), found)
     return found, ""
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from isamap.cli import main
 from isamap.driver.explaining import form_warnings
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
@@ -64,13 +67,32 @@ def test_lanes_of_which_one_is_busy_are_no_lanes(length: int, count: int) -> Non
 def test_a_value_computed_before_its_instruction_names_the_operation_without_lanes() -> None:
     text = """kernel k(M, N) {
       in x: f32[M, N];
+      in y: i32[M, N];
       out best: i32[M];
       temp top: f32[M];
       for m in M { top[m] = -inf; best[m] = i32(N); }
       for m in M, n in N { top[m] max= x[m, n]; }
-      for m in M, n in N { best[m] min= select(x[m, n] == top[m], i32(n), i32(N)); }
+      for m in M, n in N { best[m] min= select(x[m, n] == top[m], y[m, n] / 3, i32(N)); }
     }"""
     request = Request(Source("k.ir", text), "x86-avx512", {"N": 64, "M": 16}, heuristic="greedy")
     (found,) = (d.render() for d in compile_kernel(request, "schedule").warnings)
     assert "computes what running_min_zmm_i32 reads for `best[m] min= " in found
-    assert "has no instruction that converts i64 to i32 on several elements at once: `i32(n)`" in found
+    assert "on several elements at once: `y[m, n] / 3`" in found
+    assert "`--transform` tries to reduce along lanes of `n`" in found
+
+
+def test_matching_warns_of_what_compilation_does_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "k.ir"
+    text = """kernel k(N) {
+      in x: i32[N]; out y: i32[N]; out z: i32[N];
+      for n in N { y[n] = x[n] / 3; z[n] = x[n]; }
+    }"""
+    path.write_text(text)
+    assert main(["match", str(path), "--hw", "x86-avx512", "-D", "N=64"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("warning[scalar-only]") == 1
+    assert "k.ir:3:20: warning[scalar-only]: x86-avx512 performs" in said
+    assert main(["match", str(path), "--hw", "generic-c", "-D", "N=64"]) == 0
+    assert "scalar-only" not in capsys.readouterr().err
