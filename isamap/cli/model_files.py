@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported
 from isamap.cli.option_parser import CommandOptions, one_word, refuse
-from isamap.driver.options import WORD, Option, count, given_flags, one_of, option, read_count
+from isamap.driver.options import WORD, Option, count, flags_of, given_flags, one_of, option, read_count
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.progress import Progress
@@ -80,7 +80,7 @@ OF_BOTH = (
     "--limit",
     "--threads",
     "--no-cache",
-    "--json",
+    *flags_of(CommandOptions),
 )
 """The options of kernels that a model obeys as well."""
 

@@ -229,6 +229,10 @@ def run_network(
 # --- run --------------------------------------------------------------------------------------------------
 
 SECONDS = 1.0
+MANY_LAYERS, MOST_KINDS = 12, 12
+"""The layers beyond which a table of the operators follows, and the most rows of it."""
+DISTURBED = 1.5
+"""The ratio of the median time to the least beyond which other programs are said to run."""
 LEAST_CALLS, MOST_CALLS = 5, 2000
 
 
@@ -269,22 +273,39 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
                 "measured_ns": {"min": min(own), "median": middle}, "share": round(share, 4),
             }
         )  # fmt: skip
-    facts = _facts(word, model, how)
+    facts, middle = _facts(word, model, how), median(whole)
+    disturbed = "; other programs take the processors" if middle > DISTURBED * min(whole) else ""
     lines = [
         f"{ready.found.name} on {facts['machine']}: {len(ready.layers)} layers, {facts['kernels']} kernels",
         "",
         align(rows, right=(2, 3, 4)),
         "",
+        *_by_operators(ready.layers, times),
         f"layers   {time_text(predicted)} by the model, {time_text(total)} measured",
-        f"a call   {time_text(median(whole))} median, {time_text(min(whole))} best of {calls} calls",
+        f"a call   {time_text(middle)} median, {time_text(min(whole))} best of {calls} calls{disturbed}",
         memory_text(peak_memory_bytes()),
         *where_text(ready.layers),
     ]
     payload = {
         **facts, "layers": listed, "predicted_ns": round(predicted, 1), "measured_ns": total,
-        "seconds": {"min": min(whole) * 1e-9, "median": median(whole) * 1e-9}, "repetitions": calls,
+        "seconds": {"min": min(whole) * 1e-9, "median": middle * 1e-9}, "repetitions": calls,
     }  # fmt: skip
     return Answer(payload, "\n".join(lines).rstrip())
+
+
+def _by_operators(layers: Sequence[Layer], times: Sequence[float]) -> list[str]:
+    """Return a table of the layers with equal operators, the longest first; none of a few layers."""
+    alike: dict[str, list[tuple[float, float]]] = {}
+    for layer, time in zip(layers, times, strict=True):
+        alike.setdefault(" ".join(layer.operators), []).append((layer.predicted_ns, time))
+    if len(layers) <= MANY_LAYERS or len(alike) == len(layers):
+        return []
+    rows = [("operators", "layers", "predicted", "measured", "share")]
+    for name, own in sorted(alike.items(), key=lambda kind: -sum(time for _, time in kind[1]))[:MOST_KINDS]:
+        predicted, measured = (sum(of) for of in zip(*own, strict=True))
+        share = f"{100 * measured / max(1.0, sum(times)):.1f} %"
+        rows.append((shorten(name, WIDE), str(len(own)), time_text(predicted), time_text(measured), share))
+    return [align(rows, right=(1, 2, 3, 4)), ""]
 
 
 # --- verify -----------------------------------------------------------------------------------------------
@@ -312,27 +333,34 @@ def verify_model(
         compared: list[Compared] = []
         program, trace = ready.model.program, ready.found.trace
         for one in compare_layers(program, trace, ready.layers, ready.model, ready.inputs, evaluate):
-            progress(f"verify {len(compared) + 1} of {len(ready.layers)}: {shorten(one.layer.name, WIDE)}")
             compared.append(one)
+            progress(f"verify {shorten(one.layer.name, WIDE)}", len(compared), len(ready.layers))
     wrong = [one for one in compared if one.problems]
     findings += [Finding.of(d) for d in _named(wrong)]
     rows = [("", "layer", "largest error", "allowed", "checked")]
     for one in compared:
         allowed = "exact" if one.bound == 0 else f"{one.bound:.2g}"
-        words = "FAILED" if one.problems else "ok" if one.checked != NOTHING else "-"
+        words = "FAILED" if one.problems else "ok" if one.is_judged else "-"
         rows.append((words, shorten(one.layer.name, WIDE), f"{one.max_error:.2g}", allowed, one.checked))
     counted = sum(one.with_onnx for one in compared)
-    unseen = sum(one.checked == NOTHING for one in compared)
+    moves = sum(one.checked == NOTHING for one in compared)
+    unseen = sum(not one.is_judged for one in compared)
     last = f"{len(wrong)} of {len(compared)} layers differ" if wrong else f"all {len(compared)} layers fine"
     if unseen:
         right = f"{len(compared) - unseen - len(wrong)} of {len(compared)} layers fine"
-        last = f"{last if wrong else right}; {unseen} not compared, as no reference computes their moves"
+        last = last if wrong else right
+        last += f"; {moves} not compared, as no reference computes their moves" if moves else ""
+        last += (
+            f"; {unseen - moves} not compared, as no bound of their errors is finite"
+            if unseen > moves
+            else ""
+        )
     text = f"{align(rows, right=(2, 3))}\n\n{last}; {counted} results compared with ONNX's evaluator"
     text = "\n".join([text, *where_text(ready.layers)])
     layers = [
         {
             **layer_json(one.layer), "max_error": one.max_error,
-            "verified": None if one.checked == NOTHING else not one.problems,
+            "verified": not one.problems if one.is_judged or one.problems else None,
             "bound": one.bound, "checked": one.checked, "with_onnx": one.with_onnx,
             "diagnostics": [d.as_json() for d in one.problems],
         }

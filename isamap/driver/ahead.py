@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
+from math import prod
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
@@ -26,7 +27,7 @@ from typing import Any
 import isamap
 from isamap.driver.api import compile as compile_kernel
 from isamap.driver.api import compile_only
-from isamap.source import IsamapError
+from isamap.source import IsamapError, is_digits
 from isamap.source.process import Process, end_process, start_process
 from isamap.source.progress import Watch, unwatched
 
@@ -36,7 +37,7 @@ _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 
 
 def label_of(text: str) -> str:
-    """Return a kernel's name in words and the sizes of its first inputs and of its result, for people."""
+    """Return a kernel's name in words and the sizes of its two largest inputs and of its result, for people."""
     name = re.search(r"kernel ([A-Za-z0-9_]+?)(?:_[0-9a-f]{8})?\(", text)
     sizes = {
         role: [
@@ -46,7 +47,14 @@ def label_of(text: str) -> str:
         for role in ("in", "out")
     }
     words = name[1].replace("_", " ") if name else "kernel"
-    return f"{words} {', '.join(sizes['in'][:2])} → {', '.join(sizes['out'][:1])}"
+    largest = sorted(range(len(sizes["in"])), key=lambda n: -_elements(sizes["in"][n]))[:2]
+    inputs = ", ".join(sizes["in"][n] for n in sorted(largest))
+    return f"{words} {inputs} → {', '.join(sizes['out'][:1])}"
+
+
+def _elements(size: str) -> int:
+    """Return the elements of a size such as `1×56×64`; a size that is open counts as one."""
+    return prod(int(extent) for extent in size.split("×") if is_digits(extent))
 
 
 def compile_ahead(requests: Sequence[Asked], jobs: int, watch: Watch = unwatched) -> None:

@@ -147,6 +147,11 @@ class Compared:
     with_onnx: int
     problems: tuple[Diagnostic, ...]
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether a reference has computed some of its elements, with a finite bound of their errors."""
+        return not self.checked.startswith((NOTHING, "0 of "))
+
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:

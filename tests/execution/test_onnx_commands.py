@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from collections.abc import Callable
@@ -197,6 +198,42 @@ def test_a_folder_of_kernels_runs_and_is_verified_too(
     assert all(re.match("[a-z]", layer["kernel"]) for layer in found["layers"])
 
 
+def test_many_layers_are_summed_by_their_operators(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes: Described = [
+        ("MatMul", [f"v{n}", "w"], [f"v{n + 1}"], {}) if n % 2 else ("Softmax", [f"v{n}"], [f"v{n + 1}"], {})
+        for n in range(14)
+    ]
+    path = tmp_path / "deep.onnx"
+    onnx.save(make(nodes, {"v0": drawn(4, 8)}, ["v14"], {"w": drawn(8, 8)}), path)
+    assert main(["run", str(path), *ON]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^operators +layers +predicted +measured +share$", printed, re.MULTILINE)
+    rows = re.findall(r"^(MatMul|Softmax) +7 .* ([\d.]+) %$", printed, re.MULTILINE)
+    assert {name for name, _ in rows} == {"MatMul", "Softmax"}
+    assert sum(float(share) for _, share in rows) == pytest.approx(100, abs=0.2)
+
+
+def test_a_layer_without_a_bound_is_not_called_fine(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compare = layers.compare_layers
+
+    def unbounded(*given: Any) -> Any:
+        for one in compare(*given):
+            yield replace(one, bound=np.inf, checked="0 of 36 elements of y")
+
+    monkeypatch.setattr(layers, "compare_layers", unbounded)
+    code, found = answered("verify", saved, capsys)
+    assert code == 0
+    assert {layer["verified"] for layer in found["layers"]} == {None}
+    assert main(["verify", str(saved), *ON]) == 0
+    count = len(found["layers"])
+    said = f"0 of {count} layers fine; {count} not compared, as no bound of their errors is finite"
+    assert said in capsys.readouterr().out
+
+
 def test_inputs_may_be_given_and_random_ones_repeat(
     saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -274,6 +311,8 @@ OBEYED: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "--seed": ("5", lambda s: s["seed"] == 5),
     "--seconds": ("0.25", lambda s: s["budget"] == 0.25),
     "--json": ("", lambda s: "exit" in s),
+    "-q": ("", lambda s: s["level"] == logging.ERROR),
+    "-v": ("", lambda s: s["level"] == logging.INFO),
 }
 """For each option that a model obeys, a word, and what shows that it was obeyed."""
 
@@ -305,6 +344,7 @@ def test_a_model_obeys_or_refuses_each_option_of_a_command(
 
     def ask(request: Any) -> Any:
         seen.setdefault("requests", []).append(request)
+        seen["level"] = logging.getLogger("isamap").level
         return compiled(request)
 
     def draws(model: Any, seed: int) -> Any:

@@ -11,6 +11,8 @@ import time
 import pytest
 
 from isamap.cli import main
+from isamap.cli.model_files import refuse_of_kernel
+from isamap.cli.option_parser import CommandOptions
 from isamap.driver import ahead
 from isamap.source import progress
 from isamap.source.progress import Progress
@@ -32,6 +34,12 @@ class Terminal(io.StringIO):
 
 def test_a_kernel_is_named_by_its_words_and_sizes() -> None:
     assert ahead.label_of(CONV) == "conv relu 1×56×56×64, 3×3×64×64 → 1×56×56×64"
+
+
+def test_a_kernel_is_named_by_its_largest_inputs() -> None:
+    declared = "in a0: f32[1]; in a1: u8[32, 384]; in a2: i8[384, N]; out y: f32[32, N];"
+    text = f"kernel matmulinteger_0a1b2c3d() {{ {declared} }}"
+    assert ahead.label_of(text) == "matmulinteger 32×384, 384×N → 32×N"
 
 
 def test_without_a_terminal_each_piece_is_a_log_record(caplog: pytest.LogCaptureFixture) -> None:
@@ -93,6 +101,10 @@ def test_commands_take_how_much_they_write(flag: str, capsys: pytest.CaptureFixt
     assert "gemm_f32" in written.out
     assert bool(re.search(r"^\d\d:\d\d:\d\d schedule", written.err, re.MULTILINE)) == (flag == "-v")
     assert flag == "-v" or not written.err
+
+
+def test_a_model_takes_the_options_of_every_command() -> None:
+    refuse_of_kernel(CommandOptions(as_json=True, quiet=True, verbose=True), (), "")
 
 
 def test_kernels_compiled_ahead_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
