@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from typing import Any
+
+import numpy as np
 
 from isamap.driver.inputs import load_machine, machine_of
 from isamap.driver.request import Request
@@ -29,7 +32,7 @@ from isamap.source import IsamapError, MissingTool, NoMapping, Source
 from isamap.source.progress import Watch
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
-from isamap.transform.parts import kernel_of, units_of, with_values_apart
+from isamap.transform.parts import kernel_of, units_of, with_constants, with_values_apart
 from isamap.transform.split_sums import with_late_starts
 
 NONE = "none"
@@ -109,6 +112,37 @@ def make_kernel(request: Request, *, lowered: bool = False) -> Made:
     cost = float(summary["schedule"]["cost"])
     program = made.compilation.program if lowered else None
     return Made(made.emitted, size, cost, made.outcome.is_cut_short, program)
+
+
+def with_known_numbers(program: Program) -> Program:
+    """Return a program whose kernels have the constants of one number as numbers, which instructions may hold.
+
+    Steps with other numbers then have kernels of their own. Constants that no step reads any more are left out.
+    """
+    kernels, steps = dict[str, str](), list[Step]()
+    for step in program.steps:
+        made, text = step, ""
+        if isinstance(step, Call) and not step.sizes:
+            text = program.kernels[step.kernel]
+            known = {
+                name: program.constants[p.tensor].reshape(-1)[0] for name, p in step.reads.items()
+                if p.dtype == "f32" and (array := program.constants.get(p.tensor)) is not None
+                and array.size == 1 and np.isfinite(array).all()
+            }  # fmt: skip
+            if known:
+                kernel = with_constants(parse_kernel(Source("kernel", text)), known)
+                digest = sha256(repr(sorted(known.items())).encode()).hexdigest()[:8]
+                kernel = replace(kernel, name=f"{step.kernel}_{digest}")
+                reads = {name: p for name, p in step.reads.items() if name not in known}
+                made, text = replace(step, kernel=kernel.name, reads=reads), print_routine(kernel)
+        if isinstance(made, Call):
+            kernels[made.kernel] = text or program.kernels[made.kernel]
+        steps.append(made)
+    used = {p.tensor for step in steps for p in reads_of(step)} | {
+        port.passed.tensor for port in program.outputs
+    }
+    constants = {name: array for name, array in program.constants.items() if name in used}
+    return replace(program, kernels=kernels, steps=tuple(steps), constants=constants)
 
 
 def divide(

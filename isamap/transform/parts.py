@@ -8,11 +8,11 @@ reads is a result of the part that writes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from isamap.ir import Assign, Call, Cast, Expr, Index, Kernel, Loop, Operand, Read, Stmt
+from isamap.ir import Assign, Call, Cast, Const, Expr, Index, Kernel, Loop, Operand, Read, Stmt
 from isamap.ir.index import elements_of
-from isamap.ir.walk import indices, reads, walk, with_parts
+from isamap.ir.walk import indices, map_reads, reads, walk, with_parts
 from isamap.source.records import dataclass, replace
 from isamap.transform.statements import Statement, statements
 
@@ -59,6 +59,22 @@ def with_values_apart(kernel: Kernel, performs: Callable[[Statement], bool]) -> 
 def _replaced(e: Expr, part: Expr, value: Expr) -> Expr:
     """Return an expression with a value instead of a part of it."""
     return value if e == part else with_parts(e, lambda inner: _replaced(inner, part, value))
+
+
+def with_constants(kernel: Kernel, known: Mapping[str, float]) -> Kernel:
+    """Return a kernel in which inputs of one element are numbers."""
+
+    def of_read(r: Read) -> Expr:
+        return Const(float(known[r.buffer]), r.dtype) if r.buffer in known else r
+
+    def of_statement(s: Stmt) -> Stmt:
+        guard = map_reads(s.guard, of_read) if s.guard is not None else None
+        if isinstance(s, Loop):
+            return replace(s, body=tuple(map(of_statement, s.body)), guard=guard)
+        return replace(s, value=map_reads(s.value, of_read), guard=guard)
+
+    operands = tuple(o for o in kernel.operands if o.name not in known)
+    return replace(kernel, operands=operands, body=tuple(map(of_statement, kernel.body)))
 
 
 def units_of(kernel: Kernel) -> tuple[Unit, ...]:

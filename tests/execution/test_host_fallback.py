@@ -15,9 +15,13 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from quantised_networks import inverted_residual, residual, two_layers
 
 from isamap.cli.command_line import run
+from isamap.graph.host_fallback import with_known_numbers
+from isamap.graph.model_program import Call, Passed, Port, Program
+from isamap.ir import interpret
 from isamap.onnx.onnx_models import compile_model
-from isamap.source import NoMapping
+from isamap.source import NoMapping, Source
 from isamap.stream.program_file import read_program, write_program
+from isamap.syntax import parse_kernel
 
 NPU = ["--hw", "edge-npu", "--heuristic", "greedy"]
 
@@ -81,6 +85,26 @@ def test_the_sum_of_a_fused_kernel_stays_on_the_accelerator_with_its_requantisat
     sums = [text for text in texts if "in a1: i8" in text]
     assert len(sums) == 2
     assert all("temp y0: i32" in text and "sat_i8" in text for text in sums)
+
+
+def test_scales_of_one_number_are_numbers_in_the_kernels_of_an_accelerator() -> None:
+    text = "kernel k() {\n  in a0: i8[8];\n  in a1: f32[1];\n  out y: f32[8];\n"
+    text += "  for i in 8 { y[i] = f32(a0[i]) * a1[0]; }\n}\n"
+    (one, other), y = np.array([[0.1], [3.7e-5]], np.float32), Passed("y", "f32", (8,))
+    x, outputs = Passed("x", "i8", (8,)), (Port("y", y), Port("z", replace(y, tensor="z")))
+    steps = tuple(
+        Call("k", {"a0": x, "a1": Passed(scale, "f32", (1,))}, {"y": replace(y, tensor=result)})
+        for scale, result in (("s", "y"), ("t", "z"))
+    )
+    program = Program("net", (Port("x", x),), outputs, {"s": one, "t": other}, {"k": text}, steps)
+    changed = with_known_numbers(program)
+    assert not changed.constants
+    assert [list(step.reads) for step in changed.steps if isinstance(step, Call)] == [["a0"], ["a0"]]
+    assert len(changed.kernels) == 2, "each scale has a kernel"
+    given = np.arange(-4, 4, dtype=np.int8)
+    for scale, kernel in zip((one, other), changed.kernels.values(), strict=True):
+        found = interpret(parse_kernel(Source("k", kernel)), {"a0": given}, {})["y"]
+        assert np.array_equal(found, given.astype(np.float32) * scale)
 
 
 def test_without_a_host_the_network_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
