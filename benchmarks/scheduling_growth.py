@@ -18,7 +18,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from isamap.machine.timings import LoopTimes, RowTimes, Tlb
-from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.plan.problem import (
+    Cache,
+    NestOption,
+    NestProblem,
+    Problem,
+    Staging,
+    TensorLayout,
+    TileAxis,
+    TileCosts,
+    TileOperand,
+    with_fields,
+)
 from isamap.scheduler import schedule
 
 LIMIT_S = 10.0
@@ -87,9 +98,20 @@ def _option(named: list[tuple[str, str]], extent: int, vector: int, number: int)
         tile = vector if lanes in own else 1
         is_held = name == "c"
         direct = 0.42 if is_held else 0.14
-        operand = TileOperand(name, tensor, own, is_held, "zmm", 1, tile, 4, 4, direct, direct, 0.1)
+        operand = TileOperand(
+            name,
+            tensor,
+            own,
+            is_held,
+            "zmm",
+            1,
+            tile,
+            TensorLayout(4),
+            TileCosts(direct, direct),
+            Staging(4, 0.1),
+        )
         if own:
-            operand = replace(operand, dense_axis=own[-1], pitch_bytes=4 * extent)
+            operand = with_fields(operand, dense_axis=own[-1], pitch_bytes=4 * extent)
         operands.append(operand)
     slower = 1 + 0.02 * (number // 9)
     return NestOption(f"fma{number}", (), axes, tuple(operands), 0.14 * slower, 1.1)

@@ -16,8 +16,9 @@ class IssueCount:
         parts = [Const(option.interval_ns * issues)]
         for operand in option.operands:
             elements = prod(axis.extent for axis in option.axes if axis.name in operand.axes)
-            in_place = Const((operand.direct_ns or 0.0) * issues)
-            packed = Const(operand.pack_ns_per_element * elements + (operand.staged_ns or 0.0) * issues)
+            costs = operand.costs
+            in_place = Const((costs.direct_ns or 0.0) * issues)
+            packed = Const(operand.staging.pack_ns_per_element * elements + (costs.staged_ns or 0.0) * issues)
             stage = stage_of(nest.statement, operand.name)
             parts.append(Cases(stage, ((0, in_place), (1, packed), (2, packed))))
         return total(parts)

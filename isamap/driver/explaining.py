@@ -128,7 +128,10 @@ def _is_wide(option: NestOption, arrays: frozenset[str]) -> bool:
     A value computed element by element into a buffer is not wide: only the last instruction performs the
     work.
     """
-    if any(o.tensor not in arrays and o.direct_ns is None and not o.packed for o in option.operands):
+    if any(
+        o.tensor not in arrays and o.costs.direct_ns is None and not o.staging.is_packed
+        for o in option.operands
+    ):
         return False
     return _has_lanes(option) or all(axis.extent == 1 for axis in option.axes)
 

@@ -42,7 +42,7 @@ from isamap.match import (
 )
 from isamap.match.operand_loads.standing import is_lane
 from isamap.match.tiles.operand_tiles import accumulator_store, bring
-from isamap.plan.problem import TileOperand
+from isamap.plan.problem import TileOperand, with_fields
 from isamap.source import add_up
 from isamap.source.records import replace
 
@@ -156,7 +156,7 @@ def with_ends(
     described: TileOperand, operand: OperandTile, tile: Tile, search: MoveSearch, profile: Mapping[str, int]
 ) -> TileOperand:
     """Return the operand with its mean times in place, including partial tiles at the ends of axes."""
-    if described.direct_ns is None or described.staged_ns is None:
+    if described.costs.direct_ns is None or described.costs.staged_ns is None:
         return described
     more_ns, busy_ns = 0.0, 0.0
     for name in operand.axes:
@@ -170,12 +170,14 @@ def with_ends(
         if part_ns is None:
             elements = prod(operand.cell_shape) * left / axis.tile
             ways = 2 if described.is_accumulator else 1
-            part_ns = ways * elements * element_ns(operand, search) + described.staged_ns
+            part_ns = ways * elements * element_ns(operand, search) + described.costs.staged_ns
             part_ns += search.machine.loops.joined_ns
-        more_ns += max(0.0, part_ns - described.direct_ns) / tiles
-        busy_ns += max(0.0, part_busy_ns - described.direct_busy_ns) / tiles
-    return replace(
-        described, direct_ns=described.direct_ns + more_ns, direct_busy_ns=described.direct_busy_ns + busy_ns
+        more_ns += max(0.0, part_ns - described.costs.direct_ns) / tiles
+        busy_ns += max(0.0, part_busy_ns - described.costs.direct_busy_ns) / tiles
+    return with_fields(
+        described,
+        direct_ns=described.costs.direct_ns + more_ns,
+        direct_busy_ns=described.costs.direct_busy_ns + busy_ns,
     )
 
 
@@ -186,7 +188,7 @@ def _part_ns(
 
     Sums are also stored back. The first is None if no instructions do it.
     """
-    missing = None, described.direct_busy_ns
+    missing = None, described.costs.direct_busy_ns
     if name in operand.scattered:
         return missing
     request = operand.request({name: left}, filled=tile.axis(name).is_reduction)
@@ -200,4 +202,4 @@ def _part_ns(
     there = hide_position(target, is_lane)
     assert isinstance(there, Read), "sums go to where an array has them"
     back = find_operand_store(search, there, value, "", None, request)
-    return missing if back is None else (described.direct_ns, described.direct_busy_ns)
+    return missing if back is None else (described.costs.direct_ns, described.costs.direct_busy_ns)

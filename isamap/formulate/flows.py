@@ -46,7 +46,7 @@ from isamap.match import (
     way_out,
     written_value,
 )
-from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand
+from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand, with_fields
 from isamap.source import add_up
 from isamap.source.records import dataclass, replace
 from isamap.transform.companions import Outcome, fused_result
@@ -67,11 +67,11 @@ def with_flows(
     operands: list[TileOperand] = []
     between = dict(option.between)
     for operand in option.operands:
-        if not operand.homes[0]:
+        if not operand.staging.homes[0]:
             operands.append(operand)
             continue
-        flow, mover = None, operand.mover
-        moves = _Moves(operand.homes[0], described[operand.name], option, tile, search)
+        flow, mover = None, operand.staging.mover
+        moves = _Moves(operand.staging.homes[0], described[operand.name], option, tile, search)
         if operand.is_accumulator:
             found = fused_result(kernel, number, tuple(f.statement for f in taken))
             ways = _ways_out(moves, found) if mover or _leaves(moves, found) else []
@@ -90,7 +90,7 @@ def with_flows(
                     between[memory] = between.get(memory, 0) + count
         elif mover:
             flow = _of_input(moves)
-        operands.append(replace(operand, flow=flow, mover=mover))
+        operands.append(with_fields(operand, flow=flow, mover=mover))
     banked = _banked(option, tile, search.machine)
     registers = tuple(sorted(between.items()))
     ways = computed_inputs(tile, search).values()
@@ -103,11 +103,15 @@ def _banked(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str
     issue = bank_ns(machine, tile.mapping.instruction, dict(option.choose))
     found = [(memory, "", ns) for memory, ns in issue.items()]
     for operand in option.operands:
-        banks = banks_of(machine.memories[operand.homes[0]], machine.clock_ghz) if operand.homes[0] else None
-        if banks is not None and operand.staged_ns:
+        banks = (
+            banks_of(machine.memories[operand.staging.homes[0]], machine.clock_ghz)
+            if operand.staging.homes[0]
+            else None
+        )
+        if banks is not None and operand.costs.staged_ns:
             elements = prod(a.tile for a in option.axes if a.name in operand.axes)
-            load_ns = elements * operand.staged_bytes / banks.together_per_ns
-            found.append((banks.memory, operand.name, load_ns / operand.staged_ns))
+            load_ns = elements * operand.staging.staged_bytes / banks.together_per_ns
+            found.append((banks.memory, operand.name, load_ns / operand.costs.staged_ns))
     return tuple(found)
 
 
@@ -124,7 +128,7 @@ class _Moves:
     @property
     def windows(self) -> tuple[Window, ...]:
         """Those that the buffer holds once."""
-        return next(o.windows for o in self.option.operands if o.name == self.operand.name)
+        return next(o.staging.windows for o in self.option.operands if o.name == self.operand.name)
 
     @property
     def elements(self) -> int:

@@ -41,7 +41,7 @@ from isamap.match import (
     tiles_move,
     windows_of,
 )
-from isamap.plan.problem import MoveEnergy, TileOperand
+from isamap.plan.problem import MoveEnergy, Staging, TensorLayout, TileCosts, TileOperand, with_fields
 from isamap.source import add_up
 from isamap.source.records import replace
 from isamap.transform import distinct_reads, reads, symbols
@@ -64,7 +64,7 @@ def input_of(
     first, staged = next(iter(homes.items()), ("", None))
     unit = search.machine.instructions[tile.mapping.instruction].cost.unit
     in_place = _described(operand, kernel, load_ns(direct), None, is_accumulator=False)
-    in_place = replace(
+    in_place = with_fields(
         in_place,
         direct_busy_ns=unit_ns(direct, unit, search),
         staged_busy_ns=unit_ns(staged, unit, search),
@@ -72,17 +72,17 @@ def input_of(
     )
     if not homes or (not first and not can_copy(operand, tile, search)):
         return in_place if direct is not None else None
-    described = replace(in_place, staged_ns=load_ns(staged))
+    described = with_fields(in_place, staged_ns=load_ns(staged))
     if not prices_copies:
         least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(search, operand.dtype))
         beside = not first and copied_beside(tile, operand.dtype, search.machine)
-        return replace(described, pack_ns_per_element=least, homes=tuple(homes), beside=beside)
+        return with_fields(described, pack_ns_per_element=least, homes=tuple(homes), is_concurrent=beside)
     moved = _scratch_ns(operand, tile, first, search) if first else pack_ns(operand, direct, tile, search)
-    described = replace(described, pack_ns_per_element=moved, homes=tuple(homes))
+    described = with_fields(described, pack_ns_per_element=moved, homes=tuple(homes))
     if first:
         copied = _scratch_pj(operand, tile, first, search), 0.0
-        energy = replace(described.energy, copied=copied)
-        described = replace(described, windows=windows_of(operand, tile, search), energy=energy)
+        energy = replace(described.costs.energy, copied=copied)
+        described = with_fields(described, windows=windows_of(operand, tile, search), energy=energy)
     return with_mover(described, operand, tile, search)
 
 
@@ -107,19 +107,19 @@ def with_reads(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel
 ) -> tuple[TileOperand, ...]:
     """Return the operand, which is never staged if it is computed from several arrays, and those arrays' traffic."""
-    if len(reads(operand.subject)) < 2 or described.direct_ns is None:
+    if len(reads(operand.subject)) < 2 or described.costs.direct_ns is None:
         return (described,)
     parts = (
         read_beside(described, tile, read, position)
         for position, read in enumerate(distinct_reads(operand.subject))
     )
-    return (replace(described, tensor_bytes=0, staged_bytes=0, staged_ns=None), *parts)
+    return (with_fields(described, tensor_bytes=0, staged_bytes=0, staged_ns=None), *parts)
 
 
 def read_beside(operand: TileOperand, tile: Tile, read: Read, position: int) -> TileOperand:
     """Return one of the arrays that an operand is computed from, for its traffic: all else is the operand's."""
     axes = tuple(a.name for a in tile.axes if f"@{a.name}" in symbols(read))
-    return replace(
+    return with_fields(
         operand,
         name=f"{operand.name}.{position}",
         tensor=read.buffer,
@@ -153,12 +153,9 @@ def _described(
         operand.memory,
         registers_taken(operand.placement, operand.shape),
         prod(operand.cell_shape),
-        dtype.size_bytes,
-        operand.dtype.size_bytes,
-        direct,
-        staged,
-        SLOW_MOVE_NS,
-        stage_whole,
+        TensorLayout(dtype.size_bytes),
+        TileCosts(direct, staged),
+        Staging(operand.dtype.size_bytes, SLOW_MOVE_NS, stage_whole=stage_whole),
     )
 
 
@@ -186,12 +183,12 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
     # In a scratchpad sums stay until they are whole: their parts never go through main memory.
     stays = isinstance(acc.elements, Cast) or bool(home)
     described = _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=stays)
-    described = replace(described, energy=MoveEnergy((issued_pj(first, search), issued_pj(back, search))))
+    described = with_fields(described, energy=MoveEnergy((issued_pj(first, search), issued_pj(back, search))))
     if not prices_copies:
-        return replace(described, homes=tuple(homes), pack_ns_per_element=0.0)
+        return with_fields(described, homes=tuple(homes), pack_ns_per_element=0.0)
     if not home:
         packed = pack_held_ns(acc, tile, search)
-        return replace(described, homes=tuple(homes), pack_ns_per_element=packed)
+        return with_fields(described, homes=tuple(homes), pack_ns_per_element=packed)
     ways = (True,) if tile.overwrites(acc) else (False, True)
     moved = [_scratch_ns(acc, tile, home, search, back=back) for back in ways]
     loaded = homes_of(tile, acc, search)[home]
@@ -203,11 +200,13 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
         _scratch_pj(acc, tile, home, search, back=back) if back in ways else 0.0 for back in (False, True)
     ]
     energy = replace(
-        described.energy,
+        described.costs.energy,
         staged=(issued_pj(loaded, search), issued_pj(stored, search)),
         copied=(copied[0], copied[1]),
     )
-    described = replace(described, homes=tuple(homes), pack_ns_per_element=add_up(moved) / 2, energy=energy)
+    described = with_fields(
+        described, homes=tuple(homes), pack_ns_per_element=add_up(moved) / 2, energy=energy
+    )
     return with_mover(described, acc, tile, search)
 
 
@@ -229,7 +228,7 @@ def _written(tile: Tile, described: TileOperand) -> TileOperand:
     target = tile.target_positions
     assert target is not None
     axes = tuple(a for a in tile.axes if f"@{a.name}" in symbols(target))
-    return replace(
+    return with_fields(
         described,
         tensor=target.buffer,
         axes=tuple(a.name for a in axes),
@@ -283,18 +282,20 @@ def lanes_ns(tile: Tile, acc: OperandTile, search: MoveSearch) -> float | None:
 
 def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, search: MoveSearch) -> TileOperand:
     """Return the operand with the unit that fills its buffer, or writes a result back, if not the sum's."""
-    home = described.homes[0]
+    home = described.staging.homes[0]
     known = operand, tile, home, search
     found = tiles_move(*known, back=described.is_accumulator) if home else None
     if found is None:
-        return replace(described, beside=not home and copied_beside(tile, operand.dtype, search.machine))
+        return with_fields(
+            described, is_concurrent=not home and copied_beside(tile, operand.dtype, search.machine)
+        )
     move, machine = found.move, search.machine
     copy, own = machine.instructions[move.instruction], machine.instructions[tile.mapping.instruction]
     memories = [o.memory for o in copy.instruction.operands]
     alone = all(memory is not None and search.is_addressable(memory) for memory in memories)
     if not alone or copy.cost.unit == own.cost.unit:
         return described
-    return replace(described, mover=copy.cost.unit, moved_ns_per_element=move.cost_ns)
+    return with_fields(described, mover=copy.cost.unit, moved_ns_per_element=move.cost_ns)
 
 
 # --- Units that have their registers to themselves: copies go through others, by other units, meanwhile ---

@@ -30,7 +30,7 @@ from isamap.match import (
 )
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
-from isamap.plan.problem import Carried, NestOption, TileAxis, TileOperand
+from isamap.plan.problem import Carried, NestOption, TileAxis, TileOperand, with_fields
 from isamap.source import add_up
 from isamap.source.records import replace
 from isamap.transform import Statement, distinct_reads, reads, statements, symbols
@@ -61,13 +61,13 @@ def with_crossings(
 ) -> TileOperand:
     """Return the operand with the extra time of unaligned loads in place, on average over its tiles."""
     line = line_bytes(search.machine)
-    if not line or described.direct_ns is None:
+    if not line or described.costs.direct_ns is None:
         return described
     share = crossing_share(operand, tile, kernel, profile, line)
     if not share:
         return described
     direct = bring(search, tile, operand, operand.request({}, expr=hide_position(operand.elements, is_lane)))
-    return replace(described, direct_ns=described.direct_ns + share * loading_ns(direct))
+    return with_fields(described, direct_ns=described.costs.direct_ns + share * loading_ns(direct))
 
 
 def crossing_share(
@@ -169,7 +169,9 @@ def with_carried(
     chain_ns = _chain_ns(store, store, axis.name, search.machine) or 0.0
     pitches = tuple(_pitches(tile.statement, axis.name, kernel, profile))
     operands = tuple(
-        replace(o, direct_ns=max(0.0, o.direct_ns - saved_ns)) if o.is_accumulator and o.direct_ns else o
+        with_fields(o, direct_ns=max(0.0, o.costs.direct_ns - saved_ns))
+        if o.is_accumulator and o.costs.direct_ns
+        else o
         for o in option.operands
     )
     iterations = typical_value(axis.extent, profile) or 1
@@ -259,11 +261,13 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     option = with_flows(option, tile, number, frame.kernel, frame.search, taken)
     if option is None:
         return None
-    if any(o.flow is not None for o in option.operands if o.is_accumulator):
+    if any(o.staging.flow is not None for o in option.operands if o.is_accumulator):
         taken = tuple(replace(fusion, extra_ns=0.0) for fusion in taken)  # among what flows
     taken = tuple(replace(fusion, extra_ns=iterations * fusion.extra_ns) for fusion in taken)
     cold = tuple(
-        replace(o, cold=frame.is_cold(number, o.tensor), fresh_bytes=frame.fresh_bytes(number, o.tensor))
+        with_fields(
+            o, is_cold=frame.is_cold(number, o.tensor), fresh_bytes=frame.fresh_bytes(number, o.tensor)
+        )
         for o in option.operands
     )
     known = with_streams(replace(option, operands=cold), frame.memories)
@@ -286,7 +290,7 @@ def option_of(
         if prices_copies:
             described = with_ends(described, operand, tile, search, profile)
             described = with_crossings(described, operand, tile, search, kernel, profile)
-        kept = replace(
+        kept = with_fields(
             described, iterations_of_copy=_iterations_of_copy(described, operand, tile, kernel, profile)
         )
         operands += with_reads(kept, operand, tile, kernel)
@@ -332,7 +336,7 @@ def _iterations_of_copy(
     The number is 1 for an input without a copy, and for a copy into a scratchpad, where it would occupy the
     bytes of other buffers (`isamap.lower.hoist`).
     """
-    if described.staged_ns is None or described.homes[0]:
+    if described.costs.staged_ns is None or described.staging.homes[0]:
         return 1
     own, given, iterations = tile.statement, statements(kernel), 1
     arrays, moving = {read.buffer for read in reads(operand.subject)}, symbols(operand.subject)
@@ -354,7 +358,7 @@ def _laid_out(
 ) -> TileOperand:
     """Return the operand of `lay_out`; an output is no box that is read, and is not prefetched."""
     found = lay_out(operand, subject, kernel, profile, line)
-    return replace(found, in_rows=False) if tile.result is not None else found
+    return with_fields(found, in_rows=False) if tile.result is not None else found
 
 
 def bare_option(
@@ -453,7 +457,12 @@ def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
 
 def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
     """Return an input with the caches into which hints may prefetch it, if iterations read boxes of one array."""
-    if operand.is_accumulator or operand.registers == 0 or not operand.in_rows or operand.packed:
+    if (
+        operand.is_accumulator
+        or operand.registers == 0
+        or not operand.layout.in_rows
+        or operand.staging.is_packed
+    ):
         return operand
     found: list[tuple[str, float]] = []
     line_bytes = 0
@@ -469,7 +478,7 @@ def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
             )
         )
     ahead = machine.model.near_ahead_count, machine.model.shared_ahead_count
-    return replace(operand, hints=tuple(found), line_bytes=line_bytes, ahead_counts=ahead)
+    return with_fields(operand, hints=tuple(found), line_bytes=line_bytes, ahead_counts=ahead)
 
 
 def with_late(option: NestOption, memories: Memories) -> NestOption:
@@ -478,21 +487,22 @@ def with_late(option: NestOption, memories: Memories) -> NestOption:
     Its tensors are in the nearest cache that holds them all, or farther if that cache does not retain them.
     """
     extents = {axis.name: axis.extent for axis in option.axes}
-    size_bytes = sum(o.tensor_bytes * prod(extents[name] for name in o.axes) for o in option.operands)
+    size_bytes = sum(o.layout.tensor_bytes * prod(extents[name] for name in o.axes) for o in option.operands)
     rows = [cache.rows for cache in memories.caches[1:] if size_bytes <= cache.capacity_bytes]
     if not any(found.hinted_swept_count for found in (*rows, memories.beyond_rows)):
         return option
     free = {axis.name for axis in option.axes if not axis.is_reduction}
 
     def is_late(operand: TileOperand) -> bool:
-        known = operand.hints and operand.pitch_bytes and not operand.subscripts
-        return bool(known) and operand.dense_axis in free and not operand.streams
+        known = operand.prefetching.hints and operand.layout.pitch_bytes and not operand.layout.subscripts
+        return bool(known) and operand.layout.dense_axis in free and not operand.prefetching.is_streamed
 
     ahead_bytes = memories.beyond_streams.ahead_bytes if memories.beyond_streams is not None else 0
     return replace(
         option,
         operands=tuple(
-            replace(o, late=True, ahead_bytes=ahead_bytes) if is_late(o) else o for o in option.operands
+            with_fields(o, is_late=True, ahead_bytes=ahead_bytes) if is_late(o) else o
+            for o in option.operands
         ),
     )
 
@@ -506,16 +516,21 @@ def with_streams(option: NestOption, memories: Memories) -> NestOption:
     issues_ns = prod(-(-axis.extent // axis.tile) for axis in option.axes) * option.interval_ns
 
     def streams(operand: TileOperand) -> bool:
-        plain = operand.in_rows and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
-        if not plain or operand.is_accumulator or operand.packed or not memories.caches:
+        plain = (
+            operand.layout.in_rows
+            and operand.layout.dense_axis
+            and operand.layout.pitch_bytes
+            and not operand.layout.subscripts
+        )
+        if not plain or operand.is_accumulator or operand.staging.is_packed or not memories.caches:
             return False
-        size = prod(axes[name].extent for name in operand.axes) * operand.tensor_bytes
-        beyond = operand.cold or size > memories.caches[-1].capacity_bytes
+        size = prod(axes[name].extent for name in operand.axes) * operand.layout.tensor_bytes
+        beyond = operand.prefetching.is_cold or size > memories.caches[-1].capacity_bytes
         return beyond and issues_ns < size / memories.beyond_bytes_per_ns
 
     def marked(operand: TileOperand) -> TileOperand:
-        in_pieces = not axes[operand.dense_axis].is_reduction
+        in_pieces = not axes[operand.layout.dense_axis].is_reduction
         swept = in_pieces and stated.swept_start_ns is not None
-        return replace(operand, streams=True, ahead_bytes=stated.ahead_bytes, swept=swept)
+        return with_fields(operand, is_streamed=True, ahead_bytes=stated.ahead_bytes, is_swept=swept)
 
     return replace(option, operands=tuple(marked(o) if streams(o) else o for o in option.operands))

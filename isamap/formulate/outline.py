@@ -32,7 +32,7 @@ from isamap.match import (
     walk_of,
 )
 from isamap.match import Mapping as Mapped
-from isamap.plan.problem import NestOption
+from isamap.plan.problem import NestOption, with_fields
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement
 
@@ -105,7 +105,7 @@ def _loadable(tile: Tile, number: int, frame: Frame, place: int) -> Outline | No
     if option is None:
         return None
     extents = {axis.name: axis.extent for axis in option.axes}
-    staged = {o.name for o in option.operands if o.staged_ns is not None and not o.packed}
+    staged = {o.name for o in option.operands if o.costs.staged_ns is not None and not o.staging.is_packed}
 
     def elements(operand: OperandTile) -> int:
         return prod(extents.get(name, 1) for name in operand.axes)
@@ -132,12 +132,12 @@ def _copied(
     priced = input_of(operand, tile, frame.search, frame.kernel)
     assert priced is not None, "it was found without the price of its copy"
     operands = tuple(
-        replace(
+        with_fields(
             known,
-            pack_ns_per_element=priced.pack_ns_per_element,
-            mover=priced.mover,
-            moved_ns_per_element=priced.moved_ns_per_element,
-            beside=priced.beside,
+            pack_ns_per_element=priced.staging.pack_ns_per_element,
+            mover=priced.staging.mover,
+            moved_ns_per_element=priced.staging.moved_ns_per_element,
+            is_concurrent=priced.staging.is_concurrent,
         )
         if known.name == operand.name
         else known

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from isamap.ir import Kernel, Read
-from isamap.plan.problem import NestOption, Problem, TileOperand
+from isamap.plan.problem import NestOption, Problem, TileOperand, with_fields
 from isamap.plan.schedule import Schedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
 from isamap.source.records import replace
@@ -134,11 +134,11 @@ def with_packed(option: NestOption, packed: Sequence[str]) -> NestOption | None:
 
 def _can_be_packed(operand: TileOperand) -> bool:
     """Return whether an operand is an input that is read from a buffer in main memory."""
-    return not operand.is_accumulator and operand.staged_ns is not None and not operand.homes[0]
+    return not operand.is_accumulator and operand.costs.staged_ns is not None and not operand.staging.homes[0]
 
 
 def _packed(operand: TileOperand) -> TileOperand:
-    return replace(operand, direct_ns=None, pack_ns_per_element=0.0, packed=True)
+    return with_fields(operand, direct_ns=None, pack_ns_per_element=0.0, is_packed=True)
 
 
 # --- schedules --------------------------------------------------------------------------------------------

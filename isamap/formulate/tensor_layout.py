@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isamap.ir import Expr, Index, Kernel
-from isamap.plan.problem import TileOperand
-from isamap.source.records import replace
+from isamap.plan.problem import TileOperand, with_fields
 from isamap.transform import reads
 
 Subscript = tuple[tuple[str, int], ...]
@@ -32,13 +31,13 @@ def lay_out(
     """
     found = () if subject is None else reads(subject)
     if len(found) != 1 or not found[0].index:
-        return replace(operand, in_rows=False)
+        return with_fields(operand, in_rows=False)
     subject = found[0]
     subscripts = [subscript_of(index) for index in subject.index]
     known = [subscript for subscript in subscripts if subscript is not None]
     if len(known) < len(subscripts):
-        return replace(operand, in_rows=False)
-    operand = replace(operand, in_rows=subject.fill is None)
+        return with_fields(operand, in_rows=False)
+    operand = with_fields(operand, in_rows=subject.fill is None)
     tensor = next((o for o in kernel.operands if o.name == subject.buffer), None)
     row = tensor.shape[-1].substitute(profile).value if tensor and tensor.shape else None
     if row and tensor and tensor.strides and row * subject.dtype.size_bytes < line_bytes:
@@ -49,7 +48,7 @@ def lay_out(
     moved = [axis for subscript in known for axis, _ in subscript]
     pitch = (row or 0) * subject.dtype.size_bytes if len(known) > 1 else 0
     windows = len(moved) > len(set(moved)) or any(len(s) > 1 or any(c != 1 for _, c in s) for s in known)
-    return replace(
+    return with_fields(
         operand,
         subscripts=tuple(known) if windows else (),
         dense_axis=dense if row else "",

@@ -430,8 +430,8 @@ def with_energy(
                 name = f"{outer.level} – {row.level}"
                 links[name] = links.get(name, 0.0) + iterations * carried * outer.element_bytes * sum(moved)
             is_file, is_outside = row.level == operand.memory, outer.level == energies.home
-            tile = operand.energy.direct if is_outside else operand.energy.staged
-            each = [pj / operand.tile_elements for pj in tile] if is_file else operand.energy.copied
+            tile = operand.costs.energy.direct if is_outside else operand.costs.energy.staged
+            each = [pj / operand.tile_elements for pj in tile] if is_file else operand.costs.energy.copied
             moves += iterations * add_up(n * pj for n, pj in zip(moved, each, strict=True))
         outer = row
     spent = StatementEnergy(
@@ -503,7 +503,7 @@ def _port_ns(
             continue
         at_home = next(c for c in counts if c.operand == operand.name)
         tile = operand.tile_elements
-        one = ceil(tile * operand.tensor_bytes / bandwidth)
+        one = ceil(tile * operand.layout.tensor_bytes / bandwidth)
         transfers = (at_home.reads + at_home.updates) // tile
         busy, unload = busy + max(0, transfers - 2) * one, unload + one
     return busy, unload

@@ -162,7 +162,7 @@ def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> 
         tuple(
             _counted(operand, nest, option, home, known)
             for operand in option.operands
-            if operand.tensor_bytes > 0  # those of a computed operand stand in the operands beside it
+            if operand.layout.tensor_bytes > 0  # those of a computed operand stand in the operands beside it
         ),
     )
 
@@ -179,13 +179,15 @@ def _counted(
     ]
     held = nest.hold if operand.is_accumulator else min(unrolled, default=len(nest.loops))
     is_file = operand.memory in known.files and operand.registers > 0
-    if (held < len(nest.loops) or is_file) and operand.memory not in operand.homes:  # else read where staged
+    if (
+        held < len(nest.loops) or is_file
+    ) and operand.memory not in operand.staging.homes:  # else read where staged
         keeps.append(Keep(operand.memory, held, loaded=True))
     role: Role = "read"
     if operand.is_accumulator:
         role = "update" if known.is_sum else "write"
-    subscripts: tuple[Subscript | Index, ...] = operand.subscripts
-    tensor, element_bytes = operand.tensor, operand.tensor_bytes
+    subscripts: tuple[Subscript | Index, ...] = operand.layout.subscripts
+    tensor, element_bytes = operand.tensor, operand.layout.tensor_bytes
     if operand.name in known.arrays:
         tensor, element_bytes, subscripts = known.arrays[operand.name]
     subscripts = subscripts or tuple(((axis, 1),) for axis in operand.axes)
@@ -195,8 +197,8 @@ def _counted(
     if fused is not None and fused.begins and is_cut and not any(keep.copied for keep in keeps):
         fused = replace(fused, begins=False, begins_outside=True)
     return Counted(
-        operand.name, tensor, subscripts, tuple(keeps), role, element_bytes, operand.windows,
-        fused if role == "update" else None, operand.staged_bytes, operand.tile_elements,
+        operand.name, tensor, subscripts, tuple(keeps), role, element_bytes, operand.staging.windows,
+        fused if role == "update" else None, operand.staging.staged_bytes, operand.tile_elements,
         known.gathered.get(operand.name, NEVER),
         tuple((a.name, a.tile) for a in option.axes if operand.is_accumulator and a.name in known.lengths),
     )  # fmt: skip

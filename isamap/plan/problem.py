@@ -5,7 +5,9 @@ It is data only. `isamap.plan.decisions` has the names of the decisions.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from math import inf
+from typing import Any
 
 from isamap.machine.timings import (
     MODEL,
@@ -19,7 +21,7 @@ from isamap.machine.timings import (
     Tlb,
 )
 from isamap.match import Window
-from isamap.source.records import dataclass
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,91 +113,118 @@ class Energies:
 
 
 @dataclass(frozen=True, slots=True)
-class TileOperand:
-    """An operand of the mapped instruction, with the costs of its loads and stores.
+class TensorLayout:
+    """The tensor of an operand in its backing memory. Units: bytes."""
 
-    `axes` are the loop axes on which its element depends. Units: nanoseconds of unit time per tile.
-    `direct_ns` is for the tensor in place: None if no move reads it there, so that it must be staged, and the
-    mean if the tensor ends in the middle of a tile. `staged_ns` is from the staging buffer, and
-    `pack_ns_per_element` is for the copy. `tensor_bytes` is per element in its backing memory, `staged_bytes`
-    per element in the staging buffer. One tile takes `registers` registers of `memory`. `stage_whole` is true
-    if a summing axis outside the register block requires a buffer for the accumulator, because its tensor is
-    narrower. For an accumulator, the nanoseconds are for load and store together. `direct_busy_ns` and
-    `staged_busy_ns` are the parts of `direct_ns` and `staged_ns` that occupy the issuing unit. Computing
-    waits for these parts, and hides all others.
+    tensor_bytes: int
+    """Bytes of an element."""
+    subscripts: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """For each tensor axis, the loop axes that move it, with elements per step: `2*p + r` is (("p", 2), ("r", 1)).
+    Empty if every loop axis has a tensor axis of its own."""
+    dense_axis: str = ""
+    """The loop axis along which the tensor is contiguous; "" if unknown."""
+    pitch_bytes: int = 0
+    """The distance of its rows; 0 if unknown. With it and `dense_axis`, reading many rows in place is priced."""
+    least_row_bytes: int = 0
+    """The least that a piece of a row takes of a cache: a line; 0 if rows are no longer than that."""
+    next_row: str = ""
+    """The loop axis each step of which moves to the next row; "" if unknown."""
+    in_rows: bool = True
+    """True if an iteration of a loop reads a box of one array in place."""
 
-    `windows` are those that a buffer in a scratchpad stores once. `over` are registers of other memories that
-    one tile's registers alias: a group of four takes four of the registers that other operands use one by
-    one.
 
-    `subscripts` gives for each tensor axis the loop axes that move it, with elements per step: `2*p + r` is
-    (("p", 2), ("r", 1)); it is empty if every loop axis has a tensor axis of its own. `dense_axis` is the
-    loop axis along which the tensor is contiguous ("" if unknown), and `pitch_bytes` the distance of its rows
-    (0 if unknown). With both known, the cost of reading many rows in place is modelled. A piece of a row
-    takes at least `least_row_bytes` of a cache, a line (0 if rows are no longer than that). `next_row` is the
-    loop axis each step of which moves to the next row ("" if unknown). `in_rows` says that an iteration of a
-    loop reads a box of one array in place.
+@dataclass(frozen=True, slots=True)
+class TileCosts:
+    """The costs to load or store one tile: of an accumulator, to load and to store it.
 
-    `homes` are the possible memories of its staging buffer, the one that is priced first: scratchpads by
-    name, "" for the workspace. `packed` says that the caller passes it packed already: it is staged as a
-    whole at no cost.
-
-    `mover` is a unit that fills the buffer by itself while the instruction's unit computes; for an
-    accumulator, it writes the buffer back. It is "" if the unit that computes also copies.
-    `moved_ns_per_element` is that unit's time. `flow` is the time of all units that move it between main
-    memory and a scratchpad, if none of them computes. `beside` says that the instruction's unit shares no
-    registers with copies: copies use other units, and run in parallel with the sum if they are interleaved
-    with it. `hints` are the caches into which its lines may be prefetched, with nanoseconds per byte; one
-    hint loads `line_bytes`. `ahead_counts` are two prefetch distances in iterations: for the nearest cache
-    after an earlier hint, and the least one for inputs that register blocks share. `streams` says that it
-    comes from beyond all caches, and takes longer than all issues; its lines are hinted `ahead_bytes` before
-    their use. `swept` says that it may pay to read a few of its rows together to their ends, each by separate
-    loads. `late` says that hints may make pieces of its rows arrive earlier, though it does not stream.
-    `cold` says that no cache contains it when the kernel begins. A copy of it as a whole serves
-    `iterations_of_copy` iterations of the ordered loops around. Each of these reads other elements of an
-    array of `fresh_bytes`; 0 if none does.
+    Units: nanoseconds of unit time. The parts named `busy` occupy the issuing unit: computing waits for them, and
+    hides the others.
     """
+
+    direct_ns: float | None
+    """With the tensor in place: the mean if it ends in the middle of a tile; None if no move reads it there."""
+    staged_ns: float | None
+    """With a staging buffer; None if no move reads one."""
+    direct_busy_ns: float = 0.0
+    staged_busy_ns: float = 0.0
+    energy: MoveEnergy = MoveEnergy()
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The buffers that an operand may have, and the copies that fill them or write them back.
+
+    Units: bytes, and nanoseconds per element of a copy.
+    """
+
+    staged_bytes: int
+    """Bytes of an element in a buffer."""
+    pack_ns_per_element: float
+    """The time of the copy."""
+    stage_whole: bool = False
+    """True if a summing axis outside the register block requires a buffer, because the tensor is narrower."""
+    homes: tuple[str, ...] = ("",)
+    """The possible memories, the one that is priced first: scratchpads by name, "" for the workspace."""
+    is_packed: bool = False
+    """True if the caller passes the tensor packed: it is staged as a whole at no cost."""
+    mover: str = ""
+    """The unit that copies by itself while the instruction's unit computes; "" if the unit that computes copies."""
+    moved_ns_per_element: float = 0.0
+    """The time of that unit."""
+    flow: Flow | None = None
+    """The time of all units that move it between main memory and a scratchpad, if none of them computes."""
+    is_concurrent: bool = False
+    """True if copies use other units and registers: interleaved with the sum, they run in parallel with it."""
+    iterations_of_copy: int = 1
+    """The iterations of the ordered loops around that one copy of the whole tensor serves."""
+    fresh_bytes: int = 0
+    """The bytes of an array of which each of these iterations reads other elements; 0 if none does."""
+    windows: tuple[Window, ...] = ()
+    """The windows that a buffer in a scratchpad stores once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetching:
+    """The caches that an operand's lines come from, and the prefetch hints that may load them. Units: bytes."""
+
+    hints: tuple[tuple[str, float], ...] = ()
+    """The caches into which lines may be prefetched, with nanoseconds per byte."""
+    line_bytes: int = 0
+    """Bytes that one hint loads."""
+    ahead_counts: tuple[int, int] = (MODEL.near_ahead_count, MODEL.shared_ahead_count)
+    """Distances in iterations: for the nearest cache after an earlier hint, and the least one for inputs that
+    register blocks share."""
+    is_streamed: bool = False
+    """True if it comes from beyond all caches, and takes longer than all issues."""
+    ahead_bytes: int = 0
+    """The distance at which the lines of a streamed operand are hinted before their use."""
+    is_swept: bool = False
+    """True if it may pay to read a few rows together to their ends, each by separate loads."""
+    is_late: bool = False
+    """True if hints may make pieces of its rows arrive earlier, though it is not streamed."""
+    is_cold: bool = False
+    """True if no cache contains it when the kernel begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileOperand:
+    """An operand of the mapped instruction: its tile in registers, its tensor, and the costs to move it."""
 
     name: str
     tensor: str
     axes: tuple[str, ...]
+    """The loop axes on which its element depends."""
     is_accumulator: bool
     memory: str
     registers: int
+    """The number of registers of `memory` that one tile takes."""
     tile_elements: int
-    tensor_bytes: int
-    staged_bytes: int
-    direct_ns: float | None
-    staged_ns: float | None
-    pack_ns_per_element: float
-    stage_whole: bool = False
-    subscripts: tuple[tuple[tuple[str, int], ...], ...] = ()
-    dense_axis: str = ""
-    pitch_bytes: int = 0
-    least_row_bytes: int = 0
-    next_row: str = ""
-    in_rows: bool = True
-    homes: tuple[str, ...] = ("",)
-    packed: bool = False
-    mover: str = ""
-    moved_ns_per_element: float = 0.0
-    flow: Flow | None = None
-    beside: bool = False
-    hints: tuple[tuple[str, float], ...] = ()
-    line_bytes: int = 0
-    ahead_counts: tuple[int, int] = (MODEL.near_ahead_count, MODEL.shared_ahead_count)
-    streams: bool = False
-    iterations_of_copy: int = 1
-    fresh_bytes: int = 0
-    ahead_bytes: int = 0
-    swept: bool = False
-    cold: bool = False
-    late: bool = False
-    direct_busy_ns: float = 0.0
-    staged_busy_ns: float = 0.0
+    layout: TensorLayout
+    costs: TileCosts
+    staging: Staging
+    prefetching: Prefetching = Prefetching()
     over: tuple[tuple[str, int], ...] = ()
-    windows: tuple[Window, ...] = ()
-    energy: MoveEnergy = MoveEnergy()
+    """Registers of other memories that one tile aliases: a group of four takes four of those that others use."""
 
     @property
     def takes(self) -> tuple[tuple[str, int], ...]:
@@ -205,7 +234,20 @@ class TileOperand:
     @property
     def buffer_tile_bytes(self) -> int:
         """Bytes of one tile in a staging buffer."""
-        return self.tile_elements * self.staged_bytes
+        return self.tile_elements * self.staging.staged_bytes
+
+
+_PARTS = {"layout": TensorLayout, "costs": TileCosts, "staging": Staging, "prefetching": Prefetching}
+_PART_OF = {field.name: part for part, kind in _PARTS.items() for field in fields(kind)}
+
+
+def with_fields(operand: TileOperand, **values: Any) -> TileOperand:
+    """Return an operand with other values of these fields, its own or those of its records."""
+    changed = {name: value for name, value in values.items() if name not in _PART_OF}
+    for part in {_PART_OF[name] for name in values.keys() & _PART_OF.keys()}:
+        own = {name: value for name, value in values.items() if _PART_OF.get(name) == part}
+        changed[part] = replace(getattr(operand, part), **own)
+    return replace(operand, **changed)
 
 
 @dataclass(frozen=True, slots=True)

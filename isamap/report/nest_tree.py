@@ -124,9 +124,9 @@ def _level(
 
 def _bytes(operand: TileOperand, covered: Mapping[str, int], staged: bool) -> int:
     """Return the bytes of an operand that loops access if they cover so many elements of each axis."""
-    size = operand.staged_bytes if staged else operand.tensor_bytes
-    if operand.subscripts and not staged:
-        for subscript in operand.subscripts:
+    size = operand.staging.staged_bytes if staged else operand.layout.tensor_bytes
+    if operand.layout.subscripts and not staged:
+        for subscript in operand.layout.subscripts:
             size *= 1 + sum(abs(step) * (covered[axis] - 1) for axis, step in subscript)
         return size
     for axis in operand.axes:

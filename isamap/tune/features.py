@@ -137,7 +137,7 @@ def _shares(problem: Problem, nests: Iterable[_Nest], total_ns: float) -> dict[s
 def _role(axis: TileAxis, option: NestOption) -> str:
     if axis.is_reduction:
         return "sums"
-    dense = {operand.dense_axis for operand in option.operands if operand.is_accumulator}
+    dense = {operand.layout.dense_axis for operand in option.operands if operand.is_accumulator}
     return "columns" if axis.name in dense else "rows"
 
 
@@ -223,8 +223,8 @@ def _pieces(nest: _Nest, operand: TileOperand, near_bytes: int) -> dict[str, flo
     own = [axis for axis in nest.option.axes if axis.name in operand.axes]
     block = prod(_block(nest, axis) for axis in own)
     panel = prod(_block(nest, axis) if axis.is_reduction else axis.tile * _unroll(nest, axis) for axis in own)
-    row = next((_block(nest, axis) for axis in own if axis.name == operand.dense_axis), 1)
-    size, pitch = max(1, operand.tensor_bytes), operand.pitch_bytes
+    row = next((_block(nest, axis) for axis in own if axis.name == operand.layout.dense_axis), 1)
+    size, pitch = max(1, operand.layout.tensor_bytes), operand.layout.pitch_bytes
     return {
         "block": log2(block * size / near_bytes),
         "panel": log2(panel * size / near_bytes),

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from isamap.ir import F32
 from isamap.machine import Machine
 from isamap.plan.decisions import block_of, mapping_of, prefetch_of, stage_of, sweep_of, unroll_of
-from isamap.plan.problem import Cache, NestOption, Problem
+from isamap.plan.problem import Cache, NestOption, Problem, with_fields
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible
@@ -458,10 +458,10 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
     }
     b = next(operand for operand in option.operands if operand.tensor == "B")
     if one.hinted:
-        if not b.hints or (one.in_columns and not b.streams):
+        if not b.prefetching.hints or (one.in_columns and not b.prefetching.is_streamed):
             raise Infeasible(Diagnostic("rows-without-hints", "inputs that do not stream have no hints"))
-        fixed[prefetch_of(0, b.name)] = len(b.hints)
-    elif b.hints and one.m > FEW:
+        fixed[prefetch_of(0, b.name)] = len(b.prefetching.hints)
+    elif b.prefetching.hints and one.m > FEW:
         fixed[prefetch_of(0, b.name)] = 0
     if one.m > FEW:
         fixed[sweep_of(0, "m", "n")] = 0
@@ -500,7 +500,9 @@ def _asked_for(problem: Problem, number: int) -> Problem:
     option = problem.nests[0].options[number]
     ahead_bytes = problem.memory_streams.ahead_bytes if problem.memory_streams is not None else 0
     operands = tuple(
-        replace(o, late=True, ahead_bytes=ahead_bytes) if o.tensor == "B" and not o.streams else o
+        with_fields(o, is_late=True, ahead_bytes=ahead_bytes)
+        if o.tensor == "B" and not o.prefetching.is_streamed
+        else o
         for o in option.operands
     )
     options = list(problem.nests[0].options)

@@ -31,7 +31,7 @@ from isamap.ir import F32
 from isamap.machine import Machine
 from isamap.machine.timings import StreamTimes
 from isamap.plan.decisions import block_of, mapping_of, order_of, prefetch_of, stage_of, unroll_of
-from isamap.plan.problem import NestOption, Problem, TileOperand
+from isamap.plan.problem import NestOption, Problem, TileOperand, with_fields
 from isamap.plan.schedule import Schedule
 from isamap.run.toolchain import Compiled
 from isamap.scheduler.answer import schedule
@@ -173,7 +173,7 @@ def best_in_place(
     """
     best: Schedule | None = None
     for number, b in _streaming(problem, along_sum):
-        asked = 0 if not hinted else 1 if along_sum else len(b.hints)
+        asked = 0 if not hinted else 1 if along_sum else len(b.prefetching.hints)
         in_place = {mapping_of(0): number, stage_of(0, b.name): 0, prefetch_of(0, b.name): asked}
         with suppress(Infeasible):
             found = schedule(problem, heuristic="greedy", fixed={**in_place, **(fixed or {})})
@@ -189,14 +189,14 @@ def _why_none(problem: Problem, along_sum: bool) -> str:
     read = [b for _, b in _in_place(problem, along_sum)]
     if not read:
         return f"no mapping reads {'rows along the sum' if along_sum else 'pieces of rows'} in place"
-    if not any(b.streams for b in read):
+    if not any(b.prefetching.is_streamed for b in read):
         return "a cache holds them, or they take longer to compute than to load"
-    return "no schedule reads them in place" if any(b.hints for b in read) else "no hints exist for them"
+    return "no schedule reads them in place" if any(b.prefetching.hints for b in read) else "no hints exist for them"
 
 
 def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
     """Return the mappings, by number, that read B in place as it streams, and that hints can be given for."""
-    return [(number, b) for number, b in _in_place(problem, along_sum) if b.streams and b.hints]
+    return [(number, b) for number, b in _in_place(problem, along_sum) if b.prefetching.is_streamed and b.prefetching.hints]
 
 
 def _in_place(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
@@ -205,7 +205,7 @@ def _in_place(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]
         (number, b)
         for number, option in enumerate(problem.nests[0].options)
         for b in option.operands
-        if b.tensor == "B" and b.direct_ns is not None and in_rows(option, b) == along_sum
+        if b.tensor == "B" and b.costs.direct_ns is not None and in_rows(option, b) == along_sum
     ]
 
 
@@ -274,7 +274,9 @@ def without_beginnings(problem: Problem) -> Problem:
 
 
 def _with_sweeps(option: NestOption) -> NestOption:
-    return replace(option, operands=tuple(replace(o, swept=o.streams) for o in option.operands))
+    return replace(
+        option, operands=tuple(with_fields(o, is_swept=o.prefetching.is_streamed) for o in option.operands)
+    )
 
 
 def _chosen(problem: Problem) -> dict[str, Schedule]:

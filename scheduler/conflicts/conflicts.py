@@ -86,8 +86,8 @@ def _value(space: Space) -> Cause | None:
     for operand in space.option.operands:
         name = prefetch_of(space.statement, operand.name)
         value = space.fixed.get(name, 0)
-        if value > len(operand.hints):
-            caches = "".join(f", {n + 1} ({cache})" for n, (cache, _) in enumerate(operand.hints))
+        if value > len(operand.prefetching.hints):
+            caches = "".join(f", {n + 1} ({cache})" for n, (cache, _) in enumerate(operand.prefetching.hints))
             return Cause("fix-value", f"{name} is 0 (none){caches}, not {value}")
     return None
 
@@ -100,11 +100,11 @@ def _stage(space: Space) -> Cause | None:
             continue  # something else forbids it
         value = space.fixed[space.stage(operand)]
         why = f"no move of the machine loads `{operand.name}` from a buffer"
-        if operand.packed:
+        if operand.staging.is_packed:
             why = f"`{operand.tensor}` is passed packed, {STAGES[2]}"
         elif value == 0:
             why = f"no move of the machine loads `{operand.name}` from where {operand.tensor} lies"
-        elif operand.is_accumulator and operand.staged_ns is not None:
+        elif operand.is_accumulator and operand.costs.staged_ns is not None:
             why = f"`{operand.name}` is an accumulator: it is staged around its sums, {STAGES[1]}"
         return Cause("fix-stage", f"{space.stage(operand)} = {value} ({STAGES[value]}) cannot be: {why}")
     return None

@@ -35,7 +35,7 @@ def too_small_scratchpads(spaces: Sequence[Space]) -> Diagnostic | None:
     if lack is None:
         return None
     space, made = lack.space, lack.made
-    parts = {o.name: size for o, size in _parts(space, made) if o.homes[0] in lack.needed}
+    parts = {o.name: size for o, size in _parts(space, made) if o.staging.homes[0] in lack.needed}
     there = " and ".join(str(space.scratchpads[memory]) for memory in lack.needed)
     fixed = ", ".join(f"{name} = {value}" for name, value in sorted(space.fixed.items()))
     blocks = ", ".join(f"{axis.name} by {made[space.block(axis)]}" for axis in space.axes)
@@ -72,12 +72,12 @@ def least_lack(spaces: Sequence[Space]) -> Lack | None:
 def _lack(space: Space, made: Assignment) -> Lack | None:
     needed: dict[str, int] = {}
     for operand, size in _parts(space, made):
-        needed[operand.homes[0]] = needed.get(operand.homes[0], 0) + size
+        needed[operand.staging.homes[0]] = needed.get(operand.staging.homes[0], 0) + size
     over = {memory: size for memory, size in needed.items() if size > space.scratchpads[memory]}
     return Lack(space, made, dict(sorted(over.items()))) if over else None
 
 
 def _parts(space: Space, made: Assignment) -> list[tuple[TileOperand, int]]:
     """Return the operands that are staged in scratchpads, with the bytes of their buffers."""
-    here = [o for o in space.option.operands if o.homes[0] and made[space.stage(o)]]
+    here = [o for o in space.option.operands if o.staging.homes[0] and made[space.stage(o)]]
     return [(operand, int(evaluate(scratch_bytes(space, operand), made))) for operand in here]

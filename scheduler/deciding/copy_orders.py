@@ -33,7 +33,10 @@ def _named(space: Choices) -> dict[str, TileOperand]:
     return {
         rows_of(space.statement, o.name): o
         for o in space.option.operands
-        if o.staged_ns is not None and not o.packed and o.dense_axis and not o.is_accumulator
+        if o.costs.staged_ns is not None
+        and not o.staging.is_packed
+        and o.layout.dense_axis
+        and not o.is_accumulator
     }
 
 
@@ -46,9 +49,14 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
 
 def leaves_rows(option: NestOption, operand: TileOperand) -> bool:
     """Return whether a copy in buffer order reads pieces of many rows before it returns to the first row."""
-    along = next((axis for axis in option.axes if axis.name == operand.dense_axis), None)
+    along = next((axis for axis in option.axes if axis.name == operand.layout.dense_axis), None)
     runs = along is not None and not along.is_reduction and along.extent > along.tile
-    plain = not (operand.homes[0] or operand.subscripts or operand.is_accumulator or operand.packed)
+    plain = not (
+        operand.staging.homes[0]
+        or operand.layout.subscripts
+        or operand.is_accumulator
+        or operand.staging.is_packed
+    )
     return runs and plain and operand.buffer_tile_bytes >= TOGETHER_BYTES
 
 

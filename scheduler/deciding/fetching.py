@@ -53,14 +53,14 @@ def prefetch_level(option: NestOption, operand: TileOperand) -> int:
     Rows go to the cache that the loads read. Pieces of rows go one level farther, where more lines can be in
     flight.
     """
-    if not operand.hints or not (operand.streams or operand.late):
+    if not operand.prefetching.hints or not (operand.prefetching.is_streamed or operand.prefetching.is_late):
         return 0
-    return 1 if in_rows(option, operand) else len(operand.hints)
+    return 1 if in_rows(option, operand) else len(operand.prefetching.hints)
 
 
 def in_rows(option: NestOption, operand: TileOperand) -> bool:
     """Return whether an input is contiguous along a sum: register blocks then read rows, not pieces of rows."""
-    return any(axis.is_reduction and axis.name == operand.dense_axis for axis in option.axes)
+    return any(axis.is_reduction and axis.name == operand.layout.dense_axis for axis in option.axes)
 
 
 def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
@@ -71,10 +71,12 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
         for number, loop in enumerate(nest.loops)
         if number >= nest.hold and loop.counts and loop.axis in operand.axes
     ]
-    if staged or not inside or not operand.streams or in_rows(option, operand):
+    if staged or not inside or not operand.prefetching.is_streamed or in_rows(option, operand):
         return None
     iteration_bytes = _iteration_bytes(option, nest, operand, inside[-1])
-    return inside[-1] + 1, max(1, min(MOST_ITERATIONS, -(-operand.ahead_bytes // iteration_bytes)))
+    return inside[-1] + 1, max(
+        1, min(MOST_ITERATIONS, -(-operand.prefetching.ahead_bytes // iteration_bytes))
+    )
 
 
 def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
@@ -84,20 +86,20 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
     If several register blocks share the hints of an iteration, the distance is at least two: otherwise the
     last blocks would request data that the next iteration needs at its start.
     """
-    if not operand.late:
+    if not operand.prefetching.is_late:
         return 1
     shared = any(inside.counts for inside in nest.loops[loop + 1 : nest.hold])
     iteration_bytes = _iteration_bytes(option, nest, operand, loop)
     return max(
-        operand.ahead_counts[1] if shared else 1,
-        min(MOST_ITERATIONS, -(-operand.ahead_bytes // (2 * iteration_bytes))),
+        operand.prefetching.ahead_counts[1] if shared else 1,
+        min(MOST_ITERATIONS, -(-operand.prefetching.ahead_bytes // (2 * iteration_bytes))),
     )
 
 
 def _iteration_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
     """Return the bytes of an input that an iteration of a loop reads."""
     _, spans = _iterations(option, nest.loops[: loop + 1])
-    return prod(spans[axis] for axis in operand.axes) * operand.tensor_bytes
+    return prod(spans[axis] for axis in operand.axes) * operand.layout.tensor_bytes
 
 
 def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
@@ -108,10 +110,10 @@ def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
     sums = [axis.name for axis in option.axes if axis.is_reduction]
     rows = [axis for axis in operand.axes if axis in sums]
     loops = [n for n, loop in enumerate(nest.loops) if loop.axis in rows and loop.counts]
-    if not operand.swept or not loops or loops[-1] >= nest.hold:
+    if not operand.prefetching.is_swept or not loops or loops[-1] >= nest.hold:
         return None
     iteration_bytes = _iteration_bytes(option, nest, operand, loops[-1])
-    return loops[-1] + 1, max(1, min(MOST_ITERATIONS, -(-operand.ahead_bytes // iteration_bytes)))
+    return loops[-1] + 1, max(1, min(MOST_ITERATIONS, -(-operand.prefetching.ahead_bytes // iteration_bytes)))
 
 
 def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
@@ -126,16 +128,19 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
         return None
     iterations, spans = _iterations(option, nest.loops[: nest.hold])
     along = [n for n in range(followed[0], nest.hold) if iterations[n] > 1]
-    if len(along) != 1 or nest.loops[along[0]].axis != operand.dense_axis:
+    if len(along) != 1 or nest.loops[along[0]].axis != operand.layout.dense_axis:
         return None
     shared = prod(
         -(-spans[axis.name] // axis.tile)
         for axis in option.axes
         if axis.name not in operand.axes and not axis.is_reduction
     )
-    if shared < NEAR_SHARE or spans[operand.dense_axis] * operand.tensor_bytes < operand.line_bytes:
+    if (
+        shared < NEAR_SHARE
+        or spans[operand.layout.dense_axis] * operand.layout.tensor_bytes < operand.prefetching.line_bytes
+    ):
         return None
-    return along[0] + 1, operand.ahead_counts[0]
+    return along[0] + 1, operand.prefetching.ahead_counts[0]
 
 
 def going_on(option: NestOption, nest: NestSchedule, operand: TileOperand) -> list[int]:

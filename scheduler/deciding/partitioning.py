@@ -84,7 +84,9 @@ def _dealable(option: NestOption, private: Collection[str]) -> list[TileAxis]:
 
     Return none if an operand is staged in a scratchpad that the parts would have to share.
     """
-    if any(operand.homes[0] and operand.homes[0] not in private for operand in option.operands):
+    if any(
+        operand.staging.homes[0] and operand.staging.homes[0] not in private for operand in option.operands
+    ):
         return []
     found = [a for a in option.axes if issues_along(a) > 1 and (not a.is_reduction or option.can_split_sums)]
     return sorted(found, key=issues_along, reverse=True)[:MAX_DEALT_AXES]
@@ -163,12 +165,16 @@ def _overheads(problem: Problem, nest: NestProblem, option: NestOption) -> Itera
     for operand in option.operands:
         if operand.is_accumulator and copies > 1:
             elements = prod(axes[name].extent for name in operand.axes)
-            moved = elements * operand.staged_bytes * (copies + 1) / copies
+            moved = elements * operand.staging.staged_bytes * (copies + 1) / copies
             yield Const(moved / _bandwidth_of(moved, part_problem(problem, option)))
-        elif not operand.is_accumulator and operand.staged_ns is not None and not operand.packed:
-            values = (1, 2) if operand.direct_ns is None else (0, 1, 2)
+        elif (
+            not operand.is_accumulator
+            and operand.costs.staged_ns is not None
+            and not operand.staging.is_packed
+        ):
+            values = (1, 2) if operand.costs.direct_ns is None else (0, 1, 2)
             # What is staged as a whole is filled before, by all threads together.
             # A memory of each part is filled by that part.
-            shared_start = 0 if operand.homes[0] else start
+            shared_start = 0 if operand.staging.homes[0] else start
             branches = tuple((value, Const(shared_start if value == 2 else 0)) for value in values)
             yield Cases(stage_of(nest.statement, operand.name), branches)

@@ -37,7 +37,7 @@ def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:
 
 
 def _named(space: Choices) -> dict[str, TileOperand]:
-    return {prefetch_of(space.statement, o.name): o for o in space.option.operands if o.hints}
+    return {prefetch_of(space.statement, o.name): o for o in space.option.operands if o.prefetching.hints}
 
 
 def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
     if pinned is None:
         goes_on = any(True for _ in _going_on(space, operand))
         return tuple(sorted({0, prefetch_level(space.option, operand) if goes_on else 0}))
-    most = len(operand.hints) if operand.axes else 0
+    most = len(operand.prefetching.hints) if operand.axes else 0
     return (pinned,) if 0 <= pinned <= most else ()
 
 
@@ -55,8 +55,8 @@ def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
     """
     rows = sweeping_axis(space.option)
     for name, operand in _named(space).items():
-        parted = [axis for axis in space.axes_of(operand) if axis.name == operand.dense_axis]
-        if operand.swept and rows is not None and parted:
+        parted = [axis for axis in space.axes_of(operand) if axis.name == operand.layout.dense_axis]
+        if operand.prefetching.is_swept and rows is not None and parted:
             block = times(rows.tile, Decision(space.unroll(rows)))
             has_loop = Not(AtMost(Decision(space.block(rows)), block))
             facts = (has_loop, *(stays_whole(space.block(axis), axis.extent) for axis in parted))
@@ -86,7 +86,7 @@ def _going_on(space: Choices, operand: TileOperand) -> Iterator[Not]:
             yield Not(stays_whole(space.block(axis), axis.extent))
         else:
             yield Not(AtMost(Const(axis.extent), times(axis.tile, Decision(space.unroll(axis)))))
-    if operand.streams and not in_rows(space.option, operand):
+    if operand.prefetching.is_streamed and not in_rows(space.option, operand):
         yield from (fact for axis, fact in sums_going_on(space) if axis in operand.axes)
 
 
@@ -98,14 +98,14 @@ def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSched
     found: list[Prefetch] = []
     for name, operand in _named(space).items():
         if made.get(name, 0):
-            cache, _ = operand.hints[made[name] - 1]
+            cache, _ = operand.prefetching.hints[made[name] - 1]
             inside = pieces_ahead(space.option, nest, operand) or rows_ahead(space.option, nest, operand)
             around = going_on(space.option, nest, operand)
             if inside is not None:
                 found.append(Prefetch(operand.name, *inside, cache))
                 near = near_ahead(space.option, nest, operand) if made[name] > 1 else None
                 if near is not None:
-                    found.append(Prefetch(operand.name, *near, operand.hints[0][0]))
+                    found.append(Prefetch(operand.name, *near, operand.prefetching.hints[0][0]))
             elif around:
                 ahead = late_ahead(space.option, nest, operand, around[-1])
                 found.append(Prefetch(operand.name, around[-1] + 1, ahead, cache))
@@ -117,7 +117,7 @@ def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
     into = {prefetch.operand: prefetch.cache for prefetch in reversed(nest.prefetches)}
     found: dict[str, int] = {}
     for name, operand in _named(space).items():
-        caches = [cache for cache, _ in operand.hints]
+        caches = [cache for cache, _ in operand.prefetching.hints]
         cache = into.get(operand.name, "")
         found[name] = caches.index(cache) + 1 if cache in caches else 0
     return found

@@ -47,7 +47,7 @@ def _buffer_bytes(nest: NestSchedule, stage: Stage, operand: TileOperand, option
         inside[loop.axis] = min(inside[loop.axis], loop.step)
     tiles = slots_of(nest, stage)
     shared: set[str] = set()
-    for window in operand.windows:
+    for window in operand.staging.windows:
         along, tap = (next(a for a in option.axes if a.name == n) for n in (window.along, window.tap))
         if inside[tap.name] >= tap.extent:
             reaches = reaches_of(window, option)
@@ -68,8 +68,8 @@ def capacities(space: Choices) -> Iterator[AtMost]:
     """Yield the constraints that all buffers of a scratchpad fit into it."""
     by_home: dict[str, list[Cost]] = {}
     for operand in space.option.operands:
-        if operand.homes[0] in space.scratchpads:
-            by_home.setdefault(operand.homes[0], []).append(scratch_bytes(space, operand))
+        if operand.staging.homes[0] in space.scratchpads:
+            by_home.setdefault(operand.staging.homes[0], []).append(scratch_bytes(space, operand))
     for home, sizes in by_home.items():
         yield AtMost(Add(tuple(sizes)), Const(space.scratchpads[home]))
 
@@ -98,7 +98,7 @@ def _in_windows(
     """Yield tiles along each axis, or of a window along both of its axes."""
     axes = {axis.name: axis for axis in space.option.axes}
     rest = dict(tiles)
-    for window in operand.windows:
+    for window in operand.staging.windows:
         along, taps = rest.pop(window.along, Const(1)), rest.pop(window.tap)
         shared = tiles_in_window(window, space.option, axes[window.along], along)
         own = times(along, taps)
@@ -125,7 +125,7 @@ def _sum_tiles(space: Choices, axis: TileAxis, operand: TileOperand) -> Cost:
     iterations = {
         x.name: CeilDiv(Const(x.extent), Decision(space.block(x))) for x in space.axes if x.is_reduction
     }
-    if not (iterations and operand.stage_whole):
+    if not (iterations and operand.staging.stage_whole):
         return held
     around: list[Cost] = []
     for name, outer, inner in space.order_pairs():

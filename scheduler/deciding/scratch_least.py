@@ -19,7 +19,7 @@ from isamap.scheduler.deciding.summing import sum_choices
 def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment]:
     """Yield assignments that each need the least of some scratchpad. If none of them fits, no other does."""
     sums = [axis for axis in space.axes if axis.is_reduction]
-    rests = any(o.is_accumulator and o.stage_whole for o in space.option.operands)
+    rests = any(o.is_accumulator and o.staging.stage_whole for o in space.option.operands)
     iterations = next(iter(sum_choices(space, block)), dict[str, int]())
     factors = {a.name: block.get(a.name, iterations.get(space.unroll(a), 1)) for a in space.axes}
     sizes = {axis.name: space.blocks(axis, factors[axis.name]) for axis in space.axes}
@@ -39,7 +39,9 @@ def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment
         blocks = {space.block(a): sizes[a.name][0 if a.name in whole else -1] for a in space.axes}
         is_cut = any(blocks[space.block(axis)] < axis.extent for axis in sums)
         staged = {
-            space.stage(o): space.stage_values(o)[-1 if is_cut and o.is_accumulator and o.stage_whole else 0]
+            space.stage(o): space.stage_values(o)[
+                -1 if is_cut and o.is_accumulator and o.staging.stage_whole else 0
+            ]
             for o in space.option.operands
         }
         unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | iterations

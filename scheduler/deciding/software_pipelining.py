@@ -36,7 +36,7 @@ def name_of(space: Choices, operand: TileOperand) -> str:
 def pipelined_operands(space: Choices) -> tuple[TileOperand, ...]:
     """Return the operands that have such a decision: inputs that may be staged per block, and sums that may be."""
     sums = any(axis.is_reduction for axis in space.option.axes)
-    staged = [o for o in space.option.operands if o.staged_ns is not None and not o.packed]
+    staged = [o for o in space.option.operands if o.costs.staged_ns is not None and not o.staging.is_packed]
     return tuple([o for o in staged if sums or not o.is_accumulator])
 
 
@@ -49,7 +49,7 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
     pinned = space.fixed.get(name_of(space, operand))
     if pinned is not None:
         return (pinned,) if pinned in able else ()
-    searched = {0, 1} if operand.mover else {0, 2} if operand.beside else {0}
+    searched = {0, 1} if operand.staging.mover else {0, 2} if operand.staging.is_concurrent else {0}
     return tuple(value for value in able if value in searched)
 
 

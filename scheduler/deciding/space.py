@@ -156,11 +156,11 @@ class Space:
 
     def stage_values(self, operand: TileOperand) -> tuple[int, ...]:
         """Return how an operand may be staged: 0 in place, 1 per block, 2 as a whole."""
-        values: list[int] = [] if operand.direct_ns is None else [0]
+        values: list[int] = [] if operand.costs.direct_ns is None else [0]
         if operand.is_accumulator and self.splits_sum:
             values = []  # each part sums into a buffer of its own
-        if operand.staged_ns is not None:
-            values += [1] if operand.is_accumulator else [2] if operand.packed else [1, 2]
+        if operand.costs.staged_ns is not None:
+            values += [1] if operand.is_accumulator else [2] if operand.staging.is_packed else [1, 2]
         return self.allowed(self.stage(operand), staged_by(self, operand, values))
 
     def allowed(self, name: str, values: list[int]) -> tuple[int, ...]:
@@ -269,7 +269,7 @@ class Space:
             return (fixed,) if fixed >= step and fixed % axis.tile == 0 else ()
         if fixed is not None:
             return (axis.extent,)
-        if any(axis.name == window.tap for o in self.option.operands for window in o.windows):
+        if any(axis.name == window.tap for o in self.option.operands for window in o.staging.windows):
             return (axis.extent,)  # taps share what they read
         trips = -(-axis.extent // step)
         # Where blocks have to fit into a scratchpad, short summing loops are better than none.

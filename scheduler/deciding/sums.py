@@ -29,7 +29,7 @@ def sweeping_axis(option: NestOption) -> TileAxis | None:
     axis = summed_axis(option)
     if axis is None or axis.tile > MOST_SWEPT_TILE:
         return None
-    return axis if any(o.swept and axis.name in o.axes for o in option.operands) else None
+    return axis if any(o.prefetching.is_swept and axis.name in o.axes for o in option.operands) else None
 
 
 def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
@@ -48,11 +48,11 @@ def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
 def sum_constraints(space: Choices) -> Iterator[Constraint]:
     """Yield the constraint that partial sums have a buffer where the tensor's type is too narrow for them."""
     for operand in space.option.operands:
-        if operand.is_accumulator and operand.stage_whole:
+        if operand.is_accumulator and operand.staging.stage_whole:
             stage = space.stage(operand)
             widths = (
-                f"an element of {operand.tensor} has {operand.tensor_bytes} bytes, "
-                f"a partial sum {operand.staged_bytes}: partial sums need a buffer, {stage} = 1"
+                f"an element of {operand.tensor} has {operand.layout.tensor_bytes} bytes, "
+                f"a partial sum {operand.staging.staged_bytes}: partial sums need a buffer, {stage} = 1"
             )
             for axis in (axis for axis in space.axes if axis.is_reduction):
                 facts = stays_whole(space.block(axis), axis.extent), Is(stage, (1,))

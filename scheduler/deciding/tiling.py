@@ -116,27 +116,27 @@ def touched_bytes(space: Space, extents: Mapping[str, Cost]) -> Cost:
 
 def _footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> Cost:
     """Return the bytes of an operand that loops of these extents touch, in its tensor or in its staging buffer."""
-    staged = times(operand.staged_bytes, *(extent_of(space, axis, extents) for axis in operand.axes))
+    staged = times(operand.staging.staged_bytes, *(extent_of(space, axis, extents) for axis in operand.axes))
     if (
-        operand.tensor_bytes == operand.staged_bytes
-        and not operand.subscripts
+        operand.layout.tensor_bytes == operand.staging.staged_bytes
+        and not operand.layout.subscripts
         and not _in_pieces(space, operand)
     ):
         return staged
-    direct = times(operand.tensor_bytes, *_tensor_extents(space, operand, extents))
+    direct = times(operand.layout.tensor_bytes, *_tensor_extents(space, operand, extents))
     return by_stage(space, operand, direct, staged)
 
 
 def _in_pieces(space: Space, operand: TileOperand) -> bool:
     """Return whether loops may touch less than a line of the operand's rows in its tensor."""
-    tile = next((a.tile for a in space.option.axes if a.name == operand.dense_axis), 0)
-    return 0 < tile * operand.tensor_bytes < operand.least_row_bytes
+    tile = next((a.tile for a in space.option.axes if a.name == operand.layout.dense_axis), 0)
+    return 0 < tile * operand.layout.tensor_bytes < operand.layout.least_row_bytes
 
 
 def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
     """Return the bytes of an operand where it lies, and in its staging buffers together."""
-    staged = times(operand.staged_bytes, *(extent_of(space, axis, {}) for axis in operand.axes))
-    direct = times(operand.tensor_bytes, *_tensor_extents(space, operand, {}))
+    staged = times(operand.staging.staged_bytes, *(extent_of(space, axis, {}) for axis in operand.axes))
+    direct = times(operand.layout.tensor_bytes, *_tensor_extents(space, operand, {}))
     return int(evaluate(direct, {})), int(evaluate(staged, {}))
 
 
@@ -159,18 +159,18 @@ def extent_of(space: Space, axis: str, extents: Mapping[str, Cost]) -> Cost:
 
 def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> tuple[Cost, ...]:
     """Return the extents that loops cover along the axes of a tensor: windows overlap, caches hold whole lines."""
-    line = Const(operand.least_row_bytes // max(1, operand.tensor_bytes))
-    if not operand.subscripts:
+    line = Const(operand.layout.least_row_bytes // max(1, operand.layout.tensor_bytes))
+    if not operand.layout.subscripts:
         covered = {axis: extent_of(space, axis, extents) for axis in operand.axes}
-        if _in_pieces(space, operand) and operand.dense_axis in covered:
-            covered[operand.dense_axis] = largest([covered[operand.dense_axis], line])
+        if _in_pieces(space, operand) and operand.layout.dense_axis in covered:
+            covered[operand.layout.dense_axis] = largest([covered[operand.layout.dense_axis], line])
         return tuple(covered.values())
     found: list[Cost] = []
-    for subscript in operand.subscripts:
+    for subscript in operand.layout.subscripts:
         steps = [(axis, abs(coefficient)) for axis, coefficient in subscript]
         parts = [times(coefficient, extent_of(space, axis, extents)) for axis, coefficient in steps]
         found.append(total([*parts, Const(1 - sum(coefficient for _, coefficient in steps))]))
-    return (*found[:-1], largest([found[-1], line])) if operand.least_row_bytes else tuple(found)
+    return (*found[:-1], largest([found[-1], line])) if operand.layout.least_row_bytes else tuple(found)
 
 
 def reloads(
@@ -188,7 +188,7 @@ def reloads(
         for loop in around
     )
     held = rows_held(operand, cache)
-    rows = [axis for axis in operand.axes if axis != operand.dense_axis]
+    rows = [axis for axis in operand.axes if axis != operand.layout.dense_axis]
     all_rows = prod(axis.extent for axis in space.option.axes if axis.name in rows)
     if not held or all_rows <= held:
         return staged, staged
@@ -238,9 +238,12 @@ def rows_held(operand: TileOperand, cache: Cache) -> int:
     Rows whose distance is a multiple of the size of a way all map to the same sets. Rows that miss such a
     distance by little map to neighbouring sets, where as many pieces of rows overlap as the cache has ways.
     """
-    if not (cache.ways and operand.dense_axis and operand.pitch_bytes) or operand.subscripts:
+    if (
+        not (cache.ways and operand.layout.dense_axis and operand.layout.pitch_bytes)
+        or operand.layout.subscripts
+    ):
         return 0
-    return rows_apart(operand.pitch_bytes, cache)
+    return rows_apart(operand.layout.pitch_bytes, cache)
 
 
 def rows_apart(pitch_bytes: int, cache: Cache) -> int:

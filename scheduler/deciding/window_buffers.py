@@ -42,7 +42,7 @@ def filled_again(space: Choices, operand: TileOperand) -> Iterator[Cost]:
     The ends of neighbouring blocks overlap. Without all taps each iteration loads its own elements.
     """
     extents = {axis.name: axis.extent for axis in space.option.axes}
-    for window in operand.windows:
+    for window in operand.staging.windows:
         reaches = reaches_of(window, space.option)
         whole = extents[window.along] * len(reaches) + sum(reaches)
         shared: Cost = Const(whole)

@@ -67,15 +67,15 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     If loads follow rows out of memory, these moves wait for the same lines and are as exposed as other moves.
     """
     space = tiling.space
-    if operand.flow is not None:
+    if operand.staging.flow is not None:
         return Const(0)  # among what flows
     own = prod(issues_along(axis) for axis in space.option.axes if axis.name in operand.axes)
     again = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
     moved = by_stage(
         space,
         operand,
-        times(own, operand.direct_ns or 0.0, *again),
-        times(own, operand.staged_ns or 0.0, *again),
+        times(own, operand.costs.direct_ns or 0.0, *again),
+        times(own, operand.costs.staged_ns or 0.0, *again),
     )
     if space.option.carried is not None:
         moved = carrying(tiling, space.option.carried, moved, problem)

@@ -50,7 +50,7 @@ def shown(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) -> Cost:
     return largest(
         _of_input(tiling, problem, operand, position, missed)
         for position, operand in enumerate(tiling.space.option.operands)
-        if not (operand.is_accumulator or operand.streams or operand.subscripts)
+        if not (operand.is_accumulator or operand.prefetching.is_streamed or operand.layout.subscripts)
     )
 
 
@@ -64,9 +64,11 @@ def _of_input(
     shows = list(_of_levels(tiling, problem, operand, position, missed))
     late = total(cost for _, cost in shows)
     into = prefetch_level(tiling.space.option, operand)
-    if not operand.late or not into or not missed:  # parts for threads may fit where the whole does not
+    if (
+        not operand.prefetching.is_late or not into or not missed
+    ):  # parts for threads may fit where the whole does not
         return late
-    cache, _ = operand.hints[into - 1]
+    cache, _ = operand.prefetching.hints[into - 1]
     near = {c.name for c in problem.caches[: 1 + [c.name for c in problem.caches].index(cache)]}
     early = total(cost for level, cost in shows if level.source in near)
     return by_stage(
@@ -79,7 +81,7 @@ def _of_levels(
 ) -> Iterator[tuple[Misses, Cost]]:
     """Yield the exposed load time of an input from each level."""
     space = tiling.space
-    element_bytes = max(operand.staged_bytes, operand.tensor_bytes)
+    element_bytes = max(operand.staging.staged_bytes, operand.layout.tensor_bytes)
     axes = [axis for axis in space.axes if axis.name not in operand.axes]
     if not element_bytes or len(axes) > MOST_AXES or any(axis.is_reduction for axis in axes):
         return
@@ -99,7 +101,7 @@ def _of_levels(
 def _hides(option: NestOption, operand: TileOperand, problem: Problem, is_far: bool) -> float:
     """Return how many times as long as the traffic the computation has to take to hide all of it."""
     stated = problem.memory_streams
-    if not is_far or stated is None or operand.packed or not in_rows(option, operand):
+    if not is_far or stated is None or operand.staging.is_packed or not in_rows(option, operand):
         return 1.0
     shown = stated.row_computing_factor
     return 1.0 + (stated.computing_factor if shown is None else shown)

@@ -55,13 +55,13 @@ def out_and_back(
     scratchpads. `repeats` are factors of how often the whole operand is copied, `buffers` is the number of
     copies of a block.
     """
-    if operand.homes[0] or not problem.caches or (operand.is_accumulator and tiling.space.splits_sum):
+    if operand.staging.homes[0] or not problem.caches or (operand.is_accumulator and tiling.space.splits_sum):
         return Const(0)
     if operand.is_accumulator:
         kept_bytes = touched_bytes(tiling.space, _while_copied(tiling, operand))
     else:
         around = [extent_of(tiling.space, axis, tiling.block) for axis in operand.axes]
-        kept_bytes = times(operand.staged_bytes, buffers, *around)
+        kept_bytes = times(operand.staging.staged_bytes, buffers, *around)
     moved_bytes = 2 * whole_bytes(tiling.space, operand)[1]
     moved = times(moved_bytes / problem.memory_bandwidth_bytes_per_ns, *repeats)
     first, *others = problem.caches
@@ -105,10 +105,14 @@ def _while_copied(tiling: Tiling, operand: TileOperand) -> Mapping[str, Cost]:
 def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the copy into the staging buffer; of an accumulator both ways."""
     space = tiling.space
-    if operand.packed or operand.flow is not None:  # what flows is no work of the unit that computes
+    if (
+        operand.staging.is_packed or operand.staging.flow is not None
+    ):  # what flows is no work of the unit that computes
         return Const(0)
     values = space.stage_values(operand)
-    once = (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.pack_ns_per_element
+    once = (
+        (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.staging.pack_ns_per_element
+    )
     afar_ns = copying_afar(tiling, operand, problem)
     once += afar_ns
     again = copied_again(tiling, operand)
@@ -117,7 +121,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
     filled = total([Const(once + moved_ns), _begun(tiling, operand, problem, Const(1))])
-    whole = times(1 / together / operand.iterations_of_copy, filled)
+    whole = times(1 / together / operand.staging.iterations_of_copy, filled)
     costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
@@ -129,7 +133,7 @@ def barriers(tiling: Tiling, problem: Problem) -> Cost:
     Copies of several operands share their barriers: those of the operand that is copied most often count.
     """
     operands = tiling.space.option.operands
-    return largest(_barriers(tiling, o, problem) for o in operands if o.homes[0] in problem.private)
+    return largest(_barriers(tiling, o, problem) for o in operands if o.staging.homes[0] in problem.private)
 
 
 def _barriers(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
@@ -142,11 +146,13 @@ def _barriers(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the time of an operand's copies per block that are made when needed; an accumulator's go both ways."""
-    once = (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.pack_ns_per_element
+    once = (
+        (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.staging.pack_ns_per_element
+    )
     once += copying_afar(tiling, operand, problem)
     again = copied_again(tiling, operand)
     shared = times(copying_shared(tiling, operand, problem), *again)
-    parts = tiling.blocks.get(operand.dense_axis, Const(1))
+    parts = tiling.blocks.get(operand.layout.dense_axis, Const(1))
     begun = times(_begun(tiling, operand, problem, parts), *again)
     out = out_and_back(tiling, operand, problem, again, buffers(tiling, operand), usable_bytes)
     return total([times(once, *again), shared, out, begun])
@@ -155,14 +161,14 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 def _filled(tiling: Tiling, operand: TileOperand) -> int:
     """Return the elements that a copy writes: instructions write whole tiles, other units only existing elements."""
     followed = [axis for axis in tiling.space.option.axes if axis.name in operand.axes]
-    return prod(a.extent if operand.mover else ceil(a.extent / a.tile) * a.tile for a in followed)
+    return prod(a.extent if operand.staging.mover else ceil(a.extent / a.tile) * a.tile for a in followed)
 
 
 def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the time of copies per block that other units make in parallel with the sum."""
     return (
         beside_the_sum(tiling, operand, _at_once(tiling, operand, problem), problem)
-        if operand.beside
+        if operand.staging.is_concurrent
         else Const(0)
     )
 
@@ -175,21 +181,21 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) 
     """
     space = tiling.space
     home = next((n for n, cache in enumerate(problem.caches) if holds_all(space, [cache])), None)
-    if home == 0 or not operand.pitch_bytes or not leaves_rows(space.option, operand):
+    if home == 0 or not operand.layout.pitch_bytes or not leaves_rows(space.option, operand):
         return Const(0)
     extents = {axis.name: axis.extent for axis in space.option.axes}
-    rows = prod(extents[name] for name in operand.axes if name != operand.dense_axis)
+    rows = prod(extents[name] for name in operand.axes if name != operand.layout.dense_axis)
     stated = problem.memory_rows if home is None else problem.rows_behind[home - 1]
     one = stated.start_ns / problem.model.copied_rows_count
     one *= ceil(rows / rows_together(operand, problem.tlb))
     # Tiles that share a line are copied together.
-    lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / problem.line_bytes)
+    lines = ceil(extents[operand.layout.dense_axis] * operand.layout.tensor_bytes / problem.line_bytes)
 
     def pieces(count: Cost) -> Cost:
         return Threshold(count, lines, times(one, count), Const(one * lines))
 
     by_rows = Const(0) if home is None else pieces(parts)
-    branches = ((0, pieces(tiling.steps[operand.dense_axis])), (1, by_rows))
+    branches = ((0, pieces(tiling.steps[operand.layout.dense_axis])), (1, by_rows))
     return Cases(rows_of(space.statement, operand.name), branches)
 
 
@@ -210,12 +216,12 @@ def least_beside(way: Way) -> float:
 
 
 def _may_be_beside(operand: TileOperand) -> bool:
-    return operand.beside and not operand.is_accumulator
+    return operand.staging.is_concurrent and not operand.is_accumulator
 
 
 def _copied_ns(operand: TileOperand) -> float:
     """Return the time to copy an element once, shared by all iterations that use the copy. Units: nanoseconds."""
-    return operand.pack_ns_per_element / operand.iterations_of_copy
+    return operand.staging.pack_ns_per_element / operand.staging.iterations_of_copy
 
 
 def _least_ns(operand: TileOperand, leak: float) -> float:
@@ -223,12 +229,12 @@ def _least_ns(operand: TileOperand, leak: float) -> float:
     at_once = (2 if operand.is_accumulator else 1) * _copied_ns(operand)
     if _may_be_beside(operand):
         return leak * at_once
-    if operand.flow is not None:
+    if operand.staging.flow is not None:
         return 0.0
-    if not operand.mover:
+    if not operand.staging.mover:
         return at_once
-    before = max(0.0, at_once - operand.moved_ns_per_element) if operand.is_accumulator else 0.0
-    return min(at_once, before + leak * operand.moved_ns_per_element)
+    before = max(0.0, at_once - operand.staging.moved_ns_per_element) if operand.is_accumulator else 0.0
+    return min(at_once, before + leak * operand.staging.moved_ns_per_element)
 
 
 def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
@@ -237,9 +243,9 @@ def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
     again = {o.name: copied_again(tiling, o) for o in operands}
 
     def one(operand: TileOperand, unit: str) -> Cost:
-        if operand.flow is not None:
+        if operand.staging.flow is not None:
             return busy_ns(tiling, operand, unit, again[operand.name])
-        return beside(tiling, operand, again[operand.name]) if operand.mover == unit else Const(0)
+        return beside(tiling, operand, again[operand.name]) if operand.staging.mover == unit else Const(0)
 
     return {u: [one(o, u) for o in operands] for u in sorted({*movers(operands), *units(operands)})}
 
@@ -256,7 +262,7 @@ def copied_again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
         return [*_repeats(tiling, operand), *filled_again(tiling.space, operand)]
     # In a scratchpad sums come and go with each register block, where their tensor can hold them; else they
     # stay for all summing loops.
-    come_and_go = operand.homes[0] and not operand.stage_whole
+    come_and_go = operand.staging.homes[0] and not operand.staging.stage_whole
     sums = [axis for axis in tiling.space.axes if axis.is_reduction and come_and_go]
     return [tiling.blocks[axis.name] for axis in sums]
 

@@ -52,7 +52,7 @@ class EnergyModel:
         """Return the picojoules of a statement under one option."""
         energies = required_energies(problem)
         tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
-        parts = [_operand_pj(tiling, o, energies, problem) for o in option.operands if o.tensor_bytes]
+        parts = [_operand_pj(tiling, o, energies, problem) for o in option.operands if o.layout.tensor_bytes]
         if energies.leakage_pj_per_ns:
             parts.append(times(energies.leakage_pj_per_ns, TIME.expression(problem, nest, option)))
         return total([Const(_issues(option) * option.issue_pj), *parts])
@@ -63,12 +63,12 @@ class EnergyModel:
         accessed = add_up(
             min(_issued_pj(option, o, energies.access_pj(o.memory), padded=p) for p in (False, True))
             for o in option.operands
-            if o.tensor_bytes and _is_file(o, problem)
+            if o.layout.tensor_bytes and _is_file(o, problem)
         )
         home = energies.access_pj(energies.home)
         written = add_up(
             _elements([a for a in option.axes if a.name in o.axes])
-            * o.tensor_bytes
+            * o.layout.tensor_bytes
             * sum(_ways(option, o, home))
             for o in option.operands
             if o.is_accumulator
@@ -136,7 +136,7 @@ def _issues(option: NestOption) -> int:
 def _is_file(operand: TileOperand, problem: Problem) -> bool:
     """Return whether an operand lies in a register of its own while issues use it."""
     files = {name for name, _ in problem.registers}
-    return operand.memory in files and operand.memory not in operand.homes and operand.registers > 0
+    return operand.memory in files and operand.memory not in operand.staging.homes and operand.registers > 0
 
 
 def _issued_pj(option: NestOption, operand: TileOperand, each: Each, *, padded: bool) -> float:
@@ -144,7 +144,7 @@ def _issued_pj(option: NestOption, operand: TileOperand, each: Each, *, padded: 
     own = [axis for axis in option.axes if axis.name in operand.axes]
     others = prod(issues_along(axis) for axis in option.axes if axis not in own)
     elements = prod(issues_along(a) for a in own) * operand.tile_elements if padded else _elements(own)
-    return elements * others * operand.staged_bytes * sum(_ways(option, operand, each))
+    return elements * others * operand.staging.staged_bytes * sum(_ways(option, operand, each))
 
 
 def _elements(axes: list[TileAxis]) -> int:
@@ -155,7 +155,7 @@ def _held_elements(option: NestOption, operand: TileOperand) -> int:
     """Return the elements of an operand that buffers hold together: of a window each plane once, taps and all."""
     extents = {a.name: a.extent for a in option.axes if a.name in operand.axes}
     count = 1
-    for window in operand.windows:
+    for window in operand.staging.windows:
         reaches = reaches_of(window, option)
         count *= extents.pop(window.along) * len(reaches) + sum(reaches)
         extents.pop(window.tap)
@@ -184,15 +184,15 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
         link = energies.link_pj(outer, inner)
         out, into = energies.access_pj(outer), energies.access_pj(inner)
         ways = (
-            outer_bytes * (out[0] + link) + operand.staged_bytes * into[1] + moves[0],
-            outer_bytes * (out[1] + link) + operand.staged_bytes * into[0] + moves[1],
+            outer_bytes * (out[0] + link) + operand.staging.staged_bytes * into[1] + moves[0],
+            outer_bytes * (out[1] + link) + operand.staging.staged_bytes * into[0] + moves[1],
         )
         return sum(_ways(option, operand, ways))
 
     def used_pj(home: str, home_bytes: int, moves: Each, *, padded: bool) -> Cost:
         """Return the energy of bringing tiles from a memory to all issues."""
         if not is_file:
-            memory = operand.memory if operand.memory in operand.homes else home
+            memory = operand.memory if operand.memory in operand.staging.homes else home
             return Const(_issued_pj(option, operand, energies.access_pj(memory), padded=padded))
         each = moves[0] / operand.tile_elements, moves[1] / operand.tile_elements
         count = tiles * operand.tile_elements if padded else _elements(own)
@@ -203,12 +203,16 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
     values, costs = space.stage_values(operand), dict[int, Cost]()
     for value in values:
         if value == 0:
-            costs[value] = used_pj("", operand.tensor_bytes, operand.energy.direct, padded=False)
+            costs[value] = used_pj("", operand.layout.tensor_bytes, operand.costs.energy.direct, padded=False)
             continue
-        carried = carried_pj("", operand.homes[0], operand.tensor_bytes, operand.energy.copied)
+        carried = carried_pj(
+            "", operand.staging.homes[0], operand.layout.tensor_bytes, operand.costs.energy.copied
+        )
         filled = _held_elements(option, operand) * carried
         again = copied_again(tiling, operand) if value == 1 else []
-        used = used_pj(operand.homes[0], operand.staged_bytes, operand.energy.staged, padded=True)
+        used = used_pj(
+            operand.staging.homes[0], operand.staging.staged_bytes, operand.costs.energy.staged, padded=True
+        )
         costs[value] = total([times(filled, *again), used])
     if len(costs) == 1:
         return next(iter(costs.values()))

@@ -30,10 +30,10 @@ def buffers_filled(space: Space, missed: Sequence[Misses], problem: Problem) -> 
     """Yield how long hinted rows along sums fill all buffers, of each input. Units: nanoseconds."""
     for position, operand in enumerate(space.option.operands):
         # Of what streams, `streams` says what hints take, unless lines of memory have a time of their own.
-        is_said = operand.streams and not problem.memory_rows.fill_ns
-        if operand.hints and in_rows(space.option, operand) and not is_said:
+        is_said = operand.prefetching.is_streamed and not problem.memory_rows.fill_ns
+        if operand.prefetching.hints and in_rows(space.option, operand) and not is_said:
             filled = total(_filled(position, missed, problem))
-            into = ((value + 1, filled) for value in range(len(operand.hints)))
+            into = ((value + 1, filled) for value in range(len(operand.prefetching.hints)))
             yield Cases(prefetch_of(space.statement, operand.name), ((0, Const(0)), *into))
 
 

@@ -96,7 +96,7 @@ LAST_SWEEPS = (1, 2, 4)
 
 def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
     """Return the operands that units of their own move."""
-    return [(o, o.flow) for o in operands if o.flow is not None]
+    return [(o, o.staging.flow) for o in operands if o.staging.flow is not None]
 
 
 def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
 
 def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
     """Return the time that an operand keeps a unit busy; `again` are factors of how often it is moved."""
-    flow = operand.flow
+    flow = operand.staging.flow
     if flow is None:
         return Const(0)
     if not operand.is_accumulator:
@@ -157,8 +157,12 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
             found.append(total([*before, begun, in_parts(tiling, flow, computing, filling)]))
     for operand, flow in flows:
         if operand.is_accumulator:
-            others = [o for o, _ in flows if not o.is_accumulator and o.mover and o.mover == operand.mover]
-            busy = [busy_ns(tiling, o, o.mover, again[o.name]) for o in others]
+            others = [
+                o
+                for o, _ in flows
+                if not o.is_accumulator and o.staging.mover and o.staging.mover == operand.staging.mover
+            ]
+            busy = [busy_ns(tiling, o, o.staging.mover, again[o.name]) for o in others]
             iterations = _alternating_buffers(tiling, operand, flow, total([computing, *busy]))
             found.append(total([iterations, *before]))
     late = [_refills(tiling, o, f, again[o.name]) for o, f in flows if not o.is_accumulator]
@@ -212,7 +216,7 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
     serial = total([filled, computing, late])
     early = _filled_early(tiling, operand, flow, computing, again)
-    if operand.windows:
+    if operand.staging.windows:
         windows = _swept_windows(tiling, operand, flow, filled, total([computing, late]))
         return _by_copies(tiling, operand, _in_queues(tiling, operand, flow, windows, serial), early)
     sweeps, waits = _sweeps(tiling, operand, inside=True), serial
@@ -251,7 +255,7 @@ def _filled_early(
 
 def _moved_axes(tiling: Tiling, operand: TileOperand) -> list[TileAxis]:
     """Return the axes along which blocks are cut and moved; the taps of a window share one load."""
-    taps = {window.tap for window in operand.windows}
+    taps = {window.tap for window in operand.staging.windows}
     axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
     return [a for a in axes if a.name not in taps]
 
@@ -261,14 +265,14 @@ def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     late_ns = flow.latency_ns + max(0.0, option.latency_ns - option.interval_ns)
-    return times(late_ns, *(tiling.blocks[a.name] for a in axes), *(() if operand.windows else again))
+    return times(late_ns, *(tiling.blocks[a.name] for a in axes), *(() if operand.staging.windows else again))
 
 
 def _in_queues(tiling: Tiling, operand: TileOperand, flow: Flow, few: Cost, many: Cost) -> Cost:
     """Return one of two costs, after whether the issues that fill a block once find room in queues."""
     axes = _moved_axes(tiling, operand)
     most = flow.queued
-    if operand.windows:  # they are read to their end, and wait for moves into their last plane
+    if operand.staging.windows:  # they are read to their end, and wait for moves into their last plane
         most = flow.queued // 2 * _planes(tiling, operand)
     held = most * prod(a.extent for a in axes) // flow.issues  # in elements: solvers count whole numbers
     return Threshold(times(*(tiling.block[a.name] for a in axes)), held, few, largest([few, many]))
@@ -281,7 +285,7 @@ def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cos
     issues with it.
     """
     option = tiling.space.option
-    reaches = {w.along: reaches_of(w, option) for w in operand.windows}
+    reaches = {w.along: reaches_of(w, option) for w in operand.staging.windows}
     axes = [a for a in option.axes if a.name in operand.axes and not a.is_reduction]
     firsts: list[Cost] = [Const(longest_ns(flow.begun))]
     blocks: list[Cost] = []
@@ -300,7 +304,7 @@ def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cos
 
 def _planes(tiling: Tiling, operand: TileOperand) -> int:
     """Return the number of two-dimensional planes over which the windows of a buffer extend."""
-    return prod(len(reaches_of(window, tiling.space.option)) for window in operand.windows)
+    return prod(len(reaches_of(window, tiling.space.option)) for window in operand.staging.windows)
 
 
 def _refilled(
@@ -315,7 +319,7 @@ def _refilled(
     It is 0 if either has two copies, or if no loop refills both. The first buffer is filled during the last
     sweep over it (with several taps, during the last tap). The readers of the second buffer wait for both.
     """
-    taps = prod(a.extent for w in first.windows for a in tiling.space.option.axes if a.name == w.tap)
+    taps = prod(a.extent for w in first.staging.windows for a in tiling.space.option.axes if a.name == w.tap)
     shown = computing
     for sweeps in reversed(LAST_SWEEPS):
         shown = Threshold(_sweeps(tiling, first), sweeps, times(1 - 1 / taps / sweeps, computing), shown)
@@ -336,7 +340,7 @@ def _refills(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[C
     """
     blocks = times(*(tiling.blocks[a.name] for a in tiling.space.axes if a.name in operand.axes))
     late = Threshold(blocks, 1, Const(0), _late(tiling, operand, flow, again))
-    return _by_copies(tiling, operand, late, late if operand.windows else Const(0))
+    return _by_copies(tiling, operand, late, late if operand.staging.windows else Const(0))
 
 
 def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Cost:
@@ -376,7 +380,7 @@ def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) ->
     unrolled = [Decision(space.unroll(axis)) for axis in space.register_axes]
     last, names = times(space.option.interval_ns, *unrolled), [axis.name for axis in space.register_axes]
     for operand, _ in flows:
-        if not operand.is_accumulator and not operand.windows:
+        if not operand.is_accumulator and not operand.staging.windows:
             once = Threshold(
                 times(*map(tiling.iterations.__getitem__, names)), 1, last, largest([last, found])
             )
@@ -388,7 +392,7 @@ def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) ->
 def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
     """Yield the time of an input's initial load before the computation starts: of a block, or of the whole input."""
     space, whole_ns = tiling.space, longest_ns(flow.begun)
-    taps = {window.tap for window in operand.windows}  # which share what one of them brings
+    taps = {window.tap for window in operand.staging.windows}  # which share what one of them brings
     moved = [a for a in space.option.axes if a.name in operand.axes and a.name not in taps]
     axes = [a for a in moved if a.name in tiling.block]
     block = times(whole_ns / prod(a.extent for a in axes), *(tiling.block[a.name] for a in axes))

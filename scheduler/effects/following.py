@@ -32,14 +32,14 @@ def row_starts(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[
     one piece to the next at any distance in time, so each of them starts once for all pieces that such loops
     read.
     """
-    along = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
+    along = next((axis for axis in tiling.space.axes if axis.name == operand.layout.dense_axis), None)
     if along is None:
         return ()
     blocks = tiling.blocks[along.name]
     pieces = blocks if along.is_reduction else tiling.steps[along.name]
     if not swept_count:
         return (pieces,)
-    rows = [name for name in operand.axes if name != operand.dense_axis]
+    rows = [name for name in operand.axes if name != operand.layout.dense_axis]
     own = [loop for loop in loops(tiling) if loop.axis == along.name]
     around, *swept = [times(*(extent_of(tiling.space, name, loop.inside) for name in rows)) for loop in own]
     by_blocks = Threshold(around, swept_count, Const(1), blocks)
@@ -52,7 +52,7 @@ def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
     Copies read a few rows at a time, piece by piece, however register blocks read the buffer
     (`isamap/lower/staging.py`).
     """
-    along = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
+    along = next((axis for axis in tiling.space.axes if axis.name == operand.layout.dense_axis), None)
     values = tiling.space.stage_values(operand)
     if along is None or BLOCK not in values:
         return Const(1)
@@ -70,12 +70,12 @@ def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost
     """
     option = tiling.space.option
     axis = sweeping_axis(option)
-    if axis is None or not operand.swept or _is_cut(option, operand):
+    if axis is None or not operand.prefetching.is_swept or _is_cut(option, operand):
         return otherwise
-    block, step = tiling.block[axis.name], tiling.step.get(operand.dense_axis, Const(0))
+    block, step = tiling.block[axis.name], tiling.step.get(operand.layout.dense_axis, Const(0))
     iterations = CeilDiv(block, times(axis.tile, Decision(tiling.space.unroll(axis))))
     otherwise = largest([swept, otherwise])
-    most = problem.model.swept_lines_count * problem.caches[-1].line_bytes // operand.tensor_bytes
+    most = problem.model.swept_lines_count * problem.caches[-1].line_bytes // operand.layout.tensor_bytes
     rows = SWEPT * axis.tile
     found = swept
     for value, limit in (
@@ -93,20 +93,20 @@ def if_in_sequence(tiling: Tiling, operand: TileOperand, sequence: Cost, otherwi
 
     `sequence` must not exceed `otherwise`, so that costs grow with their decisions.
     """
-    if not operand.swept or len(operand.axes) != 2 or _is_cut(tiling.space.option, operand):
+    if not operand.prefetching.is_swept or len(operand.axes) != 2 or _is_cut(tiling.space.option, operand):
         return otherwise
-    return Threshold(tiling.steps[operand.dense_axis], 1, sequence, largest([sequence, otherwise]))
+    return Threshold(tiling.steps[operand.layout.dense_axis], 1, sequence, largest([sequence, otherwise]))
 
 
 def _is_cut(option: NestOption, operand: TileOperand) -> bool:
     """Return whether rows are partitioned among threads: lines beyond a part's end then belong to other threads."""
-    return any(name == operand.dense_axis for name, _ in option.parts)
+    return any(name == operand.layout.dense_axis for name, _ in option.parts)
 
 
 def if_followed(tiling: Tiling, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
     """Return one of two costs, after whether the largest input that streams is read in place like that."""
     operand = largest_stream(tiling.space.option)
-    if operand is None or not operand.swept:
+    if operand is None or not operand.prefetching.is_swept:
         return otherwise
     return by_stage(tiling.space, operand, if_swept(tiling, operand, problem, swept, otherwise), otherwise)
 
@@ -114,10 +114,10 @@ def if_followed(tiling: Tiling, problem: Problem, swept: Cost, otherwise: Cost) 
 def largest_stream(option: NestOption) -> TileOperand | None:
     """Return the streamed input with the most bytes, for which the computation waits."""
     sizes = {axis.name: axis.extent for axis in option.axes}
-    streaming = [operand for operand in option.operands if operand.streams]
+    streaming = [operand for operand in option.operands if operand.prefetching.is_streamed]
     if not streaming:
         return None
-    return max(streaming, key=lambda o: prod(sizes[name] for name in o.axes) * o.tensor_bytes)
+    return max(streaming, key=lambda o: prod(sizes[name] for name in o.axes) * o.layout.tensor_bytes)
 
 
 def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, far: Cost) -> Cost:
@@ -127,7 +127,7 @@ def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, 
         return far
     around = next(loop for loop in loops(tiling) if loop.axis == axis.name)
     parts = [extent_of(tiling.space, name, around.inside) for name in operand.axes]
-    iteration_bytes = times(operand.tensor_bytes, *parts)
+    iteration_bytes = times(operand.layout.tensor_bytes, *parts)
     return Threshold(iteration_bytes, room_bytes(problem), near, largest([near, far]))
 
 

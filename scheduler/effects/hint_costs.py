@@ -16,10 +16,14 @@ def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes:
 
     If pieces of rows are already in caches, their hints execute nevertheless.
     """
-    if not operand.hints:
+    if not operand.prefetching.hints:
         return Const(0)
-    hinted = _late_bytes(tiling, operand, problem, whole_bytes) if operand.late else Const(whole_bytes)
-    branches = ((n + 1, times(ns, hinted)) for n, (_, ns) in enumerate(operand.hints))
+    hinted = (
+        _late_bytes(tiling, operand, problem, whole_bytes)
+        if operand.prefetching.is_late
+        else Const(whole_bytes)
+    )
+    branches = ((n + 1, times(ns, hinted)) for n, (_, ns) in enumerate(operand.prefetching.hints))
     return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, Const(0)), *branches))
 
 
@@ -29,7 +33,7 @@ def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_by
     Each piece counts as a line at least. Blocks of other axes, or their register blocks, repeat the hints if
     they pass over all pieces.
     """
-    space, along = tiling.space, operand.dense_axis
+    space, along = tiling.space, operand.layout.dense_axis
     if along not in tiling.steps:
         return Const(whole_bytes)
     extents = {axis.name: axis.extent for axis in space.option.axes}
@@ -48,5 +52,5 @@ def by_asking(tiling: Tiling, operand: TileOperand, late: Cost, early: Cost) -> 
     """Return one of two costs, after whether an input is asked for early if that is searched."""
     if not prefetch_level(tiling.space.option, operand):
         return late
-    others = [(n + 1, early) for n in range(len(operand.hints))]
+    others = [(n + 1, early) for n in range(len(operand.prefetching.hints))]
     return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, late), *others))

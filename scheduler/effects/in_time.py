@@ -42,7 +42,7 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
     in_time = early
     for name, first, second in tiling.space.sweep_pairs():
         for outer, inner, value in ((first, second, 1), (second, first, 0)):
-            if inner.name == operand.dense_axis and outer in others:
+            if inner.name == operand.layout.dense_axis and outer in others:
                 # Register blocks of one axis go through all pieces before those of the next begin.
                 apart = Threshold(tiling.iterations[outer.name], 1, in_time, largest([in_time, late]))
                 branches = ((value, apart), (1 - value, in_time))
@@ -53,11 +53,13 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
 
 def _if_many_iterations(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
     """Return `many`, with the part of `few` for the first iterations of each block of the axis of an input's rows."""
-    axis = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
+    axis = next((axis for axis in tiling.space.axes if axis.name == operand.layout.dense_axis), None)
     if axis is None:
         return many  # rows of one register block: hints are about later rows
     step, blocks = tiling.step[axis.name], tiling.blocks[axis.name]
-    first = operand.ahead_counts[1]  # iterations, which come after none that could hint at their pieces
+    first = operand.prefetching.ahead_counts[
+        1
+    ]  # iterations, which come after none that could hint at their pieces
     worse = largest([total([many, times(first / ENOUGH_ITERATIONS[0], few)]), few])
     found: Cost = worse
     for iterations in ENOUGH_ITERATIONS:
@@ -70,4 +72,4 @@ def _if_many_iterations(tiling: Tiling, operand: TileOperand, many: Cost, few: C
 def _issues_for_lines(option: NestOption, operand: TileOperand, bandwidth: float) -> float:
     """Return how many issues on each tile of an operand take as long as its lines."""
     tile = prod(axis.tile for axis in option.axes if axis.name in operand.axes)
-    return tile * operand.tensor_bytes / bandwidth / option.interval_ns if option.interval_ns else inf
+    return tile * operand.layout.tensor_bytes / bandwidth / option.interval_ns if option.interval_ns else inf

@@ -57,10 +57,10 @@ def list_ways(problem: Problem, option: NestOption) -> Iterator[Way]:
 def _brought(operand: TileOperand, tiles: float, elements: int) -> list[Brought]:
     """Return the loads of an operand in place and from a buffer, as far as either is known."""
     found: list[Brought] = []
-    if operand.direct_ns is not None:
-        found.append(Brought(operand, tiles * operand.direct_ns))
-    if operand.staged_ns is not None:
-        found.append(Brought(operand, tiles * operand.staged_ns, elements))
+    if operand.costs.direct_ns is not None:
+        found.append(Brought(operand, tiles * operand.costs.direct_ns))
+    if operand.costs.staged_ns is not None:
+        found.append(Brought(operand, tiles * operand.costs.staged_ns, elements))
     return found or [Brought(operand, 0.0)]
 
 

@@ -51,22 +51,22 @@ def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     space = tiling.space
     if 0 not in space.stage_values(operand):
         return Const(1)
-    if operand.subscripts:
+    if operand.layout.subscripts:
         return _by_windows(tiling, operand, cache)
-    if not operand.dense_axis:
+    if not operand.layout.dense_axis:
         return Const(1)
-    if any(axis.is_reduction and axis.name == operand.dense_axis for axis in space.axes):
+    if any(axis.is_reduction and axis.name == operand.layout.dense_axis for axis in space.axes):
         return _by_issues(tiling, operand, cache)
-    return _by_pieces(tiling, operand, operand.dense_axis, 1, cache)
+    return _by_pieces(tiling, operand, operand.layout.dense_axis, 1, cache)
 
 
 def _by_windows(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     """Return that count for windows `2*q + s`, where q alone is no reduction axis and moves nothing else."""
-    *others, last = operand.subscripts
+    *others, last = operand.layout.subscripts
     summed = {axis.name for axis in tiling.space.axes if axis.is_reduction}
     moving = [(axis, step) for axis, step in last if axis not in summed]
     elsewhere = {axis for subscript in others for axis, _ in subscript}
-    if len(moving) != 1 or moving[0][0] in elsewhere or not operand.pitch_bytes:
+    if len(moving) != 1 or moving[0][0] in elsewhere or not operand.layout.pitch_bytes:
         return Const(1)
     ((along, step),) = moving
     return _by_pieces(tiling, operand, along, abs(step), cache)
@@ -76,18 +76,20 @@ def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     """Return that count along a sum: more rows in a register block than the cache holds evict each other's lines."""
     space = tiling.space
     held = rows_held(operand, cache)
-    (along,) = (axis for axis in space.axes if axis.name == operand.dense_axis)
+    (along,) = (axis for axis in space.axes if axis.name == operand.layout.dense_axis)
     rows = [tiling.step[axis.name] for axis in space.register_axes if axis.name in operand.axes]
     if not held or not rows:
         return Const(1)
-    iterations = min(cache.line_bytes // max(1, along.tile * operand.tensor_bytes), issues_along(along))
+    iterations = min(
+        cache.line_bytes // max(1, along.tile * operand.layout.tensor_bytes), issues_along(along)
+    )
     return Threshold(times(*rows), held, Const(1), Const(max(1, iterations)))
 
 
 def _by_pieces(tiling: Tiling, operand: TileOperand, along: str, step: int, cache: Cache) -> Cost:
     """Return that count along other axes: the inner loops may evict a line before the next block reads it."""
     axis = next((a for a in tiling.space.register_axes if a.name == along), None)
-    bytes_apart = step * operand.tensor_bytes
+    bytes_apart = step * operand.layout.tensor_bytes
     if axis is None or axis.tile * bytes_apart >= cache.line_bytes:
         return Const(1)
     held, room = rows_held(operand, cache), usable_bytes(cache)
@@ -158,7 +160,7 @@ def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandw
 
     Units: nanoseconds.
     """
-    if operand.fresh_bytes <= max(c.capacity_bytes for c in nearer):
+    if operand.staging.fresh_bytes <= max(c.capacity_bytes for c in nearer):
         return 0.0
     return (2 if operand.is_accumulator else 1) * whole_bytes(space, operand)[0] / bandwidth
 
@@ -201,7 +203,7 @@ def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> floa
     Copies are made before anything is computed on them, or after, and hide behind nothing. Units:
     nanoseconds.
     """
-    if operand.homes[0] or (operand.is_accumulator and tiling.space.splits_sum):
+    if operand.staging.homes[0] or (operand.is_accumulator and tiling.space.splits_sum):
         return 0.0
     ways = 2 if operand.is_accumulator else 1
     bandwidth = _afar_bandwidth(tiling.space, problem)
@@ -214,9 +216,11 @@ def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Co
     Units: nanoseconds.
     """
     space, nearer = tiling.space, problem.caches[:-1] or problem.caches
-    if operand.homes[0] or operand.is_accumulator or not nearer or holds_all(space, nearer):
+    if operand.staging.homes[0] or operand.is_accumulator or not nearer or holds_all(space, nearer):
         return Const(0)
-    rows = [a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.dense_axis]
+    rows = [
+        a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.layout.dense_axis
+    ]
     line_ns = line_bytes_of(problem) / _afar_bandwidth(space, problem)
     return times(line_ns * prod(rows), shared_by_copies(tiling, operand, problem))
 

@@ -44,15 +44,15 @@ def copied(
     if operand not in pipelined_operands(tiling.space):
         return at_once
     shares = accumulator_loads(tiling)
-    if not operand.mover:
+    if not operand.staging.mover:
         late = total([at_once, times(problem.loops.share_ns, *shares)])
     else:
         first = _last_results(tiling, operand) if operand.is_accumulator else _first_fills(tiling, operand)
-        waits = times(operand.moved_ns_per_element, *first, *_per_whole(operand, repeats))
+        waits = times(operand.staging.moved_ns_per_element, *first, *_per_whole(operand, repeats))
         late = total([_before(tiling, operand, afar_ns), waits, times(problem.loops.turn_ns, *shares)])
     decided: dict[int, Cost] = {0: at_once, 1: late}
-    if operand.beside and not operand.is_accumulator:
-        element_ns = operand.pack_ns_per_element + afar_ns / _elements(tiling, operand)
+    if operand.staging.is_concurrent and not operand.is_accumulator:
+        element_ns = operand.staging.pack_ns_per_element + afar_ns / _elements(tiling, operand)
         decided[BESIDE] = times(element_ns, *_first_fills(tiling, operand), *_per_whole(operand, repeats))
     elif not operand.is_accumulator:
         decided[BESIDE] = total([at_once, _counted(tiling, problem)])
@@ -61,7 +61,11 @@ def copied(
 
 def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem: Problem) -> Cost:
     """Return how long other units are busy with copies that are interleaved with the sum."""
-    if not operand.beside or operand.is_accumulator or operand not in pipelined_operands(tiling.space):
+    if (
+        not operand.staging.is_concurrent
+        or operand.is_accumulator
+        or operand not in pipelined_operands(tiling.space)
+    ):
         return Const(0)
     nothing, made = Const(0), total([at_once, _counted(tiling, problem)])
     return Cases(name_of(tiling.space, operand), ((0, nothing), (1, nothing), (BESIDE, made)))
@@ -82,9 +86,9 @@ def buffers(tiling: Tiling, operand: TileOperand) -> Cost:
 
 def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
     """Return how long a separate unit is busy with copies across iterations."""
-    if not operand.mover or operand not in pipelined_operands(tiling.space):
+    if not operand.staging.mover or operand not in pipelined_operands(tiling.space):
         return Const(0)
-    once = _elements(tiling, operand) * operand.moved_ns_per_element
+    once = _elements(tiling, operand) * operand.staging.moved_ns_per_element
     moved = times(once, *_per_whole(operand, repeats))
     at_once = () if operand.is_accumulator else ((BESIDE, Const(0)),)
     return Cases(name_of(tiling.space, operand), ((0, Const(0)), (1, moved), *at_once))
@@ -97,7 +101,15 @@ def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:
 
 def movers(operands: Iterable[TileOperand]) -> tuple[str, ...]:
     """Return the units that copy by themselves."""
-    return tuple(sorted({operand.mover for operand in operands if operand.mover and operand.flow is None}))
+    return tuple(
+        sorted(
+            {
+                operand.staging.mover
+                for operand in operands
+                if operand.staging.mover and operand.staging.flow is None
+            }
+        )
+    )
 
 
 def _elements(tiling: Tiling, operand: TileOperand) -> int:
@@ -108,8 +120,8 @@ def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
     """Return the time to load sums when they are needed: only their write-back is across iterations."""
     if not operand.is_accumulator:
         return Const(0)
-    both = 2 * operand.pack_ns_per_element
-    moved = _elements(tiling, operand) * max(0.0, both - operand.moved_ns_per_element)
+    both = 2 * operand.staging.pack_ns_per_element
+    moved = _elements(tiling, operand) * max(0.0, both - operand.staging.moved_ns_per_element)
     return Const(moved + afar_ns / 2)
 
 

@@ -38,16 +38,16 @@ def _parts_of_sums(space: Space, loops: LoopTimes) -> list[Cost]:
 
 def _loads(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
     tiles = _unrolled(space, operand.axes)
-    direct = total([times(operand.direct_ns or 0.0, *tiles), _addresses(space, operand, loops)])
-    return by_stage(space, operand, direct, times(operand.staged_ns or 0.0, *tiles))
+    direct = total([times(operand.costs.direct_ns or 0.0, *tiles), _addresses(space, operand, loops)])
+    return by_stage(space, operand, direct, times(operand.costs.staged_ns or 0.0, *tiles))
 
 
 def _busy(space: Space, operand: TileOperand) -> Cost:
     """Return how long an operand's loads keep the computing unit busy."""
-    if not operand.direct_busy_ns and not operand.staged_busy_ns:
+    if not operand.costs.direct_busy_ns and not operand.costs.staged_busy_ns:
         return Const(0)
     tiles = _unrolled(space, operand.axes)
-    direct, staged = times(operand.direct_busy_ns, *tiles), times(operand.staged_busy_ns, *tiles)
+    direct, staged = times(operand.costs.direct_busy_ns, *tiles), times(operand.costs.staged_busy_ns, *tiles)
     return by_stage(space, operand, direct, staged)
 
 
@@ -56,11 +56,15 @@ def _addresses(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
 
     Nothing if it is known how far apart rows lie: then they are part of the loads.
     """
-    if not (operand.dense_axis and operand.pitch_bytes) or operand.subscripts or not loops.address_ns:
+    if (
+        not (operand.layout.dense_axis and operand.layout.pitch_bytes)
+        or operand.layout.subscripts
+        or not loops.address_ns
+    ):
         return Const(0)
-    if not any(axis.is_open for axis in space.axes if axis.name == operand.dense_axis):
+    if not any(axis.is_open for axis in space.axes if axis.name == operand.layout.dense_axis):
         return Const(0)
-    rows = times(*_unrolled(space, [name for name in operand.axes if name != operand.dense_axis]))
+    rows = times(*_unrolled(space, [name for name in operand.axes if name != operand.layout.dense_axis]))
     made = times(loops.address_ns, rows)
     return Const(0) if isinstance(rows, Const) else Threshold(rows, 1, Const(0), made)
 

@@ -16,14 +16,14 @@ from isamap.source import add_up
 
 def loads(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return the time to load an input's tiles: each once per register block that uses it."""
-    return _each_tile(tiling, operand, operand.direct_ns or 0.0, operand.staged_ns or 0.0)
+    return _each_tile(tiling, operand, operand.costs.direct_ns or 0.0, operand.costs.staged_ns or 0.0)
 
 
 def busy(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return how long these loads keep the computing unit busy."""
-    if not operand.direct_busy_ns and not operand.staged_busy_ns:
+    if not operand.costs.direct_busy_ns and not operand.costs.staged_busy_ns:
         return Const(0)
-    return _each_tile(tiling, operand, operand.direct_busy_ns, operand.staged_busy_ns)
+    return _each_tile(tiling, operand, operand.costs.direct_busy_ns, operand.costs.staged_busy_ns)
 
 
 def _each_tile(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns: float) -> Cost:
@@ -48,7 +48,7 @@ def shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     Hints are not exposed in parallel with loads that follow rows and wait for memory, nor if they name whole
     rows in sequence that are read in place.
     """
-    if not (operand.streams or operand.late):
+    if not (operand.prefetching.is_streamed or operand.prefetching.is_late):
         return Const(0)
     all_ = hints(tiling, operand, problem)
     in_place = if_in_sequence(tiling, operand, Const(0), all_)
@@ -63,11 +63,16 @@ def pages(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     visited the pages before, the misses overlap like other work.
     """
     space, tlb = tiling.space, problem.tlb
-    rows = [axis for axis in operand.axes if axis != operand.dense_axis]
-    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
+    rows = [axis for axis in operand.axes if axis != operand.layout.dense_axis]
+    known = (
+        operand.layout.dense_axis
+        and operand.layout.pitch_bytes
+        and not operand.layout.subscripts
+        and not operand.prefetching.is_streamed
+    )
     if not known or 0 not in space.stage_values(operand):
         return Const(0)
-    rows_per_page = max(1, tlb.page_bytes // operand.pitch_bytes)
+    rows_per_page = max(1, tlb.page_bytes // operand.layout.pitch_bytes)
     inside = {a.name: tiling.block[a.name] if a.is_reduction else tiling.step[a.name] for a in space.axes}
     together = times(*(extent_of(space, axis, inside) for axis in rows))
     all_rows = prod(axis.extent for axis in space.option.axes if axis.name in rows)

@@ -36,7 +36,7 @@ def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
     """
     operands = space.option.operands
     size_bytes = sum(whole_bytes(space, operand)[0] for operand in operands)
-    if any(operand.cold for operand in operands):
+    if any(operand.prefetching.is_cold for operand in operands):
         return False
     return any(size_bytes <= c.capacity_bytes and not kept_points(space, c) for c in caches)
 
@@ -50,8 +50,8 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     space = tiling.space
     homes = (n for n, cache in enumerate(problem.caches) if holds_all(space, [cache]))
     home = next(homes, len(problem.caches))
-    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
-    if level + 1 != home or not known or operand.packed or operand.is_accumulator:
+    known = operand.layout.dense_axis and operand.layout.pitch_bytes and not operand.layout.subscripts
+    if level + 1 != home or not known or operand.staging.is_packed or operand.is_accumulator:
         return Const(0)
     is_far = home == len(problem.caches)
     if not is_far and 0 not in space.stage_values(operand):
@@ -63,7 +63,7 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     if is_far:
         unasked = _side_by_side(rows, problem, _far_ns(rows, pieces))
         copied: Cost = _far_ns(rows, [begun_by_copies(tiling, operand)])
-        if operand.streams:
+        if operand.prefetching.is_streamed:
             each = row_starts(tiling, operand, 0)
             return beginnings(tiling, operand, problem, pieces, each, unasked, copied)
     else:
@@ -73,7 +73,7 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
 
 def rows_together(operand: TileOperand, tlb: Tlb) -> int:
     """Return how many rows of a tensor lie on one page: to a prefetcher there, they begin with the first."""
-    return max(1, tlb.page_bytes // operand.pitch_bytes)
+    return max(1, tlb.page_bytes // operand.layout.pitch_bytes)
 
 
 def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
@@ -82,11 +82,11 @@ def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
     If they are read whole and one after the other, they start one stream. Each longer row is its own stream.
     """
     extents = {axis.name: axis.extent for axis in space.option.axes}
-    is_dense = extents[operand.dense_axis] * operand.tensor_bytes == operand.pitch_bytes
+    is_dense = extents[operand.layout.dense_axis] * operand.layout.tensor_bytes == operand.layout.pitch_bytes
     longest_bytes = problem.model.run_lines_count * problem.caches[-1].line_bytes
-    if not (operand.next_row and is_dense) or operand.pitch_bytes > longest_bytes:
+    if not (operand.layout.next_row and is_dense) or operand.layout.pitch_bytes > longest_bytes:
         return 1
-    return min(rows_together(operand, problem.tlb), extents[operand.next_row])
+    return min(rows_together(operand, problem.tlb), extents[operand.layout.next_row])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ class _Rows:
     def of(tiling: Tiling, operand: TileOperand, stated: RowTimes, together: int, run: int) -> _Rows:
         """Return the rows of an operand whose elements follow each other along one of its axes."""
         axes = [a for a in tiling.space.option.axes if a.name in operand.axes]
-        extent = next(a.extent for a in axes if a.name == operand.dense_axis)
+        extent = next(a.extent for a in axes if a.name == operand.layout.dense_axis)
         return _Rows(tiling, operand, stated, prod(a.extent for a in axes) // extent, extent, together, run)
 
     @property
     def size_bytes(self) -> int:
         """Return the size of one row. Units: bytes."""
-        return self.extent * self.operand.tensor_bytes
+        return self.extent * self.operand.layout.tensor_bytes
 
     def started_ns(self, pieces: Sequence[Cost], start_ns: float | None = None) -> Cost:
         """Return the time to start so many pieces of all rows. Units: nanoseconds.
@@ -140,7 +140,7 @@ def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
     Each piece takes the full time, even if it is short. The limit is half of the pages that the first TLB
     holds, because other operands share it; large pages do not change it.
     """
-    along = next((a for a in rows.tiling.space.axes if a.name == rows.operand.dense_axis), None)
+    along = next((a for a in rows.tiling.space.axes if a.name == rows.operand.layout.dense_axis), None)
     if not tlb.count or along is None or along.is_reduction:
         return Const(0)
     followed = max(rows.stated.swept_count, tlb.count // 2 * rows.together)
@@ -154,7 +154,7 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
     If pieces are shorter than a line, no more of them are late than a row has lines.
     """
     tiling, operand, stated = rows.tiling, rows.operand, rows.stated
-    if in_rows(tiling.space.option, operand) or operand.dense_axis not in tiling.step:
+    if in_rows(tiling.space.option, operand) or operand.layout.dense_axis not in tiling.step:
         return begun_ns
     pieces, shortest = row_starts(tiling, operand, 0), max(line_bytes, stated.start_bytes, 1)
     most = ceil(rows.size_bytes / shortest)
@@ -164,7 +164,7 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
         return Threshold(times(*pieces), most, times(one, *pieces), Const(one * most))
 
     unasked = total([begun_ns, late(stated.swept_ns)])
-    if not operand.late:
+    if not operand.prefetching.is_late:
         return unasked
     saved_ns = max(0.0, stated.swept_ns - stated.hinted_swept_ns)
     beyond = rows.started_ns(
@@ -175,7 +175,7 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
 
 def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:
     """Return the time to start all rows from memory: pieces of a line or two end before a prefetcher starts."""
-    stated, element_bytes = rows.stated, rows.operand.tensor_bytes
+    stated, element_bytes = rows.stated, rows.operand.layout.tensor_bytes
     usual = rows.started_ns(pieces)
     if not stated.short_bytes:
         return usual
@@ -187,9 +187,9 @@ def _side_by_side(rows: _Rows, problem: Problem, in_time: Cost) -> Cost:
     """Return the time to start rows from memory, with the delay of rows that a sum reads side by side."""
     tiling, operand = rows.tiling, rows.operand
     stated, line_bytes = problem.memory_rows, problem.caches[-1].line_bytes
-    along = any(a.is_reduction and a.name == operand.dense_axis for a in tiling.space.option.axes)
+    along = any(a.is_reduction and a.name == operand.layout.dense_axis for a in tiling.space.option.axes)
     # Rows that follow each other without a gap are one stream to a prefetcher.
-    beside = [n for n in operand.axes if rows.run == 1 or n != operand.next_row]
+    beside = [n for n in operand.axes if rows.run == 1 or n != operand.layout.next_row]
     together = [tiling.step[axis.name] for axis in tiling.space.register_axes if axis.name in beside]
     if not along or not together or not stated.followed_count or not line_bytes:
         return in_time

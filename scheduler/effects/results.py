@@ -44,7 +44,11 @@ def results_begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cos
     is slower than the nearer one.
     """
     # What comes and goes by way of a scratchpad is priced where it is moved.
-    if not (operand.dense_axis and operand.pitch_bytes) or operand.subscripts or operand.homes[0]:
+    if (
+        not (operand.layout.dense_axis and operand.layout.pitch_bytes)
+        or operand.layout.subscripts
+        or operand.staging.homes[0]
+    ):
         return Const(0)
     return total([*_begun(tiling, operand, problem), *_late(tiling, operand, problem)])
 
@@ -91,7 +95,7 @@ def _copied_parts(tiling: Tiling, operand: TileOperand, pieces: Cost) -> Cost:
 
     The parts of single register blocks start like pieces that are read in place.
     """
-    space, along = tiling.space, operand.dense_axis
+    space, along = tiling.space, operand.layout.dense_axis
     if along not in tiling.blocks or space.splits_sum:
         return Const(1)
     parts = tiling.blocks[along]
@@ -121,7 +125,7 @@ def _if_copied_by_blocks(tiling: Tiling, by_blocks: Cost, otherwise: Cost) -> Co
 
 def _rows(tiling: Tiling, operand: TileOperand) -> int:
     axes = tiling.space.option.axes
-    return prod(a.extent for a in axes if a.name in operand.axes and a.name != operand.dense_axis)
+    return prod(a.extent for a in axes if a.name in operand.axes and a.name != operand.layout.dense_axis)
 
 
 def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces: Cost) -> Cost:
@@ -129,7 +133,7 @@ def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces:
     own, line_bytes = _own_loops(tiling, operand), line_bytes_of(problem)
     if not own or not line_bytes:
         return pieces
-    lines = ceil(_axis(tiling, operand).extent * operand.tensor_bytes / line_bytes)
+    lines = ceil(_axis(tiling, operand).extent * operand.layout.tensor_bytes / line_bytes)
     few = Threshold(pieces, lines, pieces, Const(lines))
     by_blocks = if_near(tiling, operand, problem, own[0], few, pieces)
     of_one = Threshold(tiling.blocks[own[0].axis], 1, few, by_blocks)
@@ -144,9 +148,13 @@ def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost
     space, line_bytes, axis = tiling.space, line_bytes_of(problem), _axis(tiling, operand)
 
     def again(issues: int) -> Const:
-        return Const(part_before(issues * axis.tile * operand.tensor_bytes, operand.pitch_bytes, line_bytes))
+        return Const(
+            part_before(
+                issues * axis.tile * operand.layout.tensor_bytes, operand.layout.pitch_bytes, line_bytes
+            )
+        )
 
-    whole, own = Const(axis.extent * operand.tensor_bytes / line_bytes), _own_loops(tiling, operand)
+    whole, own = Const(axis.extent * operand.layout.tensor_bytes / line_bytes), _own_loops(tiling, operand)
     if axis not in space.register_axes:
         return total([whole, again(issues_along(axis))])
     most = min(issues_along(axis), MAX_UNROLLED)
@@ -158,8 +166,8 @@ def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost
 
 def _own_loops(tiling: Tiling, operand: TileOperand) -> list[Loop]:
     """Return the loops along rows: over cache blocks, and over register blocks within."""
-    return [loop for loop in loops(tiling) if loop.axis == operand.dense_axis]
+    return [loop for loop in loops(tiling) if loop.axis == operand.layout.dense_axis]
 
 
 def _axis(tiling: Tiling, operand: TileOperand) -> TileAxis:
-    return next(axis for axis in tiling.space.option.axes if axis.name == operand.dense_axis)
+    return next(axis for axis in tiling.space.option.axes if axis.name == operand.layout.dense_axis)

@@ -36,16 +36,21 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     once. The time is zero if each row starts once, which `residence` and `streams` price.
     """
     space = tiling.space
-    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    known = operand.layout.dense_axis and operand.layout.pitch_bytes and not operand.layout.subscripts
     sums = {axis.name for axis in space.option.axes if axis.is_reduction}
-    if not known or operand.dense_axis not in sums or operand.is_accumulator:
+    if not known or operand.layout.dense_axis not in sums or operand.is_accumulator:
         return Const(0)
     caches, again_ns = near_caches(problem)
-    if not caches or operand.streams or 0 not in space.stage_values(operand) or holds_all(space, caches):
+    if (
+        not caches
+        or operand.prefetching.is_streamed
+        or 0 not in space.stage_values(operand)
+        or holds_all(space, caches)
+    ):
         return Const(0)
     pieces = row_starts(tiling, operand, problem.rows_behind[len(caches) - 1].swept_count)
     visits = times(*reloads(space, operand, loops(tiling), caches)[0], *pieces)
-    others = [name for name in operand.axes if name != operand.dense_axis]
+    others = [name for name in operand.axes if name != operand.layout.dense_axis]
     rows = prod(axis.extent for axis in space.option.axes if axis.name in others)
     begun_ns = times(again_ns * rows, visits)
     if (run := rows_in_a_run(operand, space, problem)) > 1:

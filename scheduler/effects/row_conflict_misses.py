@@ -58,15 +58,15 @@ def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, 
     held = _held(tiling, operand, problem)
     if not held:
         return kept
-    extent = next(a.extent for a in tiling.space.option.axes if a.name == operand.dense_axis)
-    lines = ceil(extent * operand.tensor_bytes / problem.caches[0].line_bytes)
-    short = Threshold(tiling.steps[operand.dense_axis], lines, kept, largest([kept, lost]))
+    extent = next(a.extent for a in tiling.space.option.axes if a.name == operand.layout.dense_axis)
+    lines = ceil(extent * operand.layout.tensor_bytes / problem.caches[0].line_bytes)
+    short = Threshold(tiling.steps[operand.layout.dense_axis], lines, kept, largest([kept, lost]))
     return Threshold(_together(tiling, operand), held, kept, short)
 
 
 def _held(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
     """Return how many rows of an input that is read across a sum the nearest cache holds; 0: all, or unknown."""
-    if operand.is_accumulator or operand.packed or operand.dense_axis not in tiling.step:
+    if operand.is_accumulator or operand.staging.is_packed or operand.layout.dense_axis not in tiling.step:
         return 0
     if in_rows(tiling.space.option, operand) or not problem.caches[0].line_bytes:
         return 0
@@ -74,7 +74,7 @@ def _held(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
 
 
 def _rows(operand: TileOperand) -> list[str]:
-    return [name for name in operand.axes if name != operand.dense_axis]
+    return [name for name in operand.axes if name != operand.layout.dense_axis]
 
 
 def _together(tiling: Tiling, operand: TileOperand) -> Cost:

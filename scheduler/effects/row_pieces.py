@@ -50,7 +50,7 @@ def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses, problem: P
             total(times(share, level.lines[position]) for level, share in shares)
             for shares in (added_in_pieces(hiding), added_in_pieces(hiding, hinted=True), added(hiding))
         )
-        if operand.late:
+        if operand.prefetching.is_late:
             shown = if_in_time(tiling, operand, one.bandwidth, shown, early)
         begun = [level.begun[position] for level in hiding]
         direct = total([if_kept(tiling, operand, problem, shown, lost), *begun])

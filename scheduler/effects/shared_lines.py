@@ -43,15 +43,19 @@ def if_near(
     found, held = Threshold(loop.body_bytes, usable_bytes(cache), near, far), rows_held(operand, cache)
     if not held:
         return found
-    rows = [extent_of(tiling.space, name, loop.inside) for name in operand.axes if name != operand.dense_axis]
+    rows = [
+        extent_of(tiling.space, name, loop.inside)
+        for name in operand.axes
+        if name != operand.layout.dense_axis
+    ]
     return Threshold(times(*rows), held, found, far)
 
 
 def shared_by_copies(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return how many lines of each row of an input the copies of its parts take once more than there are."""
-    line_bytes, along = line_bytes_of(problem), operand.dense_axis
+    line_bytes, along = line_bytes_of(problem), operand.layout.dense_axis
     axis = next((axis for axis in tiling.space.register_axes if axis.name == along), None)
-    known = operand.tensor_bytes and operand.pitch_bytes and not operand.subscripts
+    known = operand.layout.tensor_bytes and operand.layout.pitch_bytes and not operand.layout.subscripts
     if axis is None or not line_bytes or not known:
         return Const(0)
     parts = tiling.blocks[axis.name]
@@ -59,7 +63,8 @@ def shared_by_copies(tiling: Tiling, operand: TileOperand, problem: Problem) -> 
     def again(issues: int) -> Cost:
         step = issues * axis.tile
         each = [
-            part_before(n * step * operand.tensor_bytes, operand.pitch_bytes, line_bytes) for n in TOGETHER
+            part_before(n * step * operand.layout.tensor_bytes, operand.layout.pitch_bytes, line_bytes)
+            for n in TOGETHER
         ]
         found: Cost = times(each[-1], parts)
         for count, part in reversed(list(zip(TOGETHER[1:], each, strict=False))):

@@ -38,7 +38,7 @@ def store_conflict_ns(tiling: Tiling, problem: Problem) -> Cost:
         return Const(0)
     for result in space.option.operands:
         held = rows_held(result, problem.caches[0])
-        columns = next((axis for axis in space.register_axes if axis.name == result.dense_axis), None)
+        columns = next((axis for axis in space.register_axes if axis.name == result.layout.dense_axis), None)
         read = next(
             (operand for operand in space.option.operands if _lies_like(space, operand, result)), None
         )
@@ -75,7 +75,10 @@ def _part(step: Cost, whole: Cost) -> Cost:
 
 def _lies_like(space: Space, operand: TileOperand, result: TileOperand) -> bool:
     """Return whether an input may be read in place, in pieces of rows at the same pitch as the result's rows."""
-    near = not (operand.streams or operand.packed or operand.subscripts)
+    near = not (operand.prefetching.is_streamed or operand.staging.is_packed or operand.layout.subscripts)
     in_place = near and 0 in space.stage_values(operand)
-    alike = (operand.dense_axis, operand.pitch_bytes) == (result.dense_axis, result.pitch_bytes)
+    alike = (operand.layout.dense_axis, operand.layout.pitch_bytes) == (
+        result.layout.dense_axis,
+        result.layout.pitch_bytes,
+    )
     return not operand.is_accumulator and in_place and alike

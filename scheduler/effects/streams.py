@@ -46,10 +46,10 @@ def beginnings(
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
     stated = _stated(problem)
-    rows = prod(axes[name].extent for name in operand.axes if name != operand.dense_axis)
+    rows = prod(axes[name].extent for name in operand.axes if name != operand.layout.dense_axis)
     along = in_rows(option, operand)
     early: Cost = times(stated.hinted_start_ns * rows, *pieces)
-    long = ceil(axes[operand.dense_axis].extent * operand.tensor_bytes / stated.long_bytes)
+    long = ceil(axes[operand.layout.dense_axis].extent * operand.layout.tensor_bytes / stated.long_bytes)
     # Pieces that no prefetcher follows take no less than those that one follows, whatever is stated of rows.
     dear = stated.hinted_start_ns <= problem.memory_rows.start_ns
     short = [begun] if dear else [early, begun]
@@ -135,4 +135,4 @@ def _iteration_bytes(tiling: Tiling, operand: TileOperand) -> Cost:
         (tiling.block if axes[name].is_reduction else tiling.step).get(name, Const(axes[name].extent))
         for name in operand.axes
     ]
-    return times(operand.tensor_bytes, *parts)
+    return times(operand.layout.tensor_bytes, *parts)

@@ -63,13 +63,21 @@ ALONE = Figure(
     "a unit that has its registers to itself",
     lambda problem: (
         not problem.nests  # mappings are not found yet: floors ask each operand
-        or any(o.beside for nest in problem.nests for option in nest.options for o in option.operands)
+        or any(
+            o.staging.is_concurrent
+            for nest in problem.nests
+            for option in nest.options
+            for o in option.operands
+        )
     ),
 )
 FLOWS = Figure(
     "a unit that moves what is in a scratchpad",
     lambda problem: any(
-        o.flow is not None for nest in problem.nests for option in nest.options for o in option.operands
+        o.staging.flow is not None
+        for nest in problem.nests
+        for option in nest.options
+        for o in option.operands
     ),
 )
 STREAMS = Figure("`streams`", lambda problem: problem.memory_streams is not None)

@@ -70,13 +70,13 @@ def _stages(
     """Return the nest; `outside` is the number of loops that distribute parts to threads."""
     parts, blocks = outside
     # What lies in a scratchpad is dealt only where each part has its own, which it fills.
-    outermost = {operand.name: parts if operand.homes[0] else 0 for operand in space.option.operands}
+    outermost = {operand.name: parts if operand.staging.homes[0] else 0 for operand in space.option.operands}
     stages = [
         Stage(
             operand.name,
             outermost[operand.name] if choice == 2 else parts + _depth(space, operand, blocks, hold - parts),
-            memory=operand.homes[0],
-            packed=operand.packed,
+            memory=operand.staging.homes[0],
+            packed=operand.staging.is_packed,
         )
         for operand in space.option.operands
         if (choice := assignment[space.stage(operand)])
@@ -92,7 +92,7 @@ def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold:
     """
     if operand.is_accumulator and space.splits_sum:
         return 0
-    if operand.is_accumulator and operand.homes[0] and not operand.stage_whole:
+    if operand.is_accumulator and operand.staging.homes[0] and not operand.staging.stage_whole:
         return hold
     if operand.is_accumulator:
         summing = {axis.name for axis in space.option.axes if axis.is_reduction}

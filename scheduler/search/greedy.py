@@ -195,7 +195,7 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     firsts = (first_values(space), least_values(space))
     for values, blocks, last in product(firsts, _shrinking(space, sizes), (False, True)):
         staged = {
-            space.stage(o): space.stage_values(o)[-1 if last and o.stage_whole else 0]
+            space.stage(o): space.stage_values(o)[-1 if last and o.staging.stage_whole else 0]
             for o in space.option.operands
         }
         if space.is_feasible(assignment := made | values | blocks | staged):

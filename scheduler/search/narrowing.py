@@ -213,7 +213,7 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
 
     def promise(candidate: _Waiting) -> tuple[int, float, int]:
         least, number, outline = candidate
-        absent = sum(operand.direct_ns is None for operand in outline.option.operands)
+        absent = sum(operand.costs.direct_ns is None for operand in outline.option.operands)
         return absent, least * PER_JOINED**outline.joined, number
 
     ordered = sorted(map(waiting, given), key=promise)

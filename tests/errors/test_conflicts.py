@@ -13,7 +13,7 @@ import pytest
 from plan_problems import conv2d, elementwise, gemm, gemm_option, problem, tiled_gemm
 
 from isamap.plan.check import check_schedule
-from isamap.plan.problem import NestOption, Problem
+from isamap.plan.problem import NestOption, Problem, with_fields
 from isamap.scheduler import AnalyticModel, k_best, schedule
 from isamap.scheduler.conflicts.conflicts import explain
 from isamap.source import Diagnostic, Infeasible
@@ -39,7 +39,7 @@ BROADCAST = gemm_option(64, 64, 64)
 TWO = problem(BROADCAST, renamed(BROADCAST, "m", "x"))
 UNLOADABLE = replace(
     BROADCAST,
-    operands=(replace(BROADCAST.operands[0], direct_ns=None, staged_ns=None), *BROADCAST.operands[1:]),
+    operands=(with_fields(BROADCAST.operands[0], direct_ns=None, staged_ns=None), *BROADCAST.operands[1:]),
 )
 UNFOLLOWED = problem(
     replace(BROADCAST, operands=(replace(BROADCAST.operands[0], axes=("m",)), *BROADCAST.operands[1:]))

@@ -15,7 +15,7 @@ from plan_problems import answer, elementwise, gemm, tiled_gemm
 
 from isamap.plan.check import check_schedule
 from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
-from isamap.plan.problem import Fusion, NestProblem, Problem
+from isamap.plan.problem import Fusion, NestProblem, Problem, with_fields
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 
 TEXTS = Path(__file__).with_name("corruptions.txt")
@@ -38,7 +38,7 @@ BOTH = replace(
 
 # a machine with a hint into its second cache, and an operand that is read inside another
 OPTION = GEMM.nests[0].options[0]
-PART = replace(OPTION.operands[0], name="a.0", registers=0, staged_ns=None)
+PART = with_fields(OPTION.operands[0], name="a.0", registers=0, staged_ns=None)
 READ_INSIDE = replace(
     GEMM,
     nests=(replace(GEMM.nests[0], options=(replace(OPTION, operands=(*OPTION.operands, PART)),)),),
@@ -60,7 +60,7 @@ PACKED = replace(
                 replace(
                     OPTION,
                     operands=tuple(
-                        replace(o, direct_ns=None, packed=True) if o.name == "b" else o
+                        with_fields(o, direct_ns=None, is_packed=True) if o.name == "b" else o
                         for o in OPTION.operands
                     ),
                 ),

@@ -116,7 +116,7 @@ def test_windows_are_found_along_axes_and_along_fused_ones() -> None:
         problem = build_problem(made.canonical, made.machine, {})
         for option in (o for nest in problem.nests for o in nest.options):
             for operand in (o for o in option.operands if o.name == "a"):
-                found.setdefault(option.mapping.split(" (")[0], set()).update(operand.windows)
+                found.setdefault(option.mapping.split(" (")[0], set()).update(operand.staging.windows)
     assert {Window("p.q", "r", 16, 2), Window("p.q", "r", 28, 2)} <= found[
         "multiply_columns { m: p.q, n: g }"
     ]

@@ -77,8 +77,8 @@ def _pairs(prefix: str, axes: list[TileAxis], order: tuple[TileAxis, ...]) -> di
 def _placements(operand: TileOperand, option: NestOption) -> list[int]:
     """In place, per block, as a whole; each part of a sum has a buffer of its own."""
     summed = {axis.name for axis in option.axes if axis.is_reduction} & {name for name, _ in option.parts}
-    found = [] if operand.direct_ns is None or (operand.is_accumulator and summed) else [0]
-    if operand.staged_ns is not None:
+    found = [] if operand.costs.direct_ns is None or (operand.is_accumulator and summed) else [0]
+    if operand.costs.staged_ns is not None:
         found += [1] if operand.is_accumulator else [1, 2]
     return found
 
@@ -92,7 +92,7 @@ def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict
     sums = [axis for axis in option.axes if axis.is_reduction]
     choices: list[list[tuple[str, int]]] = []
     for operand in option.operands:
-        if operand.staged_ns is None or (operand.is_accumulator and not sums):
+        if operand.costs.staged_ns is None or (operand.is_accumulator and not sums):
             continue
         own = [axis for axis in option.axes if axis.name in operand.axes]
         iterations = any(made.get(f"{nest}.block.{axis.name}", axis.extent) < axis.extent for axis in own)
@@ -100,13 +100,18 @@ def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict
             iterations = any(
                 axis.tile * made.get(f"{nest}.unroll.{axis.name}", axis.extent) < axis.extent for axis in own
             ) and all(made.get(f"{nest}.block.{axis.name}", axis.extent) == axis.extent for axis in sums)
-        able = operand.mover and iterations and not option.parts and made[f"{nest}.stage.{operand.name}"] == 1
+        able = (
+            operand.staging.mover
+            and iterations
+            and not option.parts
+            and made[f"{nest}.stage.{operand.name}"] == 1
+        )
         name = f"{nest}.{'spread' if operand.is_accumulator else 'ahead'}.{operand.name}"
         choices.append([(name, value) for value in ((0, 1) if able else (0,))])
         others = [a for a in option.axes if a.name not in operand.axes and a.extent > a.tile]
         alone = all(made.get(f"{nest}.block.{a.name}", a.extent) >= a.extent for a in others)
         if (
-            operand.beside
+            operand.staging.is_concurrent
             and iterations
             and alone
             and not option.parts
@@ -132,19 +137,19 @@ def _hinted(option: NestOption, made: dict[str, int], nest: str) -> list[dict[st
     """
     choices: list[list[tuple[str, int]]] = []
     for operand in option.operands:
-        if not operand.hints:
+        if not operand.prefetching.hints:
             continue
         own = [axis for axis in option.axes if axis.name in operand.axes]
-        along = any(axis.is_reduction and axis.name == operand.dense_axis for axis in own)
+        along = any(axis.is_reduction and axis.name == operand.layout.dense_axis for axis in own)
         moves = any(
             made.get(f"{nest}.block.{axis.name}", axis.extent) < axis.extent
             if axis.is_reduction
             else axis.tile * made.get(f"{nest}.unroll.{axis.name}", 1) < axis.extent
             for axis in own
         )
-        pieces = operand.streams and not along and _sums_inside(own, made, nest)
-        able = (operand.streams or operand.late) and (moves or pieces)
-        into = 1 if along else len(operand.hints)
+        pieces = operand.prefetching.is_streamed and not along and _sums_inside(own, made, nest)
+        able = (operand.prefetching.is_streamed or operand.prefetching.is_late) and (moves or pieces)
+        into = 1 if along else len(operand.prefetching.hints)
         choices.append(
             [(f"{nest}.prefetch.{operand.name}", value) for value in ((0, into) if able else (0,))]
         )
@@ -155,15 +160,20 @@ def _ordered(option: NestOption, made: dict[str, int], nest: str) -> list[dict[s
     """Return which copies go row after row: of inputs in tiles of 512 bytes, whose rows register blocks cut."""
     choices: list[list[tuple[str, int]]] = []
     for operand in option.operands:
-        if operand.staged_ns is None or operand.is_accumulator or operand.packed or not operand.dense_axis:
+        if (
+            operand.costs.staged_ns is None
+            or operand.is_accumulator
+            or operand.staging.is_packed
+            or not operand.layout.dense_axis
+        ):
             continue
         cut = any(
-            axis.name == operand.dense_axis and not axis.is_reduction and axis.extent > axis.tile
+            axis.name == operand.layout.dense_axis and not axis.is_reduction and axis.extent > axis.tile
             for axis in option.axes
         )
-        large = operand.tile_elements * operand.staged_bytes >= 512
-        able = cut and large and made[f"{nest}.stage.{operand.name}"] and not operand.homes[0]
-        values = (0, 1) if able and not operand.subscripts else (0,)
+        large = operand.tile_elements * operand.staging.staged_bytes >= 512
+        able = cut and large and made[f"{nest}.stage.{operand.name}"] and not operand.staging.homes[0]
+        values = (0, 1) if able and not operand.layout.subscripts else (0,)
         choices.append([(f"{nest}.rows.{operand.name}", value) for value in values])
     return [dict(chosen) for chosen in product(*choices)]
 
@@ -208,7 +218,11 @@ def _loses_sums(
 ) -> bool:
     """Return whether partial sums would rest in a tensor that is narrower than they are."""
     cut = any(axis.is_reduction and size < axis.extent for axis, size in zip(running, blocks, strict=True))
-    wide = [at for o, at in zip(option.operands, stages, strict=True) if o.is_accumulator and o.stage_whole]
+    wide = [
+        at
+        for o, at in zip(option.operands, stages, strict=True)
+        if o.is_accumulator and o.staging.stage_whole
+    ]
     return cut and 0 in wide
 
 

@@ -39,11 +39,11 @@ def fits(
     issues = [(a.name, a.tile) for a in option.axes]
     needed = dict.fromkeys(capacities, 0)
     for operand, choice in zip(option.operands, stages, strict=True):
-        if choice and operand.homes[0]:
+        if choice and operand.staging.homes[0]:
             depth = _copied_at(operand, choice, outside, option, len(sweeps))
             loops = [*outside, *sweeps, *issues]
             copies = 2 if operand.name in twice else 1
-            needed[operand.homes[0]] += copies * _bytes(operand, option, loops, depth)
+            needed[operand.staging.homes[0]] += copies * _bytes(operand, option, loops, depth)
     return all(size <= capacities[memory] for memory, size in needed.items())
 
 
@@ -57,7 +57,7 @@ def _copied_at(
         return max((n + 1 for n, (name, _) in enumerate(outside) if name in operand.axes), default=0)
     sums = {axis.name for axis in option.axes if axis.is_reduction}
     cut = [n for n, (name, _) in enumerate(outside) if name in sums]
-    return cut[0] if cut and operand.stage_whole else len(outside) + sweeps
+    return cut[0] if cut and operand.staging.stage_whole else len(outside) + sweeps
 
 
 def _bytes(operand: TileOperand, option: NestOption, loops: list[tuple[str, int]], depth: int) -> int:
@@ -68,7 +68,7 @@ def _bytes(operand: TileOperand, option: NestOption, loops: list[tuple[str, int]
         if place >= depth and name in operand.axes:
             tiles *= -(-left[name] // step)
         left[name] = min(left[name], step)
-    return tiles * operand.tile_elements * operand.staged_bytes
+    return tiles * operand.tile_elements * operand.staging.staged_bytes
 
 
 # --- threads ----------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def _bytes(operand: TileOperand, option: NestOption, loops: list[tuple[str, int]
 def every_dealing(option: NestOption, problem: Problem) -> Iterator[NestOption]:
     """Yield the option itself, and as one part sees it, for each way to deal one axis or two to all threads."""
     yield option
-    if any(operand.homes[0] for operand in option.operands):
+    if any(operand.staging.homes[0] for operand in option.operands):
         return  # how cores share a scratchpad is not known
     axes = [a for a in option.axes if _issues(a) > 1 and (not a.is_reduction or option.can_split_sums)]
     seen: set[tuple[tuple[str, int], ...]] = set()
@@ -142,7 +142,7 @@ def dealing_ns(problem: Problem, option: NestOption, placed: Mapping[str, int]) 
         extents = {axis.name: axis.extent for axis in option.axes}
         own = seen_by_a_part(problem, option)
         for o in (o for o in option.operands if o.is_accumulator):
-            moved = prod(extents[name] for name in o.axes) * o.staged_bytes * (copies + 1) / copies
+            moved = prod(extents[name] for name in o.axes) * o.staging.staged_bytes * (copies + 1) / copies
             near = [c.bandwidth_bytes_per_ns for c in own.caches if moved <= c.capacity_bytes]
             found += moved / (near[0] if near else own.memory_bandwidth_bytes_per_ns)
     return found

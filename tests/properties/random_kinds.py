@@ -9,7 +9,7 @@ from random import Random
 from properties.random_problems import random_option, random_problem
 
 from isamap.machine.timings import StreamTimes
-from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem, TileOperand
+from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem, TileOperand, with_fields
 
 PARTNERS = (0, 2, 3)
 """Statements around the sum, which is statement 1: what it starts from, and two that finish it."""
@@ -62,8 +62,8 @@ def kept_problem(random: Random) -> Problem:
     asked = threaded_problem(random)
 
     def kept(operand: TileOperand) -> TileOperand:
-        serves = operand.staged_ns is not None and not operand.is_accumulator
-        return replace(operand, iterations_of_copy=random.choice([1, 2, 50])) if serves else operand
+        serves = operand.costs.staged_ns is not None and not operand.is_accumulator
+        return with_fields(operand, iterations_of_copy=random.choice([1, 2, 50])) if serves else operand
 
     nests = tuple(
         replace(nest, options=tuple(replace(o, operands=tuple(map(kept, o.operands))) for o in nest.options))
@@ -143,7 +143,7 @@ def _elementwise(random: Random) -> NestOption:
     axes = tuple(replace(axis, extent=min(axis.extent, 3 * axis.tile)) for axis in option.axes[:2])
     names = [axis.name for axis in axes]
     operands = tuple(
-        replace(o, axes=tuple(n for n in o.axes if n in names), stage_whole=False, dense_axis="")
+        with_fields(o, axes=tuple(n for n in o.axes if n in names), stage_whole=False, dense_axis="")
         for o in option.operands
         if o.name != "b"
     )
@@ -158,11 +158,11 @@ def _with_hints(random: Random, option: NestOption) -> NestOption:
             found.append(operand)
             continue
         ns = random.choice([0.0, 0.01, 0.2])
-        streams = bool(operand.pitch_bytes) and random.random() < 0.3
-        late = operand.late and not streams
+        streams = bool(operand.layout.pitch_bytes) and random.random() < 0.3
+        late = operand.prefetching.is_late and not streams
         ahead = random.choice([0, 64, 4096])
         hints = (("l1", ns), ("l2", ns)) if random.random() < 0.8 else ()
-        found.append(replace(operand, hints=hints, streams=streams, late=late, ahead_bytes=ahead))
+        found.append(with_fields(operand, hints=hints, is_streamed=streams, is_late=late, ahead_bytes=ahead))
     return replace(option, operands=tuple(found))
 
 
@@ -176,11 +176,11 @@ def _in_scratchpads(random: Random, option: NestOption) -> NestOption:
 def _housed(random: Random, operand: TileOperand, home: str) -> TileOperand:
     if not home:
         return operand
-    staged = operand.staged_ns if operand.staged_ns is not None else 1.0
-    in_place = operand.direct_ns if random.random() < 0.3 else None
+    staged = operand.costs.staged_ns if operand.costs.staged_ns is not None else 1.0
+    in_place = operand.costs.direct_ns if random.random() < 0.3 else None
     memory = home if random.random() < 0.5 else operand.memory
     homes = (home, "") if random.random() < 0.2 else (home,)
-    found = replace(operand, homes=homes, staged_ns=staged, direct_ns=in_place, memory=memory)
+    found = with_fields(operand, homes=homes, staged_ns=staged, direct_ns=in_place, memory=memory)
     if operand.is_accumulator or random.random() < 0.5:
         return found
-    return replace(found, direct_busy_ns=(in_place or 0.0) / 2, staged_busy_ns=staged)
+    return with_fields(found, direct_busy_ns=(in_place or 0.0) / 2, staged_busy_ns=staged)

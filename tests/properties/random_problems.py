@@ -9,7 +9,17 @@ from plan_problems import LOOPS, MEMORY_ROWS, TLB, small_caches
 
 from isamap.machine.timings import NO_ROWS
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, OverBlocks, Threshold
-from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.plan.problem import (
+    NestOption,
+    NestProblem,
+    Problem,
+    Staging,
+    TensorLayout,
+    TileAxis,
+    TileCosts,
+    TileOperand,
+    with_fields,
+)
 
 ISSUES = {2: 6, 3: 4}
 """How many issues the longest axis takes, after the number of axes: all schedules are to be tried."""
@@ -85,23 +95,20 @@ def _operand(random: Random, name: str, axes: tuple[str, ...]) -> TileOperand:
         memory,
         1,
         4,
-        random.choice([2, 4]),
-        4,
-        direct,
-        staged,
-        pack,
-        wide,
+        TensorLayout(random.choice([2, 4])),
+        TileCosts(direct, staged),
+        Staging(4, pack, stage_whole=wide),
     )
     if staged is not None and random.random() < (0.75 if name == "c" else 0.25):
         moved = random.choice([pack / 2, 2 * pack])
-        operand = replace(operand, mover=random.choice(["dma", "other"]), moved_ns_per_element=moved)
+        operand = with_fields(operand, mover=random.choice(["dma", "other"]), moved_ns_per_element=moved)
     elif staged is not None and name != "c" and random.random() < 0.3:
-        operand = replace(operand, beside=True)
+        operand = with_fields(operand, is_concurrent=True)
     if random.random() < 0.2:
         operand = replace(operand, tile_elements=128)  # a tile of many rows
     if axes and random.random() < 0.5:
-        operand = replace(operand, dense_axis=axes[-1], pitch_bytes=random.choice([64, 4096]))
-        return replace(operand, late=name != "c" and axes[-1] != "k" and random.random() < 0.5)
+        operand = with_fields(operand, dense_axis=axes[-1], pitch_bytes=random.choice([64, 4096]))
+        return with_fields(operand, is_late=name != "c" and axes[-1] != "k" and random.random() < 0.5)
     return operand
 
 
@@ -180,8 +187,8 @@ class _Grown:
     def placed(self, depth: int) -> Cost:
         """Return one value per placement of an operand."""
         operand = self.random.choice(self.option.operands)
-        values = [] if operand.direct_ns is None else [0]
-        if operand.staged_ns is not None:
+        values = [] if operand.costs.direct_ns is None else [0]
+        if operand.costs.staged_ns is not None:
             values += [1] if operand.is_accumulator else [1, 2]
         name = f"nest{self.statement}.stage.{operand.name}"
         return Cases(name, tuple((at, self.cost(depth - 1)) for at in values))

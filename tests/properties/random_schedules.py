@@ -93,7 +93,7 @@ def _in_scratchpads(nest: NestSchedule, problem: Problem) -> NestSchedule:
     """Buffers in the scratchpads that they have to lie in, each with as much of one as the others there."""
     question = next(one for one in problem.nests if one.statement == nest.statement)
     option = next(o for o in question.options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
-    homes = {operand.name: operand.homes[0] for operand in option.operands}
+    homes = {operand.name: operand.staging.homes[0] for operand in option.operands}
     room, steps = problem.room(option), dict(problem.address_steps)
     placed: list[Stage] = []
     for stage in nest.stages:
@@ -158,7 +158,9 @@ def _prefetches(
         for operand in option.operands
         if hinted
         and loop.axis in operand.axes
-        and (operand.in_rows or any(s.operand == operand.name and s.depth <= depth for s in nest.stages))
+        and (
+            operand.layout.in_rows or any(s.operand == operand.name and s.depth <= depth for s in nest.stages)
+        )
         and "." not in operand.name
         and random.random() < 0.1
     ]
@@ -190,12 +192,12 @@ def _stages(
     stages: list[Stage] = []
     for operand in option.operands:
         deepest = hold
-        must = operand.direct_ns is None
-        if operand.is_accumulator and operand.stage_whole and first_sum is not None:
+        must = operand.costs.direct_ns is None
+        if operand.is_accumulator and operand.staging.stage_whole and first_sum is not None:
             deepest, must = first_sum, True
-        may = operand.staged_ns is not None and random.random() < 0.4 * wildness
+        may = operand.costs.staged_ns is not None and random.random() < 0.4 * wildness
         if must or may:
-            by_rows = bool(operand.dense_axis) and random.random() < 0.4
+            by_rows = bool(operand.layout.dense_axis) and random.random() < 0.4
             stages.append(Stage(operand.name, random.randint(0, deepest), by_rows=by_rows))
     random.shuffle(stages)
     return tuple(stages)

@@ -15,7 +15,7 @@ from properties.exhaustive import every_block, every_decision, program, value
 from properties.random_problems import RandomModel, random_option, random_problem
 
 from isamap.plan.check import check_schedule
-from isamap.plan.problem import Energies, MoveEnergy, NestOption, NestProblem, Problem
+from isamap.plan.problem import Energies, MoveEnergy, NestOption, NestProblem, Problem, with_fields
 from isamap.plan.protocols import CostModel, FlooredModel
 from isamap.scheduler import AnalyticModel, CpSat, schedule
 from isamap.scheduler.effects.energy import EdpModel, EnergyModel, WithinModel
@@ -81,7 +81,7 @@ def with_energies(problem: Problem, random: Random) -> Problem:
 
     def priced(option: NestOption) -> NestOption:
         moves = (
-            replace(o, energy=MoveEnergy((pj(9), pj(9)), (pj(9), pj(9)), (pj(2), pj(2))))
+            with_fields(o, energy=MoveEnergy((pj(9), pj(9)), (pj(9), pj(9)), (pj(2), pj(2))))
             for o in option.operands
         )
         return replace(option, operands=tuple(moves), issue_pj=pj(50))

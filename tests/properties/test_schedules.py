@@ -16,7 +16,16 @@ from plan_problems import problem, small_caches
 from isamap.plan.check import check_schedule, live_registers
 from isamap.plan.cost import evaluate
 from isamap.plan.loops import CountedLoop, UnrolledLoop
-from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
+from isamap.plan.problem import (
+    NestOption,
+    Problem,
+    Staging,
+    TensorLayout,
+    TileAxis,
+    TileCosts,
+    TileOperand,
+    with_fields,
+)
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
@@ -118,10 +127,19 @@ def problems(draw: st.DrawFn, largest: int) -> Problem:
         pack = draw(st.sampled_from([0.0, 0.2, 1.0]))
         width = draw(st.sampled_from([2, 4]))
         operand = TileOperand(
-            name, name.upper(), own, name == "c", "reg", 1, 4, width, 4, direct, staged, pack, wide
+            name,
+            name.upper(),
+            own,
+            name == "c",
+            "reg",
+            1,
+            4,
+            TensorLayout(width),
+            TileCosts(direct, staged),
+            Staging(4, pack, stage_whole=wide),
         )
         if own and draw(st.booleans()):
-            operand = replace(operand, dense_axis=own[-1], pitch_bytes=draw(st.sampled_from([64, 4096])))
+            operand = with_fields(operand, dense_axis=own[-1], pitch_bytes=draw(st.sampled_from([64, 4096])))
         operands.append(operand)
     option = NestOption("f", (), tuple(axes), tuple(operands), draw(times_ns), draw(times_ns))
     kept_ns = draw(st.sampled_from([0, 4, 40]))

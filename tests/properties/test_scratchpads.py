@@ -10,7 +10,7 @@ import pytest
 from plan_problems import gemm_option, problem
 
 from isamap.plan.check import check_schedule
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler import schedule
 from isamap.source import Infeasible
 
@@ -24,9 +24,9 @@ def random_problem(rng: random.Random) -> Problem:
     a, b, c = option.operands
     cells = TILE * TILE
     operands = (
-        replace(a, direct_ns=None, homes=("spad",), memory="spad", tile_elements=cells),
-        replace(b, direct_ns=None, homes=("spad",), memory="weights", tile_elements=cells),
-        replace(c, direct_ns=None, homes=("acc",), memory="acc", tile_elements=cells),
+        with_fields(a, direct_ns=None, homes=("spad",), memory="spad", tile_elements=cells),
+        with_fields(b, direct_ns=None, homes=("spad",), memory="weights", tile_elements=cells),
+        with_fields(c, direct_ns=None, homes=("acc",), memory="acc", tile_elements=cells),
     )
     axes = tuple(replace(axis, tile=TILE) for axis in option.axes)
     capacities = (
@@ -42,8 +42,8 @@ def least_bytes(asked: Problem) -> dict[str, int]:
     (option,) = asked.nests[0].options
     found: dict[str, int] = {}
     for operand in option.operands:
-        size = operand.tile_elements * operand.staged_bytes
-        found[operand.homes[0]] = found.get(operand.homes[0], 0) + size
+        size = operand.tile_elements * operand.staging.staged_bytes
+        found[operand.staging.homes[0]] = found.get(operand.staging.homes[0], 0) + size
     return found
 
 

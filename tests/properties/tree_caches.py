@@ -22,7 +22,7 @@ def room(cache: Cache) -> int:
 
 def _bytes(walk: Walk, operand: TileOperand, covered: Mapping[str, int]) -> int:
     if operand.name in walk.stages:
-        return operand.staged_bytes * prod(covered[name] for name in operand.axes)
+        return operand.staging.staged_bytes * prod(covered[name] for name in operand.axes)
     return direct_bytes(operand, covered)
 
 
@@ -33,9 +33,9 @@ def touched_bytes(walk: Walk, covered: Mapping[str, int]) -> int:
 
 def direct_bytes(operand: TileOperand, covered: Mapping[str, int]) -> int:
     """Windows that overlap are read once."""
-    subscripts = operand.subscripts or tuple(((name, 1),) for name in operand.axes)
+    subscripts = operand.layout.subscripts or tuple(((name, 1),) for name in operand.axes)
     lengths = [1 + sum(abs(c) * (covered[name] - 1) for name, c in subscript) for subscript in subscripts]
-    return operand.tensor_bytes * prod(lengths)
+    return operand.layout.tensor_bytes * prod(lengths)
 
 
 def _all_bytes(walk: Walk) -> int:
@@ -62,9 +62,9 @@ def shown_ns(walk: Walk, problem: Problem) -> float:
     tiles = {a.name: a.tile for a in option.axes}
     sums = {axis.name for axis in option.axes if axis.is_reduction}
     for operand in option.operands:
-        size = max(operand.staged_bytes, operand.tensor_bytes)
+        size = max(operand.staging.staged_bytes, operand.layout.tensor_bytes)
         others = [name for name in walk.running if name not in operand.axes]
-        if operand.is_accumulator or operand.streams or operand.subscripts or not size:
+        if operand.is_accumulator or operand.prefetching.is_streamed or operand.layout.subscripts or not size:
             continue
         if len(others) > 2 or sums & {*others}:
             continue
@@ -77,7 +77,7 @@ def shown_ns(walk: Walk, problem: Problem) -> float:
                 continue
             streams = problem.memory_streams if level == len(problem.caches) - 1 else None
             hides = 1.0
-            if streams is not None and operand.dense_axis in sums and not operand.packed:
+            if streams is not None and operand.layout.dense_axis in sums and not operand.staging.is_packed:
                 rows = streams.row_computing_factor
                 hides += streams.computing_factor if rows is None else rows
             if byte_ns <= before or hides * byte_ns <= one:
@@ -101,12 +101,12 @@ def missed_ns(walk: Walk, operand: TileOperand, problem: Problem, level: int) ->
 
 def _torn_by_pieces(walk: Walk, operand: TileOperand, cache: Cache) -> float:
     """Return the same of rows along no sum: for each piece, where the rows or all else in between take its room."""
-    axis = next((axis for axis in walk.option.axes if axis.name == operand.dense_axis), None)
+    axis = next((axis for axis in walk.option.axes if axis.name == operand.layout.dense_axis), None)
     if axis is None or axis.is_reduction or axis.name not in walk.running or operand.name in walk.stages:
         return 1
-    if operand.subscripts or axis.tile * operand.tensor_bytes >= cache.line_bytes:
+    if operand.layout.subscripts or axis.tile * operand.layout.tensor_bytes >= cache.line_bytes:
         return 1
-    lines = ceil(axis.extent * operand.tensor_bytes / cache.line_bytes)
+    lines = ceil(axis.extent * operand.layout.tensor_bytes / cache.line_bytes)
     most = min(rows_held(walk, operand, cache) or room(cache), room(cache) // cache.line_bytes)
     found = 1.0
     for turn in walk.turns:
@@ -118,7 +118,7 @@ def _torn_by_pieces(walk: Walk, operand: TileOperand, cache: Cache) -> float:
 
 def _torn(walk: Walk, operand: TileOperand, cache: Cache) -> int:
     """Return how often each line of a row along a sum comes: for each issue that uses it, where too many rows do."""
-    axis = next((axis for axis in walk.option.axes if axis.name == operand.dense_axis), None)
+    axis = next((axis for axis in walk.option.axes if axis.name == operand.layout.dense_axis), None)
     held = rows_held(walk, operand, cache)
     if axis is None or not axis.is_reduction or axis.name not in walk.running or not held:
         return 1
@@ -126,7 +126,9 @@ def _torn(walk: Walk, operand: TileOperand, cache: Cache) -> int:
     rows = [ceil(walk.held[name] / tiles[name]) * tiles[name] for name in operand.axes if name in tiles]
     if not rows or prod(rows) <= held:
         return 1
-    return max(1, min(cache.line_bytes // (axis.tile * operand.tensor_bytes), ceil(axis.extent / axis.tile)))
+    return max(
+        1, min(cache.line_bytes // (axis.tile * operand.layout.tensor_bytes), ceil(axis.extent / axis.tile))
+    )
 
 
 def times_loaded(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> int:
@@ -138,7 +140,7 @@ def times_loaded(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> i
         if turn.axis in operand.axes:
             continue
         body = touched_bytes(walk, turn.inside)
-        rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
+        rows = prod(turn.inside[name] for name in operand.axes if name != operand.layout.dense_axis)
         covered = {name: turn.inside[name] for name in walk.running}
         late = not _kept(walk, cache, covered)
         # The farthest of those before that keep longer may still have it.
@@ -152,10 +154,10 @@ def times_loaded(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> i
 def crowded_ns(walk: Walk, problem: Problem) -> float:
     """Register blocks that read pieces where the one before has stored, of more rows than a set holds."""
     stated = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows][0].crowded_ns
-    read = [(o.dense_axis, o.pitch_bytes) for o in walk.option.operands if _is_read(walk, o)]
+    read = [(o.layout.dense_axis, o.layout.pitch_bytes) for o in walk.option.operands if _is_read(walk, o)]
     (result,) = [o for o in walk.option.operands if o.is_accumulator]
-    columns = result.dense_axis
-    if (result.dense_axis, result.pitch_bytes) not in read or columns not in walk.running:
+    columns = result.layout.dense_axis
+    if (result.layout.dense_axis, result.layout.pitch_bytes) not in read or columns not in walk.running:
         return 0.0
     loops = [turn.inside for turn in walk.turns if turn.axis == columns and turn.trips > 1]
     inside = loops[-1] if loops else {axis.name: axis.extent for axis in walk.option.axes}
@@ -174,7 +176,7 @@ def same_sets_ns(walk: Walk, problem: Problem) -> float:
     for operand in walk.option.operands:
         held = evicting(walk, operand, problem.caches[0])
         if held:
-            others = [n for n in walk.running if n == operand.dense_axis or n not in operand.axes]
+            others = [n for n in walk.running if n == operand.layout.dense_axis or n not in operand.axes]
             entries = prod(walk.entries(name) for name in others)
             found += piece_ns * problem.caches[0].ways / held * rows_of(walk, operand) * entries
     return found
@@ -183,23 +185,30 @@ def same_sets_ns(walk: Walk, problem: Problem) -> float:
 def evicting(walk: Walk, operand: TileOperand, cache: Cache) -> int:
     """Return how many rows a cache holds of those whose pieces a register block reads; 0: all of them."""
     sums = {axis.name for axis in walk.option.axes if axis.is_reduction}
-    if operand.is_accumulator or operand.dense_axis in sums or operand.dense_axis not in walk.running:
+    if (
+        operand.is_accumulator
+        or operand.layout.dense_axis in sums
+        or operand.layout.dense_axis not in walk.running
+    ):
         return 0
     tiles = {axis.name: 1 if axis.is_reduction else axis.tile for axis in walk.option.axes}
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     rows = 1
     for name in operand.axes:
-        if name != operand.dense_axis:
+        if name != operand.layout.dense_axis:
             one = walk.held[name] if name in walk.running else extents[name]
             rows *= ceil(one / tiles[name]) * tiles[name] if name in walk.running else one
     held = rows_held(walk, operand, cache)
-    return held if cache.line_bytes and not operand.packed and rows > held else 0
+    return held if cache.line_bytes and not operand.staging.is_packed and rows > held else 0
 
 
 def _is_read(walk: Walk, operand: TileOperand) -> bool:
     """Return whether pieces of rows of an input are read in place, near enough to wait for."""
-    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
-    return bool(known and not (operand.is_accumulator or operand.name in walk.stages or operand.streams))
+    known = operand.layout.dense_axis and operand.layout.pitch_bytes and not operand.layout.subscripts
+    return bool(
+        known
+        and not (operand.is_accumulator or operand.name in walk.stages or operand.prefetching.is_streamed)
+    )
 
 
 def _keeps(walk: Walk, cache: Cache) -> float:
@@ -222,17 +231,23 @@ def rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
 
 def tensor_rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
     """Return the same of rows where they lie, of what is copied, too."""
-    if not (cache.ways and operand.dense_axis and operand.pitch_bytes) or operand.subscripts:
+    if (
+        not (cache.ways and operand.layout.dense_axis and operand.layout.pitch_bytes)
+        or operand.layout.subscripts
+    ):
         return 0
     way = max(1, cache.capacity_bytes // cache.ways)
     # A piece is four lines long: rows that begin within as many lines as ways allow meet in one set.
     near = 4 * cache.line_bytes // cache.ways
-    offsets = [apart * operand.pitch_bytes % way for apart in range(1, way // gcd(operand.pitch_bytes, way))]
+    offsets = [
+        apart * operand.layout.pitch_bytes % way
+        for apart in range(1, way // gcd(operand.layout.pitch_bytes, way))
+    ]
     apart = [n for n, at in enumerate(offsets, 1) if at <= near or way - at <= near]
-    held = cache.ways * (apart[0] if apart else way // gcd(operand.pitch_bytes, way))
+    held = cache.ways * (apart[0] if apart else way // gcd(operand.layout.pitch_bytes, way))
     return held if rows_of(walk, operand) > held else 0
 
 
 def rows_of(walk: Walk, operand: TileOperand) -> int:
     extents = {axis.name: axis.extent for axis in walk.option.axes}
-    return prod(extents[name] for name in operand.axes if name != operand.dense_axis)
+    return prod(extents[name] for name in operand.axes if name != operand.layout.dense_axis)

@@ -68,8 +68,8 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
     ]
     rows = _beside_rows(walk, problem) if traffic else 0.0
     engines = [
-        sum(_beside(walk, o) for o in option.operands if o.mover == unit)
-        for unit in {o.mover for o in option.operands if o.mover}
+        sum(_beside(walk, o) for o in option.operands if o.staging.mover == unit)
+        for unit in {o.staging.mover for o in option.operands if o.staging.mover}
     ]
     beside = sum(_beside_sums(walk, o, problem) for o in inputs)
     return (
@@ -104,7 +104,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
 def _beside_rows(walk: Walk, problem: Problem) -> float:
     """Return what comes across sums out of a level and those behind that hide no better, and what shows beside."""
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
-    across = [o for o in walk.option.operands if not o.is_accumulator and o.dense_axis not in summed]
+    across = [o for o in walk.option.operands if not o.is_accumulator and o.layout.dense_axis not in summed]
     levels = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
     behind = [*(cache.rows for cache in problem.caches), problem.memory_rows][1:]
     return max(
@@ -141,8 +141,8 @@ def _of_pieces(walk: Walk, problem: Problem, across: list[TileOperand], levels: 
 def _is_short(walk: Walk, operand: TileOperand, problem: Problem) -> bool:
     """Return whether a row is read in more pieces than it has lines."""
     extents = {axis.name: axis.extent for axis in walk.option.axes}
-    row_bytes = extents[operand.dense_axis] * operand.tensor_bytes
-    return walk.entries(operand.dense_axis) > ceil(row_bytes / problem.caches[0].line_bytes)
+    row_bytes = extents[operand.layout.dense_axis] * operand.layout.tensor_bytes
+    return walk.entries(operand.layout.dense_axis) > ceil(row_bytes / problem.caches[0].line_bytes)
 
 
 def _one_after_another(walk: Walk, problem: Problem) -> float:
@@ -191,9 +191,9 @@ def _summing(walk: Walk, stated: LoopTimes) -> tuple[float, float]:
 def _block_loads(walk: Walk, operand: TileOperand, block: Mapping[str, int], stated: LoopTimes) -> float:
     """Return the tiles of an input, and the addresses of rows read in place whose distance the run knows."""
     found = _tile_ns(walk, operand) * prod(n for name, n in block.items() if name in operand.axes)
-    is_open = any(axis.is_open for axis in walk.option.axes if axis.name == operand.dense_axis)
-    known = is_open and operand.pitch_bytes and not operand.subscripts
-    rows = prod(n for name, n in block.items() if name in operand.axes and name != operand.dense_axis)
+    is_open = any(axis.is_open for axis in walk.option.axes if axis.name == operand.layout.dense_axis)
+    known = is_open and operand.layout.pitch_bytes and not operand.layout.subscripts
+    rows = prod(n for name, n in block.items() if name in operand.axes and name != operand.layout.dense_axis)
     return found + (
         stated.address_ns * rows if known and rows > 1 and operand.name not in walk.stages else 0.0
     )
@@ -204,14 +204,14 @@ def _issues(option: NestOption, operand: TileOperand) -> int:
 
 
 def _tile_ns(walk: Walk, operand: TileOperand) -> float:
-    ns = operand.staged_ns if operand.name in walk.stages else operand.direct_ns
+    ns = operand.costs.staged_ns if operand.name in walk.stages else operand.costs.direct_ns
     assert ns is not None, "the judge has seen that it can be so"
     return ns
 
 
 def _busy_ns(walk: Walk, operand: TileOperand) -> float:
     """Return what a tile takes the unit that computes."""
-    return operand.staged_busy_ns if operand.name in walk.stages else operand.direct_busy_ns
+    return operand.costs.staged_busy_ns if operand.name in walk.stages else operand.costs.direct_busy_ns
 
 
 def _held(walk: Walk, operand: TileOperand) -> float:
@@ -228,35 +228,39 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     afar = _first_reading(walk, operand, problem)
     once = _once(walk, operand, problem)
     if walk.stages[operand.name] == 2:
-        size = elements * operand.staged_bytes
+        size = elements * operand.staging.staged_bytes
         near = [c.bandwidth_bytes_per_ns for c in problem.caches if size <= room(c)]
         moved = 2 * size / (near[0] if near else problem.memory_bandwidth_bytes_per_ns)
         shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
-        return (once + moved + copies_begun(walk, operand, problem)) / (shared * operand.iterations_of_copy)
+        return (once + moved + copies_begun(walk, operand, problem)) / (
+            shared * operand.staging.iterations_of_copy
+        )
     if operand.name not in walk.crossed:
         return _at_once(walk, operand, problem)
-    if operand.name in walk.beside and not operand.beside:
+    if operand.name in walk.beside and not operand.staging.is_concurrent:
         return _at_once(walk, operand, problem) + _counted(walk, problem)
-    if not operand.mover and operand.name not in walk.beside:
+    if not operand.staging.mover and operand.name not in walk.beside:
         return _at_once(walk, operand, problem) + problem.loops.share_ns * _register_blocks(walk)
     around = walk.turns[: walk.depths[operand.name]]
     covered = _whole_tiles(walk) if operand.is_accumulator else around[-1].inside
     waits = prod(covered[name] for name in operand.axes) * prod(turn.trips for turn in around[:-1])
     if operand.name in walk.beside:
-        return (operand.pack_ns_per_element + afar / elements) * waits * _again(walk, operand)
+        return (operand.staging.pack_ns_per_element + afar / elements) * waits * _again(walk, operand)
     before = 0.0
     if operand.is_accumulator:  # its way in; the way back crosses iterations
-        before = max(0.0, once - afar - elements * operand.moved_ns_per_element) + afar / 2
-    return before + operand.moved_ns_per_element * waits + problem.loops.turn_ns * _register_blocks(walk)
+        before = max(0.0, once - afar - elements * operand.staging.moved_ns_per_element) + afar / 2
+    return (
+        before + operand.staging.moved_ns_per_element * waits + problem.loops.turn_ns * _register_blocks(walk)
+    )
 
 
 def _once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """Return one copy of all of an operand, of sums both ways."""
     followed = [axis for axis in walk.option.axes if axis.name in operand.axes]
     tiles = prod(-(-a.extent // a.tile) * a.tile for a in followed)  # instructions fill whole ones
-    elements = prod(a.extent for a in followed) if operand.mover else tiles
+    elements = prod(a.extent for a in followed) if operand.staging.mover else tiles
     ways = 2 if operand.is_accumulator else 1
-    return ways * elements * operand.pack_ns_per_element + _first_reading(walk, operand, problem)
+    return ways * elements * operand.staging.pack_ns_per_element + _first_reading(walk, operand, problem)
 
 
 def _at_once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
@@ -273,7 +277,7 @@ def _counted(walk: Walk, problem: Problem) -> float:
 
 def _beside_sums(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """Return what other units than the one that sums copy meanwhile."""
-    if not operand.beside or operand.name not in walk.beside:
+    if not operand.staging.is_concurrent or operand.name not in walk.beside:
         return 0.0
     return _at_once(walk, operand, problem) + _counted(walk, problem)
 
@@ -289,7 +293,7 @@ def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
     dealt = [name for name, _ in walk.option.parts]
     is_apart = operand.is_accumulator and any(a.is_reduction and a.name in dealt for a in walk.option.axes)
-    if is_apart or operand.homes[0] or not far:
+    if is_apart or operand.staging.homes[0] or not far:
         return 0.0
     whole = {axis.name: axis.extent for axis in walk.option.axes}
     ways = 2 if operand.is_accumulator else 1
@@ -300,7 +304,7 @@ def _shared(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """Return the lines that copies of two parts of a row share, out of where all tensors lie."""
     far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
     is_near = holds_all(walk, problem.caches[:-1] or problem.caches)
-    if operand.is_accumulator or operand.homes[0] or is_near or not far:
+    if operand.is_accumulator or operand.staging.homes[0] or is_near or not far:
         return 0.0
     line_ns = problem.caches[-1].line_bytes / bandwidth_behind(problem, far[-1])
     return shared_lines(walk, operand, problem) * rows_of(walk, operand) * line_ns
@@ -311,8 +315,8 @@ def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     depth = walk.depths[operand.name]
     inside = walk.turns[depth - 1].inside if depth else extents
-    size = operand.staged_bytes * prod(inside[name] for name in operand.axes)
-    if operand.homes[0] or not problem.caches:
+    size = operand.staging.staged_bytes * prod(inside[name] for name in operand.axes)
+    if operand.staging.homes[0] or not problem.caches:
         return 0.0
     if operand.is_accumulator:
         dealt = [name for name, _ in walk.option.parts]
@@ -327,7 +331,7 @@ def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     speeds = [c.bandwidth_bytes_per_ns for c, fits in zip(problem.caches, rooms, strict=True) if fits]
     bandwidth = speeds[0] if speeds else problem.memory_bandwidth_bytes_per_ns
     ways = 1 if any(rooms[:2]) else 2
-    return ways * operand.staged_bytes * prod(extents[name] for name in operand.axes) / bandwidth
+    return ways * operand.staging.staged_bytes * prod(extents[name] for name in operand.axes) / bandwidth
 
 
 def _again(walk: Walk, operand: TileOperand) -> int:
@@ -345,4 +349,4 @@ def _beside(walk: Walk, operand: TileOperand) -> float:
         return 0.0
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     elements = prod(extents[name] for name in operand.axes)
-    return elements * operand.moved_ns_per_element * _again(walk, operand)
+    return elements * operand.staging.moved_ns_per_element * _again(walk, operand)

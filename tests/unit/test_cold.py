@@ -17,7 +17,7 @@ from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler import schedule
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.time_parts import where_time_goes
@@ -52,7 +52,7 @@ def test_what_a_cache_would_hold_comes_from_memory_once() -> None:
 def test_weights_stream_that_a_cache_would_hold() -> None:
     for cold in (False, True):
         operands = [o for option in problem(cold).nests[0].options for o in option.operands]
-        assert {o.tensor for o in operands if o.streams} == ({"B"} if cold else set())
+        assert {o.tensor for o in operands if o.prefetching.is_streamed} == ({"B"} if cold else set())
 
 
 TWO = """
@@ -69,7 +69,10 @@ kernel two() {
 def test_what_a_statement_before_has_written_is_near() -> None:
     kernel = make_guards_explicit(bind(parse_kernel(Source("two.ir", TWO)), {}))
     asked = build_problem(kernel, replace(load_machine(MACHINE), starts_cold=True), {})
-    cold = [{o.tensor for option in nest.options for o in option.operands if o.cold} for nest in asked.nests]
+    cold = [
+        {o.tensor for option in nest.options for o in option.operands if o.prefetching.is_cold}
+        for nest in asked.nests
+    ]
     assert cold == [set(), {"X", "W"}, {"W", "Y"}]
 
 
@@ -85,13 +88,13 @@ def test_what_an_ordered_loop_comes_back_to_is_near() -> None:
     kernel = make_guards_explicit(bind(parse_kernel(Source("turns.ir", TURNS)), {}))
     asked = build_problem(kernel, replace(load_machine(MACHINE), starts_cold=True), {})
     assert [nest.iterations for nest in asked.nests] == [4]
-    assert not any(o.cold for option in asked.nests[0].options for o in option.operands)
+    assert not any(o.prefetching.is_cold for option in asked.nests[0].options for o in option.operands)
 
 
 def test_a_cold_question_is_another_one_and_a_warm_one_is_as_before() -> None:
     path = kernel_path("gemm_f32")
     warm = Request(Source(path.name, path.read_text()), MACHINE, dict[str, int | str](SIZES))
-    cold, kernel = replace(warm, cold=True), bind(shipped("gemm_f32"), SIZES)
+    cold, kernel = with_fields(warm, is_cold=True), bind(shipped("gemm_f32"), SIZES)
     assert problem_key(warm, kernel, "whole") != problem_key(cold, kernel, "whole")
     assert "cold" not in warm.options()
     assert cold.options() == {**warm.options(), "cold": True}

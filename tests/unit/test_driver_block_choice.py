@@ -88,7 +88,7 @@ def test_new_rows_of_an_array_come_from_where_all_of_it_fits(array: str, is_fres
     missed = misses(tile(Space(0, option, dict(problem.registers), {})), problem)
     assert [one.source for one in missed] == ["l2", "l3"], "all of X is in the last cache"
     assert all((float(evaluate(one.lines[number], {})) > 0) == is_fresh for one in missed)
-    assert option.operands[number].fresh_bytes == (4 * 64 * 16368 if is_fresh else 0)
+    assert option.operands[number].staging.fresh_bytes == (4 * 64 * 16368 if is_fresh else 0)
 
 
 SOFTMAX = kernel_path("softmax_f32").read_text()
@@ -114,5 +114,5 @@ def test_a_row_that_the_statement_before_has_brought_is_near_where_a_cache_keeps
         next(o for nest in nests for o in nest.options[0].operands if o.tensor == "x")
         for nests in (problem.nests[1:2], problem.nests[2:3])
     )
-    assert first.fresh_bytes == 4 * 64 * columns, "the largest element is looked for first"
-    assert second.fresh_bytes == (first.fresh_bytes if is_fresh else 0)
+    assert first.staging.fresh_bytes == 4 * 64 * columns, "the largest element is looked for first"
+    assert second.staging.fresh_bytes == (first.staging.fresh_bytes if is_fresh else 0)

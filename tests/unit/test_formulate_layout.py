@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isamap.formulate.tensor_layout import lay_out
 from isamap.ir import F32, Cast, Index, Kernel, Operand, Read
-from isamap.plan.problem import TileOperand
+from isamap.plan.problem import Staging, TensorLayout, TileCosts, TileOperand, with_fields
 
-PLAIN = TileOperand("a", "A", ("m", "k"), False, "zmm", 1, 1, 4, 4, 0.1, 0.1, 0.1)
+PLAIN = TileOperand(
+    "a", "A", ("m", "k"), False, "zmm", 1, 1, TensorLayout(4), TileCosts(0.1, 0.1), Staging(4, 0.1)
+)
 SIZE = Index.of("K")
 KERNEL = Kernel("k", (), (Operand("A", "in", F32, (Index.of(64), SIZE)),), ())
 
@@ -19,17 +19,22 @@ def at(name: str) -> Index:
 
 def test_a_matrix_has_rows() -> None:
     found = lay_out(PLAIN, Cast(Read("A", (at("m"), at("k")), F32), F32), KERNEL, {"K": 100})
-    assert (found.subscripts, found.dense_axis, found.pitch_bytes, found.next_row) == ((), "k", 400, "m")
+    assert (found.layout.subscripts, found.layout.dense_axis, found.layout.pitch_bytes, found.layout.next_row) == (
+        (),
+        "k",
+        400,
+        "m",
+    )
 
 
 def test_a_window_has_its_coefficients() -> None:
     found = lay_out(PLAIN, Read("A", (2 * at("m") + at("r") - 1, at("k")), F32), KERNEL, {"K": 100})
-    assert (found.subscripts, found.next_row) == (((("m", 2), ("r", 1)), (("k", 1),)), "")
+    assert (found.layout.subscripts, found.layout.next_row) == (((("m", 2), ("r", 1)), (("k", 1),)), "")
 
 
 def test_a_row_that_is_not_walked_densely_has_no_dense_axis() -> None:
     found = lay_out(PLAIN, Read("A", (at("m"), 2 * at("k")), F32), KERNEL, {"K": 100})
-    assert (found.dense_axis, found.subscripts) == ("", ((("m", 1),), (("k", 2),)))
+    assert (found.layout.dense_axis, found.layout.subscripts) == ("", ((("m", 1),), (("k", 2),)))
 
 
 def test_short_rows_one_behind_the_other_are_no_rows() -> None:
@@ -43,16 +48,16 @@ def test_short_rows_one_behind_the_other_are_no_rows() -> None:
         (None, 64, "s"),
     ):
         kernel = Kernel("k", (), (Operand("F", "in", F32, filters, strides=strides),), ())
-        assert lay_out(PLAIN, read, kernel, {}, line).dense_axis == dense
+        assert lay_out(PLAIN, read, kernel, {}, line).layout.dense_axis == dense
 
 
 def test_a_piece_of_a_long_row_takes_a_line_at_least() -> None:
     read = Read("A", (at("m"), at("k")), F32)
-    assert lay_out(PLAIN, read, KERNEL, {"K": 100}, 64).least_row_bytes == 64
-    assert lay_out(PLAIN, read, KERNEL, {"K": 3}, 64).least_row_bytes == 12
+    assert lay_out(PLAIN, read, KERNEL, {"K": 100}, 64).layout.least_row_bytes == 64
+    assert lay_out(PLAIN, read, KERNEL, {"K": 3}, 64).layout.least_row_bytes == 12
 
 
-UNKNOWN = replace(PLAIN, in_rows=False)
+UNKNOWN = with_fields(PLAIN, in_rows=False)
 
 
 def test_what_is_not_plain_stays_unknown() -> None:

@@ -46,15 +46,17 @@ def operand(found: NestOption, tensor: str) -> TileOperand:
 def test_a_load_across_two_lines_takes_twice_as_long(
     pixels: int, taps: int, pitch: int, share: float
 ) -> None:
-    taken = operand(option(pixels, taps, pitch), "X").direct_ns
+    taken = operand(option(pixels, taps, pitch), "X").costs.direct_ns
     assert taken == pytest.approx(LOAD_NS * (1 + share))
 
 
 def test_a_number_lies_on_one_line() -> None:
-    assert operand(option(32, 4, 64), "F").direct_ns == operand(option(32, 1, 64), "F").direct_ns
+    assert operand(option(32, 4, 64), "F").costs.direct_ns == operand(option(32, 1, 64), "F").costs.direct_ns
 
 
 def test_masked_loads_keep_the_unit_busy_that_multiplies() -> None:
     whole, masked = operand(option(32, 1, 64), "X"), operand(option(30, 1, 64), "X")
-    assert whole.direct_busy_ns == 0
-    assert masked.direct_busy_ns == pytest.approx(MASKED_NS / 2)  # one of two tiles, on one of two units
+    assert whole.costs.direct_busy_ns == 0
+    assert masked.costs.direct_busy_ns == pytest.approx(
+        MASKED_NS / 2
+    )  # one of two tiles, on one of two units

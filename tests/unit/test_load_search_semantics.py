@@ -31,8 +31,8 @@ def test_a_number_is_stored_as_often_as_there_are_elements() -> None:
     assert found
     for option in found:
         (held,) = option.operands
-        assert (held.tensor, held.axes, held.tensor_bytes) == ("C", ("m", "n"), 4)
-        assert (held.tile_elements, held.dense_axis, held.pitch_bytes) == (16, "n", 4 * 4096)
+        assert (held.tensor, held.axes, held.layout.tensor_bytes) == ("C", ("m", "n"), 4)
+        assert (held.tile_elements, held.layout.dense_axis, held.layout.pitch_bytes) == (16, "n", 4 * 4096)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_arrays_that_a_value_is_computed_from_have_their_own_traffic(
     found = stores(written(value, operands))
     assert found
     for option in found:
-        beside = {(o.tensor, o.axes, o.tensor_bytes) for o in option.operands if not o.is_accumulator}
+        beside = {(o.tensor, o.axes, o.layout.tensor_bytes) for o in option.operands if not o.is_accumulator}
         assert beside == read
         (held,) = (o for o in option.operands if o.is_accumulator)
         assert (held.tensor, held.axes) == ("C", ("m", "n"))
@@ -57,7 +57,7 @@ def test_arrays_that_a_value_is_computed_from_have_their_own_traffic(
 
 def test_filling_takes_as_long_as_its_stores_take() -> None:
     problem = build_problem(bind(parse_kernel(Source("written.ir", written("7"))), {}), MACHINE, {})
-    store_ns = min(o.operands[-1].direct_ns or 0 for o in problem.nests[0].options)
+    store_ns = min(o.operands[-1].costs.direct_ns or 0 for o in problem.nests[0].options)
     assert store_ns > 0
     least = min(64 * 4096 / o.operands[-1].tile_elements for o in problem.nests[0].options)
     cost_ns = schedule(problem, heuristic="greedy").cost_ns

@@ -67,7 +67,9 @@ def test_a_copy_that_serves_all_iterations_is_paid_once(index: str, turns: int) 
     problem = compile_kernel(request(f"seq t in T {{ {FILL} {SUM % index} {STATE} }}"), "formulate").problem
     assert problem
     operands = [o for n in problem.nests for option in n.options for o in option.operands]
-    served = {name: max(o.iterations_of_copy for o in operands if o.tensor == name) for name in ("U", "h")}
+    served = {
+        name: max(o.staging.iterations_of_copy for o in operands if o.tensor == name) for name in ("U", "h")
+    }
     assert (served["U"], served["h"]) == (turns, 1)
 
 
@@ -78,7 +80,7 @@ def test_what_a_copy_serves_is_known_of_outlines_too(prices_copies: bool) -> Non
     tile = next(t for t in tiles_of(frame.matches[1], frame.search.machine) if t.mapping.instruction)
     option = option_of(tile, frame.search, kernel, SIZES, prices_copies=prices_copies)
     assert option is not None
-    assert max(operand.iterations_of_copy for operand in option.operands) == 3
+    assert max(operand.staging.iterations_of_copy for operand in option.operands) == 3
 
 
 SCRATCHPADS = """

@@ -93,8 +93,8 @@ def test_loads_on_the_unit_that_computes_add_to_it(tmp_path: Path) -> None:
     )
     for asked, busy in ((mine, 32.0), (other, 0.0)):
         weights = next(o for o in asked.nests[0].options[0].operands if o.name == "b")
-        assert weights.staged_ns == 32.0
-        assert weights.staged_busy_ns == busy
+        assert weights.costs.staged_ns == 32.0
+        assert weights.costs.staged_busy_ns == busy
 
 
 def test_a_group_takes_the_registers_that_it_is_made_of() -> None:
@@ -115,7 +115,7 @@ def test_registers_of_one_size_are_counted_by_their_own_name() -> None:
 def test_what_is_read_in_place_needs_no_move_into_a_buffer() -> None:
     asked = problem(load_machine(str(MACHINES / "pairs.yaml")), "i16", "i32", 64)
     (option,) = asked.nests[0].options
-    assert [(o.name, o.staged_ns) for o in option.operands if not o.is_accumulator] == [
+    assert [(o.name, o.costs.staged_ns) for o in option.operands if not o.is_accumulator] == [
         ("a", None),
         ("b", None),
     ]
@@ -157,7 +157,12 @@ def ways(
     kernel = parse_kernel(Source("product.ir", product.replace("(M, N, K) {", f"(M, N, K){promised} {{")))
     asked = build_problem(kernel, machine, {"M": 64, "N": 64, "K": 64})
     options = [o for o in asked.nests[0].options if o.mapping.startswith("dot2 { i: n")]
-    found = [(o.direct_ns, o.staged_ns) for option in options for o in option.operands if o.name == operand]
+    found = [
+        (o.costs.direct_ns, o.costs.staged_ns)
+        for option in options
+        for o in option.operands
+        if o.name == operand
+    ]
     return found[0] if found else (None, None)
 
 

@@ -8,6 +8,7 @@ import pytest
 from plan_problems import answer, gemm, tiled_gemm
 
 from isamap.plan.check import check_schedule, live_registers
+from isamap.plan.problem import with_fields
 from isamap.plan.schedule import Stage
 
 GEMM = gemm(1024, 1024, 1024)
@@ -102,7 +103,7 @@ def test_rows_of_which_nothing_is_known_are_not_copied_one_after_the_other() -> 
 
 def test_an_operand_without_a_way_from_a_buffer_is_not_staged() -> None:
     option = GEMM.nests[0].options[0]
-    a = replace(option.operands[0], staged_ns=None)
+    a = with_fields(option.operands[0], staged_ns=None)
     nest = replace(GEMM.nests[0], options=(replace(option, operands=(a, *option.operands[1:])),))
     problem = replace(GEMM, nests=(nest,))
     findings = check_schedule(answer(problem, GOOD, (Stage("a", 0),)), problem)

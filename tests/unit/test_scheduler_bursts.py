@@ -9,7 +9,7 @@ from plan_problems import MEMORY_BANDWIDTH, gemm
 
 from isamap.machine.timings import StreamTimes
 from isamap.plan.cost import Const, evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
 from isamap.scheduler.effects.bursts import shown
@@ -85,7 +85,7 @@ def test_what_was_packed_before_has_no_rows_along_the_sum() -> None:
     plain = flat(20.0)
     (nest,) = plain.nests
     (option,) = nest.options
-    packed = tuple(replace(o, packed=o.name == "a") for o in option.operands)
+    packed = tuple(with_fields(o, is_packed=o.name == "a") for o in option.operands)
     nests = (replace(nest, options=(replace(option, operands=packed),)),)
     stated = replace(plain, nests=nests, memory_streams=STREAMS)
     for vectors in (1, 2):

@@ -10,7 +10,7 @@ from plan_problems import gemm, problem, tiled_gemm
 from isamap.lower.staging import WRITTEN_BYTES
 from isamap.machine.timings import RowTimes
 from isamap.plan.check import check_schedule
-from isamap.plan.problem import NestOption, Problem
+from isamap.plan.problem import NestOption, Problem, with_fields
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
@@ -32,8 +32,8 @@ def product(m: int = 32, n: int = N, k: int = K, start_ns: float = START_NS) -> 
     (nest,) = asked.nests
     (option,) = nest.options
     a, b, c = option.operands
-    a = replace(a, dense_axis="k", pitch_bytes=max(4096, 2 * k))
-    b = replace(b, dense_axis="n", pitch_bytes=max(4096, 2 * n))
+    a = with_fields(a, dense_axis="k", pitch_bytes=max(4096, 2 * k))
+    b = with_fields(b, dense_axis="n", pitch_bytes=max(4096, 2 * n))
     first, *_ = asked.caches
     second = replace(first, name="l2", capacity_bytes=1 << 26, bandwidth_bytes_per_ns=64.0, kept_ns=0)
     caches = (replace(first, line_bytes=64), replace(second, line_bytes=64, rows=RowTimes(start_ns=start_ns)))

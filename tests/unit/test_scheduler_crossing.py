@@ -10,7 +10,16 @@ from plan_problems import gemm, gemv, problem, tiled_gemm
 
 from isamap.machine.timings import LoopTimes
 from isamap.plan.check import check_schedule
-from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
+from isamap.plan.problem import (
+    NestOption,
+    Problem,
+    Staging,
+    TensorLayout,
+    TileAxis,
+    TileCosts,
+    TileOperand,
+    with_fields,
+)
 from isamap.plan.schedule import NestSchedule, Schedule, Spread, slots_of
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
@@ -30,11 +39,44 @@ RESTING = {"ahead.a": 0, "ahead.b": 0, "spread.c": 0}
 def array(m: int, n: int, k: int, spad: int = 65536, acc: int = 32768) -> Problem:
     """Bytes on tiles of 16 x 16 x 16 out of scratchpads, which engines of their own fill and empty."""
     axes = tuple(TileAxis(name, extent, 16, name == "k") for name, extent in (("m", m), ("n", n), ("k", k)))
-    a = TileOperand("a", "A", ("m", "k"), False, "", 0, 256, 1, 1, None, 0.0, 0.0625, homes=("spad",))
-    b = TileOperand("b", "B", ("k", "n"), False, "reg", 1, 256, 1, 1, None, 16.0, 0.0625, homes=("spad",))
-    c = TileOperand("c", "C", ("m", "n"), True, "", 0, 256, 4, 4, None, 0.0, 0.25, homes=("acc",))
-    a, b = (replace(o, mover="load", moved_ns_per_element=0.0625) for o in (a, b))
-    c = replace(c, mover="store", moved_ns_per_element=0.25)
+    a = TileOperand(
+        "a",
+        "A",
+        ("m", "k"),
+        False,
+        "",
+        0,
+        256,
+        TensorLayout(1),
+        TileCosts(None, 0.0),
+        Staging(1, 0.0625, homes=("spad",)),
+    )
+    b = TileOperand(
+        "b",
+        "B",
+        ("k", "n"),
+        False,
+        "reg",
+        1,
+        256,
+        TensorLayout(1),
+        TileCosts(None, 16.0),
+        Staging(1, 0.0625, homes=("spad",)),
+    )
+    c = TileOperand(
+        "c",
+        "C",
+        ("m", "n"),
+        True,
+        "",
+        0,
+        256,
+        TensorLayout(4),
+        TileCosts(None, 0.0),
+        Staging(4, 0.25, homes=("acc",)),
+    )
+    a, b = (with_fields(o, mover="load", moved_ns_per_element=0.0625) for o in (a, b))
+    c = with_fields(c, mover="store", moved_ns_per_element=0.25)
     made = problem(NestOption("mm (a = A, b = B, c = C)", (), axes, (a, b, c), 16.0, 48.0))
     memories = (("acc", acc), ("spad", spad))
     return replace(made, caches=(), registers=(("reg", 2),), scratchpads=memories)
@@ -172,7 +214,7 @@ def hinted(question: Problem) -> Problem:
     """Return the problem on a machine with hints into two caches."""
     (nest,) = question.nests
     (option,) = nest.options
-    operands = tuple(o if o.is_accumulator else replace(o, hints=HINTS) for o in option.operands)
+    operands = tuple(o if o.is_accumulator else with_fields(o, hints=HINTS) for o in option.operands)
     options = (replace(option, operands=operands),)
     return replace(question, nests=(replace(nest, options=options),), hinted=("l1", "l2"))
 
@@ -218,9 +260,24 @@ def test_a_cache_without_hints_is_refused() -> None:
 def tiles(m: int, n: int, k: int, *, beside: bool = True) -> Problem:
     """Return a product of tiles, of which b has to be copied, by other units than the one that multiplies."""
     axes = tuple(TileAxis(name, extent, 16, name == "k") for name, extent in (("m", m), ("n", n), ("k", k)))
-    a = TileOperand("a", "A", ("m", "k"), False, "tile", 1, 256, 2, 2, 2.0, 2.0, 0.1)
-    b = TileOperand("b", "B", ("k", "n"), False, "tile", 1, 256, 2, 2, None, 2.0, 0.1, beside=beside)
-    c = TileOperand("c", "C", ("m", "n"), True, "tile", 1, 256, 4, 4, 10.0, 10.0, 0.1)
+    a = TileOperand(
+        "a", "A", ("m", "k"), False, "tile", 1, 256, TensorLayout(2), TileCosts(2.0, 2.0), Staging(2, 0.1)
+    )
+    b = TileOperand(
+        "b",
+        "B",
+        ("k", "n"),
+        False,
+        "tile",
+        1,
+        256,
+        TensorLayout(2),
+        TileCosts(None, 2.0),
+        Staging(2, 0.1, is_concurrent=beside),
+    )
+    c = TileOperand(
+        "c", "C", ("m", "n"), True, "tile", 1, 256, TensorLayout(4), TileCosts(10.0, 10.0), Staging(4, 0.1)
+    )
     made = problem(NestOption("mm (a = A, b = B, c = C)", (), axes, (a, b, c), 8.0, 24.0))
     return replace(made, registers=(("tile", 8),))
 

@@ -11,7 +11,7 @@ from properties.sampled_prices import of_blocks, sampled_prices
 
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.effects.store_conflict_misses import store_conflict_ns
@@ -24,7 +24,7 @@ def crowding(n: int = 1024, **figures: Any) -> Problem:
     made = gemm(64, n, 64)
     (option,) = made.nests[0].options
     a, b, c = option.operands
-    option = replace(option, operands=(a, b, replace(c, dense_axis="n", pitch_bytes=4 * n)))
+    option = replace(option, operands=(a, b, with_fields(c, dense_axis="n", pitch_bytes=4 * n)))
     rows = replace(RowTimes(crowded_ns=30.0), **figures)
     near, second, *others = made.caches
     caches = (replace(near, capacity_bytes=32 << 10, ways=8), replace(second, rows=rows), *others)

@@ -138,10 +138,10 @@ def test_rows_that_are_read_one_element_after_the_other_are_late_too(late: str) 
     asked = make_guards_explicit(bind(shipped("gemm_f32"), WIDE))
     (nest,) = build_problem(asked, load_machine(late), WIDE).nests
     hinted = {
-        (operand.late, next(axis.tile for axis in option.axes if axis.name == "n") > 1)
+        (operand.prefetching.is_late, next(axis.tile for axis in option.axes if axis.name == "n") > 1)
         for option in nest.options
         for operand in option.operands
-        if operand.tensor == "B" and operand.dense_axis == "n" and operand.hints
+        if operand.tensor == "B" and operand.layout.dense_axis == "n" and operand.prefetching.hints
     }
     assert hinted == {(True, True), (True, False)}
 
@@ -155,7 +155,7 @@ def test_what_is_changed_with_a_constant_before_it_is_multiplied_is_asked_for_as
     (nest,) = build_problem(asked, load_machine(late), WIDE).nests
     doubled = [o for option in nest.options for o in option.operands if o.tensor == "b"]
     assert doubled
-    assert all(operand.in_rows for operand in doubled if operand.dense_axis == "n")
+    assert all(operand.layout.in_rows for operand in doubled if operand.layout.dense_axis == "n")
 
 
 def test_hints_save_what_late_pieces_take(late: str) -> None:

@@ -16,7 +16,7 @@ from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_ROWS, NO_TLB, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler import schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.effects.analytic import AnalyticModel
@@ -33,7 +33,7 @@ def streaming(dense: str = "n") -> Problem:
     (option,) = problem.nests[0].options
     a, b, c = option.operands
     hints = (("l1", 0.01), ("l2", 0.01))
-    b = replace(b, streams=True, hints=hints, ahead_bytes=STREAMS.ahead_bytes, dense_axis=dense)
+    b = with_fields(b, is_streamed=True, hints=hints, ahead_bytes=STREAMS.ahead_bytes, dense_axis=dense)
     return replace(
         problem, nests=(replace(problem.nests[0], options=(replace(option, operands=(a, b, c)),)),)
     )
@@ -249,7 +249,12 @@ def test_two_descriptions_that_differ_in_a_figure_price_a_kernel_otherwise(tmp_p
         build_problem(bind(shipped("gemm_f32"), sizes), load_machine(name), sizes)
         for name in ("x86-avx2", str(tmp_path / "again.yaml"))
     )
-    assert 8192 in {o.ahead_bytes for option in first.nests[0].options for o in option.operands if o.streams}
+    assert 8192 in {
+        o.prefetching.ahead_bytes
+        for option in first.nests[0].options
+        for o in option.operands
+        if o.prefetching.is_streamed
+    }
     assert replace(second, machine=first.machine, tlb=first.tlb) == first
     assert second.tlb.count == 96
 
@@ -268,7 +273,12 @@ def test_a_description_states_figures_of_the_model_and_the_usual_ones_stand_for_
     assert replace(usual.model, source="") == MODEL
     assert {cache.usable_factor for cache in stated.caches} == {0.5}
     counts = [
-        {o.ahead_counts for option in problem.nests[0].options for o in option.operands if o.hints}
+        {
+            o.prefetching.ahead_counts
+            for option in problem.nests[0].options
+            for o in option.operands
+            if o.prefetching.hints
+        }
         for problem in (usual, stated)
     ]
     assert counts == [{(2, 2)}, {(3, 4)}]

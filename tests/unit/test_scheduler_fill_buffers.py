@@ -8,7 +8,7 @@ import pytest
 from plan_problems import gemm
 
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
@@ -26,7 +26,7 @@ def question(fill_count: int = BUFFERS) -> Problem:
     made = gemm(M, N, K)
     (nest,) = made.nests
     hints = (("l1", 0.002), ("l2", 0.002))
-    operands = tuple(o if o.is_accumulator else replace(o, hints=hints) for o in nest.options[0].operands)
+    operands = tuple(o if o.is_accumulator else with_fields(o, hints=hints) for o in nest.options[0].operands)
     nests = (replace(nest, options=(replace(nest.options[0], operands=operands),)),)
     l1, l2, l3 = made.caches
     caches = (

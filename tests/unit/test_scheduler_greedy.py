@@ -9,7 +9,7 @@ import pytest
 from plan_problems import PROBLEMS, gemm, tiled_gemm
 
 from isamap.plan.check import check_schedule, live_registers
-from isamap.plan.problem import Cache, Problem
+from isamap.plan.problem import Cache, Problem, with_fields
 from isamap.scheduler import AnalyticModel, Greedy, schedule
 from isamap.scheduler.deciding.tiling import rows_held
 
@@ -49,7 +49,7 @@ def test_tiles_are_blocked_two_by_two_and_their_sums_stay_inside() -> None:
     ("pitch_bytes", "rows"), [(4096, 12), (8192, 12), (2048, 24), (4160, 12 * 64), (0, 0)]
 )
 def test_a_cache_holds_few_rows_whose_distance_is_that_of_its_ways(pitch_bytes: int, rows: int) -> None:
-    operand = replace(gemm(64, 64, 64).nests[0].options[0].operands[1], pitch_bytes=pitch_bytes)
+    operand = with_fields(gemm(64, 64, 64).nests[0].options[0].operands[1], pitch_bytes=pitch_bytes)
     assert rows_held(operand, Cache("l1", 48 << 10, 400.0, 12)) == rows
     assert rows_held(operand, Cache("l1", 48 << 10, 400.0)) == 0
 
@@ -61,7 +61,7 @@ def test_rows_that_drift_by_less_than_a_piece_evict_each_other_like_those_that_d
     pitch_bytes: int, rows: int
 ) -> None:
     """A way holds 4096 bytes: 20496 are five of them and 16, of 21 that pieces of four lines may drift."""
-    operand = replace(gemm(64, 64, 64).nests[0].options[0].operands[1], pitch_bytes=pitch_bytes)
+    operand = with_fields(gemm(64, 64, 64).nests[0].options[0].operands[1], pitch_bytes=pitch_bytes)
     assert rows_held(operand, Cache("l1", 48 << 10, 400.0, 12, line_bytes=64)) == rows
     exact = Cache("l1", 48 << 10, 400.0, 12)
     assert rows_held(operand, exact) == 12 * 4096 // gcd(pitch_bytes, 4096)

@@ -10,7 +10,7 @@ from properties.sampled_prices import of_blocks
 
 from isamap.machine.timings import Tlb
 from isamap.plan.cost import Const, evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.bursts import shown
 from isamap.scheduler.effects.in_time import if_in_time
@@ -27,7 +27,9 @@ def late(rows: int = SIZE, hinted_traffic_factor: float | None = None, columns: 
     made = gemm(rows, columns, SIZE)
     (option,) = made.nests[0].options
     hinted = (("l1", 0.002), ("l2", 0.002))
-    operands = tuple(replace(o, late=True, hints=hinted) if o.name == "b" else o for o in option.operands)
+    operands = tuple(
+        with_fields(o, is_late=True, hints=hinted) if o.name == "b" else o for o in option.operands
+    )
     nest = replace(made.nests[0], options=(replace(option, operands=operands),))
     stated = replace(MEMORY_ROWS, computing_factor=1.0, swept_ns=8.0, hinted_swept_count=64)
     stated = replace(stated, hinted_traffic_factor=hinted_traffic_factor)
@@ -75,7 +77,7 @@ def test_the_first_turns_of_each_block_of_columns_ask_too_late() -> None:
 def test_hints_that_stand_further_ahead_are_late_for_more_of_the_first_turns() -> None:
     problem = late()
     (option,) = problem.nests[0].options
-    operands = tuple(replace(operand, ahead_counts=(2, 4)) for operand in option.operands)
+    operands = tuple(with_fields(operand, ahead_counts=(2, 4)) for operand in option.operands)
     nest = replace(problem.nests[0], options=(replace(option, operands=operands),))
     assert cost(replace(problem, nests=(nest,)), block_n=16 * 64) == 1.0 + 5.0 * 4 / 16
 

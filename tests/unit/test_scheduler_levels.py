@@ -10,7 +10,7 @@ from plan_problems import MEMORY_ROWS, gemm
 
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Const, evaluate
-from isamap.plan.problem import Problem, TileOperand
+from isamap.plan.problem import Problem, TileOperand, with_fields
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import Tiling, tile
@@ -124,7 +124,7 @@ def test_a_copy_costs_what_it_reads_on_top_of_what_is_computed() -> None:
     made |= {name: 0 for name, _, _ in space.order_pairs()}
     made |= {"nest0.ahead.b": 0}
     b = next(o for o in option.operands if o.name == "b")
-    copied_ns = 1024 * 1024 * b.pack_ns_per_element
+    copied_ns = 1024 * 1024 * b.staging.pack_ns_per_element
     assert packing.counts is Counts.ON_TOP
     assert float(evaluate(packing.cost, made)) >= copied_ns + reading(problem)
 
@@ -133,7 +133,7 @@ def side_by_side(problem: Problem, dense: str, rows: int, stage: int = 0) -> flo
     """Return the time to begin the rows of b when a register block reads so many vectors or rows."""
     option = problem.nests[0].options[0]
     tiling: Tiling = tile(Space(0, option, dict(problem.registers), {}))
-    b: TileOperand = replace(next(o for o in option.operands if o.name == "b"), dense_axis=dense)
+    b: TileOperand = with_fields(next(o for o in option.operands if o.name == "b"), dense_axis=dense)
     names = {"nest0.unroll.n": rows, "nest0.unroll.m": 1, "nest0.stage.b": stage}
     names |= {f"nest0.block.{axis.name}": axis.extent for axis in option.axes}
     return sum(float(evaluate(starts(tiling, b, problem, n), names)) for n in range(len(problem.caches)))

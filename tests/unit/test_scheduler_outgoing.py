@@ -8,7 +8,7 @@ import pytest
 from plan_problems import gemm
 
 from isamap.plan.cost import Const, evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile, usable_bytes
 from isamap.scheduler.effects.copying import out_and_back
@@ -21,7 +21,7 @@ def moved_ns(columns: int, rows: int, problem: Problem = PROBLEM, home: str = ""
     """Return what copies of b in blocks of so many rows and columns move beside what copying itself takes."""
     option = problem.nests[0].options[0]
     tiling = tile(Space(0, option, dict(problem.registers), {}))
-    b = replace(next(o for o in option.operands if o.name == "b"), homes=(home,))
+    b = with_fields(next(o for o in option.operands if o.name == "b"), homes=(home,))
     blocks = {"nest0.block.n": columns, "nest0.block.k": rows}
     return float(evaluate(out_and_back(tiling, b, problem, [], Const(1), usable_bytes), blocks))
 
@@ -61,7 +61,7 @@ def results_ns(rows: int, columns: int, summed: int, stage_home: str = "") -> fl
     """Return what copies of c in blocks like these move beside what copying itself takes."""
     option = PROBLEM.nests[0].options[0]
     tiling = tile(Space(0, option, dict(PROBLEM.registers), {}))
-    c = replace(next(o for o in option.operands if o.is_accumulator), homes=(stage_home,))
+    c = with_fields(next(o for o in option.operands if o.is_accumulator), homes=(stage_home,))
     made = {"nest0.block.m": rows, "nest0.block.n": columns, "nest0.block.k": summed}
     made |= {"nest0.stage.a": 0, "nest0.stage.b": 0, "nest0.stage.c": 1}
     made |= {"nest0.order.m.n": 0, "nest0.order.m.k": 0, "nest0.order.n.k": 1}

@@ -10,7 +10,7 @@ from plan_problems import CACHES, MEMORY_ROWS, gemm
 
 from isamap.machine.timings import RowTimes, Tlb
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Cache, Problem
+from isamap.plan.problem import Cache, Problem, with_fields
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import loops, reloads, tile
@@ -150,7 +150,7 @@ def late(count: int, hints: int = 2, **rows: float) -> Problem:
     (nest,) = problem.nests
     (option,) = nest.options
     named = (("l1", 0.002), ("l2", 0.002))[:hints]
-    operands = [replace(o, late=True, hints=named) if o.name == "b" else o for o in option.operands]
+    operands = [with_fields(o, is_late=True, hints=named) if o.name == "b" else o for o in option.operands]
     nest = replace(nest, options=(replace(option, operands=tuple(operands)),))
     found = replace(problem.caches[2].rows, swept_ns=3.0, hinted_swept_count=count, **rows)
     return replace(problem, nests=(nest,), caches=(*CACHES[:2], replace(CACHES[2], rows=found)))

@@ -10,7 +10,7 @@ from plan_problems import problem as made
 
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
@@ -26,7 +26,8 @@ def gemm(size: int) -> Problem:
     """Return a product whose results lie row by row."""
     option = gemm_option(size, size, size)
     operands = [
-        replace(o, dense_axis="n", pitch_bytes=4 * size) if o.is_accumulator else o for o in option.operands
+        with_fields(o, dense_axis="n", pitch_bytes=4 * size) if o.is_accumulator else o
+        for o in option.operands
     ]
     return made(replace(option, operands=tuple(operands)))
 

@@ -10,7 +10,7 @@ from properties.sampled_prices import of_blocks, sampled_prices
 
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler.effects.residence import rows_in_a_run, starts
 from isamap.scheduler.effects.revisits import revisits
 
@@ -21,7 +21,7 @@ def short_rows(k: int = 16, gap_bytes: int = 0, next_row: str = "m", m: int = M)
     """Return a[m, k] of so many f32 a row, out of memory, in caches that hold none of it."""
     option = gemm_option(m, N, k)
     a, *others = option.operands
-    a = replace(a, next_row=next_row, pitch_bytes=4 * k + gap_bytes)
+    a = with_fields(a, next_row=next_row, pitch_bytes=4 * k + gap_bytes)
     made = problem(replace(option, operands=(a, *others)))
     caches = tuple(
         replace(c, capacity_bytes=4096 << n, cores=1, line_bytes=64) for n, c in enumerate(made.caches)

@@ -8,7 +8,7 @@ import pytest
 from plan_problems import gemm_option, problem
 
 from isamap.plan.check import check_schedule
-from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem
+from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem, with_fields
 from isamap.scheduler import schedule
 from isamap.source import Infeasible
 
@@ -21,7 +21,9 @@ def tiled(m: int, n: int, k: int) -> NestOption:
     option = gemm_option(m, n, k)
     homes = {"a": "spad", "b": "spad", "c": "acc"}
     operands = tuple(
-        replace(o, direct_ns=None, homes=(homes[o.name],), memory=homes[o.name], tile_elements=TILE * TILE)
+        with_fields(
+            o, direct_ns=None, homes=(homes[o.name],), memory=homes[o.name], tile_elements=TILE * TILE
+        )
         for o in option.operands
     )
     return replace(option, axes=tuple(replace(a, tile=TILE) for a in option.axes), operands=operands)
@@ -45,7 +47,7 @@ def test_a_buffer_has_room_for_whole_register_blocks(heuristic: str) -> None:
 def test_sums_that_their_tensor_cannot_hold_stay_while_the_loops_over_their_parts_run(heuristic: str) -> None:
     option = tiled(4 * TILE, TILE, 64 * TILE)
     a, b, c = option.operands
-    narrow = replace(option, operands=(a, b, replace(c, tensor_bytes=1, stage_whole=True)))
+    narrow = replace(option, operands=(a, b, with_fields(c, tensor_bytes=1, stage_whole=True)))
     asked = with_bytes(narrow, acc=2048, spad=8 * 1024)
     found = schedule(asked, heuristic=heuristic)
     assert check_schedule(found, asked) == ()

@@ -9,7 +9,7 @@ from plan_problems import CACHES, MEMORY_BANDWIDTH, gemm_option
 from plan_problems import problem as made
 
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
 from isamap.scheduler.effects.levels import copying_shared
@@ -21,7 +21,7 @@ COLUMNS, PARTS = 960, 40
 def gemm(rows: int, pitch_bytes: int = 4 * COLUMNS) -> Problem:
     """Vectors of 8, half a line; so many rows of B."""
     option = gemm_option(64, COLUMNS, rows, 8)
-    operands = [replace(o, pitch_bytes=pitch_bytes) if o.name == "b" else o for o in option.operands]
+    operands = [with_fields(o, pitch_bytes=pitch_bytes) if o.name == "b" else o for o in option.operands]
     return made(replace(option, operands=tuple(operands)))
 
 

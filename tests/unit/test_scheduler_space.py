@@ -9,6 +9,7 @@ import pytest
 from plan_problems import gemm, gemm_option
 
 from isamap.plan.cost import Const, evaluate
+from isamap.plan.problem import with_fields
 from isamap.scheduler.deciding.space import MIN_SUMMING_TRIPS, Space
 from isamap.scheduler.deciding.tiling import touched_bytes
 
@@ -33,7 +34,7 @@ def test_pieces_of_rows_take_whole_lines_of_a_cache() -> None:
     inside = {"m": Const(6), "n": Const(16), "k": Const(4)}
     plain = Space(0, option, {"zmm": 32}, {})
     assert evaluate(touched_bytes(plain, inside), IN_PLACE) == 4 * (24 + 64 + 96)
-    lines = replace(option, operands=tuple(replace(o, least_row_bytes=64) for o in (a, b, c)))
+    lines = replace(option, operands=tuple(with_fields(o, least_row_bytes=64) for o in (a, b, c)))
     space = Space(0, lines, {"zmm": 32}, {})
     # Four elements of each of six rows of A in place, and four beside each other in a buffer.
     assert evaluate(touched_bytes(space, inside), IN_PLACE) == 6 * 64 + 4 * (64 + 96)
@@ -46,7 +47,7 @@ def test_windows_of_rows_take_whole_lines_of_a_cache() -> None:
     option = gemm_option(64, 256, 512)
     a, *others = option.operands
     window = (("m", 1),), (("k", 2),)
-    a = replace(a, least_row_bytes=64, subscripts=window)
+    a = with_fields(a, least_row_bytes=64, subscripts=window)
     space = Space(0, replace(option, operands=(a, *others)), {"zmm": 32}, {})
     inside = {"m": Const(6), "n": Const(16), "k": Const(4)}
     assert evaluate(touched_bytes(space, inside), IN_PLACE) == 6 * 64 + 4 * (64 + 96)

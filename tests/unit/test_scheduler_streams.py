@@ -71,13 +71,13 @@ def test_what_is_computed_shows_beside_pieces_of_rows_however_long_they_take() -
 def test_nothing_streams_that_a_cache_holds_or_that_sums_outlast() -> None:
     for problem in (problem_of(columns=1024), problem_of(rows=512)):
         for option in problem.nests[0].options:
-            assert not any(operand.streams for operand in option.operands)
+            assert not any(operand.prefetching.is_streamed for operand in option.operands)
 
 
 def test_factors_of_a_product_that_is_computed_on_the_way_lie_where_their_tensors_do() -> None:
     option = option_of(problem_of(), "sum_zmm_f32 { i: n }")
     factors = {o.tensor: o for o in option.operands if o.name.startswith("a.")}
-    assert (factors["B"].dense_axis, factors["B"].pitch_bytes) == ("n", 4 * 7680)
+    assert (factors["B"].layout.dense_axis, factors["B"].layout.pitch_bytes) == ("n", 4 * 7680)
     assert factors["B"].streams
 
 
@@ -165,7 +165,7 @@ def test_what_is_measured_of_following_counts_where_it_is_more() -> None:
 
 def test_where_it_is_not_measured_rows_are_read_as_before() -> None:
     problem, option = swept(swept_start_ns=None)
-    assert not any(o.swept for o in option.operands)
+    assert not any(o.prefetching.is_swept for o in option.operands)
     space = Space(0, option, dict(problem.registers), {})
     assert max(sum_factors(space, {"n": 1})) == 4
     assert 4 not in space.blocks(next(a for a in option.axes if a.name == "k"), 4)
@@ -320,7 +320,7 @@ def test_hints_are_for_the_next_rows_of_the_sum_whatever_loops_stand_inside(coun
     kernel = make_guards_explicit(bind(parse_kernel(Source("b.ir", BATCH.format(s=count))), {}))
     problem = build_problem(kernel, cold, {})
     number, option = next((n, o) for n, o in enumerate(problem.nests[0].options) if sweeping_axis(o))
-    name = next(o.name for o in option.operands if o.swept)
+    name = next(o.name for o in option.operands if o.prefetching.is_swept)
     fixed = {"nest0.mapping": number, f"nest0.prefetch.{name}": 2, "nest0.unroll.k": 8, "nest0.block.k": 8}
     found = schedule(problem, fixed={**fixed, f"nest0.stage.{name}": 0})
     (nest,) = found.nests

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from plan_problems import gemm, problem
 
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Cache, NestOption, Problem, TileAxis, TileOperand
+from isamap.plan.problem import (
+    Cache,
+    NestOption,
+    Problem,
+    Staging,
+    TensorLayout,
+    TileAxis,
+    TileCosts,
+    TileOperand,
+    with_fields,
+)
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
 from isamap.scheduler.effects.levels import partial_lines
@@ -26,22 +34,26 @@ def test_a_line_is_loaded_again_where_a_block_has_more_rows_than_a_cache_holds(r
     a = question.nests[0].options[0].operands[0]
     made = {"nest0.unroll.m": rows, "nest0.unroll.n": 1}
     assert evaluate(partial_lines(tile(space(question)), a, NEAR), made) == often
-    assert evaluate(partial_lines(tile(space(question)), replace(a, pitch_bytes=4160), NEAR), made) == 1
+    assert evaluate(partial_lines(tile(space(question)), with_fields(a, pitch_bytes=4160), NEAR), made) == 1
 
 
 def test_a_line_of_a_short_sum_is_loaded_no_more_often_than_issues_use_it() -> None:
     question = gemm(64, 16, 4)
     a = question.nests[0].options[0].operands[0]
-    found = partial_lines(tile(space(question)), replace(a, pitch_bytes=4096), NEAR)
+    found = partial_lines(tile(space(question)), with_fields(a, pitch_bytes=4096), NEAR)
     assert evaluate(found, {"nest0.unroll.m": 13, "nest0.unroll.n": 1}) == 4
 
 
 def turned(rows: int, columns: int, *, pitch_bytes: int) -> tuple[Problem, TileOperand]:
     """Y[n, m] = X[m, n] of f64, an element at a time, and Y."""
     axes = (TileAxis("m", columns, 1, False), TileAxis("n", rows, 1, False))
-    x = TileOperand("a", "X", ("m", "n"), False, "reg", 1, 1, 8, 8, 0.17, None, 0.1)
-    y = TileOperand("y", "Y", ("n", "m"), True, "reg", 1, 1, 8, 8, 0.17, None, 0.1)
-    y = replace(y, dense_axis="m", pitch_bytes=pitch_bytes)
+    x = TileOperand(
+        "a", "X", ("m", "n"), False, "reg", 1, 1, TensorLayout(8), TileCosts(0.17, None), Staging(8, 0.1)
+    )
+    y = TileOperand(
+        "y", "Y", ("n", "m"), True, "reg", 1, 1, TensorLayout(8), TileCosts(0.17, None), Staging(8, 0.1)
+    )
+    y = with_fields(y, dense_axis="m", pitch_bytes=pitch_bytes)
     return problem(NestOption("store", (), axes, (x, y), 0.17, 0.0)), y
 
 
@@ -80,9 +92,13 @@ def test_results_that_columns_are_written_of_tear_lines(
 def test_pixels_two_apart_tear_lines(images: int, unrolled: int, often: int) -> None:
     """Y[k, q] += X[n, 2*q] * F[k, n], a pixel at a time: rows of 56 bytes in images of 784."""
     axes = (TileAxis("k", 64, 16, False), TileAxis("q", 7, 1, False), TileAxis("n", images, 1, True))
-    x = TileOperand("a", "X", ("n", "q"), False, "reg", 1, 1, 4, 4, 0.17, None, 0.1)
-    x = replace(x, subscripts=((("n", 1),), (("q", 2),)), pitch_bytes=784, least_row_bytes=64)
-    y = TileOperand("c", "Y", ("k", "q"), True, "reg", 1, 16, 4, 4, 0.17, None, 0.1)
+    x = TileOperand(
+        "a", "X", ("n", "q"), False, "reg", 1, 1, TensorLayout(4), TileCosts(0.17, None), Staging(4, 0.1)
+    )
+    x = with_fields(x, subscripts=((("n", 1),), (("q", 2),)), pitch_bytes=784, least_row_bytes=64)
+    y = TileOperand(
+        "c", "Y", ("k", "q"), True, "reg", 1, 16, TensorLayout(4), TileCosts(0.17, None), Staging(4, 0.1)
+    )
     question = problem(NestOption("fma", (), axes, (x, y), 0.17, 0.7))
     own = space(question)
     made = {"nest0.unroll.k": 1, "nest0.unroll.q": unrolled, "nest0.block.k": 64, "nest0.block.q": 7}

@@ -77,7 +77,7 @@ def _check_prefetch(
             f"{begun}, which is fused",
             help="leave the line out",
         )
-    elif not is_staged and not operand.in_rows:
+    elif not is_staged and not operand.layout.in_rows:
         yield Diagnostic(
             "schedule-overlap",
             f"{name}: an iteration's reads of `{operand.tensor}` are not a box of one array",

@@ -285,8 +285,8 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
 
 def _forced(operands: Iterable[TileOperand]) -> list[TileOperand]:
     """Return the sums whose parts an array does not hold. Others stay in a scratchpad by choice of the scheduler."""
-    sums = (operand for operand in operands if operand.is_accumulator and operand.stage_whole)
-    return [operand for operand in sums if operand.tensor_bytes < operand.staged_bytes]
+    sums = (operand for operand in operands if operand.is_accumulator and operand.staging.stage_whole)
+    return [operand for operand in sums if operand.layout.tensor_bytes < operand.staging.staged_bytes]
 
 
 def _partial_sums(nest: NestSchedule, operand: TileOperand, loop: LoopStep) -> Diagnostic:
@@ -313,7 +313,7 @@ def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
                 f"{where}: `stage {stage.operand};` stands inside `hold`",
                 help="move it outside `hold`",
             )
-    rowless = {o.name for o in option.operands if not o.dense_axis or o.packed}
+    rowless = {o.name for o in option.operands if not o.layout.dense_axis or o.staging.is_packed}
     for name in sorted({stage.operand for stage in nest.stages if stage.by_rows} & rowless):
         yield Diagnostic(
             "schedule-stage",
@@ -321,13 +321,13 @@ def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
             help=f"write `stage {name};`",
         )
     for operand in option.operands:
-        if operand.name in staged and operand.staged_ns is None:
+        if operand.name in staged and operand.costs.staged_ns is None:
             yield Diagnostic(
                 "schedule-stage",
                 f"{where}: `{operand.name}` cannot be staged",
                 notes=("no move of the machine loads it from a buffer",),
             )
-        if operand.name not in staged and operand.direct_ns is None and not operand.packed:
+        if operand.name not in staged and operand.costs.direct_ns is None and not operand.staging.is_packed:
             yield Diagnostic(
                 "schedule-stage",
                 f"{where}: `{operand.name}` has to be staged",
@@ -377,7 +377,7 @@ def _check_buffers(nest: NestSchedule, option: NestOption) -> Iterator[Diagnosti
         for loop in nest.loops[: stage.depth]:
             covered[loop.axis] = min(covered[loop.axis], loop.step)
         elements = prod(covered[axis] for axis in operand.axes if axis in covered) * slots_of(nest, stage)
-        if elements * max(1, operand.staged_bytes) >= MAX_BUFFER_BYTES:
+        if elements * max(1, operand.staging.staged_bytes) >= MAX_BUFFER_BYTES:
             yield Diagnostic(
                 "schedule-too-large",
                 f"nest {nest.statement}: the buffer of `{stage.operand}` has {elements} elements",

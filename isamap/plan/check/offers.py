@@ -55,14 +55,14 @@ def check_packed(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
     stages = {stage.operand: stage for stage in nest.stages}
     for operand in option.operands:
         stage = stages.get(operand.name)
-        if operand.packed and (stage is None or not stage.packed):
+        if operand.staging.is_packed and (stage is None or not stage.packed):
             yield Diagnostic(
                 "schedule-packed",
                 f"nest {nest.statement}: `{operand.tensor}` is passed packed, and its stage is not packed",
                 help=f"put `stage {operand.name} packed;` before the first loop, or leave out "
                 f"--packed {operand.tensor}",
             )
-        elif stage is not None and stage.packed and not operand.packed:
+        elif stage is not None and stage.packed and not operand.staging.is_packed:
             yield Diagnostic(
                 "schedule-packed",
                 f"nest {nest.statement}: `stage {operand.name} packed;`, and `{operand.tensor}` is not "

@@ -19,7 +19,7 @@ def check_scratch(nest: NestSchedule, option: NestOption, problem: Problem) -> I
     capacities = problem.room(option)
     for stage in nest.stages:
         operand = operands[stage.operand]
-        if stage.memory not in operand.homes:
+        if stage.memory not in operand.staging.homes:
             yield _wrong_memory(nest, stage, operand)
     for memory, capacity in capacities.items():
         here = [stage for stage in nest.stages if stage.memory == memory]
@@ -81,9 +81,9 @@ def _check_steps(nest: NestSchedule, memory: str, stages: list[Stage], step: int
 
 
 def _wrong_memory(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Diagnostic:
-    homes = ", ".join(f"`{home}`" if home else "the workspace" for home in operand.homes)
+    homes = ", ".join(f"`{home}`" if home else "the workspace" for home in operand.staging.homes)
     where = f"in `{stage.memory}`" if stage.memory else "in the workspace"
-    first = operand.homes[0]
+    first = operand.staging.homes[0]
     return Diagnostic(
         "schedule-stage",
         f"nest {nest.statement}: `{stage.operand}` cannot be staged {where}",
@@ -104,7 +104,7 @@ def staged_bytes(
         left[loop.axis] = min(left[loop.axis], loop.step)
     tiles = slots_of(nest, stage)
     axes, once = {axis.name: axis for axis in option.axes}, list[str]()
-    for window in operand.windows:  # taps that all lie inside share what they read
+    for window in operand.staging.windows:  # taps that all lie inside share what they read
         along, taps = axes[window.along], axes[window.tap].extent
         if left[window.tap] == taps:
             rows = -(-left[along.name] // along.tile) * along.tile
@@ -115,4 +115,4 @@ def staged_bytes(
         if loop.axis in operand.axes and loop.axis not in once:
             tiles *= -(-left[loop.axis] // loop.step)
             left[loop.axis] = min(left[loop.axis], loop.step)
-    return tiles * operand.tile_elements * operand.staged_bytes
+    return tiles * operand.tile_elements * operand.staging.staged_bytes

@@ -44,13 +44,13 @@ def _axis(axis: TileAxis) -> str:
 
 def _operand(o: TileOperand) -> str:
     tile = f"{o.name} = {o.tensor}: {o.registers} of {o.memory or 'memory'}"
-    ways = [f"in place {o.direct_ns:.4g} ns"] if o.direct_ns is not None else []
-    if o.staged_ns is not None:
-        where = " or ".join(home or "the workspace" for home in o.homes)
-        ways.append(f"from a buffer in {where} {o.staged_ns:.4g} ns")
+    ways = [f"in place {o.costs.direct_ns:.4g} ns"] if o.costs.direct_ns is not None else []
+    if o.costs.staged_ns is not None:
+        where = " or ".join(home or "the workspace" for home in o.staging.homes)
+        ways.append(f"from a buffer in {where} {o.costs.staged_ns:.4g} ns")
     copied = (
-        f"copied for {o.pack_ns_per_element:.4g} ns an element"
-        if o.pack_ns_per_element
+        f"copied for {o.staging.pack_ns_per_element:.4g} ns an element"
+        if o.staging.pack_ns_per_element
         else "copied at no cost"
     )
     return f"{tile}; {', '.join((*ways, copied))}"
