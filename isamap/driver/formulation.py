@@ -27,6 +27,7 @@ from isamap.ir.small_sizes import sample_sizes
 from isamap.machine import Machine
 from isamap.machine.cache_sets import uncrowding_bytes
 from isamap.match import improving_rewrites, scratchpads
+from isamap.plan.check.problem_rules import check_problem
 from isamap.plan.plugins import load_cost_model, load_heuristic, plugin_package
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
@@ -175,6 +176,9 @@ class Questions:
             return known
         known = self.matches(kernel)
         problem = problem_in(extent, self.request, kernel, self.machine, self.sizes, known)
+        assert not (broken := check_problem(problem)), (
+            f"the problem of `{kernel.name}` broke its rules: {broken[0]}"
+        )
         if key is not None:
             remember_problem(key, problem)
         return problem

@@ -191,12 +191,20 @@ def _why_none(problem: Problem, along_sum: bool) -> str:
         return f"no mapping reads {'rows along the sum' if along_sum else 'pieces of rows'} in place"
     if not any(b.prefetching.is_streamed for b in read):
         return "a cache holds them, or they take longer to compute than to load"
-    return "no schedule reads them in place" if any(b.prefetching.hints for b in read) else "no hints exist for them"
+    return (
+        "no schedule reads them in place"
+        if any(b.prefetching.hints for b in read)
+        else "no hints exist for them"
+    )
 
 
 def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
     """Return the mappings, by number, that read B in place as it streams, and that hints can be given for."""
-    return [(number, b) for number, b in _in_place(problem, along_sum) if b.prefetching.is_streamed and b.prefetching.hints]
+    return [
+        (number, b)
+        for number, b in _in_place(problem, along_sum)
+        if b.prefetching.is_streamed and b.prefetching.hints
+    ]
 
 
 def _in_place(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:

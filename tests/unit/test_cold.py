@@ -17,7 +17,7 @@ from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
-from isamap.plan.problem import Problem, with_fields
+from isamap.plan.problem import Problem
 from isamap.scheduler import schedule
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.time_parts import where_time_goes
@@ -94,7 +94,7 @@ def test_what_an_ordered_loop_comes_back_to_is_near() -> None:
 def test_a_cold_question_is_another_one_and_a_warm_one_is_as_before() -> None:
     path = kernel_path("gemm_f32")
     warm = Request(Source(path.name, path.read_text()), MACHINE, dict[str, int | str](SIZES))
-    cold, kernel = with_fields(warm, is_cold=True), bind(shipped("gemm_f32"), SIZES)
+    cold, kernel = replace(warm, cold=True), bind(shipped("gemm_f32"), SIZES)
     assert problem_key(warm, kernel, "whole") != problem_key(cold, kernel, "whole")
     assert "cold" not in warm.options()
     assert cold.options() == {**warm.options(), "cold": True}

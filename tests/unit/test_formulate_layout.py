@@ -19,7 +19,12 @@ def at(name: str) -> Index:
 
 def test_a_matrix_has_rows() -> None:
     found = lay_out(PLAIN, Cast(Read("A", (at("m"), at("k")), F32), F32), KERNEL, {"K": 100})
-    assert (found.layout.subscripts, found.layout.dense_axis, found.layout.pitch_bytes, found.layout.next_row) == (
+    assert (
+        found.layout.subscripts,
+        found.layout.dense_axis,
+        found.layout.pitch_bytes,
+        found.layout.next_row,
+    ) == (
         (),
         "k",
         400,

@@ -16,7 +16,7 @@ from isamap.formulate.frame import Frame
 from isamap.formulate.outline import Outline, outlines
 from isamap.ir import Kernel, bind
 from isamap.machine import load_machine
-from isamap.plan.problem import NestOption, Problem, with_fields
+from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import FIRST_LOOKS, AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.search.candidates import open_options
 from isamap.scheduler.search.greedy import SAME, descend, greedy_candidate, moves
@@ -263,7 +263,7 @@ def test_all_mappings_are_there_where_a_person_decides_or_wants_more_than_one() 
 
     assert extent_of(plain) == "narrow"
     assert extent_of(replace(plain, heuristic="greedy")) == "first"
-    assert extent_of(with_fields(plain, is_packed=("B",))) == "narrow"
+    assert extent_of(replace(plain, packed=("B",))) == "narrow"
     assert extent_of(replace(plain, fixed={"nest0.mapping": 3})) == "whole"
     assert extent_of(replace(plain, schedule=source_of("gemm_f32"))) == "whole"
     assert extent_of(replace(plain, best=3)) == "whole"

@@ -54,7 +54,7 @@ def cost_ns(problem: Problem, option: NestOption, **decisions: int) -> float:
 def test_pieces_of_rows_out_of_memory_cost_less_when_they_are_asked_for() -> None:
     problem = problem_of()
     option = option_of(problem, "fma_zmm_f32 { i: n }")
-    assert next(o for o in option.operands if o.name == "b").streams
+    assert next(o for o in option.operands if o.name == "b").prefetching.is_streamed
     assert cost_ns(problem, option, prefetch_b=2) < cost_ns(problem, option, prefetch_b=0)
 
 
@@ -78,7 +78,7 @@ def test_factors_of_a_product_that_is_computed_on_the_way_lie_where_their_tensor
     option = option_of(problem_of(), "sum_zmm_f32 { i: n }")
     factors = {o.tensor: o for o in option.operands if o.name.startswith("a.")}
     assert (factors["B"].layout.dense_axis, factors["B"].layout.pitch_bytes) == ("n", 4 * 7680)
-    assert factors["B"].streams
+    assert factors["B"].prefetching.is_streamed
 
 
 def test_a_block_that_no_cache_holds_is_charged_for_going_out_and_coming_back() -> None:
