@@ -1,14 +1,18 @@
 """Every command in tests/snapshots with what it prints, word for word.
 
-How a file is written stands in tests/commands.py. `pytest --snapshot-update` writes the outputs anew.
+tests/commands.py has the form of a file. `pytest --snapshot-update` writes the outputs anew. After a command with
+`--dump-passes` each pass of lowering follows that changes the nest or the program, with what it leaves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from commands import OUTPUT, said
+
+from isamap.lower.passes import PASSES
 
 FILES = sorted((Path(__file__).parents[1] / "snapshots").glob("*.txt"))
 
@@ -24,11 +28,25 @@ def test_a_command_prints_these_words(
     text, _, expected = path.read_text(encoding="utf-8").partition(OUTPUT)
     monkeypatch.chdir(tmp_path)
     found = said(text, monkeypatch, capsys)
+    if "--dump-passes" in text:
+        found = found.splitlines()[0] + "\n" + "".join(changes(tmp_path / "passes"))
     if pytestconfig.getoption("update_snapshots"):
         path.write_text(f"{text}{OUTPUT}{found}", encoding="utf-8")
         expected = found
     assert found == expected
 
 
-def test_there_are_snapshots() -> None:
-    assert FILES
+def changes(folder: Path) -> Iterator[str]:
+    """Yield the text after each pass that differs from the one before, under the name of the pass."""
+    before = ""
+    for path in sorted(folder.iterdir()):
+        after = path.read_text(encoding="utf-8")
+        if after != before:
+            yield f"--- {path.stem.partition('-')[2]}\n{after.rstrip()}\n"
+        before = after
+
+
+def test_each_pass_of_lowering_has_a_snapshot() -> None:
+    """`workspace` places buffers: the snapshot of `lower` has its effect."""
+    texts = [p.read_text(encoding="utf-8") for p in FILES]
+    assert {p.name for p in PASSES if not any(f"--- {p.name}\n" in text for text in texts)} == {"workspace"}
