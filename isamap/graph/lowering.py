@@ -38,6 +38,7 @@ from isamap.graph.node_scope import Names, Scope
 from isamap.graph.operators import OPERATORS
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.fixed import fold_sizes
+from isamap.graph.program_rules import check_model
 from isamap.graph.sizes import NeedsSize, Opened, index_of, is_open, most_of
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import CODED, size_bytes
@@ -360,9 +361,12 @@ def program_of(
     written = {passed.tensor for step in steps for passed in writes_of_step(step)}
     constants = {name: array for name, array in making.constants.items() if name in read}
     counts = tuple(size for size in making.counts if size.tensor in written)
-    return Program(
+    found = Program(
         name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps), making.sizes, counts
     )
+    broken = check_model(found)
+    assert not broken, f"the program of `{name}` broke its rules: {broken[0]}"
+    return found
 
 
 def _needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:

@@ -100,7 +100,6 @@ FAULTS: tuple[tuple[str, Callable[[Problem], Problem]], ...] = (
     ("operand `b`: axis of rows `m` does not exist", of_operand("b", dense_axis="m")),
     ("operand `b`: a size is out of range", of_operand("b", tile_elements=0)),
     ("operand `b`: a size is out of range", of_operand("b", staged_bytes=-4)),
-    ("operand `c`: memory `tmm` does not exist", of_operand("c", memory="tmm")),
     ("operand `c`: register `tmm` does not exist", of_operand("c", over=(("tmm", 1),))),
     ("operand `c`: its buffer has no memory", of_operand("c", homes=())),
     ("operand `c`: backing memory `acc` does not exist", of_operand("c", homes=("acc",))),

@@ -95,10 +95,6 @@ def _operand(operand: TileOperand, option: NestOption, problem: Problem) -> Iter
     )
     if min(sizes) < 0 or min(operand.tile_elements, staging.iterations_of_copy) < 1:
         yield f"a size is out of range: {operand.tile_elements} elements a tile, {sizes}"
-    if operand.registers:
-        yield from _unknown(
-            "memory", [operand.memory], {*dict(problem.registers), *dict(problem.scratchpads)}
-        )
     yield from _unknown("register", [name for name, _ in operand.over], dict(problem.registers))
     if not staging.homes:
         yield "its buffer has no memory"

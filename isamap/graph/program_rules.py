@@ -1,0 +1,97 @@
+"""Check the program of a model: steps read what exists, views lie in their tensors, bodies get their inputs.
+
+check_model(program)  ->  ("step 3 reads `t7`, which nothing has written",)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from isamap.graph.model_program import Call, Control, Passed, Program, reads_of, writes_of
+from isamap.graph.sizes import is_open
+from isamap.ir import DTYPES
+
+
+def check_model(program: Program) -> tuple[str, ...]:
+    """Return the broken rules of a program and of the bodies of its steps; nothing if it can be emitted."""
+    return tuple(_program(program))
+
+
+def _program(program: Program) -> Iterator[str]:
+    bits = {name: array.size * array.itemsize * 8 for name, array in program.constants.items()}
+    given = {port.passed.tensor for port in program.inputs} | bits.keys()
+    for kind, ports in (("input", program.inputs), ("result", program.outputs)):
+        names = [port.name for port in ports]
+        yield from (
+            f"the {kind} `{name}` is there twice" for name in sorted({*names}) if names.count(name) > 1
+        )
+    for port in program.inputs:
+        yield from _view(f"the input `{port.name}`", port.passed)
+        bits[port.passed.tensor] = _bits(port.passed)
+    for number, step in enumerate(program.steps):
+        place = f"step {number}"
+        if isinstance(step, Call) and step.kernel not in program.kernels:
+            yield f"{place} calls `{step.kernel}`, which is no kernel of the program"
+        for passed in reads_of(step):
+            yield from _read(f"{place} reads", passed, bits)
+        for passed in writes_of(step):
+            yield from _view(f"{place} writes `{passed.tensor}`", passed)
+            if passed.tensor in given:
+                yield f"{place} writes `{passed.tensor}`, which is an input or a constant"
+            bits[passed.tensor] = max(bits.get(passed.tensor, 0), _bits(passed))
+        if isinstance(step, Control):
+            yield from (f"{place}, `{step.name}`: {wrong}" for wrong in _control(step))
+    for port in program.outputs:
+        yield from _read(f"the result `{port.name}` is", port.passed, bits)
+    called = {step.kernel for step in program.steps if isinstance(step, Call)}
+    yield from (f"nothing calls the kernel `{name}`" for name in program.kernels if name not in called)
+
+
+def _control(step: Control) -> Iterator[str]:
+    count, states = len(step.reads), len(step.starts)
+    if (len(step.bodies), len(step.given)) != ((2, 2) if step.function == "if" else (1, 1)):
+        yield f"it has {len(step.bodies)} bodies, and the inputs of {len(step.given)}"
+    places = (*step.starts, *(place for place in (step.trips_at, step.goes_at) if place is not None))
+    yield from _outside("reads", places, count)
+    yield from _outside("writes", (place for place, _ in step.counted), len(step.writes))
+    for body, given in zip(step.bodies, step.given, strict=False):
+        if len(body.inputs) != len(given):
+            yield f"its body `{body.name}` has {len(body.inputs)} inputs, and gets {len(given)}"
+        yield from _outside("reads", (one.number for one in given if one.kind in ("read", "row")), count)
+        yield from _outside("states", (one.number for one in given if one.kind == "state"), states)
+        yield from (f"in its body `{body.name}`, {wrong}" for wrong in _program(body))
+
+
+def _outside(kind: str, places: Iterable[int], count: int) -> Iterator[str]:
+    return (f"it names number {place} of its {count} {kind}" for place in places if not 0 <= place < count)
+
+
+def _read(place: str, passed: Passed, bits: Mapping[str, float]) -> Iterator[str]:
+    yield from _view(f"{place} `{passed.tensor}`", passed)
+    if passed.tensor not in bits:
+        yield f"{place} `{passed.tensor}`, which nothing has written"
+    elif _bits(passed) > bits[passed.tensor]:
+        yield f"{place} {_bits(passed):g} bits of `{passed.tensor}`, which has {bits[passed.tensor]:g}"
+
+
+def _view(place: str, passed: Passed) -> Iterator[str]:
+    known = [size for size in passed.shape if not is_open(size)]
+    if passed.dtype not in DTYPES or min(known, default=0) < 0:
+        yield f"{place} as {passed.dtype}{list(passed.shape)}"
+    if passed.strides is not None and len(passed.strides) != len(passed.shape):
+        yield f"{place} with {len(passed.strides)} strides for {len(passed.shape)} axes"
+
+
+def _bits(passed: Passed) -> float:
+    """Return the bits from the start of a tensor to the last element of a view; 0 if a size is open."""
+    strides = passed.strides or [0] * len(passed.shape)
+    numbers = (*passed.shape, *strides, passed.offset)
+    if any(map(is_open, numbers)) or passed.dtype not in DTYPES or 0 in passed.shape:
+        return 0.0
+    count, strides = 1, list(strides)
+    for axis in reversed(range(len(passed.shape))):
+        if passed.strides is None:
+            strides[axis] = count
+        count *= passed.shape[axis]
+    last = sum((size - 1) * stride for size, stride in zip(passed.shape, strides, strict=False) if stride > 0)
+    return float(DTYPES[passed.dtype].bits * (passed.offset + last + 1))
