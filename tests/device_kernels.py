@@ -68,6 +68,27 @@ ATTENTION = Source(
 )
 
 
+LAYER = {"M": 19, "N": 35, "K": 21}
+ROWS = {"M": 5, "N": 37}
+KERNELS: Mapping[str, tuple[str | Source, dict[str, int]]] = {
+    "layout": ("gemm_tn_bf16_f32", LAYER),
+    "activation": ("linear_silu_bf16", LAYER),
+    "residual": ("linear_residual_bf16", LAYER),
+    "convolution": (
+        "conv2d_nhwc_bf16",
+        {"N": 1, "H": 5, "W": 6, "C": 3, "K": 17, "R": 3, "S": 3, "stride": 2, "pad": 1},
+    ),
+    "depthwise": ("depthwise", {"N": 1, "H": 5, "W": 6, "C": 9, "R": 3, "S": 3, "stride": 1, "pad": 1}),
+    "softmax": ("softmax_f32", ROWS),
+    "norm": ("rms_norm_f32", ROWS),
+    "GRU step": ("gru_bf16", {"T": 1, "N": 3, "C": 5, "H": 17}),
+    "batched": (BATCHED, {"L": 2, "M": 17, "N": 18, "K": 19}),
+    "reduction": (REDUCTION, {"M": 7, "N": 45}),
+    "attention": (ATTENTION, {"L": 2, "M": 9, "N": 19, "D": 8}),
+}
+"""Kernels of all kinds at odd sizes, besides plain products: shipped ones by name, and their own texts."""
+
+
 @cache
 def amdgcn_compiler() -> tuple[str, str] | None:
     """Return a clang that compiles for amdgcn and the linker that it needs; None where there is none."""

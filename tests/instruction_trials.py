@@ -73,7 +73,7 @@ def write_trials(machine: Machine, folder: Path) -> list[Trial]:
         if model is not None:
             functions.append(model.text)
         trials += [_trial(item, machine, params, model) for params in _parameters(item)]
-    device = next(found for f, found in devices().items() if f in machine.target.features)
+    device = [devices()[f] for f in machine.target.features if f in devices()][-1]
     own = [text for header in machine.target.headers if (text := headers()[header].text)]
     lanes = machine.levels[-1].count
     parts = [f"#define LANES {lanes}", device.prelude, *own, *shown, *functions, *(t.text for t in trials)]

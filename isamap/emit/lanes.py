@@ -133,9 +133,9 @@ def _writer(program: LoweredProgram, machine: Machine, *, model: bool) -> tuple[
 
 
 def _device(machine: Machine, *, with_host: bool) -> allowed.Device:
-    """Return the device of a machine's description. Raises: UsageProblem if none is known."""
+    """Return the device that a description names last: a child's own. Raises: UsageProblem if there is none."""
     known = allowed.devices()
-    found = next((known[feature] for feature in machine.target.features if feature in known), None)
+    found = next((known[f] for f in reversed(machine.target.features) if f in known), None)
     if found is not None and (found.library or not with_host):
         return found
     what = "prints kernels" if found is None else "has host code"

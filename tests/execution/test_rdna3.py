@@ -19,10 +19,8 @@ from isamap.emit.lane_functions import build_lane_function
 from isamap.machine import load_machine
 from isamap.source import Source
 from tests.device_kernels import (
-    ATTENTION,
-    BATCHED,
     EMULATOR,
-    REDUCTION,
+    KERNELS,
     amdgcn_compiler,
     compile_for_amdgcn,
     emulate,
@@ -38,24 +36,6 @@ RDNA3 = "amd-rdna3"
 ODD = {"M": 19, "N": 35, "K": 21}
 PRODUCTS = {"f16": ("f16", "f32", False), "bf16": ("bf16", "f32", True), "bytes": ("i8", "i32", False)}
 FIXED = {"nest0.parallel.m": 2}
-LAYER = {"M": 19, "N": 35, "K": 21}
-ROWS = {"M": 5, "N": 37}
-KERNELS = {
-    "layout": ("gemm_tn_bf16_f32", LAYER),
-    "activation": ("linear_silu_bf16", LAYER),
-    "residual": ("linear_residual_bf16", LAYER),
-    "convolution": (
-        "conv2d_nhwc_bf16",
-        {"N": 1, "H": 5, "W": 6, "C": 3, "K": 17, "R": 3, "S": 3, "stride": 2, "pad": 1},
-    ),
-    "depthwise": ("depthwise", {"N": 1, "H": 5, "W": 6, "C": 9, "R": 3, "S": 3, "stride": 1, "pad": 1}),
-    "softmax": ("softmax_f32", ROWS),
-    "norm": ("rms_norm_f32", ROWS),
-    "GRU step": ("gru_bf16", {"T": 1, "N": 3, "C": 5, "H": 17}),
-    "batched": (BATCHED, {"L": 2, "M": 17, "N": 18, "K": 19}),
-    "reduction": (REDUCTION, {"M": 7, "N": 45}),
-    "attention": (ATTENTION, {"L": 2, "M": 9, "N": 19, "D": 8}),
-}
 
 needs_clang = pytest.mark.skipif(
     amdgcn_compiler() is None, reason="needs clang and lld for amdgcn: nothing is compiled for RDNA3"

@@ -83,11 +83,12 @@ def main(folder: Path) -> None:
     for launch, counters in launches_of(plan["launches"], {}):
         name, kinds, given = launch["kernel"], list[Any](), list[Any]()
         for a in launch["arguments"]:
-            kinds.append(dtypes.float32 if "scalar" in a else dtypes.uint64)
+            kinds.append(dtypes.uint32 if "scalar" in a else dtypes.uint64)
             if "array" in a:
                 given.append(memory[a["array"]].va_addr)
             elif "scalar" in a:
-                given.append(float(stored[a["scalar"]]))
+                (bits,) = struct.unpack("<I", struct.pack("<f", float(stored[a["scalar"]])))
+                given.append(bits)  # tinygrad passes integers alone
             else:
                 given.append(a["number"] if "number" in a else counters[a["counter"]])
         if name not in programs:
