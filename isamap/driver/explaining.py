@@ -62,7 +62,12 @@ from isamap.transform import (
 
 
 def scalar_warnings(
-    kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule | None = None
+    kernel: Kernel,
+    machine: Machine,
+    problem: Problem,
+    schedule: Schedule | None = None,
+    *,
+    is_transformed: bool = False,
 ) -> tuple[Diagnostic, ...]:
     """Return a warning for each statement that scalar instructions perform on a machine with vector instructions.
 
@@ -93,15 +98,16 @@ def scalar_warnings(
                     statement.assign.span,
                     severity="warning",
                     notes=(f"with {mappings[0]}", *lacks),
-                    help=_advice(statement),
+                    help=_advice(statement, is_transformed=is_transformed),
                 )
             )
     return tuple(found)
 
 
-def _advice(statement: Statement) -> str:
+def _advice(statement: Statement, *, is_transformed: bool) -> str:
     remainder = next(_remainders(statement.assign.value), None)
-    if remainder is None and (reduced := [axis.name for axis in statement.reduction_axes]):
+    reduced = [] if is_transformed else [axis.name for axis in statement.reduction_axes]
+    if remainder is None and reduced:
         return (
             f"`--transform` tries to reduce along lanes of `{reduced[-1]}`; `isamap match --explain` says why other "
             "instructions do not match"

@@ -152,8 +152,11 @@ def _warnings(request: Request, made: Compilation, schedule: Schedule) -> tuple[
     assert made.machine, "the stages before have run"
     assert made.canonical, "the stages before have run"
     assert made.problem, "the stages before have run"
-    scalars = scalar_warnings(made.canonical, made.machine, made.problem, schedule)
-    forms = form_warnings(made.kernel, made.machine) if request.transform is None else ()
+    is_transformed = request.transform is not None
+    scalars = scalar_warnings(
+        made.canonical, made.machine, made.problem, schedule, is_transformed=is_transformed
+    )
+    forms = () if is_transformed else form_warnings(made.kernel, made.machine)
     said = {form.span for form in forms}  # of these statements it is known what would help
     unused = warn_unused_capacity(schedule, made.problem)
     return (*schedule.findings, *unused, *(s for s in scalars if s.span not in said), *forms)

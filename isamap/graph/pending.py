@@ -186,8 +186,8 @@ def band_of(mask: Array) -> tuple[int, int, int, int] | None:
     if mask.dtype != np.bool_ or mask.ndim < 2 or prod(mask.shape[:-2]) != 1 or mask.all() or not mask.any():
         return None
     height, width = mask.shape[-2:]
-    plane = mask.reshape(height, width)
-    apart = np.arange(width) - np.arange(height)[:, None]
+    rows, columns = np.indices((height, width))
+    plane, apart = mask.reshape(height, width), columns - rows
     low, high = int(apart[plane].min()), int(apart[plane].max())
     return (height, width, low, high) if np.array_equal(plane, (apart >= low) & (apart <= high)) else None
 

@@ -65,7 +65,7 @@ def test_an_element_is_no_index() -> None:
     assert bind_affine(counting("S + C * i32(i)"), read, ["i"]) is None
 
 
-CHOICES = ["n <= m", "n <= m & m - n < 3", "n > 5 | n == m", "n < 3 & (n > m | n != 2)"]
+CHOICES = ["n <= m", "n <= m & m - n < 3", "n > 5 | n == m", "n < 3 & (n > m | n != 2)", "~(n <= m)"]
 
 
 @pytest.mark.parametrize("condition", CHOICES)

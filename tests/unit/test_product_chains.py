@@ -58,10 +58,11 @@ def by_operator() -> Any:
         (by_where(CAUSAL[None, None]), ["d3 <= d2 + 2"]),
         (by_where(CAUSAL | (np.arange(8) == 7)), []),
         (by_where(np.tril(np.ones((6, 8), bool))), ["d3 <= d2"]),
+        (by_where(np.tril(np.ones((6, 8), bool), 6)), ["d3 <= d2 + 6"]),
         (by_add(CAUSAL), ["d3 <= d2 + 2"]),
         (by_operator(), ["d3 <= d2"]),
     ],
-    ids=["causal", "window", "of all heads", "no band", "diagonal", "added", "the operator"],
+    ids=["causal", "window", "of all heads", "no band", "diagonal", "one hidden", "added", "the operator"],
 )
 def test_a_mask_that_is_a_band_is_a_comparison_of_indices(model: Any, conditions: list[str]) -> None:
     program = imported(model).whole()

@@ -29,7 +29,7 @@ def _transpose(o: Applied) -> Value:
 def transpose_axes(o: Applied, x: Value, order: Sequence[int]) -> Value:
     """Return a value with its axes permuted; without a step if the elements keep their order."""
     shape = [x.shape[n] for n in order]
-    if o.making.views:
+    if o.making.views or (x.tensor and not x.is_part and _is_of_matrices(order)):
         if x.is_part:
             return x.seen(shape, [x.walk[n] for n in order])
         known = x.known.transpose(order) if x.known is not None else None
@@ -46,6 +46,11 @@ def transpose_axes(o: Applied, x: Value, order: Sequence[int]) -> Value:
     y = text.write(x.dtype, shape)
     text.loop(loops, f"{y.at(at)} = {text.read(x).at(index)};")
     return text.done()
+
+
+def _is_of_matrices(order: Sequence[int]) -> bool:
+    """Return whether only the last two axes change places: products read their factors so, and nothing is moved."""
+    return list(order) == [*range(len(order) - 2), len(order) - 1, len(order) - 2]
 
 
 def _concat(o: Applied) -> Value:
