@@ -59,16 +59,12 @@ def contribution(
         if (turned := _turned(found, dim, shapes, along, selecting)) is not None:
             found = turned
     if read.fill is not None:
-        scattered = [d for d, i in enumerate(found.index) if not _is_axis(found, i)]
+        scattered = [d for d, i in enumerate(found.index) if str(i) not in {a.name for a in found.axes}]
         inside = inside_conditions(replace(read, index=found.index), shape)
         found = replace(found, guard=_all(found.guard, *(c for d in scattered for c in inside[d])))
     first = {str(i): n for n, i in enumerate(found.index)}
     ordered = sorted(found.axes, key=lambda a: first.get(a.name, len(first)))
     return replace(found, axes=tuple(ordered))
-
-
-def _is_axis(c: Contribution, i: Index) -> bool:
-    return str(i) in {a.name for a in c.axes}
 
 
 def _turned(

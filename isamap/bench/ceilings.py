@@ -54,7 +54,7 @@ def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
             f"in_{o.name}",
             "inout" if o is acc else "in",
             o.dtype,
-            _sizes(shapes[o.name]),
+            tuple(Index.of(s) for s in shapes[o.name]),
             _dense(shapes[o.name]),
         )
         for o in operands
@@ -126,10 +126,6 @@ def _seconds(run: InProcess, arrays: dict[str, np.ndarray]) -> float:
 
 def _dense(shape: tuple[int, ...]) -> tuple[Index, ...]:
     return tuple(Index.of(prod(shape[d + 1 :])) for d in range(len(shape)))
-
-
-def _sizes(shape: tuple[int, ...]) -> tuple[Index, ...]:
-    return tuple(Index.of(s) for s in shape)
 
 
 def _random(tensor: Tensor) -> np.ndarray:

@@ -128,7 +128,7 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
     state = _state(question)
     stop = time.monotonic() + request.tune_limit_s
     known = _found(question) if request.cache else None
-    if known is not None and _is_enough(known, request.tune, state):
+    if known is not None and known.state == state and known.asked >= request.tune:
         schedule = _replayed(known, question.problem)
         if schedule is not None:
             return replace(schedule, findings=(*first.findings, _said(known))), known
@@ -248,10 +248,6 @@ def _replayed(winner: Winner, problem: Problem) -> Schedule | None:
     except IsamapError:
         return None
     return None if check_schedule(schedule, problem) else schedule
-
-
-def _is_enough(known: Winner, asked: int, state: str) -> bool:
-    return known.state == state and known.asked >= asked
 
 
 def _state(question: Question) -> str:

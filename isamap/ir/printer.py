@@ -23,10 +23,8 @@ from isamap.ir.nodes import (
     Param,
     Placement,
     Read,
-    Require,
     Routine,
     Scalar,
-    Setting,
     StateRef,
     Stmt,
 )
@@ -66,8 +64,8 @@ def _routine(r: Routine) -> str:
     lines += [print_operand(o) for o in r.operands]
     if isinstance(r, Instruction):
         lines += [f"numerics {', '.join(r.numerics)};"] if r.numerics else []
-        lines += [_require(q) for q in r.requires]
-        lines += [_setting(q) for q in r.settings]
+        lines += [f"requires {_state_field(q.field)} == {q.value};" for q in r.requires]
+        lines += [f"sets {_state_field(q.field)} = {q.value};" for q in r.settings]
         for verb, names in (("sets", r.sets_state), ("releases", r.releases_state), ("clobbers", r.clobbers)):
             lines += [f"{verb} {name};" for name in names]
     lines += [_statement(s) for s in r.body]
@@ -106,14 +104,6 @@ def print_operand(o: Operand) -> str:
 def _placement(p: Placement) -> str:
     coordinates = ", ".join(f"{name}: {value}" for name, value in p.coordinates)
     return f" placed [{', '.join(p.indices)}] at {coordinates}"
-
-
-def _require(q: Require) -> str:
-    return f"requires {_state_field(q.field)} == {q.value};"
-
-
-def _setting(q: Setting) -> str:
-    return f"sets {_state_field(q.field)} = {q.value};"
 
 
 def _state_field(ref: StateRef) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from isamap.ir import print_expr
 from isamap.match import GroupMapping, Mapping, Movement, places, statement_text
 from isamap.report.mapping_facts import Facts, Matched, Tally, by_instruction, is_computing, total
@@ -22,16 +20,12 @@ def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
         "machine": matched.machine.name,
         "mode": matched.mode,
         "sizes": dict(matched.sizes),
-        "mappings": _mappings(known[m] for m in matched.mappings),
+        "mappings": [_mapping(facts.mapping, facts) for facts in (known[m] for m in matched.mappings)],
         **matched.counts.as_json(),
         "instructions": _numbers(by_instruction(matched.mappings, matched.groups)),
         "groups": [_group(g) for g in matched.groups],
         "statements": [_statement(matched, n, s) for n, s in enumerate(matched.statements)],
     }
-
-
-def _mappings(found: Iterable[Facts]) -> list[dict[str, object]]:
-    return [_mapping(facts.mapping, facts) for facts in found]
 
 
 def _mapping(m: Mapping, facts: Facts) -> dict[str, object]:

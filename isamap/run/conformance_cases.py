@@ -22,7 +22,6 @@ from isamap.ir import (
     Call,
     Constraint,
     DType,
-    Expr,
     Index,
     Instruction,
     Loop,
@@ -329,14 +328,10 @@ def _operations(stmt: Stmt) -> Iterator[str]:
     match stmt:
         case Assign(_, op, value, _, _):
             yield from (op,) if op is not None else ()
-            yield from _inside(value)
+            yield from (part.op for part in walk(value) if isinstance(part, Call))
         case Loop(_, body, _, _, _):
             for inner in body:
                 yield from _operations(inner)
-
-
-def _inside(e: Expr) -> Iterator[str]:
-    return (part.op for part in walk(e) if isinstance(part, Call))
 
 
 def _describe(name: str, wrong: Array, found: Array, expected: Array, case: Case) -> str:

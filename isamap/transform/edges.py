@@ -69,7 +69,7 @@ def _cuts(s: Statement, kernel: Kernel) -> list[list[Part]]:
     if s.assign.op != "add" or s.assign.guard is not None or len(filled) != 1:
         return []
     (read,) = filled
-    if not _is_zero(read.fill) or not _is_factor(s.assign.value, read):
+    if not (isinstance(read.fill, Const) and read.fill.value == 0) or not _is_factor(s.assign.value, read):
         return []
     found: list[list[Part]] = []
     for index, size in zip(read.index, kernel.operand(read.buffer).shape, strict=True):
@@ -154,10 +154,6 @@ def _only_sets(s: Statement, after: Statement) -> bool:
 
 def _without_fills(assign: Assign) -> Assign:
     return replace(assign, value=map_reads(assign.value, lambda read: replace(read, fill=None)))
-
-
-def _is_zero(fill: Expr | None) -> bool:
-    return isinstance(fill, Const) and fill.value == 0
 
 
 def _is_factor(value: Expr, read: Read) -> bool:

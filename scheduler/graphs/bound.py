@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from isamap.plan.graphs import GraphProblem, Group
+from isamap.plan.graphs import GraphProblem
 
 PIECE = 2000
 """The number of nodes of a piece: one that the simplex method solves in a second or two."""
@@ -57,7 +57,7 @@ def _formulate(
             runs.setdefault(root, []).append(var)
             for node in (root, *group.inner):
                 computing.setdefault(node, []).append(var)
-            for maker in _makers(problem, group):
+            for maker in {problem.makers[t] for t in group.reads if t in problem.makers}:
                 if maker in piece and maker not in needed:
                     reading.setdefault((root, maker), []).append(var)
     for root, own in runs.items():
@@ -76,7 +76,3 @@ def _formulate(
             for var in own:
                 row.SetCoefficient(var, 1)
     objective.SetMinimization()
-
-
-def _makers(problem: GraphProblem, group: Group) -> Sequence[int]:
-    return tuple({problem.makers[t] for t in group.reads if t in problem.makers})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from isamap.ir import OPS, REDUCTIONS, Assign, Call, Const, DType, Expr, Kernel, print_expr, print_routine
+from isamap.ir import OPS, REDUCTIONS, Assign, Call, Expr, Kernel, print_expr, print_routine
 from isamap.ir import Read as Access
 from isamap.match.mappings.enumerate import find_in_statement, heads_agree
 from isamap.match.refusals.kernel_edits import (
@@ -114,7 +114,7 @@ def _accumulates_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
         )
     if not _performs(case, replace(theirs, op=mine.op)):
         return Cause("accumulates-only", message, theirs.span, mine.span, OTHER)
-    first = f"{target} = {_literal(identity_of(mine.op, theirs.target.dtype))};"
+    first = f"{target} = {print_expr(identity_of(mine.op, theirs.target.dtype))};"
     text = f"{first} {target} {_SYMBOL[mine.op]} {text_of(theirs.value)};"
     return Cause(
         "accumulates-only",
@@ -137,10 +137,6 @@ def _added(assign: Assign, op: str) -> Call | Access | None:
     return None
 
 
-def _literal(value: Const) -> str:
-    return print_expr(value)
-
-
 # --- types ------------------------------------------------------------------------------------------------
 
 
@@ -158,7 +154,7 @@ def _types_of_result(case: Case, mine: Assign, theirs: Assign) -> Cause:
     clause = _both(accumulate_in(case.kernel, name, required), casts)
     edit = f"declare `{name} … accumulate {required}`" if clause else f"declare `{name}: {required}`"
     edits = clause or _both(retype(case.kernel, name, required), casts)
-    if not _is_possible(theirs.target.dtype, required) or not (clause or _is_alone(case, name)):
+    if theirs.target.dtype.is_float != required.is_float or not (clause or _is_alone(case, name)):
         edit, edits = OTHER, ()
     return Cause("accumulator-type-differs", message, theirs.target.span, mine.target.span, edit, edits)
 
@@ -167,11 +163,6 @@ def _is_alone(case: Case, name: str) -> bool:
     """Return whether no other statement uses an array, so that its type is a matter of this one."""
     assigns = [s.assign for s in case.others]
     return all(name != r.buffer for a in assigns for r in (a.target, *reads(a.value)))
-
-
-def _is_possible(own: DType, required: DType) -> bool:
-    """Return whether a declaration can change one type of sum to the other: floats never become integers."""
-    return own.is_float == required.is_float
 
 
 def _both(declared: Edits, casts: Edits | None) -> Edits:

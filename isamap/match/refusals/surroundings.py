@@ -137,7 +137,7 @@ def _placement(case: Case, around: Surroundings) -> Cause | None:
             continue
         makers = [p.output for p in around.patterns if _held(p.output) == _held(o)]
         if makers and not any(_same_place(m.placement, o.placement) for m in makers):
-            written = _coordinates(o.placement)
+            written = ", ".join(f"{name}: {e}" for name, e in o.placement.coordinates)
             message = f"takes {o.name} placed at {written}: no load to {o.memory} has that placement"
             edit = f"a move within {o.memory} to that placement in the machine's description"
             return Cause("placement-differs", message, case.statement.assign.span, o.span, edit)
@@ -151,10 +151,6 @@ def _same_place(mine: Placement | None, theirs: Placement) -> bool:
         a: Index.of(b) for a, b in zip(mine.indices, theirs.indices, strict=True)
     }
     return {n: e.substitute(renamed) for n, e in mine.coordinates} == dict(theirs.coordinates)
-
-
-def _coordinates(placement: Placement) -> str:
-    return ", ".join(f"{name}: {e}" for name, e in placement.coordinates)
 
 
 def _moves(case: Case, around: Surroundings) -> Cause | None:

@@ -93,12 +93,7 @@ def start_of_sum(tile: Tile, outcome: Outcome) -> tuple[OperandTile, Written] | 
     found = over_tile(tile, wide)
     if found is None or written is None:
         return None
-    return _filled_with(acc, found), written
-
-
-def _filled_with(acc: OperandTile, other: OperandTile) -> OperandTile:
-    """Return the accumulator's tile with other elements."""
-    return replace(acc, subject=other.subject, elements=other.elements)
+    return replace(acc, subject=found.subject, elements=found.elements), written
 
 
 def _written(tile: Tile, target: Read, value: Expr) -> Written | None:
