@@ -14,13 +14,11 @@ from itertools import pairwise
 from math import prod
 
 from isamap.plan.check.crossings import check_overlap, check_prefetches
-from isamap.plan.check.offers import check_carried, check_fused, check_packed
-from isamap.plan.check.remainders import check_rests
 from isamap.plan.check.scratchpads import check_scratch, staged_bytes
 from isamap.plan.check.threads import check_parallel
 from isamap.plan.loops import LoopStep
-from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
-from isamap.plan.schedule import NestSchedule, Schedule, slots_of
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.plan.schedule import NestSchedule, Schedule, Stage, slots_of
 from isamap.plan.text import blocks_words
 from isamap.source import Diagnostic
 
@@ -450,3 +448,158 @@ def _unused(
         else "a loop can count through registers that are `named = immediate`, that only moves out of main memory "
         "write, and that only sums read: describe them so, or as a scratchpad",
     )
+
+
+# --- features of the mapping ----------------------------------------------------------------------------
+
+
+def check_carried(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """Yield the errors in the loop-carried values of a nest."""
+    offered = option.carried.axis if option.carried is not None else ""
+    if nest.carried and nest.carried != offered:
+        yield Diagnostic(
+            "schedule-carry",
+            f"nest {nest.statement}: no values can be carried along `{nest.carried}`",
+            notes=(f"with this mapping it can carry along: {offered or 'none'}",),
+            help=f"write `carry {offered};`" if offered else "leave the line out",
+        )
+    if nest.carried and nest.pipeline is not None:
+        yield Diagnostic(
+            "schedule-carry",
+            f"nest {nest.statement}: iterations along `{nest.carried}` depend on each other and cannot be pipelined",
+            help="leave out the line `pipeline`",
+        )
+
+
+def check_fused(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """Yield the errors in the statements that a nest fuses."""
+    offered = {fusion.statement: fusion for fusion in option.fusions}
+    for number in nest.fused:
+        if number not in offered:
+            known = ", ".join(map(str, offered)) or "none"
+            yield Diagnostic(
+                "schedule-fuse",
+                f"nest {nest.statement}: statement {number} cannot be fused",
+                notes=(f"with this mapping it can fuse: {known}",),
+                help=f"give statement {number} a nest of its own",
+            )
+            continue
+        missing = [str(n) for n in offered[number].needs if n not in nest.fused]
+        if missing:
+            both = ", ".join([*missing, str(number)])
+            yield Diagnostic(
+                "schedule-fuse",
+                f"nest {nest.statement}: statement {number} needs what statement {missing[0]} computes",
+                help=f"write `fuse {both};`, or give statement {number} a nest of its own",
+            )
+
+
+def check_packed(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """Yield the errors in a nest's packed and unpacked operands."""
+    stages = {stage.operand: stage for stage in nest.stages}
+    for operand in option.operands:
+        stage = stages.get(operand.name)
+        if operand.staging.is_packed and (stage is None or not stage.packed):
+            yield Diagnostic(
+                "schedule-packed",
+                f"nest {nest.statement}: `{operand.tensor}` is passed packed, and its stage is not packed",
+                help=f"put `stage {operand.name} packed;` before the first loop, or leave out "
+                f"--packed {operand.tensor}",
+            )
+        elif stage is not None and stage.packed and not operand.staging.is_packed:
+            yield Diagnostic(
+                "schedule-packed",
+                f"nest {nest.statement}: `stage {operand.name} packed;`, and `{operand.tensor}` is not "
+                "passed packed",
+                help=f"add --packed {operand.tensor}, or write `stage {operand.name};`",
+            )
+        elif stage is not None and stage.packed:
+            yield from _check_whole(nest, stage)
+
+
+def _check_whole(nest: NestSchedule, stage: Stage) -> Iterator[Diagnostic]:
+    if stage.depth or stage.ahead or stage.memory:
+        yield Diagnostic(
+            "schedule-packed",
+            f"nest {nest.statement}: `stage {stage.operand} packed;` is inside {stage.depth} loops, but "
+            "an operand that is packed before the program is packed as a whole",
+            help="move it before the first loop",
+        )
+
+
+# --- remainders -----------------------------------------------------------------------------------------
+
+MAX_ISSUES = 4096
+"""The most issues of a register block with all its remainders: more take C compilers minutes."""
+
+
+def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """Yield the errors in the pieces in which a nest performs remainders."""
+    whole = issues = 1
+    for axis in option.axes:
+        loops = [loop for loop in nest.loops if loop.axis == axis.name]
+        around = [loop for loop in loops if not loop.is_unrolled]
+        block = around[-1] if around and loops[-1].is_unrolled else None
+        for loop in around:
+            if loop.rest:
+                yield from _check_pieces(nest, axis, loop, is_block=loop == block)
+        if block is not None:
+            whole *= block.step // axis.tile
+            issues *= _tiles(axis, block, around)
+    if issues > MAX_ISSUES and issues > whole:
+        yield Diagnostic(
+            "schedule-too-large",
+            f"nest {nest.statement}: a register block and its remainders have {issues} issues together, "
+            f"at most {MAX_ISSUES} can be",
+            help="write fewer sizes behind `rest`, such as `rest 8 4 2 1`, or unroll less",
+        )
+
+
+def _tiles(axis: TileAxis, block: LoopStep, around: list[LoopStep]) -> int:
+    """Return tiles of an axis in a whole block and in all of its pieces."""
+    whole = block.step // axis.tile
+    nested = all(loop.step % block.step == 0 for loop in around)
+    if nested and not axis.is_open:
+        return whole
+    if block.rest:
+        pieces = sum(size // axis.tile for size in block.rest)
+    else:
+        pieces = whole * (whole - 1) // 2  # one piece for each number of tiles, 1 to whole - 1
+    return whole + pieces + (whole if axis.tile > 1 else 0)
+
+
+def _check_pieces(
+    nest: NestSchedule, axis: TileAxis, loop: LoopStep, *, is_block: bool
+) -> Iterator[Diagnostic]:
+    sizes = loop.rest
+    where = f"nest {nest.statement}, `for {axis.name} by {loop.step} rest {' '.join(map(str, sizes))}`"
+    whole = loop.step if loop.is_dealt else loop.step - axis.tile
+    if not is_block or not whole:
+        yield Diagnostic(
+            "schedule-tiling",
+            f"{where}: `rest` belongs to the innermost loop over blocks of unrolled tiles",
+            help=f"leave it out, or write `unroll {axis.name} by {axis.tile}` inside",
+        )
+        return
+    makes_all = (
+        sizes[-1] == axis.tile
+        and all(size % axis.tile == 0 for size in sizes)
+        and all(size > after for size, after in pairwise(sizes))
+        and all(size <= 2 * after for size, after in pairwise(sizes))
+        and sizes[0] <= whole < 2 * sizes[0]
+    )
+    if not makes_all:
+        yield Diagnostic(
+            "schedule-tiling",
+            f"{where}: these pieces do not compose every remainder up to {whole}, each used at most once",
+            notes=(f"they are multiples of {axis.tile} and end with it; each is at most twice the next one",),
+            help=f"write `rest {' '.join(map(str, halves(whole, axis.tile)))}`",
+        )
+
+
+def halves(whole: int, tile: int) -> tuple[int, ...]:
+    """Return the fewest pieces that make every number of tiles up to `whole` elements: powers of two."""
+    found = [tile]
+    while 2 * found[-1] <= whole:
+        found.append(2 * found[-1])
+    return tuple(reversed(found))
