@@ -3,7 +3,8 @@
     s = q k^T   t = softmax(s)   o = t v        one kernel, of which blocks of rows are computed after each other
 
 What lies between two of the kernels becomes a temporary, so that a block of its rows stays in a near cache. This
-pays only if that is larger than all that the chain reads and writes: the scores of more keys than a head is wide.
+pays only if that is large, and larger than all that the chain reads and writes: the scores of more keys than a head
+is wide.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from isamap.graph.pending import Open, Written, reads_of, writes_of
 NAME = re.compile(r"\b([asy][0-9]+)\b(?=\[)")
 MOST_KERNELS = 3
 """Scores, what becomes of their rows, and the second product."""
+
+
+LEAST_ELEMENTS = 1 << 14
+"""Between two kernels: smaller results stay in a near cache by themselves, so that no search for blocks pays."""
 
 
 def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
@@ -66,7 +71,9 @@ def _pays(parts: Sequence[Written]) -> bool:
         return False
     inner = {p.tensor: prod(p.shape) for part in (first, rows) for p in part.writes.values()}
     outer = [prod(p.shape) for part in parts for p in reads_of(part) if p.tensor not in inner and not p.band]
-    return min(inner.values()) > max((*outer, *(prod(p.shape) for p in last.writes.values())))
+    return min(inner.values()) >= LEAST_ELEMENTS and min(inner.values()) > max(
+        (*outer, *(prod(p.shape) for p in last.writes.values()))
+    )
 
 
 def _joined(parts: Sequence[Written]) -> Written:

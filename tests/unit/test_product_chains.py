@@ -11,13 +11,13 @@ from onnx_models import Described, computed, evaluated, imported, make
 from isamap.driver.model_rewrites import form_of
 from isamap.graph.pending import band_of
 
-SIZES = {"q": (1, 2, 6, 4), "k": (1, 2, 8, 4), "v": (1, 2, 8, 4)}
+SIZES = {"q": (1, 2, 96, 4), "k": (1, 2, 128, 4), "v": (1, 2, 128, 4)}
 INPUTS = {
     name: np.random.default_rng(n).normal(size=size).astype(np.float32)
     for n, (name, size) in enumerate(SIZES.items())
 }
-CAUSAL = np.tril(np.ones((6, 8), bool), 2)
-WINDOW = CAUSAL & ~np.tril(np.ones((6, 8), bool), -1)
+CAUSAL = np.tril(np.ones((96, 128), bool), 2)
+WINDOW = CAUSAL & ~np.tril(np.ones((96, 128), bool), -1)
 Node = tuple[str, list[str], list[str], dict[str, Any]]
 SOFTMAX: Node = ("Softmax", ["masked"], ["p"], {"axis": -1})
 AROUND: list[Node] = [
@@ -56,9 +56,9 @@ def by_operator() -> Any:
         (by_where(CAUSAL), ["d3 <= d2 + 2"]),
         (by_where(WINDOW), ["d3 <= d2 + 2", "d3 >= d2"]),
         (by_where(CAUSAL[None, None]), ["d3 <= d2 + 2"]),
-        (by_where(CAUSAL | (np.arange(8) == 7)), []),
-        (by_where(np.tril(np.ones((6, 8), bool))), ["d3 <= d2"]),
-        (by_where(np.tril(np.ones((6, 8), bool), 6)), ["d3 <= d2 + 6"]),
+        (by_where(CAUSAL | (np.arange(128) == 127)), []),
+        (by_where(np.tril(np.ones((96, 128), bool))), ["d3 <= d2"]),
+        (by_where(np.tril(np.ones((96, 128), bool), 126)), ["d3 <= d2 + 126"]),
         (by_add(CAUSAL), ["d3 <= d2 + 2"]),
         (by_operator(), ["d3 <= d2"]),
     ],
@@ -68,7 +68,7 @@ def test_a_mask_that_is_a_band_is_a_comparison_of_indices(model: Any, conditions
     program = imported(model).whole()
     (text,) = (text for name, text in program.kernels.items() if "softmax" in name)
     assert text.count("+= ") == 3
-    assert "bool[6, 8]" not in text or not conditions
+    assert "bool[96, 128]" not in text or not conditions
     assert all(condition in text for condition in conditions), text
     assert text.count(" <= ") + text.count(" >= ") == len(conditions)
     assert form_of(text) is not None
@@ -81,9 +81,10 @@ def test_a_mask_that_is_a_band_is_a_comparison_of_indices(model: Any, conditions
     ("change", "results"),
     [
         ({"k": (1, 2, 3, 4), "v": (1, 2, 3, 4)}, ["o"]),
+        ({"q": (1, 1, 96, 4), "k": (1, 1, 128, 4), "v": (1, 1, 128, 4)}, ["o"]),
         ({}, ["o", "p"]),
     ],
-    ids=["scores are small", "others read the softmax"],
+    ids=["scores are fewer than keys", "scores are few", "others read the softmax"],
 )
 def test_chains_stay_apart(change: dict[str, tuple[int, ...]], results: list[str]) -> None:
     inputs = INPUTS | {name: np.ones(size, np.float32) for name, size in change.items()}
@@ -94,8 +95,8 @@ def test_chains_stay_apart(change: dict[str, tuple[int, ...]], results: list[str
 
 
 def test_a_band_is_what_is_true_between_two_diagonals() -> None:
-    assert band_of(CAUSAL) == (6, 8, -5, 2)
-    assert band_of(WINDOW) == (6, 8, 0, 2)
+    assert band_of(CAUSAL) == (96, 128, -95, 2)
+    assert band_of(WINDOW) == (96, 128, 0, 2)
     assert band_of(np.ones((3, 3), bool)) is None
     assert band_of(np.zeros((3, 3), bool)) is None
     assert band_of(np.eye(4, dtype=bool)[:, ::-1]) is None
