@@ -121,7 +121,12 @@ def check_node(node: Node, inputs: Sequence[Typed | None], opset: int) -> None:
 
 
 def _check_types(schema: Any, inputs: Sequence[Typed | None]) -> None:
-    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    """Raise NotTaken for types of inputs that no version of an operator has, or that do not go together."""
+    newest = _schema(schema.name, _newest(), schema.domain) or schema
+    versions = [one for version in (newest, schema) for one in version.type_constraints]
+    allowed: dict[str, set[str]] = {}
+    for one in versions:  # exporters write types of later versions
+        allowed.setdefault(one.type_param_str, set()).update(one.allowed_type_strs)
     bound: dict[str, str] = {}
     for number, value in enumerate(inputs):
         said = schema.inputs[min(number, len(schema.inputs) - 1)]

@@ -335,7 +335,7 @@ def _layer(to: Translation, node: Any) -> None:
     to.put(
         node, kind.op, *given, results=tuple(f"{name}.all" if name else "" for name in results),
         hidden_size=units, direction="reverse" if is_backwards else "forward", gates=kind.gates,
-        rounds_state=1, **kind.attributes,
+        **kind.attributes,
     )  # fmt: skip
     for name, value in zip(results, node.meta["val"], strict=True):
         if name:

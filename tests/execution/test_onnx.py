@@ -18,6 +18,7 @@ from onnx_models import Described, evaluated, imported, make
 
 from isamap.cli import main
 from isamap.graph.graph import Array
+from isamap.ir import DTYPES
 from isamap.onnx import compile_model
 from isamap.source import UsageProblem
 
@@ -197,6 +198,27 @@ def test_a_recurrent_layer_masks_what_is_behind_the_end_of_a_sequence() -> None:
     )
     np.testing.assert_allclose(whole["h"][:, 1], other["h"][:, 1], rtol=1e-5)
     np.testing.assert_allclose(whole["y"][:2, :, 1], other["y"][:, :, 1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("reset", [0, 1])
+@pytest.mark.parametrize(("kind", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_a_recurrent_layer_in_bf16_adds_in_f32(kind: str, gates: int, reset: int) -> None:
+    numbers = DTYPES["bf16"].numpy()
+    small = np.full((1, gates * 2, 600), 1 / 512)  # a sum in bf16 would end at 0.5 of 1.17
+    constants = {"w": small.astype(np.float32), "r": drawn(1, gates * 2, 2), "b": drawn(1, gates * 4)}
+    inputs = {"x": np.ones((5, 3, 600), np.float32)}
+    given = {"x": inputs["x"].astype(numbers)}
+    narrow = {name: array.astype(numbers) for name, array in constants.items()}
+    wide = {name: array.astype(np.float32) for name, array in narrow.items()}
+    more = {"linear_before_reset": reset} if kind == "GRU" else {}
+    nodes: Described = [(kind, ["x", "w", "r", "b"], ["y", "h"], {"hidden_size": 2, **more})]
+    for opset in (17, 22):  # exporters write bf16 in versions that do not list it
+        model = make(nodes, given, ["y", "h"], narrow, opset)
+        found = compile_model(imported(model), MACHINE, jobs=1)(given)
+        assert {array.dtype for array in found.values()} == {np.dtype(numbers)}
+        expected = evaluated(make(nodes, inputs, ["y", "h"], wide, opset), inputs)
+        for one, other in zip(found.values(), expected, strict=True):
+            np.testing.assert_allclose(one.astype(float), other.astype(float), atol=0.02)
 
 
 def test_wrong_inputs_are_refused() -> None:

@@ -126,7 +126,7 @@ class _Way:
         self.y = self.text.write(o[0].dtype, (layer.steps, layer.batch, layer.units))
         self.last = self.text.write(o[0].dtype, (layer.batch, layer.units))
         self.seen = self.h
-        if o.integer("rounds_state", 0) and layer.inside != o[0].dtype:
+        if layer.inside != o[0].dtype:
             self.seen = self.text.temp(o[0].dtype, (layer.batch, layer.units))
         self.places = o.list("gates") or tuple(range(layer.gates))
         self.body: list[str] = []
@@ -339,8 +339,9 @@ def _gru(way: _Way) -> tuple[Value, ...]:
         f"{way.of_unit(r)} = {f[0].replace('{0}', sums(way.place(1)))};",
     )
     if is_first:
-        part = way.state()
-        way.each(f"{way.of_unit(part)} = {way.of_unit(r)} * {h};")
+        part = way.text.temp(o[0].dtype, (way.layer.batch, way.layer.units))
+        product = Term(f"{way.of_unit(r)} * {h}", way.layer.inside)
+        way.each(f"{way.of_unit(part)} = {cast(product, part.dtype).text};")
         way.of_state(2, 1, part)
         inner = sums("2")
     else:
