@@ -16,7 +16,7 @@ from isamap.graph.graph import Array, Attribute, Graph, Node
 from isamap.graph.making import Making, Text, Value, broadcast_index, broadcast_shape, permuted, whole
 from isamap.graph.model_program import Passed
 from isamap.graph.pending import Pointwise
-from isamap.graph.sizes import as_value, is_open
+from isamap.graph.sizes import as_value, is_open, most_of
 from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
 from isamap.ir import DTYPES, round_to
 
@@ -181,10 +181,10 @@ class Applied:
     ) -> Value:
         """Return the same by a function of terms, whose text has the type `inside`.
 
-        The result lies as the first value does that has all its sizes.
+        The result lies as most values do that have all its sizes.
         """
         shape = broadcast_shape([v.shape for v in values])
-        order = next((v.order for v in values if v.shape == shape), ())
+        order = common_order([v for v in values if v.shape == shape])
         terms: list[Term] = []
         inputs: list[Passed] = []
         for value in values:
@@ -194,16 +194,22 @@ class Applied:
                 literal = Term(f"«{len(inputs) - 1}»", value.dtype)
             terms.append(literal)
         expression = cast(Term(form(terms), inside), dtype).text
-        result = self.making.fresh(dtype, shape).ordered(order)
-        if result.count:
+        key = tuple(inputs), dtype, shape, order, expression
+        if key not in self.making.moved:  # equal operations are one
+            result = self.making.fresh(dtype, shape).ordered(order)
+            if not result.count:
+                return result
             output = self._passed(result, len(shape), order)
             self.making.steps.append(Pointwise(self.name, tuple(inputs), output, expression))
-        return result
+            self.making.moved[key] = result, len(self.making.steps) - 1
+        return self.making.moved[key][0]
 
     def _passed(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:
         """Return a value as a step reads it, with its axes in the given order (by default its own)."""
-        if value.is_part or (self.making.views and value.tensor and value.order != order):
-            more = rank - value.rank if order else 0
+        more = rank - value.rank if order else 0
+        last = last_of((1,) * more + value.shape, order) - more
+        is_near = value.tensor and last_of(value.shape, value.order) == last
+        if value.is_part or (self.making.views and is_near and value.order != order):
             shape, strides = (1,) * more + value.shape, (0,) * more + value.walk
             return replace(
                 self.making.look(value), shape=permuted(shape, order), strides=permuted(strides, order)
@@ -213,6 +219,31 @@ class Applied:
         whole = value if value.rank == rank else self.making.plain(value)
         whole = self.making.laid(whole.shaped((1,) * (rank - whole.rank) + whole.shape), order)
         return replace(self.making.passed(whole), shape=permuted(whole.shape, order))
+
+
+def last_of(shape: Sequence[int], order: Sequence[int]) -> int:
+    """Return the axis along which neighbours in memory lie, -1 for one element."""
+    return next((n for n in reversed(order or range(len(shape))) if shape[n] != 1), -1)
+
+
+def common_order(values: Sequence[Value]) -> tuple[int, ...]:
+    """Return the order of axes in which most values of a shape lie; of two, that which a kernel has chosen.
+
+    An array that is known can lie in any order. A part of a tensor counts as one in the order of its sizes
+    if its neighbours lie along its last axis.
+    """
+    orders: list[tuple[int, ...]] = []
+    for value in values:
+        if not value.is_part:
+            orders += [value.order] if value.tensor else []
+            continue
+        real = [n for n, size in enumerate(value.shape) if size != 1]
+        walk = value.walk
+        if real and all(walk[n] for n in real):
+            order = tuple(sorted(range(value.rank), key=lambda n: -most_of(walk[n])))
+            is_plain = last_of(value.shape, order) == real[-1]
+            orders.append(() if is_plain else replace(value, strides=None).ordered(order).order)
+    return max(orders, key=lambda order: (orders.count(order), order != ()), default=())
 
 
 def tuple_of(value: Any) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from isamap.graph.model_program import Control, Move, Passed
 from isamap.graph.moves import is_sound
 from isamap.graph.patterns import reshape_strides
 from isamap.graph.pending import Border, Pointwise, Written, band_of, dense, laid_out
-from isamap.graph.sizes import Opened, OpenSize, Size
+from isamap.graph.sizes import Opened, OpenSize, Size, is_open
 from isamap.graph.terms import NotTaken, Term
 from isamap.graph.types import make_dense, stored_type, type_of
 from isamap.source import release
@@ -110,7 +110,12 @@ class Value:
                 raise OutOfOrder
             return replace(self, shape=found, strides=strides)
         if self.order and found != self.shape:
-            raise OutOfOrder
+            is_free = self.tensor and not any(map(is_open, (*self.shape, *found)))
+            strides = reshape_strides(self.shape, self.walk, found) if is_free else None
+            if strides is None:
+                raise OutOfOrder
+            order = sorted(range(len(found)), key=lambda n, reach=strides: (-reach[n], n))
+            return replace(self, shape=found, order=()).ordered(tuple(order))
         known = self.known.reshape(found) if self.known is not None else None
         return replace(self, shape=found, known=known)
 
@@ -139,8 +144,9 @@ def is_in_place(shape: Shape, order: Shape) -> bool:
 class Making:
     """The steps so far, whose kernels are still open, and the constants by name.
 
-    `moved` are permuted values, with the step that moved them. With `views`, operators that only rename
-    elements are no steps: their readers access the tensor with other strides.
+    `moved` are permuted values and results of elementwise operations, with the step that made them. With
+    `views`, operators that only rename elements are no steps: their readers access the tensor with other
+    strides.
     """
 
     steps: list[Move | Control | Written | Pointwise] = field(
@@ -149,8 +155,8 @@ class Making:
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     tensors: int = 0
     numbers: int = 0
-    moved: dict[tuple[Shape, Shape, Passed], tuple[Value, int]] = field(
-        default_factory=dict["tuple[Shape, Shape, Passed]", "tuple[Value, int]"]
+    moved: dict[tuple[object, ...], tuple[Value, int]] = field(
+        default_factory=dict["tuple[object, ...]", "tuple[Value, int]"]
     )
     views: bool = False
     opened: Opened = field(default_factory=lambda: Opened(()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,9 @@ import pytest
 pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
 
 from onnx_models import Described, imported, make
+
+from isamap.graph.importing import lower_model
+from isamap.onnx.onnx_models import parse_model
 
 X = np.zeros((1, 3, 8, 8), np.float32)
 WEIGHTS = {
@@ -56,6 +61,62 @@ def test_a_result_of_the_model_lies_as_its_sizes_say_and_is_moved_once() -> None
         ("Softmax", ["f"], ["t"], {"axis": 2}),
     ]
     assert [name for name in texts(nodes, ["s", "t", "f"]) if name == "transpose"] == ["transpose"]
+
+
+def test_a_sum_lies_as_the_results_of_convolutions_do() -> None:
+    nodes: Described = [("Relu", ["z"], ["n0"], {})]
+    for n in range(3):
+        more: Described = [
+            ("Conv", [f"n{n}", "last"], [f"c{n}"], {}),
+            ("Add", [f"n{n}", f"c{n}"], [f"n{n + 1}"], {}),
+        ]
+        nodes = [*nodes, *more]
+    z = np.zeros((1, 16, 8, 8), np.float32)
+    program = imported(make([*nodes, ("Conv", ["n3", "last"], ["y"], {})], {"z": z}, ["y"], WEIGHTS)).whole()
+    called = [getattr(step, "kernel", "") for step in program.steps]
+    assert sum(name.startswith("transpose") for name in called) == 2, (
+        "the first image and the result are moved"
+    )
+    assert sum(name.startswith("conv_add") for name in called) == 2
+
+
+@pytest.mark.parametrize(("rows", "moved"), [(32, 1), (1, 0)])
+def test_many_rows_multiply_a_computed_factor_by_its_rows(rows: int, moved: int) -> None:
+    nodes: Described = [
+        ("Transpose", ["k"], ["t"], {"perm": [0, 2, 3, 1]}),
+        ("MatMul", ["q", "t"], ["y"], {}),
+    ]
+    inputs = {"q": np.zeros((1, 3, rows, 16), np.float32), "k": np.zeros((1, 40, 3, 16), np.float32)}
+    model = parse_model(make(nodes, inputs, ["y"]).SerializeToString(), Path("made.onnx"))
+    program = lower_model(replace(model, has_views=True), "made", {}, {}).whole()
+    assert sum(name.startswith("transpose") for name in program.kernels) == moved
+    (text,) = (text for name, text in program.kernels.items() if "matmul" in name)
+    assert ("* a1[0, d1, k, d3]" in text) == bool(moved)
+
+
+@pytest.mark.parametrize("has_views", [False, True])
+@pytest.mark.parametrize("shape", [(16, 8, 8), (8, 8), (8, 1), (1,)])
+def test_an_operand_of_fewer_axes_is_repeated_over_an_image(shape: tuple[int, ...], has_views: bool) -> None:
+    nodes: Described = [
+        ("Conv", ["x", "first"], ["a"], {"pads": [1] * 4}),
+        ("Neg", ["s"], ["n"], {}),
+        ("Mul", ["a", "n"], ["y"], {}),
+    ]
+    made = make(nodes, {"x": X, "s": np.zeros(shape, np.float32)}, ["y"], {"first": WEIGHTS["first"]})
+    model = parse_model(made.SerializeToString(), Path("made.onnx"))
+    lower_model(replace(model, has_views=has_views), "made", {}, {}).whole()
+
+
+def test_equal_operations_are_one() -> None:
+    nodes: Described = [
+        ("Relu", ["x"], ["a"], {}),
+        ("Relu", ["x"], ["b"], {}),
+        ("Conv", ["a", "first"], ["c"], {}),
+        ("Conv", ["b", "first"], ["d"], {}),
+        ("Add", ["c", "d"], ["y"], {}),
+    ]
+    program = imported(make(nodes, {"x": X}, ["y", "b"], WEIGHTS)).whole()
+    assert sum(getattr(step, "kernel", "").startswith("relu") for step in program.steps) == 1
 
 
 def test_few_filters_leave_an_image_as_it_is() -> None:

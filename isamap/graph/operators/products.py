@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from isamap.graph.applied import Applied, element
 from isamap.graph.graph import Array
 from isamap.graph.making import Operand, Text, Value, axes_of, broadcast_index, broadcast_shape
 from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.sizes import is_open
 from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
 
 
@@ -64,6 +66,8 @@ def multiplied(
         raise NotTaken("a factor is a single number")
     left = a if a.rank > 1 else a.shaped((1, *a.shape))
     right = b if b.rank > 1 else b.shaped((*b.shape, 1))
+    if dtype == (inside or wide_type(dtype)):
+        right = _with_rows(o, left, right)
     if left.shape[-1] != right.shape[-2]:
         raise NotTaken(f"factors of {list(a.shape)} and {list(b.shape)}")
     batch = broadcast_shape([left.shape[:-2], right.shape[:-2]])
@@ -101,6 +105,19 @@ def multiplied(
     done = round_sums(text, total, result)
     kept = (*batch, *(left.shape[-2:-1] if a.rank > 1 else ()), *(right.shape[-1:] if b.rank > 1 else ()))
     return done.shaped(kept)
+
+
+LEAST_ROWS = 8
+"""Rows of a left factor for which moving a right one costs less than reading it across its memory order."""
+
+
+def _with_rows(o: Applied, left: Value, right: Value) -> Value:
+    """Return the right factors of several products by rows: computed ones that lie otherwise are moved."""
+    if right.known is not None or any(map(is_open, (*left.shape, *right.shape, *right.walk))):
+        return right
+    is_across = right.shape[-1] != 1 and right.walk[-1] != 1
+    is_worth = left.shape[-2] >= LEAST_ROWS and prod(right.shape[:-2]) > 1
+    return o.making.laid(right, ()) if is_across and is_worth else right
 
 
 def is_zero(point: Value | None) -> bool:
