@@ -403,6 +403,11 @@ def _make_run(graph: Any, parts: _Parts, segments: Mapping[int, Segment]) -> Cal
     map_arg, given_back = torch.fx.node.map_arg, parts.output.args[0]
     simple = type(given_back) in (tuple, list) and all(hasattr(node, "meta") for node in given_back)
     results = [place[node] for node in given_back] if simple else []
+    if len(units) == 1 and isinstance(units[0], Segment) and not sizes and simple:
+        (segment,) = units
+        written = [place[node] for node in segment.writes]
+        if all(place[node] < len(inputs) for node in segment.reads) and {*results} <= {*written}:
+            return _alone(segment, place, [written.index(at) for at in results])
     ready = list(zip(steps, gone, strict=True))
     is_eager = any(not isinstance(unit, Segment) for unit in units)
 
@@ -478,6 +483,23 @@ def segment_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str,
             values[at] = tensor
 
     return step
+
+
+def _alone(
+    segment: Segment, place: Mapping[Any, int], order: Sequence[int]
+) -> Callable[[Sequence[Any]], Any]:
+    """Return the function of a graph that is one library: a call touches only the tensors that it reads."""
+    reads = [(place[node], as_foretold(node)) for node in segment.reads]
+    makes = [making(node) for node in segment.writes]
+    call_at = segment.library.call_at
+
+    def run(given: Sequence[Any]) -> Any:
+        read = [seen(given[at]) for at, seen in reads]
+        made = [make() for make in makes]
+        call_at([t.data_ptr() for t in read], [t.data_ptr() for t in made])
+        return [made[n] for n in order]
+
+    return run
 
 
 def eager_step(node: Any, place: Mapping[Any, int]) -> Step:
