@@ -35,7 +35,7 @@ REPEATS, ROUNDS = 20, 5
 # --- where isamap is ---------------------------------------------------------------------------------------
 
 
-def emit(folder: Path, machine: str, count: int, seconds: float) -> None:
+def emit(folder: Path, machine: str, count: int, **how: Any) -> None:
     """Print the kernels of all cases, their plans, and what isamap predicts of them."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from isamap.emit import device_call
@@ -57,7 +57,7 @@ def emit(folder: Path, machine: str, count: int, seconds: float) -> None:
             cases[name] = {
                 "kind": kind,
                 "sizes": sizes,
-                **_print(source, machine, sizes, folder / name, seconds),
+                **_print(source, machine, sizes, folder / name, how),
             }
             path.write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
             print(
@@ -110,7 +110,7 @@ def list_cases(count: int) -> list[tuple[str, str, Any, dict[str, int]]]:
 
 
 def _print(
-    source: Any, machine: str, sizes: Mapping[str, int], folder: Path, seconds: float
+    source: Any, machine: str, sizes: Mapping[str, int], folder: Path, how: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write a program's kernels, and return what is predicted of it; why there is none, if isamap refuses it."""
     from isamap.driver.pipeline import compile_kernel
@@ -120,9 +120,9 @@ def _print(
     from isamap.source import IsamapError
 
     try:
-        made = compile_kernel(Request(source, machine, dict(sizes), limit_s=seconds))
-    except IsamapError as refused:
-        return {"refused": str(refused).splitlines()[0]}
+        made = compile_kernel(Request(source, machine, dict(sizes), **how))
+    except (IsamapError, AssertionError) as refused:  # a fault of isamap is a row, too
+        return {"refused": f"{type(refused).__name__}: {str(refused).splitlines()[0]}"}
     assert made.program is not None
     assert made.machine is not None
     assert made.schedule is not None
@@ -435,9 +435,10 @@ def main() -> None:
         "--products", type=int, default=8, metavar="N", help="how many of DeepBench, of each type"
     )
     parser.add_argument("--seconds", type=float, default=10, metavar="S", help="for the schedule of a kernel")
+    parser.add_argument("--heuristic", default="cpsat", metavar="NAME", help="that chooses schedules")
     given = parser.parse_args()
     if given.emit:
-        emit(given.output, given.hw, given.products, given.seconds)
+        emit(given.output, given.hw, given.products, limit_s=given.seconds, heuristic=given.heuristic)
     elif given.table:
         text = "\n".join(tabulate(given.output)) + "\n"
         (given.output / "compiled.md").write_text(text, encoding="utf-8")

@@ -98,7 +98,7 @@ def test_emitted_kernels_and_trials_compile_without_isamap(
         return smaller
 
     monkeypatch.setattr(bench, "list_cases", listed)
-    bench.emit(tmp_path, "nvidia-sm80", 1, 2.0)
+    bench.emit(tmp_path, "nvidia-sm80", 1, limit_s=2.0)
     told = json.loads((tmp_path / "cases.json").read_text(encoding="utf-8"))
     assert all(case["predicted_ns"] > 0 and 0 < case["registers"] <= 200 for case in told.values())
     assert (tmp_path / "gpu.py").read_text(encoding="utf-8") == BENCHMARK.read_text(encoding="utf-8")

@@ -28,6 +28,7 @@ PAGES = (
     # What follows compiles hundreds of instructions, or predicts many kernels.
     pytest.param("command-hw.md", marks=pytest.mark.exhaustive),
     pytest.param("tutorial-accelerator.md", marks=pytest.mark.exhaustive),
+    pytest.param("tutorial-gpu.md", marks=pytest.mark.exhaustive),
     pytest.param("tutorial.md", marks=pytest.mark.exhaustive),
 )
 CONSOLE = re.compile(r"```console\n\$ isamap (?P<words>.*)\n(?P<said>(?:(?!```).*\n)*)```")
