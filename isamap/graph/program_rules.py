@@ -18,7 +18,7 @@ def check_model(program: Program) -> tuple[str, ...]:
 
 
 def _program(program: Program) -> Iterator[str]:
-    bits = {name: array.size * array.itemsize * 8 for name, array in program.constants.items()}
+    bits = {name: 8.0 * array.nbytes for name, array in program.constants.items()}
     given = {port.passed.tensor for port in program.inputs} | bits.keys()
     for kind, ports in (("input", program.inputs), ("result", program.outputs)):
         names = [port.name for port in ports]

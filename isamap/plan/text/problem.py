@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from typing import cast
 
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 
@@ -89,7 +90,6 @@ def _text(value: object) -> str:
     if is_dataclass(value):
         return f"({', '.join(_fields(value))})"
     if isinstance(value, tuple):
-        return (
-            " ".join(f"({_text(one)})" if isinstance(one, tuple) else _text(one) for one in value) or "none"
-        )
+        parts = ((_text(one), isinstance(one, tuple)) for one in cast("tuple[object, ...]", value))
+        return " ".join(f"({text})" if is_nested else text for text, is_nested in parts) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value) or '""'
