@@ -170,6 +170,7 @@ def predict(asked: Asked) -> Predicted:
         objective=asked.objective,
         within=asked.within,
         transform=asked.case.transform,
+        cache=asked.heuristic == "cpsat",  # what is found quickly is found again sooner than it is written
     )
     try:
         made = _improve(request, asked.known) if asked.known else compile_kernel(request, "schedule")

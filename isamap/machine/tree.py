@@ -8,10 +8,12 @@ The collection of findings of one description, so that a person sees all mistake
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal
 
 from isamap.source import Diagnostic, IsamapError, Source, Span, SpecProblem
@@ -80,6 +82,61 @@ def read_tree(source: Source, stop_before: str | None = None) -> Mapping:
 
 @lru_cache(maxsize=64)
 def _read_tree(source: Source, stop_before: str | None) -> Mapping:
+    joined = _joined_entries(source) if stop_before is None else None
+    return joined or _whole_tree(source, stop_before)
+
+
+_ENTRY = re.compile(r"^(?=[A-Za-z_])", re.MULTILINE)
+_BEFORE = re.compile(r"(?:[ ]*(?:#[^\n]*)?\n)*")
+"""Comments and empty lines before the first entry."""
+
+
+def _joined_entries(source: Source) -> Mapping | None:
+    """Return the tree of a text whose top-level entries are correct each by itself; None for any other text.
+
+    An entry that was read in another text is not parsed again: descriptions of a sweep differ in few of them.
+    """
+    starts = [found.start() for found in _ENTRY.finditer(source.text)]
+    if not starts or not _BEFORE.fullmatch(source.text, 0, starts[0]):
+        return None
+    entries: dict[str, tuple[Scalar, Node]] = {}
+    for start, end in pairwise([*starts, len(source.text)]):
+        part = _entry(source.text[start:end])
+        if part is None or part[0].text in entries:
+            return None
+        key, value = (_moved(node, source, start) for node in part)
+        assert isinstance(key, Scalar), "the key of an entry"
+        entries[key.text] = (key, value)
+    return Mapping(tuple(entries.values()), Span(source, starts[0], len(source.text)))
+
+
+@lru_cache(maxsize=512)
+def _entry(text: str) -> tuple[Scalar, Node] | None:
+    """Return the key and the value of a text that is one entry; None for any other text."""
+    try:
+        tree = _whole_tree(Source("entry", text), None)
+    except SpecProblem:
+        return None
+    return tree.entries[0] if len(tree.entries) == 1 else None
+
+
+def _moved(node: Node, source: Source, start: int) -> Node:
+    """Return a node of an entry as one of the text in which the entry begins at `start`."""
+    span = Span(source, start + node.span.start, start + node.span.end)
+    match node:
+        case Scalar():
+            return Scalar(node.text, span, node.style)
+        case Sequence():
+            return Sequence(tuple(_moved(item, source, start) for item in node.items), span)
+        case Mapping():
+            pairs = tuple(
+                (Scalar(k.text, Span(source, start + k.span.start, start + k.span.end), k.style), v)
+                for k, v in ((k, _moved(v, source, start)) for k, v in node.entries)
+            )
+            return Mapping(pairs, span)
+
+
+def _whole_tree(source: Source, stop_before: str | None) -> Mapping:
     from ruamel.yaml import YAML  # only where a description is read
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 

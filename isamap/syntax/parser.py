@@ -120,6 +120,13 @@ _WORDS = {
 }
 
 
+@lru_cache(maxsize=32)
+def _parsed(text: str, start: Start) -> SyntaxTree:
+    """Return the tree of a text, which no reader changes. Raises: UnexpectedInput."""
+    parser: Any = _parser()
+    return parser.parse(text, start=start)
+
+
 def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
     """Return the lark tree of a text, with positions.
 
@@ -135,8 +142,7 @@ def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
         )
     _check_brackets(source)
     try:
-        parser: Any = _parser()
-        tree: SyntaxTree = parser.parse(source.text, start=start)
+        tree = _parsed(source.text, start)
     except UnexpectedInput as error:
         raise SyntaxProblem(_translate(error, source)) from None
     _check_depth(tree, source)
