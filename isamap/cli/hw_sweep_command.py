@@ -23,8 +23,8 @@ from typing import Any
 
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.kernel_sizes import HEURISTIC, JOBS, read_cases, refuse_standard_input
-from isamap.cli.model_files import HOST, read_model
+from isamap.cli.kernel_sizes import HEURISTIC, JOBS, SCHEDULER, read_cases, refuse_standard_input
+from isamap.cli.model_files import HOST, OfModel, read_model
 from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import WORDS, option, read_choice, seconds_in
@@ -39,7 +39,7 @@ from isamap.report.sweeps import Line, Sweep, fronts, sweep_csv, sweep_text
 from isamap.source import Diagnostic, MissingWords, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.numbers import BYTES_PER_UNIT
-from isamap.source.progress import Progress, Watch
+from isamap.source.progress import Progress
 from isamap.source.records import dataclass, replace
 
 # --- ranges ---------------------------------------------------------------------------------------------
@@ -187,9 +187,7 @@ class SweepOptions(CommandOptions):
         default=10.0,
     )
     jobs: int = JOBS.field()
-    scheduler: str | None = one_word(
-        "--scheduler", "ADDRESS", "Predict on the cluster of this scheduler of Dask, as tcp://head:8786."
-    )
+    scheduler: str | None = SCHEDULER.field()
 
 
 def sweep_command(asked: SweepOptions) -> Answer:
@@ -264,25 +262,31 @@ def _written(asked: SweepOptions, sweep: Sweep) -> list[str]:
     return [path for path, _ in texts]
 
 
-def _subjects(asked: SweepOptions, objectives: Sequence[str], watch: Watch) -> list[tuple[Subject, str]]:
+def _subjects(
+    asked: SweepOptions, objectives: Sequence[str], progress: Progress
+) -> list[tuple[Subject, str]]:
     """Return the kernels and models with each objective. Raises: UsageProblem."""
     found = [Subject(case.name, (case,)) for case in (read_cases(asked.kernels) if asked.kernels else ())]
     for word in asked.models:
         from isamap.graph.host_fallback import host_of
-        from isamap.graph.model_library import How, fuse_of
+        from isamap.graph.model_library import How
         from isamap.graph.predicted_models import subject_of
 
         name, *sizes = word.split()[:32] or [""]
-        how = How(machine_of(asked.name), jobs=asked.jobs, host=host_of(asked.host, asked.name))
-        watch(f"import {name}")
+        how = How(
+            machine_of(asked.name),
+            jobs=asked.jobs,
+            host=host_of(asked.host, asked.name),
+            scheduler=asked.scheduler or "",
+        )
         try:
-            model = read_model(name, how.machine, sizes, (), fuse_of("greedy", how), is_fused=False)
+            model, _ = read_model(name, how, sizes, OfModel(), progress)
         except MissingWords as error:
             whole = " ".join([name, *(word for word in error.words if word != "-D")])
             raise UsageProblem(
                 *(replace(d, help=f"write --model '{whole}'") for d in error.diagnostics)
             ) from None
-        found.append(subject_of(model, " ".join([Path(name).stem, *sizes]), how, watch))
+        found.append(subject_of(model, " ".join([Path(name).stem, *sizes]), how, progress))
     return [(subject, objective) for subject in found for objective in dict.fromkeys(objectives)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from isamap.cli.early_words import read_sizes
 from isamap.driver.inputs import read_kernel
-from isamap.driver.options import WORDS, Option, count, plugin
+from isamap.driver.options import WORD, WORDS, Option, count, plugin
 from isamap.driver.predicted import Case, shipped_cases
 from isamap.source import Diagnostic, UsageProblem
 
@@ -19,6 +19,10 @@ HEURISTIC = Option(
     plugin("heuristic"), "greedy",
 )  # fmt: skip
 JOBS = Option(("--jobs",), "COUNT", "Processes; one for each core otherwise.", count(1, 1024), 0)
+
+SCHEDULER = Option(
+    ("--scheduler",), "ADDRESS", "Work on the cluster of this scheduler of Dask, as tcp://head:8786.", WORD, None,
+)  # fmt: skip
 
 
 def read_cases(words: Sequence[str]) -> tuple[Case, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.early_words import read_sizes
+from isamap.cli.kernel_sizes import SCHEDULER
 from isamap.cli.option_parser import SIZES, CommandOptions, argument, flag
 from isamap.driver.options import WORD, option, seconds_in
 from isamap.report.columns import align
@@ -38,6 +39,7 @@ class GatherOptions(CommandOptions):
         "--minutes", "N", "No row is visited later; it goes on next time.", seconds_in(0.001, MOST_MINUTES),
         default=60.0,
     )  # fmt: skip
+    scheduler: str | None = SCHEDULER.field()
 
 
 def gather_command(asked: GatherOptions) -> Answer:
@@ -53,7 +55,7 @@ def gather_command(asked: GatherOptions) -> Answer:
     )
     known = samples_of(plan, log)
     with Progress() as progress:
-        visits = list(gather(plan, known, stop, progress))
+        visits = list(gather(plan, known, stop, progress, asked.scheduler))
     before, after = ({r: len(t) for r, t in s.items()} for s in (known, samples_of(plan, log)))
     payload = {
         "path": str(log.path),

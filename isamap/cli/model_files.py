@@ -80,6 +80,7 @@ OF_BOTH = (
     "--limit",
     "--threads",
     "--no-cache",
+    "--scheduler",
     *flags_of(CommandOptions),
 )
 """The options of kernels that a model obeys as well."""
@@ -164,6 +165,7 @@ def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices:
         cost_model=choices.cost_model,
         devices=read_count(devices, "--devices", 1, MAX_DEVICES),
         host=host_of(host, machines[0]),
+        scheduler=choices.scheduler,
     )
     refuse_both(how)
     return how

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer, Finding, with_proof
 from isamap.cli.early_words import read_emulator, read_size_sets, read_sizes, read_sizes_file
-from isamap.cli.kernel_sizes import JOBS, refuse_standard_input
+from isamap.cli.kernel_sizes import JOBS, SCHEDULER, refuse_standard_input
 from isamap.cli.model_runs import KERNEL_OR_MODEL, ModelRun, is_whole_model, verify_model
 from isamap.cli.option_parser import (
     EMULATOR,
@@ -30,7 +30,7 @@ from isamap.cli.program_files import read_cases, refuse_beside_program
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import Kind, given_names, option, plugin, read_choice, read_names
 from isamap.driver.request import Choices, Size, make_request
-from isamap.driver.side_by_side import all_jobs, done_side_by_side
+from isamap.driver.side_by_side import done_side_by_side, workers_of
 from isamap.hw_specs import shipped_machines
 from isamap.kernels import list_kernels
 from isamap.machine import load_machine, machine_digest
@@ -86,6 +86,7 @@ class Kept:
     """The number of processes that fill the matrix, the folder of cells, and whether to reuse those there."""
 
     jobs: int = JOBS.field()
+    scheduler: str | None = SCHEDULER.field()
     folder: str | None = one_word("-o", "FOLDER", "Store the results of --all here as they come.")
     resume: bool = flag("--resume", "Resume from the results in -o; failed ones are repeated.")
 
@@ -116,7 +117,7 @@ def verify_matrix(
         for one in _cell_requests(sources, machine, choices, sets, compared, under)
     ]
     settled = {key: cell for key, cell in known.items() if cell.is_settled}
-    cells = _filled(cell_requests, kept.jobs or all_jobs(), folder, settled)
+    cells = _filled(cell_requests, workers_of(kept.jobs, kept.scheduler), folder, settled)
     counts = Counter(cell.verdict for cell in cells)
     totals = {verdict: counts[verdict] for verdict in WORDS}
     payload = {"totals": totals, "cells": [cell.as_json() for cell in cells]}
@@ -160,7 +161,7 @@ def _cell_requests(
 
 
 def _filled(
-    cell_requests: Sequence[CellRequest], jobs: int, folder: Path | None, known: Mapping[str, Cell]
+    cell_requests: Sequence[CellRequest], where: int | str, folder: Path | None, known: Mapping[str, Cell]
 ) -> list[Cell]:
     """Return the cells in their order; those that are known are not filled again."""
     from isamap.driver.matrix import verify_cell
@@ -169,7 +170,9 @@ def _filled(
     left = [n for n in range(len(cell_requests)) if n not in found]
     with Progress() as progress:
         progress("verify", len(found), len(cell_requests))
-        for number, cell in done_side_by_side(verify_cell, [cell_requests[n] for n in left], jobs):
+        asked = [cell_requests[n] for n in left]
+        for number, cell in done_side_by_side(verify_cell, asked, where, machines=lambda one: (one.machine,)):
+            assert cell.key == asked[number].key, "the cell that was asked for"
             found[left[number]] = cell
             append_row(folder, cell)
             progress(f"verify {cell.kernel} on {cell.machine}", len(found), len(cell_requests))

@@ -2,8 +2,8 @@
 
     for found in gather(plan, samples_of(plan, Log.open()), stop): ...     a visit of a row after the other
 
-Every measurement is logged at once, and rows with the fewest samples come first, so that a stopped run can
-continue.
+The measurements of a visit are logged when it ends. Rows with the fewest samples come first, so that a stopped
+run can continue.
 """
 
 from __future__ import annotations
@@ -11,23 +11,28 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from isamap.driver.inputs import named_kernel
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.refining import evaluate_schedules
 from isamap.driver.request import Request, sha256
+from isamap.driver.side_by_side import done_side_by_side
+from isamap.machine.processor import this_cpu
 from isamap.plan.check import check_schedule
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.trial import Trial
 from isamap.scheduler.answer import schedule as solve
 from isamap.scheduler.search.points import Point, SearchSpace
 from isamap.scheduler.search.varied import varied
-from isamap.source import IsamapError
+from isamap.source import IsamapError, OnlyWarned
 from isamap.source.records import dataclass, replace
 from isamap.suites.samples import SampleRow
-from isamap.tune.evaluating import Log, schedule_text
+from isamap.tune.evaluating import Log, Record, schedule_text
 from isamap.tune.features import FEATURES_VERSION
-from isamap.tune.measured import PROCESSOR_TIME, Measured
+from isamap.tune.measured import PROCESSOR_TIME, Measured, check_processor
 from isamap.tune.profile import Profile
 
 # So many schedules are timed in turns, in rounds of so many seconds each.
@@ -39,7 +44,7 @@ LISTED, MOST_CHANGES, WIDEST = 8, 5, 3.0
 WALKS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """The samples to gather: rows on a machine with a profile. Units: `limit_s` for the search of one row."""
 
@@ -91,29 +96,64 @@ def samples_of(plan: Plan, log: Log) -> dict[SampleRow, set[str]]:
 
 
 def gather(
-    plan: Plan, before: Samples, stop: float, watch: Callable[[str], None] = lambda _: None
+    plan: Plan,
+    before: Samples,
+    stop: float,
+    watch: Callable[[str], None] = lambda _: None,
+    scheduler: str | None = None,
 ) -> Iterator[Gathered]:
     """Yield the samples of each visited row until `stop` on the monotonic clock, rows with few samples first.
 
     Schedules timed `before` are not timed again. A row that cannot be compiled here, or has no new schedules,
-    is not visited again.
+    is not visited again. With a scheduler, its workers visit the rows. Records are logged here as they come.
     """
     timed = {row: set(texts) for row, texts in before.items()}
-    known: dict[SampleRow, _Formulated] = {}
+    wave, where = (1, 1) if scheduler is None else (WAVE, scheduler)
     while timed and time.monotonic() < stop:
-        row = min(timed, key=lambda r: len(timed[r]))
-        watch(str(row))
+        rows = sorted(timed, key=lambda r: len(timed[r]))[:wave]
+        watch(str(rows[0]))
+        visits = [Visit(plan, row, frozenset(timed[row]), this_cpu().key) for row in rows]
+        for number, (found, records) in done_side_by_side(visit, visits, where):
+            row = rows[number]
+            for record in records:
+                assert (record.machine, row.has(record.sizes)) == (plan.machine, True), "a sample of this row"
+                timed[row].add(record.schedule)
+                with OnlyWarned():
+                    Log.open().add(record)
+            if not found.count:
+                del timed[row]
+            yield found
+            if time.monotonic() > stop:
+                return
+
+
+WAVE = 32
+"""Rows that workers are given together; the next ones are chosen by the samples of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A visit of a row, perhaps on another computer with the same processor; `timed` are known schedules."""
+
+    plan: Plan
+    row: SampleRow
+    timed: frozenset[str]
+    processor: str
+
+
+def visit(asked: Visit) -> tuple[Gathered, tuple[Record, ...]]:
+    """Return the new samples of a row with their records, which are not logged yet. Raises: UsageProblem."""
+    check_processor(asked.processor)
+    with TemporaryDirectory() as folder:
+        log = Log(Path(folder) / "evaluations.sqlite")
         try:
-            if row not in known:
-                known[row] = _posed(plan, row)
-            found = _visited(row, known[row], timed[row])
+            found = _visited(asked.row, _posed(asked.plan, asked.row), set(asked.timed), log)
         except IsamapError as error:
-            found = Gathered(row, 0, refused=error.diagnostics[0].message)
-        if not found.count:
-            del timed[row]
-        yield found
+            return Gathered(asked.row, 0, refused=error.diagnostics[0].message), ()
+        return found, tuple(log.records())
 
 
+@lru_cache(maxsize=128)
 def _posed(plan: Plan, row: SampleRow) -> _Formulated:
     """Return the search space around the greedy schedule of a row. Raises: NoMapping, Infeasible, UsageProblem."""
     request = plan.request(row)
@@ -132,7 +172,7 @@ def _posed(plan: Plan, row: SampleRow) -> _Formulated:
     return _Formulated(request, space, trial)
 
 
-def _visited(row: SampleRow, formulated: _Formulated, timed: set[str]) -> Gathered:
+def _visited(row: SampleRow, formulated: _Formulated, timed: set[str], log: Log) -> Gathered:
     """Return new schedules of a row, timed and logged. Raises: RunProblem, CompilerRefused, MissingTool."""
     trials: list[Trial] = []
     for point in _drawn(formulated.space, random.Random(len(timed))):
@@ -144,7 +184,7 @@ def _visited(row: SampleRow, formulated: _Formulated, timed: set[str]) -> Gather
         if len(trials) == TOGETHER:
             break
     clocked = Measured(ROUNDS, SECONDS, PROCESSOR_TIME, processor_time=True)
-    evaluated = evaluate_schedules(formulated.request, trials, clocked) if trials else ()
+    evaluated = evaluate_schedules(formulated.request, trials, clocked, log=log) if trials else ()
     ran = sum(one.evaluation.cost_ns < float("inf") for one in evaluated)
     return Gathered(row, ran, len(evaluated) - ran)
 

@@ -26,7 +26,7 @@ from isamap.version import __version__
 
 if TYPE_CHECKING:
     from isamap.scheduler import Ranking
-    from isamap.tune.evaluating import Evaluated
+    from isamap.tune.evaluating import Evaluated, Log
 
 
 RUNNERS_UP = 5
@@ -43,7 +43,12 @@ def rank_schedules(request: Request, problem: Problem) -> Ranking:
 
 
 def evaluate_schedules(
-    request: Request, trials: Sequence[Trial], evaluator: str | Evaluator, *, again: bool = False
+    request: Request,
+    trials: Sequence[Trial],
+    evaluator: str | Evaluator,
+    *,
+    again: bool = False,
+    log: Log | None = None,
 ) -> tuple[Evaluated, ...]:
     """Return an evaluator's result for each schedule, each evaluated once. Raises: UsageProblem, MissingTool."""
     from isamap.tune.evaluating import Log, Setting, evaluate_all
@@ -55,7 +60,7 @@ def evaluate_schedules(
     setting = Setting(sha256(kernel), versions, profile)
     found = load_evaluator(evaluator) if isinstance(evaluator, str) else evaluator
     model = load_cost_model(request.cost_model)
-    return evaluate_all(trials, found, model, setting, Log.open(), again=again)
+    return evaluate_all(trials, found, model, setting, log or Log.open(), again=again)
 
 
 def searched_schedule(

@@ -13,6 +13,7 @@ from isamap.driver.inputs import find_profile, given_text, read_file
 from isamap.driver.options import (
     FLAG,
     NAMES,
+    WORD,
     Kind,
     as_number,
     count,
@@ -349,6 +350,14 @@ class Choices:
         echo="given",
         commands="compile run",
     )
+    scheduler: str = option(
+        "--scheduler",
+        "ADDRESS",
+        "Tune, or compile the kernels of a model, on the cluster of this scheduler of Dask, as tcp://head:8786.",
+        WORD,
+        default="",
+        commands="compile",
+    )
     search: str = option(
         "--search",
         "NAME",
@@ -450,6 +459,9 @@ def check_choosers(choices: Choices, dash: str) -> None:
         raise UsageProblem(
             Diagnostic("usage", said, help=f"add `{dash}tune{' ' if dash else '='}24`, or leave it out")
         )
+    if choices.scheduler and not choices.tune:
+        said = f"`{dash}scheduler` distributes the rounds of `{dash}tune`, which is not given"
+        raise UsageProblem(Diagnostic("usage", said, help=f"add `{dash}tune`, or leave it out"))
     if choices.cold:
         refuse_cold([option for option in found if choices.schedule is None or option != found[0]], dash)
     if len(found) > 1 and (choices.tune or choices.tuned):

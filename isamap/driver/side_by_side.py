@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.chain import File, files_to_send, with_files
@@ -26,6 +27,8 @@ from isamap.version import __version__
 
 AHEAD = 2
 """Pieces that each other process is given while this one works: one to go on with when one is done."""
+AHEAD_THERE = 256
+"""Pieces that a cluster has at a time: memory of the scheduler, and of this process, stays small."""
 CONNECT_S = 10
 
 Work = TypeVar("Work")
@@ -59,8 +62,8 @@ def done_side_by_side(
     part, and takes pieces from the end. `machines` names the descriptions that a piece reads.
     """
     if isinstance(where, str):
-        sent = [Sent(do, one, files_to_send(machines(one))) for one in requests]
-        yield from done_on_cluster(do_there, sent, where) if sent else ()
+        sent = (Sent(do, one, files_to_send(machines(one))) for one in requests)
+        yield from done_on_cluster(do_there, sent, where) if requests else ()
         return
     if where == 1 or len(requests) < 2:
         yield from ((number, do(one)) for number, one in enumerate(requests))
@@ -108,7 +111,7 @@ def do_there(sent: Sent[Work, Found]) -> Found:
 
 
 def done_on_cluster(
-    do: Callable[[Work], Found], requests: Sequence[Work], address: str
+    do: Callable[[Work], Found], requests: Iterable[Work], address: str
 ) -> Iterator[tuple[int, Found]]:
     """Yield the result of each piece of work with its number, in order of completion.
 
@@ -116,14 +119,21 @@ def done_on_cluster(
     another version of isamap or none.
     """
     with _client(address) as (distributed, client):
-        # `pure`: work that is equal would be done once, and counted once
-        futures = client.map(do, list(requests), pure=False)
-        numbers = {future: number for number, future in enumerate(futures)}
-        for future in distributed.as_completed(futures, loop=client.loop):
+        left, numbers = enumerate(requests), dict[Any, int]()
+
+        def submit(count: int) -> list[Any]:
+            # `pure`: work that is equal would be done once, and counted once
+            made = {client.submit(do, one, pure=False): number for number, one in islice(left, count)}
+            numbers.update(made)
+            return list(made)
+
+        running = distributed.as_completed(submit(AHEAD_THERE), loop=client.loop)
+        for future in running:
             if future.status != "finished":
                 raise _refused(address, f"a job of it failed: {future.exception()!r}")
-            yield numbers[future], future.result()
+            yield numbers.pop(future), future.result()
             future.release()
+            running.update(submit(1))
 
 
 @contextmanager

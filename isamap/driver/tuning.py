@@ -10,11 +10,13 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, cast
 
 from isamap.driver.refining import evaluate_schedules, rank_schedules
 from isamap.driver.request import Request
+from isamap.driver.side_by_side import done_side_by_side
 from isamap.ir import Kernel, Range, print_routine
 from isamap.machine import Machine
 from isamap.machine.processor import this_cpu
@@ -31,7 +33,7 @@ from isamap.source.cache import digest, program_state
 from isamap.source.records import dataclass, replace
 from isamap.tune.measured import Measured, check_here
 from isamap.tune.searching import finalists, search
-from isamap.tune.tournament import ROUNDS, Standing, Tournament, schedule_digest, standing
+from isamap.tune.tournament import ROUNDS, Standing, Tournament, play_there, schedule_digest, standing
 from isamap.tune.winners import Winner, Winners
 from isamap.version import __version__
 
@@ -136,7 +138,8 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
     trials = [question.trial(schedule) for schedule in schedules]
     names = [schedule_digest(trial) for trial in trials]
     asked = digest(question.key, state, *names)
-    tournament = Tournament(winners, asked, stop)
+    spread = partial(done_side_by_side, play_there, where=request.scheduler) if request.scheduler else None
+    tournament = Tournament(winners, asked, stop, spread=spread)
     evaluated = evaluate_schedules(request, trials, tournament, again=True)
     found = standing(tournament.rounds(), names[0])
     if found is None:

@@ -43,7 +43,7 @@ class Prices:
 
     request: Request
     machine: Machine
-    jobs: int
+    jobs: int | str
     watch: Watch = unwatched
     known: dict[str, Price | None] = field(default_factory=dict[str, "Price | None"])
 
@@ -67,7 +67,8 @@ class Prices:
         new = list(dict.fromkeys(t for t in texts if t is not None and t not in self.known))
         name = self.request.kernel.name
         asked = [replace(self.request, kernel=Source(name, text), transform=form_of(text)) for text in new]
-        for done, (number, price) in enumerate(done_side_by_side(_price, asked, self.jobs, here=True)):
+        priced = done_side_by_side(_price, asked, self.jobs, here=True, machines=lambda one: (one.machine,))
+        for done, (number, price) in enumerate(priced):
             self.watch("price", done + 1, len(asked))
             self.known[new[number]] = price
         memories = Memories.of(self.machine)

@@ -149,7 +149,7 @@ def divide(
     program: Program,
     asked: Sequence[tuple[Request, Request]],
     host: Machine,
-    jobs: int,
+    jobs: int | str,
     watch: Watch,
     *,
     lowered: bool = False,
@@ -159,9 +159,9 @@ def divide(
     Raises: IsamapError of any kind if the host cannot perform what the accelerator cannot.
     """
     names, parts = list(program.kernels), dict[str, tuple[Part, ...]]()
-    for done, (number, found) in enumerate(
-        done_side_by_side(partial(_parts_of, lowered=lowered), asked, jobs, here=True)
-    ):
+    do = partial(_parts_of, lowered=lowered)
+    made = done_side_by_side(do, asked, jobs, here=True, machines=lambda pair: [one.machine for one in pair])
+    for done, (number, found) in enumerate(made):
         watch(f"divide {names[number]}", done + 1, len(names))
         parts[names[number]] = found
     steps, origins = list[Step](), dict[str, str]()

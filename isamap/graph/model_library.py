@@ -70,6 +70,8 @@ class How:
     heuristic: str = "greedy"
     limit_s: float = 10.0
     jobs: int = 0
+    scheduler: str = ""
+    """The address of a scheduler of Dask whose workers compile kernels; "" for processes here."""
     cache: bool = True
     threads: int = 1
     devices: int = 1
@@ -125,7 +127,7 @@ def compile_program_of(
     program = with_known_numbers(program) if how.host else program
     requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
-    jobs = how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)
+    jobs = how.scheduler or how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)
     made, performed = dict[str, Made](), program
     divided, builder = None, _builder(machine, is_model=model)
     if how.host:
@@ -137,7 +139,7 @@ def compile_program_of(
         performed = program
         builder = builder or (_builder(host, is_model=host_is_model) if divided.why else None)
     else:
-        found = done_side_by_side(make_kernel, requests, jobs, here=True)
+        found = done_side_by_side(make_kernel, requests, jobs, here=True, machines=lambda one: (one.machine,))
         for done, (number, one) in enumerate(found):
             watch(label_of(requests[number].kernel.text), done + 1, len(requests))
             made[names[number]] = one
@@ -238,7 +240,9 @@ def partition_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watc
         Source(SOURCE, ""), name, {}, heuristic="greedy", profile=find_profile(how.profile, name),
         cost_model=how.cost_model, cache=how.cache, threads=how.threads,
     )  # fmt: skip
-    prices = Prices(request, at_one_length(load_machine(name)), how.jobs or all_jobs(), watch)
+    prices = Prices(
+        request, at_one_length(load_machine(name)), how.scheduler or how.jobs or all_jobs(), watch
+    )
     return Partition(method, prices, how.limit_s, workspace_bytes)
 
 

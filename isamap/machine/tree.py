@@ -82,8 +82,8 @@ def read_tree(source: Source, stop_before: str | None = None) -> Mapping:
 
 @lru_cache(maxsize=64)
 def _read_tree(source: Source, stop_before: str | None) -> Mapping:
-    joined = _joined_entries(source) if stop_before is None else None
-    return joined or _whole_tree(source, stop_before)
+    joined = joined_entries(source) if stop_before is None else None
+    return joined or whole_tree(source, stop_before)
 
 
 _ENTRY = re.compile(r"^(?=[A-Za-z_])", re.MULTILINE)
@@ -91,7 +91,7 @@ _BEFORE = re.compile(r"(?:[ ]*(?:#[^\n]*)?\n)*")
 """Comments and empty lines before the first entry."""
 
 
-def _joined_entries(source: Source) -> Mapping | None:
+def joined_entries(source: Source) -> Mapping | None:
     """Return the tree of a text whose top-level entries are correct each by itself; None for any other text.
 
     An entry that was read in another text is not parsed again: descriptions of a sweep differ in few of them.
@@ -114,7 +114,7 @@ def _joined_entries(source: Source) -> Mapping | None:
 def _entry(text: str) -> tuple[Scalar, Node] | None:
     """Return the key and the value of a text that is one entry; None for any other text."""
     try:
-        tree = _whole_tree(Source("entry", text), None)
+        tree = whole_tree(Source("entry", text), None)
     except SpecProblem:
         return None
     return tree.entries[0] if len(tree.entries) == 1 else None
@@ -136,7 +136,8 @@ def _moved(node: Node, source: Source, start: int) -> Node:
             return Mapping(pairs, span)
 
 
-def _whole_tree(source: Source, stop_before: str | None) -> Mapping:
+def whole_tree(source: Source, stop_before: str | None) -> Mapping:
+    """Return the tree of a text that is parsed in one piece. Raises: SpecProblem."""
     from ruamel.yaml import YAML  # only where a description is read
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 

@@ -22,7 +22,7 @@ from isamap.plan.trial import Evaluation, Trial
 from isamap.run.fills import make_arrays, make_scalars
 from isamap.run.runner import Limits, RunProblem, compile_packers, packed_arrays, run_program
 from isamap.run.toolchain import Compiled, compile_library, find_compiler
-from isamap.source import Diagnostic, MissingTool
+from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.source.records import dataclass
 
 ROUNDS = 7
@@ -148,6 +148,14 @@ def make_contender(trial: Trial) -> Contender:
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
     given = packed_arrays(compile_packers(emitted, trial.machine), arrays, symbols, limits=LIMITS)
     return Contender(compiled, given, symbols, scalars, LIMITS.seconds, [], trial.problem.threads)
+
+
+def check_processor(key: str) -> None:
+    """Check that this processor is the one that measurements were asked of. Raises: UsageProblem."""
+    if this_cpu().key != key:
+        said = f"measurements were asked of another processor than {this_cpu().describe()}"
+        help_ = "start workers on computers with the processor of the command"
+        raise UsageProblem(Diagnostic("not-measurable", said, help=help_))
 
 
 def check_here(machine: Machine) -> None:

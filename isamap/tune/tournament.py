@@ -12,16 +12,25 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import comb, inf
 from statistics import median
 
 from isamap.machine import Machine
+from isamap.machine.processor import this_cpu
 from isamap.plan.trial import Evaluation, Trial
 from isamap.source import OnlyWarned
 from isamap.source.records import dataclass, field
 from isamap.tune.evaluating import schedule_text
-from isamap.tune.measured import FEWEST_CALLS, SECONDS, Measured, check_here, make_contender
+from isamap.tune.measured import (
+    FEWEST_CALLS,
+    SECONDS,
+    Contender,
+    Measured,
+    check_here,
+    check_processor,
+    make_contender,
+)
 from isamap.tune.winners import Rounds, Winners
 
 ROUNDS = 9
@@ -30,6 +39,18 @@ TRIED_ROUNDS = 3
 HOPELESS = 1.1
 # How likely a schedule that is no better may be taken for a better one.
 CHANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A round for another computer with the same processor. Units: `seconds` of one contender."""
+
+    trials: tuple[Trial, ...]
+    seconds: float
+    processor: str
+
+
+Spread = Callable[[Sequence[Away]], Iterator[tuple[int, Mapping[str, float]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +68,8 @@ class Tournament:
     name: str = "measured"
     played: dict[int, Mapping[str, float]] = field(default_factory=dict[int, Mapping[str, float]])
     """The rounds that this object has played, which are there also where none can be kept."""
+    spread: Spread | None = None
+    """Plays rounds on other computers, and yields the results with their numbers."""
 
     def evaluate(self, trial: Trial) -> float:
         """Return the nanoseconds of one call. Raises: MissingTool if the machine is not here."""
@@ -73,19 +96,51 @@ class Tournament:
         return self.played
 
     def _play(self, trials: Sequence[Trial], numbers: range) -> None:
-        for machine in {trial.machine.name: trial.machine for trial in trials}.values():
-            check_here(machine)
-        contenders = {schedule_digest(trial): make_contender(trial) for trial in trials}
-        for contender in contenders.values():
-            contender.run(FEWEST_CALLS)
+        if self.spread is not None:
+            for batch in (
+                range(numbers.start, TRIED_ROUNDS),
+                range(max(TRIED_ROUNDS, numbers.start), numbers.stop),
+            ):
+                self._play_away(trials, batch, self.spread)
+            return
+        contenders = _warm_contenders(trials)
         for number in numbers:
             if number and time.monotonic() > self.stop:
                 return
             playing = still_playing(tuple(contenders), self.rounds())
-            costs = {name: contenders[name].turn(self.seconds) for name in playing}
-            self.played[number] = costs
-            with OnlyWarned():
-                self.winners.add_round(self.question, number, costs)
+            self._keep(number, {name: contenders[name].turn(self.seconds) for name in playing})
+
+    def _play_away(self, trials: Sequence[Trial], numbers: range, spread: Spread) -> None:
+        """Play rounds on other computers of this kind, each round on one of them."""
+        playing = still_playing([schedule_digest(trial) for trial in trials], self.rounds())
+        own = tuple(trial for trial in trials if schedule_digest(trial) in playing)
+        away = [Away(own, self.seconds, this_cpu().key) for _ in numbers]
+        for at, costs in spread(away):
+            assert set(costs) == set(playing), "each contender that plays, once"
+            self._keep(numbers[at], costs)
+            if time.monotonic() > self.stop:
+                return
+
+    def _keep(self, number: int, costs: Mapping[str, float]) -> None:
+        self.played[number] = costs
+        with OnlyWarned():
+            self.winners.add_round(self.question, number, costs)
+
+
+def _warm_contenders(trials: Sequence[Trial]) -> dict[str, Contender]:
+    """Return the programs of trials, each called a few times. Raises: MissingTool if the machine is not here."""
+    for machine in {trial.machine.name: trial.machine for trial in trials}.values():
+        check_here(machine)
+    contenders = {schedule_digest(trial): make_contender(trial) for trial in trials}
+    for contender in contenders.values():
+        contender.run(FEWEST_CALLS)
+    return contenders
+
+
+def play_there(away: Away) -> Mapping[str, float]:
+    """Return the costs of a round that another computer asked for. Raises: MissingTool, UsageProblem."""
+    check_processor(away.processor)
+    return {name: one.turn(away.seconds) for name, one in _warm_contenders(away.trials).items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import pickle
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +175,106 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_processes_here_and_a_scheduler_are_refused(edge: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hw", "sweep", edge, *WORDS[:-1], "--scheduler", "tcp://x:1", "--jobs", "2"]) == 2
     assert "leave out `--jobs`" in capsys.readouterr().err
+
+
+WORKED = """
+import json, os, signal, sys
+from pathlib import Path
+import distributed
+from isamap.cli import main
+from isamap.driver import side_by_side
+
+def losing(do, requests, address, real=side_by_side.done_on_cluster):
+    for number, found in real(do, requests, address):
+        if not arrived:
+            worker = next(iter(local.workers.values()))
+            os.kill(worker.process.process.pid, signal.SIGKILL)
+        arrived.append(number)
+        yield number, found
+
+if __name__ == "__main__":
+    side_by_side.done_on_cluster = losing
+    with distributed.LocalCluster(
+        n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as local:
+        for line in Path(sys.argv[1]).read_text().splitlines():
+            arrived = []
+            code = main([*json.loads(line), "--scheduler", local.scheduler_address, "--json"])
+            print("done " + json.dumps([code, sorted(arrived)]), file=sys.stderr, flush=True)
+"""
+
+
+@needs_dask
+def test_other_commands_lose_nothing_with_a_worker(tmp_path: Path) -> None:
+    """Cells, kernels of a model, rounds of a tournament and samples: one of four workers is killed in each."""
+    onnx = pytest.importorskip("onnx", reason="needs onnx: pip install 'isamap[onnx]'")
+    tensor, number = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    nodes = [onnx.helper.make_node("Softmax", ["x"], ["a"]), onnx.helper.make_node("ReduceMax", ["a"], ["y"])]
+    ends = [tensor("x", number, [4, 6])], [tensor("y", number, [1, 1])]
+    graph = onnx.helper.make_graph(nodes, "net", *ends)
+    onnx.save(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]),
+        str(tmp_path / "net.onnx"),
+    )
+    sizes = ("-D", "M=8", "N=8", "K=8")
+    commands = [
+        ["verify", "--all", "gemm_f*", "--hw", "generic-c", "-o", str(tmp_path / "cells"), *sizes],
+        ["compile", str(tmp_path / "net.onnx"), "--hw", "generic-c", "-o", str(tmp_path / "net")],
+        ["compile", "gemm_f32", "--hw", "generic-c", "--tune", "2", *sizes, "-o", str(tmp_path / "tuned")],
+        ["tune", "gather", "gemm_f32", *sizes, "--minutes", "0.5"],
+    ]
+    (tmp_path / "commands").write_text("".join(f"{json.dumps(one)}\n" for one in commands))
+    (tmp_path / "worked.py").write_text(WORKED)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "worked.py"), str(tmp_path / "commands")],
+        capture_output=True, text=True, timeout=1800, check=False,
+        env=os.environ | {"ISAMAP_DATA_DIR": str(tmp_path / "data"), "ISAMAP_CACHE_DIR": str(tmp_path / "cache")},
+    )  # fmt: skip
+    told = [json.loads(line[5:]) for line in done.stderr.splitlines() if line.startswith("done ")]
+    assert [code for code, _ in told] == [0, 0, 0, 0], done.stderr[-3000:]
+    cells, kernels, rounds, visits = (arrived for _, arrived in told)
+    rows = [json.loads(line) for line in (tmp_path / "cells" / "rows.jsonl").read_text().splitlines()]
+    assert [row["verdict"] for row in rows] == ["verified"] * len(cells)
+    assert cells == list(range(len(cells)))
+    assert kernels == list(range(len(kernels)))
+    assert rounds == sorted([*range(3), *range(6)]), "three rounds, and those of the contenders that remain"
+    assert visits
+    gathered = json.loads(done.stdout[done.stdout.rindex('{"path"') :])
+    assert gathered["samples"] > 0
+
+
+def test_work_of_other_commands_travels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Requests and results of each command are sent as bytes, and descriptions by their texts."""
+    monkeypatch.setenv("ISAMAP_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
+    jobs: list[int] = []
+
+    def there(do: Any, requests: Iterable[Any], _: str) -> Iterator[tuple[int, Any]]:
+        for number, one in enumerate(requests):
+            jobs.append(number)
+            sent = pickle.loads(pickle.dumps((do, one)))  # noqa: S301 - made here
+            own.unlink(missing_ok=True)  # a worker has no such file
+            yield number, pickle.loads(pickle.dumps(sent[0](sent[1])))  # noqa: S301 - made here
+
+    monkeypatch.setattr("isamap.driver.side_by_side.done_on_cluster", there)
+    own = tmp_path / "own.yaml"
+    words = "isamap: 1\nname: own\nsummary: mine\nextends: generic-c\n"
+    sizes = ("-D", "M=8", "N=8", "K=8")
+    commands: list[tuple[list[str], list[int]]] = [
+        (["verify", "--all", "gemm_f32", "--hw", str(own), "-o", str(tmp_path / "cells"), *sizes], [0]),
+        (["compile", "gemm_f32", "--hw", "generic-c", "--tune", "2", *sizes, "-o", str(tmp_path / "tuned")],
+         [*range(3), *range(6)]),
+        (["tune", "gather", "gemm_f32", *sizes, "--minutes", "0.2"], [0]),
+    ]  # fmt: skip
+    for command, expected in commands:
+        own.write_text(words)
+        jobs.clear()
+        assert main([*command, "--scheduler", "tcp://x:1", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert jobs[: len(expected)] == expected, command
+        if "samples" in found:
+            assert found["samples"] > 0
+        if "cells" in found:
+            assert [cell["verdict"] for cell in found["cells"]] == ["verified"]

@@ -15,14 +15,14 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.hw_sweep_command import read_setting
-from isamap.cli.model_files import read_model
+from isamap.cli.model_files import OfModel, read_model
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.predicted import Asked, Case, Predicted, predict
 from isamap.driver.request import Request
 from isamap.graph.host_fallback import host_of
 from isamap.graph.layers import layers_of
-from isamap.graph.model_library import How, compile_program_of, fuse_of
+from isamap.graph.model_library import How, compile_program_of
 from isamap.machine import Machine, load_machine
 from isamap.machine.chain import File
 from isamap.machine.parameter_changes import edited
@@ -34,6 +34,7 @@ from isamap.report.sweeps import Line, Sweep, fronts, sweep_csv, sweep_text
 from isamap.scheduler import schedule as solve
 from isamap.scheduler.nests.pricing import start_from
 from isamap.source import Source, UsageProblem
+from isamap.source.progress import Progress
 
 KERNEL = ("--kernel", "gemm_u8s8 M=64 N=32 K=64")
 
@@ -329,7 +330,7 @@ def test_a_model_takes_the_time_of_its_kernels_and_of_its_host(
     assert main([*words[:4], path, *words[5:], *memory]) == 2
     assert f"help: write --model '{path} batch=1'" in capsys.readouterr().err
     how = How(edge, host=host_of(None, edge))
-    model = read_model(path, edge, ["batch=16"], (), fuse_of("greedy", how), is_fused=False)
+    model, _ = read_model(path, how, ["batch=16"], OfModel(), Progress())
     made = compile_program_of(model.whole(), how)
     layers = layers_of(model.trace, made, made.machine)
     assert len({layer.machine for layer in layers}) == 2

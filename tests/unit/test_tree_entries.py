@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from isamap.hw_specs import machine_path, shipped_drafts, shipped_machines
@@ -12,7 +14,7 @@ from isamap.source import Source, SpecProblem
 def test_entries_read_apart_are_the_whole_of_every_shipped_description() -> None:
     for name in (*shipped_machines(), *shipped_drafts()):
         source = Source(name, machine_path(name).read_text())
-        joined, whole = tree._joined_entries(source), tree._whole_tree(source, None)
+        joined, whole = tree.joined_entries(source), tree.whole_tree(source, None)
         assert joined is not None, name
         assert joined == whole, name
 
@@ -36,12 +38,12 @@ def test_entries_read_apart_are_the_whole_of_every_shipped_description() -> None
 )
 def test_a_text_of_other_shape_is_read_as_a_whole(text: str) -> None:
     source = Source("m.yaml", text)
-    assert tree._joined_entries(source) is None
+    assert tree.joined_entries(source) is None
 
-    def found(read: object) -> object:
+    def found(read: Callable[[Source, str | None], tree.Mapping]) -> object:
         try:
-            return read()  # type: ignore[operator]
+            return read(source, None)
         except SpecProblem as error:
             return [(d.code, d.message, d.span) for d in error.diagnostics]
 
-    assert found(lambda: tree.read_tree(source)) == found(lambda: tree._whole_tree(source, None))
+    assert found(tree.read_tree) == found(tree.whole_tree)
