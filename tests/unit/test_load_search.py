@@ -18,6 +18,8 @@ from isamap.match import (
     find_operand_load,
     find_operand_store,
 )
+from isamap.match.operand_loads.load_request import Repertoire
+from isamap.match.patterns.unify import heads_match
 
 AVX2, AVX512, AMX = (load_machine(n) for n in ("x86-avx2", "x86-avx512-bf16", "x86-amx"))
 GENERIC = load_machine("generic-c")
@@ -352,3 +354,13 @@ def test_a_precondition_on_a_mask_is_asked_where_the_mask_is_a_number(tmp_path: 
     assert isinstance(find_operand_load(on, part_of_a_row(Index.of(3))), OperandMove)
     assert find_operand_load(on, part_of_a_row(None)) is None
     assert find_operand_load(on, part_of_a_row(Index.of("#n"))) is None
+
+
+def test_instructions_are_found_by_the_outermost_operation_of_what_they_compute() -> None:
+    known = Repertoire(AVX2, strict=False)
+    for (memory, name), every in known.producers.items():
+        for pattern in every:
+            found = known.producers_of(memory, DTYPES[name], pattern.value)
+            assert found == [p for p in every if p in found]
+            assert pattern in found
+            assert all(heads_match(p.value, pattern.value) for p in found)

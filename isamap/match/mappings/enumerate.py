@@ -12,7 +12,7 @@ a convolution are made of about 200.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice, permutations, product
 
 from isamap.ir import Assign, Cast, Expr, Index, Kernel, Read
@@ -299,12 +299,22 @@ def statement_mappings(
     instruction: str | None = None,
 ) -> Iterator[Mapping]:
     """Yield all mappings of a statement, or those of one instruction; `kernel` has the facts about its sizes."""
-    for item in machine.instructions.values():
-        if instruction not in (None, item.name):
-            continue
-        pattern = pattern_of(item.instruction)
-        if pattern is not None:
+    assign = statement.assign
+    required = assign.target.dtype if assign.op is None else statement.accumulator
+    for pattern in _patterns_by_head(machine).get((assign.op, required, assign.value.dtype), ()):
+        if instruction in (None, pattern.name):
             yield from find_in_statement(pattern, statement, number, mode, kernel)
+
+
+@lru_cache(maxsize=64)
+def _patterns_by_head(machine: Machine) -> dict[tuple[object, ...], list[Pattern]]:
+    """Return a machine's patterns in its order, by what `heads_agree` compares."""
+    found: dict[tuple[object, ...], list[Pattern]] = {}
+    for item in machine.instructions.values():
+        if (pattern := pattern_of(item.instruction)) is not None:
+            own = pattern.statement.assign
+            found.setdefault((own.op, own.target.dtype, own.value.dtype), []).append(pattern)
+    return found
 
 
 # The mappings that AMOS's released code finds, so that published counts can be reproduced.

@@ -16,7 +16,7 @@ from isamap.match.patterns.address import Location, locate
 from isamap.match.patterns.layouts import BUFFER_BYTES, address_steps, alignment, layout_holds
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import Params, is_of_layout
-from isamap.match.patterns.unify import Binding
+from isamap.match.patterns.unify import Binding, heads_match
 from isamap.source.records import dataclass, field
 
 Places = tuple[tuple[str, Index], ...]
@@ -146,6 +146,20 @@ class Repertoire:
                 key = (pattern.output.memory or "", pattern.output.dtype.name)
                 found.setdefault(key, []).append(pattern)
         return found
+
+    @cached_property
+    def of_heads(self) -> dict[tuple[object, ...], list[Pattern]]:
+        """The results of `producers_of`."""
+        return {}
+
+    def producers_of(self, memory: str, dtype: DType, value: Expr) -> list[Pattern]:
+        """Return the producers of such a register whose outermost operation is that of a value."""
+        head = (type(value), getattr(value, "op", None), getattr(value, "mode", None), value.dtype)
+        key = (memory, dtype.name, *head)
+        if key not in self.of_heads:
+            every = self.producers.get((memory, dtype.name), [])
+            self.of_heads[key] = [p for p in every if heads_match(p.value, value)]
+        return self.of_heads[key]
 
     @cached_property
     def in_pieces(self) -> dict[tuple[str, str], list[tuple[Pattern, ...]]]:

@@ -105,7 +105,10 @@ def find_operand_load(search: MoveSearch, request: LoadRequest, moves: int = 0) 
 def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Pattern, ...]]:
     """Yield instructions that write such a register, as a whole and in pieces."""
     key = (request.memory, request.dtype.name)
-    yield from ((p,) for p in search.known.producers.get(key, []) if not is_wasted(search, p, request))
+    every = search.known.producers.get(key, [])
+    if request.used is None and index_of(request.expr) is None:  # else others than those of its head may do
+        every = search.known.producers_of(request.memory, request.dtype, request.expr)
+    yield from ((p,) for p in every if not is_wasted(search, p, request))
     if key in search.known.in_pieces and (apart := lanes_apart(search, request)) is not None:
         rows = rows_beside(search, request)
         for pieces in search.known.in_pieces[key]:
