@@ -17,7 +17,6 @@ from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
-    from isamap.cli.model_runs import ModelRun
     from isamap.graph.device_assignment import Dealt
     from isamap.graph.importing import Imported
     from isamap.graph.layers import Layer
@@ -118,7 +117,9 @@ def compile_whole(
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
-        found, warnings = read_model(model, how, sizes, asked, progress, room)
+        found, warnings = read_model(
+            model, how, sizes, progress, constant=asked.constant, fusion=asked.fusion, room=room
+        )
         made = compile_program_of(found.whole(), how, progress, apart=asked.weights == "file")
         program, layers = made.program, layers_of(found.trace, made, made.machine)
     emitted = made.emitted
@@ -207,7 +208,14 @@ def _summary(program: Program, made: Library, how: How, method: Method) -> dict[
 
 
 def read_model(
-    model: str, how: How, sizes: Sequence[str], asked: OfModel | ModelRun, progress: Progress, room: int = 0
+    model: str,
+    how: How,
+    sizes: Sequence[str],
+    progress: Progress,
+    *,
+    constant: Sequence[str],
+    fusion: Method,
+    room: int = 0,
 ) -> tuple[Imported, Sequence[Diagnostic]]:
     """Return a model of a file, or the program of a graph file, whose steps have no names; and the warnings.
 
@@ -218,12 +226,12 @@ def read_model(
     from isamap.graph.model_library import fuse_of, warnings_of
 
     progress("import")
-    fuse = fuse_of(asked.fusion, how, room, progress)
+    fuse = fuse_of(fusion, how, room, progress)
     if Path(model).name == GRAPH:
-        program = read_graph(model, sizes, asked.constant, is_fused=asked.fusion != FUSION)
+        program = read_graph(model, sizes, constant, is_fused=fusion != FUSION)
         return Imported(program.name, (), (), program), warnings_of(fuse)
     signed = reads_signed_bytes_only(how.machine)
-    return imported(model, sizes, asked.constant, fuse, signed=signed), warnings_of(fuse)
+    return imported(model, sizes, constant, fuse, signed=signed), warnings_of(fuse)
 
 
 def layer_json(layer: Layer) -> dict[str, object]:

@@ -98,7 +98,7 @@ def _prepare(
     from isamap.graph.network_stream import StreamedModel, compile_host
 
     given, machine = constants_of(read_pairs(asked.inputs, "--input"), "--input"), measured_machine(how)
-    found, _ = read_model(word, how, sizes, asked, progress)
+    found, _ = read_model(word, how, sizes, progress, constant=asked.constant, fusion=asked.fusion)
     _check_inputs(given, found.whole().inputs)
     if folder is None:
         library = compile_program_of(found.whole(), how, progress, runs=True, apart=True, watched=True)
@@ -192,7 +192,10 @@ def run_network(
 
     how = how_of([hw], choices, asked.host)
     with Progress() as progress:
-        machine, (found, _) = measured_machine(how), read_model(word, how, sizes, asked, progress)
+        machine, (found, _) = (
+            measured_machine(how),
+            read_model(word, how, sizes, progress, constant=asked.constant, fusion=asked.fusion),
+        )
         program, stream = _read_network(folder, found, machine)
         progress("time")
         timed = part_times(stream, machine)

@@ -104,7 +104,7 @@ def emit_network(
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
-        found, _ = read_model(model, how, sizes, asked, progress)
+        found, _ = read_model(model, how, sizes, progress, constant=asked.constant, fusion=asked.fusion)
         made = compile_program_of(found.whole(), how, progress, lowered=True)
         program, layers = made.program, layers_of(found.trace, made, made.machine)
         assert made.divided, "there is a host"
