@@ -196,7 +196,7 @@ def _of_sums(moves: _Moves, found: Outcome, ways: Sequence[WayOut]) -> Flow:
 
     return Flow(
         _busy(moves, begun),
-        _busy(moves, chain.from_iterable(out)),
+        _busy(moves, chain.from_iterable(out), _filled_once(ways)),
         add_up(each[0][1] for each in out),
         add_up(map(latency_ns, chain.from_iterable(out))),
         turn_ns=add_up(latency_ns(each[0]) for each in out) + max(map(latency_ns, begun), default=0.0),
@@ -347,21 +347,29 @@ def _taken_out(moves: _Moves, way: WayOut) -> list[Moved]:
     """Return the moves that store all tiles of a result; only existing elements leave the scratchpads."""
     *before, (last, last_ns) = way.moves
     of_each = last_ns / prod(moves.operand.cell_shape)
-    return [*way.once, *((name, ns * moves.tiles) for name, ns in before), (last, of_each * moves.elements)]
+    return [*((name, ns * moves.tiles) for name, ns in before), (last, of_each * moves.elements)]
 
 
-def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
-    """Return the busy time of units and shared links for the moves of instructions."""
+def _filled_once(ways: Iterable[WayOut]) -> Iterator[tuple[str, float, int]]:
+    """Yield the moves that fill a buffer for all tiles together, with its elements."""
+    for way in ways:
+        kept = (buffer for buffer in way.buffers[1:] if buffer.kept)
+        for (name, ns), buffer in zip(way.once, kept, strict=True):
+            yield name, ns, prod(buffer.shape)
+
+
+def _busy(moves: _Moves, moved: Iterable[Moved], once: Iterable[tuple[str, float, int]] = ()) -> Busy:
+    """Return the busy time of units and shared links for the moves of instructions; `once` have their elements."""
     machine, found = moves.search.machine, dict[str, float]()
-    for name, ns in moved:
+    for name, ns, elements in (*((name, ns, moves.elements) for name, ns in moved), *once):
         unit = machine.instructions[name].cost.unit
         found[unit] = found.get(unit, 0.0) + ns
         crossed = shared_link(machine, name)
         if crossed is not None:
             link, operand = crossed
-            link_ns = moves.elements * _element_ns(link, operand, machine, name)
+            link_ns = elements * _element_ns(link, operand, machine, name)
             found[link.source_memory] = found.get(link.source_memory, 0.0) + link_ns
-        for memory, bank in moved_bank_ns(machine, name, moves.elements).items():
+        for memory, bank in moved_bank_ns(machine, name, elements).items():
             found[memory] = found.get(memory, 0.0) + bank
     return tuple(sorted(found.items()))
 

@@ -48,6 +48,33 @@ def _times(m: int, n: int, k: int, fixed: dict[str, int], heuristic: str) -> tup
     return made.schedule.cost_ns, simulate(made.program, made.machine, made.problem).total_ns
 
 
+WITH_SCALES = """kernel layer() {
+  in X: i8[576, 24];
+  in F: i8[24, 144];
+  in bias: i32[144];
+  in scales: f32[144];
+  out Y: i8[576, 144];
+  temp S: i32[576, 144];
+  for p in 576, k in 144 { S[p, k] = 0; }
+  for p in 576, k in 144, c in 24 { S[p, k] += i32(X[p, c]) * i32(F[c, k]); }
+  for p in 576, k in 144 { Y[p, k] = sat_i8(round(f32(S[p, k] + bias[k]) * scales[k], even)); }
+}
+"""
+
+
+def test_scales_and_biases_that_all_tiles_read_cross_the_shared_link_once() -> None:
+    made = compile_kernel(Request(Source("k.ir", WITH_SCALES), "edge-npu", {}, heuristic="greedy"), "emit")
+    assert made.program is not None
+    assert made.machine is not None
+    assert made.problem is not None
+    assert made.schedule is not None
+    assert made.schedule.cost_ns is not None
+    least_ns = (576 * 24 + 24 * 144 + 8 * 144 + 576 * 144) / 16
+    assert least_ns <= made.schedule.cost_ns < 1.5 * least_ns
+    simulated_ns = simulate(made.program, made.machine, made.problem).total_ns
+    assert made.schedule.cost_ns == pytest.approx(simulated_ns, rel=0.1)
+
+
 MIXED = """kernel mixed() {{
   in X: i8[{p}, {q} * {c}];
   in F: i8[{c}, {k}];
