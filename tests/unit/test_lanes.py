@@ -322,14 +322,24 @@ def test_a_plan_says_how_kernels_are_launched() -> None:
     assert [a["number"] for a in launch["arguments"] if "number" in a] == [4, 20, 20], "rows of A, B and C"
 
 
+def test_a_loop_around_launches_is_a_step_of_their_plan() -> None:
+    made = lowered("opencl-simt", M=20, N=20, K=4)
+    assert made.program is not None
+    assert made.machine is not None
+    loop = For("n", Index.of(3), made.program.body)
+    _, plan = emit_artifact(replace(made.program, body=(loop,)), made.machine, "kernels").files().values()
+    (step,) = json.loads(plan)["launches"]
+    assert (step["counter"], step["trips"], len(step["launches"])) == ("n", 3, 1)
+
+
 def test_kernels_that_no_plan_can_launch_are_refused() -> None:
     made = lowered("opencl-simt", M=20, N=20, K=4)
     assert made.program is not None
     assert made.machine is not None
     with pytest.raises(UsageProblem, match="the launches of gemm_f32 depend on M"):
         emit_artifact(replace(made.program, symbols=(("M", 1, 20),)), made.machine, "kernels")
-    loop = For("n", Index.of(3), made.program.body)
+    choice = If(((Index.of(0), "<", Index.of(1)),), made.program.body)
     with pytest.raises(UsageProblem, match="decides while it runs what it launches"):
-        emit_artifact(replace(made.program, body=(loop,)), made.machine, "kernels")
+        emit_artifact(replace(made.program, body=(choice,)), made.machine, "kernels")
     with pytest.raises(UsageProblem, match=r"for no device that `target\.features` of generic-c names"):
         emit_artifact(made.program, load_machine("generic-c"), "kernels")
