@@ -239,7 +239,7 @@ def test_other_commands_lose_nothing_with_a_worker(tmp_path: Path) -> None:
     assert kernels == list(range(len(kernels)))
     assert rounds == sorted([*range(3), *range(6)]), "three rounds, and those of the contenders that remain"
     assert visits
-    gathered = json.loads(done.stdout[done.stdout.rindex('{"path"') :])
+    gathered = json.loads(done.stdout[done.stdout.rindex('{\n  "schema"') :])
     assert gathered["samples"] > 0
 
 
