@@ -24,7 +24,7 @@ from typing import Any
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.kernel_sizes import HEURISTIC, JOBS, SCHEDULER, read_cases, refuse_standard_input
-from isamap.cli.model_files import HOST, OfModel, read_model
+from isamap.cli.model_files import HOST, read_model
 from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import WORDS, option, read_choice, seconds_in
@@ -280,7 +280,7 @@ def _subjects(
             scheduler=asked.scheduler or "",
         )
         try:
-            model, _ = read_model(name, how, sizes, OfModel(), progress)
+            model, _ = read_model(name, how, sizes, progress)
         except MissingWords as error:
             whole = " ".join([name, *(word for word in error.words if word != "-D")])
             raise UsageProblem(

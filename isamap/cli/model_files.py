@@ -213,8 +213,8 @@ def read_model(
     sizes: Sequence[str],
     progress: Progress,
     *,
-    constant: Sequence[str],
-    fusion: Method,
+    constant: Sequence[str] = (),
+    fusion: Method = FUSION,
     room: int = 0,
 ) -> tuple[Imported, Sequence[Diagnostic]]:
     """Return a model of a file, or the program of a graph file, whose steps have no names; and the warnings.

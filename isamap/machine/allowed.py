@@ -108,7 +108,7 @@ class Device:
     ending: str = "c"
     compile: str = ""
     image: str = ""
-    driver: Mapping[str, str] = field(default_factory=dict)
+    driver: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,9 @@ def operand(kernel: str, machine: str, mapping: str, name: str, **sizes: int) ->
 
 def direct_ns(machine: str, name: str, n: int) -> float:
     register = "ymm" if machine == "x86-avx2" else "zmm"
-    found = operand("gemm_f32", machine, f"fma_{register}_f32 {{ i: n }}", name, M=64, N=n, K=64).direct_ns
+    found = operand(
+        "gemm_f32", machine, f"fma_{register}_f32 {{ i: n }}", name, M=64, N=n, K=64
+    ).costs.direct_ns
     assert found is not None
     return found - crossing_ns(machine, n) if name == "b" else found
 
@@ -64,7 +66,7 @@ def test_what_comes_in_by_a_mask_and_goes_back_by_none_goes_by_elements() -> Non
     for what, here in (("both", machine), ("loads", replace(machine, instructions=kept))):
         options = build_problem(kernel, here, {}).nests[0].options
         option = next(o for o in options if o.mapping.startswith("fma_zmm_f32 { i: n }"))
-        found |= {f"{what} {o.name}": o.direct_ns or 0.0 for o in option.operands}
+        found |= {f"{what} {o.name}": o.costs.direct_ns or 0.0 for o in option.operands}
     assert found["loads c"] > found["both c"]
     assert found["loads b"] == found["both b"]
 
@@ -79,8 +81,8 @@ def test_what_is_left_of_an_open_size_is_known_to_the_run_alone() -> None:
         mapping = f"fma_{register}_f32 {{ i: n }}"
         option = next(o for o in problem.nests[0].options if o.mapping.startswith(mapping))
         b = next(o for o in option.operands if o.name == "b")
-        assert b.direct_ns is not None
-        found[machine] = b.direct_ns
+        assert b.costs.direct_ns is not None
+        found[machine] = b.costs.direct_ns
     for machine, b_ns in found.items():
         assert b_ns - crossing_ns(machine, 35) == pytest.approx(direct_ns(machine, "b", 35))
 
@@ -94,7 +96,7 @@ def test_the_load_of_the_last_tile_waits_for_its_elements() -> None:
         here = replace(machine, loops=replace(machine.loops, joined_ns=joined_ns))
         options = build_problem(kernel, here, {}).nests[0].options
         option = next(o for o in options if o.mapping.startswith("fma_ymm_f32 { i: n }"))
-        found.append(next(o.direct_ns or 0.0 for o in option.operands if o.name == "b"))
+        found.append(next(o.costs.direct_ns or 0.0 for o in option.operands if o.name == "b"))
     assert found[1] - found[0] == pytest.approx(5.0 / 5), "one of five tiles"
 
 
@@ -107,6 +109,6 @@ def test_a_sum_that_ends_in_a_tile_goes_by_elements_too() -> None:
     odd, even = (
         operand("gemm_nt_f32", "x86-avx2", "fma_ymm_f32 { i: k }", "a", K=k, **sizes) for k in (65, 72)
     )
-    assert odd.direct_ns is not None
-    assert even.direct_ns is not None
-    assert odd.direct_ns > even.direct_ns
+    assert odd.costs.direct_ns is not None
+    assert even.costs.direct_ns is not None
+    assert odd.costs.direct_ns > even.costs.direct_ns

@@ -32,4 +32,4 @@ def input_b(kernel: str, machine: str) -> TileOperand:
 def test_copies_go_by_other_units_where_nothing_else_computes_in_the_registers_of_sums(
     kernel: str, machine: str, *, beside: bool
 ) -> None:
-    assert input_b(kernel, machine).beside == beside
+    assert input_b(kernel, machine).staging.is_concurrent == beside

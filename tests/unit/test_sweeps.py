@@ -15,7 +15,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.hw_sweep_command import read_setting
-from isamap.cli.model_files import OfModel, read_model
+from isamap.cli.model_files import read_model
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.predicted import Asked, Case, Predicted, predict
@@ -330,7 +330,7 @@ def test_a_model_takes_the_time_of_its_kernels_and_of_its_host(
     assert main([*words[:4], path, *words[5:], *memory]) == 2
     assert f"help: write --model '{path} batch=1'" in capsys.readouterr().err
     how = How(edge, host=host_of(None, edge))
-    model, _ = read_model(path, how, ["batch=16"], OfModel(), Progress())
+    model, _ = read_model(path, how, ["batch=16"], Progress())
     made = compile_program_of(model.whole(), how)
     layers = layers_of(model.trace, made, made.machine)
     assert len({layer.machine for layer in layers}) == 2
