@@ -228,7 +228,8 @@ def compile_command(asked: CompileOptions) -> Answer:
     """Write the code of a kernel, or of a whole model, on a machine."""
     if is_model(asked.kernel):
         advice = "`isamap import` writes the kernels of a model, each to be compiled by itself"
-        refuse_of_kernel(asked, ("-o", "--output", "--force", "--emit", *flags_of(OfModel)), advice)
+        taken = "-o", "--output", "--force", "--emit", "--scheduler", *flags_of(OfModel)
+        refuse_of_kernel(asked, taken, advice)
         if asked.emit != "code":
             return emit_network(asked.emit, asked.kernel, asked.hw, asked.sizes, asked.output, asked.choices,
                                 asked.of_model, force=asked.force)  # fmt: skip

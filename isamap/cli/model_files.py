@@ -79,7 +79,6 @@ OF_BOTH = (
     "--limit",
     "--threads",
     "--no-cache",
-    "--scheduler",
     *flags_of(CommandOptions),
 )
 """The options of kernels that a model obeys as well."""

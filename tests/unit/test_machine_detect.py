@@ -48,7 +48,7 @@ def test_the_most_special_machine_is_taken(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nothing_fits_when_nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "shipped_machines", tuple)
+    monkeypatch.setattr(processor, "shipped_headers", dict)
     with pytest.raises(MissingTool) as found:
         processor.detect_machine()
     assert found.value.exit_code == 5

@@ -83,7 +83,10 @@ def test_a_hand_written_schedule_needs_no_costs() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("", "1:1: error[schedule-syntax]: this is not a schedule"),
+        (
+            "",
+            "1:1: error[schedule-syntax]: this is not a schedule that this version reads",
+        ),
         (TEXT.replace("for m.p", "fro m.p"), "did you mean `for`?"),
         (TEXT.replace("kernel", "kernl"), "did you mean `kernel`?"),
         (TEXT.replace("machine ./my machine.yaml\n", ""), "the schedule does not say its machine"),

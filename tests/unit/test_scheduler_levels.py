@@ -92,7 +92,7 @@ def reading(problem: Problem, **changes: object) -> float:
     option = problem.nests[0].options[0]
     tiling = tile(Space(0, option, dict(problem.registers), {}))
     b = next(o for o in option.operands if o.name == "b")
-    return copying_afar(tiling, replace(b, **changes), problem)
+    return copying_afar(tiling, with_fields(b, **changes), problem)
 
 
 def test_a_copy_reads_its_input_out_of_where_all_tensors_lie() -> None:

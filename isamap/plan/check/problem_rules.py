@@ -67,7 +67,9 @@ def _option(option: NestOption, statement: int, problem: Problem) -> Iterator[st
     issue = ("interval", option.interval_ns), ("latency", option.latency_ns), ("energy", option.issue_pj)
     yield from _times("issue", issue)
     yield from _times("registers between", option.between, least=0)
-    yield from _unknown("register", [name for name, _ in option.between], files)
+    yield from _unknown(
+        "register", [name for name, _ in option.between], {*files, *dict(problem.scratchpads)}
+    )
     yield from _unknown("scratchpad", [name for name, _ in option.passes], dict(problem.scratchpads))
     yield from _unknown("axis in parts", [name for name, _ in option.parts], axes)
     offered = {fusion.statement for fusion in option.fusions}

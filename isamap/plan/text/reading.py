@@ -44,7 +44,10 @@ def parse_schedule(source: Source) -> Schedule:
     reader = Reader(source)
     reader.skip_blank()
     if not source.text.startswith(FORMAT, reader.position):
-        raise reader.problem("this is not a schedule", reader.line_span(), f"its first line is `{FORMAT}`")
+        raise reader.problem(
+            f"this is not a schedule that this version reads: its first line is not `{FORMAT}`",
+            reader.line_span(),
+        )
     reader.position += len(FORMAT)
     schedule, digest = parse_header(reader)
     nests: list[NestSchedule] = []
