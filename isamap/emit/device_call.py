@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,7 @@ class DeviceProgram:
         Raises: ValueError for tensors or scalars that the plan does not take, RuntimeError if the driver refuses.
         """
         if stream is None:
-            import torch
-
+            torch: Any = import_module("torch")
             stream = torch.cuda.current_stream(tensors[0].device).cuda_stream
         key = (*(t.data_ptr() for t in tensors), *sorted(scalars.items()))
         if key != self._key:
