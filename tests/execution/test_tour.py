@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -16,8 +17,14 @@ OF_THIS_PROCESSOR = "here"  # the tag of cells that say something else on anothe
 
 
 def said(cell: Any) -> list[tuple[str, str]]:
-    """Return what a cell prints and shows; of pictures, that there is one."""
-    texts = [(o["output_type"], "".join(o.get("text") or o["data"]["text/plain"])) for o in cell["outputs"]]
+    """Return what a cell prints and shows; of pictures, that there is one.
+
+    One print may arrive in two messages: neighbouring parts of one stream are one text.
+    """
+    texts: list[tuple[str, str]] = []
+    for kind, parts in itertools.groupby(cell["outputs"], key=lambda o: o["output_type"]):
+        said_here = ["".join(o.get("text") or o["data"]["text/plain"]) for o in parts]
+        texts += [(kind, "".join(said_here))] if kind == "stream" else [(kind, text) for text in said_here]
     pictures = [("picture", kind) for o in cell["outputs"] for kind in o.get("data", {}) if "image" in kind]
     return [(kind, "a picture" if "SVG object" in text else text.strip()) for kind, text in texts] + pictures
 
