@@ -81,6 +81,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Con
         patch.setenv("ISAMAP_DATA_DIR", str(tmp_path_factory.mktemp("data")))
         # One result on every processor, also on one that has a profile.
         patch.setenv("ISAMAP_PROFILE", "none")
+        # Each compilation of a test checks its problem and its program: users' do not.
+        patch.setenv("ISAMAP_CHECK_RULES", "1")
         # Tests that call Zig themselves share the libraries that isamap has it build.
         patch.setenv("ZIG_GLOBAL_CACHE_DIR", str(zig))
         patch.setenv("ZIG_LOCAL_CACHE_DIR", str(zig))

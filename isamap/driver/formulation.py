@@ -36,7 +36,7 @@ from isamap.plan.text import parse_schedule
 from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
-from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, add_up
+from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, add_up, assert_rules
 from isamap.source.records import dataclass, field, replace
 from isamap.transform import Rewrite, accesses, dense_form, edges_apart, make_guards_explicit, statements
 
@@ -176,9 +176,7 @@ class Questions:
             return known
         known = self.matches(kernel)
         problem = problem_in(extent, self.request, kernel, self.machine, self.sizes, known)
-        assert not (broken := check_problem(problem)), (
-            f"the problem of `{kernel.name}` broke its rules: {broken[0]}"
-        )
+        assert_rules(f"the problem of `{kernel.name}`", check_problem, problem)
         if key is not None:
             remember_problem(key, problem)
         return problem

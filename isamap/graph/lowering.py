@@ -42,7 +42,7 @@ from isamap.graph.program_rules import check_model
 from isamap.graph.sizes import NeedsSize, Opened, index_of, is_open, most_of
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import CODED, size_bytes
-from isamap.source import Diagnostic, IsamapError
+from isamap.source import Diagnostic, IsamapError, assert_rules
 
 NEWEST_OPSET = 28
 """The version of the operators that our own expansions are written in, the newest that is known."""
@@ -364,8 +364,7 @@ def program_of(
     found = Program(
         name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps), making.sizes, counts
     )
-    broken = check_model(found)
-    assert not broken, f"the program of `{name}` broke its rules: {broken[0]}"
+    assert_rules(f"the program of `{name}`", check_model, found)
     return found
 
 

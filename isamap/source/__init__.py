@@ -25,6 +25,7 @@ from isamap.source.errors import (
     Unkept,
     UsageProblem,
     VerificationFailed,
+    assert_rules,
 )
 from isamap.source.files import (
     LeavesFolder,
@@ -64,6 +65,7 @@ __all__ = [
     "VerificationFailed",
     "add_up",
     "apply_edits",
+    "assert_rules",
     "cannot_write",
     "did_you_mean",
     "is_device",

@@ -12,10 +12,15 @@ shows its diagnostic.
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from isamap.source.diagnostic import Diagnostic
 from isamap.source.records import replace
+
+T = TypeVar("T")
 
 
 class IsamapError(Exception):
@@ -109,3 +114,13 @@ class OnlyWarned:
         for diagnostic in error.diagnostics:
             warnings.warn(NotKept(replace(diagnostic, severity="warning")), stacklevel=2)
         return True
+
+
+def assert_rules(subject: str, find_broken: Callable[[T], Sequence[str]], value: T) -> None:
+    """Raise AssertionError with the first broken rule of an intermediate result, if ISAMAP_CHECK_RULES is 1.
+
+    The tests set it for all their compilations. A user's compilation pays nothing for the rules, and a rule that is
+    itself wrong cannot end it.
+    """
+    if os.environ.get("ISAMAP_CHECK_RULES") == "1" and (broken := find_broken(value)):
+        raise AssertionError(f"{subject} broke its rules: {broken[0]}")

@@ -1,8 +1,9 @@
-"""The verifier of scheduling problems: shipped kernels keep its rules, and each planted fault is named."""
+"""The verifier of scheduling problems: each planted fault is named, in compilations of tests and of no user."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from math import inf, nan
 
@@ -10,13 +11,16 @@ import pytest
 from plan_problems import gemm
 from unit.rewriting import shipped
 
+from isamap.driver import formulation
+from isamap.driver.compiling import compile_program
+from isamap.driver.request import Request
 from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.plan.check.problem_rules import check_problem
 from isamap.plan.problem import Flow, Fusion, NestOption, Problem, Start, TileOperand, with_fields
 from isamap.plan.text.problem import print_problem
-from isamap.source import NoMapping
+from isamap.source import NoMapping, Source
 from isamap.transform import make_guards_explicit
 
 SIZES = {"M": 37, "N": 50, "K": 48, "R": 3, "S": 3, "C": 19, "H": 14, "W": 13}
@@ -71,6 +75,8 @@ def of_problem(**values: object) -> Callable[[Problem], Problem]:
 
 
 GOOD = gemm(64, 64, 64)
+TEXT = "kernel relu(N) { inout C: f32[N]; for n in N { C[n] = max(C[n], 0); } }"
+RELU = Request(Source("relu.ir", TEXT), "generic-c", {"N": 8}, heuristic="greedy", cache=False)
 OPTION = GOOD.nests[0].options[0]
 FAULTS: tuple[tuple[str, Callable[[Problem], Problem]], ...] = (
     ("registers: `zmm` is there twice", of_problem(registers=(("zmm", 32), ("zmm", 16)))),
@@ -118,3 +124,29 @@ def test_a_planted_fault_is_named(said: str, plant: Callable[[Problem], Problem]
     assert print_problem(planted) != print_problem(GOOD), "the text has every field"
     found = check_problem(planted)
     assert any(said in one for one in found), found
+
+
+@pytest.mark.parametrize("is_test", [True, False])
+def test_only_compilations_of_tests_check_their_problems(
+    is_test: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted rule refuses each problem, as a wrong rule would: a user's compilation does not end by it."""
+
+    def refuse(_: Problem) -> tuple[str, ...]:
+        return ("a planted rule",)
+
+    monkeypatch.setattr(formulation, "check_problem", refuse)
+    if not is_test:
+        monkeypatch.delenv("ISAMAP_CHECK_RULES")
+    ends = pytest.raises(AssertionError, match="`relu` broke its rules: a planted rule")
+    with ends if is_test else nullcontext():
+        compile_program(RELU)
+
+
+def test_the_problem_of_a_compilation_is_the_one_that_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(*_: object) -> Problem:
+        return of_problem(threads=0)(GOOD)
+
+    monkeypatch.setattr(formulation, "problem_in", spoil)
+    with pytest.raises(AssertionError, match="broke its rules: 0 threads"):
+        compile_program(RELU)

@@ -1,4 +1,4 @@
-"""The verifier of a model's program: a good one keeps the rules, and each planted fault is named."""
+"""The verifier of a model's program: each planted fault is named, in models of tests and of no user."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isamap.graph.lowering import program_of
+from isamap.graph.making import Making
 from isamap.graph.model_program import Call, Control, Given, Move, Passed, Port, Program
 from isamap.graph.program_rules import check_model
 
@@ -80,3 +82,11 @@ def test_a_good_program_keeps_the_rules() -> None:
 def test_a_planted_fault_is_named(said: str, plant: Callable[[Program], Program]) -> None:
     found = check_model(plant(GOOD))
     assert any(said in one for one in found), found
+
+
+def test_only_models_of_tests_check_their_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = Port("y", view("t9", 8))
+    with pytest.raises(AssertionError, match="`made` broke its rules: the result `y` is `t9`, which nothing"):
+        program_of("made", (), (lost,), Making(), lambda steps, _: ([], {}))
+    monkeypatch.delenv("ISAMAP_CHECK_RULES")
+    assert program_of("made", (), (lost,), Making(), lambda steps, _: ([], {})).outputs == (lost,)
