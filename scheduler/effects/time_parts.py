@@ -36,7 +36,7 @@ class Counts(Enum):
 
     LONGEST = "longest"
     WITHIN = "within"
-    BEYOND = "beyond"
+    BEYOND = "exceeds"
     ON_TOP = "on top"
 
 

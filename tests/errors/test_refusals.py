@@ -78,4 +78,4 @@ def test_the_page_of_reasons_says_what_helps() -> None:
 def _helps(text: str) -> str:
     if f"{FIXED}, the same result" in text:
         return "an edit"
-    return "an edit, of the result too" if FIXED in text else "said in words"
+    return "an edit; changes the result" if FIXED in text else "explained"
