@@ -10,6 +10,7 @@ cannot: one stream of instructions does both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 
@@ -35,6 +36,7 @@ from isamap.match import (
     is_read_of,
     issued_ns,
     least_copy_ns,
+    part_of,
     registers_taken,
     scratch_move,
     sum_of_lanes,
@@ -101,6 +103,33 @@ def _scratch_pj(
     """Return the energy of the instruction that moves one element into its scratchpad, or back."""
     moved = tiles_move(operand, tile, home, search, back=back)
     return 0.0 if moved is None else moved.move.energy_pj
+
+
+def computed_of_packed(
+    operand: OperandTile, tile: Tile, packed: Sequence[str], search: MoveSearch, kernel: Kernel
+) -> tuple[TileOperand, ...]:
+    """Return an operand that is computed of an array which the caller passes packed, and its arrays; () for others.
+
+    The array's tiles lie in the packed buffer as they are, and the value is computed behind their load.
+    """
+    found = distinct_reads(operand.subject)
+    position = next((n for n, read in enumerate(found) if read.buffer in packed), None)
+    if position is None or is_read_of(operand.subject) is not None or search.is_addressable(operand.memory):
+        return ()
+    part = part_of(tile, operand, position)
+    if part is None or not can_copy(part, tile, search):
+        return ()
+    loaded = find_operand_load(search, part.request({}, expr=in_tiles(part, search)))
+    if loaded is None:
+        return ()
+    described = _described(operand, kernel, load_ns(loaded), None, is_accumulator=False)
+    described = with_fields(described, tensor_bytes=0, staged_bytes=0)
+    arrays = [read_beside(described, tile, read, n) for n, read in enumerate(found)]
+    size_bytes = found[position].dtype.size_bytes
+    arrays[position] = with_fields(
+        arrays[position], direct_ns=None, staged_ns=0.0, staged_bytes=size_bytes, pack_ns_per_element=0.0
+    )
+    return (described, *arrays)
 
 
 def with_reads(

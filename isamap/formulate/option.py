@@ -10,7 +10,14 @@ from isamap.formulate.flows import with_flows
 from isamap.formulate.frame import Frame
 from isamap.formulate.fusable import fusions
 from isamap.formulate.hierarchy import Memories
-from isamap.formulate.load_costs import held_of, input_of, read_beside, store_of, with_reads
+from isamap.formulate.load_costs import (
+    computed_of_packed,
+    held_of,
+    input_of,
+    read_beside,
+    store_of,
+    with_reads,
+)
 from isamap.formulate.load_times import loading_ns
 from isamap.formulate.tensor_layout import lay_out
 from isamap.ir import Axis, Expr, Index, Kernel, Read, strict_forbids, typical_value
@@ -253,7 +260,7 @@ def _pitches(statement: Statement, axis: str, kernel: Kernel, profile: Mapping[s
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     """Return the option of a tile of statement `number`, with its possible fusions; None if there is none."""
-    option = option_of(tile, frame.search, frame.kernel, frame.profile)
+    option = option_of(tile, frame.search, frame.kernel, frame.profile, packed=frame.packed)
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
     taken = fusions(frame.kernel, number, tile, frame.search, frame.profile, frame.memories)
@@ -275,15 +282,24 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
 
 
 def option_of(
-    tile: Tile, search: MoveSearch, kernel: Kernel, profile: Mapping[str, int], *, prices_copies: bool = True
+    tile: Tile,
+    search: MoveSearch,
+    kernel: Kernel,
+    profile: Mapping[str, int],
+    *,
+    prices_copies: bool = True,
+    packed: Sequence[str] = (),
 ) -> NestOption | None:
     """Return the mapping with its costs; None if an operand can be loaded neither in place nor from a buffer.
 
     Without `prices_copies`, the costs of copies into buffers are lower bounds: the search for the largest
-    moves takes most of the time.
+    moves takes most of the time. `packed` are arrays that the caller passes packed.
     """
     operands: list[TileOperand] = []
     for operand in tile.inputs:
+        if behind := computed_of_packed(operand, tile, packed, search, kernel):
+            operands += behind
+            continue
         described = input_of(operand, tile, search, kernel, prices_copies=prices_copies)
         if described is None:
             return None

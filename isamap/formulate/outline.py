@@ -100,7 +100,9 @@ def _applied(
 
 
 def _loadable(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
-    known = option_of(tile, frame.search, frame.kernel, frame.profile, prices_copies=False)
+    known = option_of(
+        tile, frame.search, frame.kernel, frame.profile, prices_copies=False, packed=frame.packed
+    )
     option = known and with_packed(known, packed_in(tile.statement, frame.packed))
     if option is None:
         return None

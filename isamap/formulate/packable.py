@@ -110,7 +110,8 @@ def packed_options(
     why = (
         "it is not a sum, and a statement that reads each element once does not benefit from another order"
         if not statement.is_reduction
-        else "each mapping reads it in place, through a scratchpad, or as a part of an expression"
+        else "each mapping reads it in place or through a scratchpad, or computes an operand of it in tiles that "
+        "do not divide their axes"
     )
     raise NoMapping(
         Diagnostic(

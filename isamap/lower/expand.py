@@ -15,7 +15,7 @@ from isamap.ir.index import ONE, ZERO
 from isamap.lower.finish import Finish, before_tiles, copied_in, copy_back, finish_of, in_case, where_last
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints
-from isamap.lower.packed_operands import pack_apart
+from isamap.lower.packed_operands import pack_apart, packed_tile
 from isamap.lower.parallel_parts import distribute_loops, parallel_nest, part_count
 from isamap.lower.place import Piece, Place, count_tiles_here, elements_left, is_multiple, start_of
 from isamap.lower.program import Block, Condition, For, If, Names
@@ -397,12 +397,11 @@ def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: Scope, build: Bui
 
 
 def _packed(nest: Nest, step: Packed, scope: Scope, inside: Build) -> Nodes:
-    name = step.stage.operand
-    operand = next(o for o in nest.tile.inputs if o.name == name)
+    operand = packed_tile(step.stage.operand, nest.tile)
     known = nest.tile, nest.schedule, scope.place, nest.search, nest.names
     staged, pack = pack_apart(operand, *known)
     nest.names.packs.append(pack)
-    return inside(scope.with_staged(staged, name))
+    return inside(scope.with_staged(staged, operand.name))
 
 
 def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:

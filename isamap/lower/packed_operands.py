@@ -23,10 +23,19 @@ from isamap.lower.place import Place
 from isamap.lower.program import Block, For, Header, LoweredProgram, Names, Pack, Tensor, tensor_of
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.machine import Machine
-from isamap.match import MoveSearch, OperandTile, Tile, is_read_of
+from isamap.match import MoveSearch, OperandTile, Tile, is_read_of, part_of
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
 from isamap.source.records import replace
+
+
+def packed_tile(name: str, tile: Tile) -> OperandTile:
+    """Return the tile of an input that a schedule takes packed: an operand, or an array that one is computed of."""
+    owner, _, position = name.partition(".")
+    operand = next(o for o in tile.inputs if o.name == owner)
+    part = part_of(tile, operand, int(position)) if position else operand
+    assert part is not None, "planning has checked that a buffer may hold it"
+    return part
 
 
 def pack_apart(

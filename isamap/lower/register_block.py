@@ -61,7 +61,8 @@ def load_operand(
     """Return how an operand gets its elements at a place; copies that this needs go to the emitter."""
     staged = scope.staged.get(operand.name)
     if staged is not None:
-        return _from(staged, nest), {OFFSET: staged.offset(place.trips)}, None
+        bindings = {**bindings_of(place, {}), OFFSET: staged.offset(place.trips)}
+        return _from(staged, nest), bindings, None
     mine = _partial(nest, operand, place)
     found = find_chain(nest.search, nest.tile, operand, mine)
     if found is not None:

@@ -344,7 +344,8 @@ def _steps(tree: Tree) -> Iterator[str]:
 def _staged(tree: Tree, stage: Stage, depth: int, staged: set[str]) -> Iterator[str]:
     tile = tree.tile
     known = {o.name for o in (tile.accumulator, *tile.inputs) if o is not None}
-    if stage.operand not in known:
+    owner = stage.operand.partition(".")[0] if stage.packed else stage.operand
+    if owner not in known:
         yield f"`{stage.operand}` is staged, and is no operand of {tile.mapping.instruction}"
     if stage.operand in staged:
         yield f"`{stage.operand}` is staged twice"

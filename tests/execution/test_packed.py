@@ -58,6 +58,33 @@ def test_a_packed_product_is_right_at_any_number_of_rows(hw: str, dtype: str) ->
         assert case.guarded
 
 
+@pytest.mark.hardware
+@pytest.mark.parametrize("hw", ["generic-c", "x86-avx2", "x86-avx512-vnni"])
+@pytest.mark.parametrize("operand", ["B", "scale"])
+def test_weights_of_four_bits_are_computed_behind_the_load_of_their_packed_bytes(
+    hw: str, operand: str
+) -> None:
+    sizes: dict[str, Size] = {"M": "1..70@16", "N": 64, "G": 3}
+    prepared = packed("gemm_w4_f32", hw, sizes, operand)
+    assert prepared.program.compilation.schedule is not None
+    text = print_schedule(prepared.program.compilation.schedule)
+    assert f"stage b.{['B', 'scale'].index(operand)} packed;" in text, text
+    for m in (1, 17, 64):
+        case = verify_case(prepared, {"M": m, "N": 64, "G": 3}, "random")
+        assert case.ok, case.problems[0].render()
+    again = packed("gemm_w4_f32", hw, sizes, operand, schedule=text)
+    assert again.program.compilation.schedule == prepared.program.compilation.schedule
+
+
+def test_tiles_that_an_axis_cuts_are_not_computed_of_packed_bytes() -> None:
+    """The scale of a tile would be read beyond the end of its row."""
+    made = packed("gemm_w4_f32", "x86-avx512", {"M": 16, "N": 50, "G": 3})
+    assert made.program.compilation.schedule is not None
+    (nest,) = made.program.compilation.schedule.nests
+    assert "i: n" not in nest.mapping, nest.mapping
+    assert verify_case(made, {"M": 16, "N": 50, "G": 3}, "random").ok
+
+
 @pytest.mark.parametrize("storage", ["nt", "tn"])
 def test_how_an_operand_is_stored_does_not_matter(storage: str) -> None:
     prepared = packed(f"gemm_{storage}_f32", "x86-avx512", {"M": 33, "N": 65, "K": 41})

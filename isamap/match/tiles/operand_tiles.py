@@ -92,7 +92,7 @@ class OperandTile:
         value = expr if expr is not None else self.elements
         if self.computed is not None:
             element, (over, _) = value, self.computed
-            value = map_reads(over, lambda _: element)
+            value = map_reads(over, lambda read: element if read.buffer == ELEMENT else read)
         return LoadRequest(
             value,
             self.memory,
@@ -236,6 +236,31 @@ def _of_its_array(tile: OperandTile) -> OperandTile:
         return tile
     known = {"subject": read, "elements": element, "dtype": read.dtype, "fill": zero_of(read.dtype)}
     return replace(tile, **known, computed=(over, tile.dtype))
+
+
+def part_of(tile: Tile, operand: OperandTile, position: int) -> OperandTile | None:
+    """Return the tile of one of the arrays that an operand is computed of, which a buffer may hold in its stead.
+
+    The value is computed behind the load from the buffer; what it needs of other arrays is read where that lies.
+    `position` counts the arrays' elements in the order of `distinct_reads`. None if a value takes several
+    elements of the array, if a tile repeats an element of it, or if an axis may end inside of a tile.
+    """
+    binding = next(b for b in tile.mapping.bindings if b.name == operand.name)
+    read = distinct_reads(binding.subject)[position]
+    lengths, positions = (
+        extents_of(tile.pattern, dict(tile.params))[0],
+        _positions(tile.statement, tile.mapping, tile.axes),
+    )
+    known = dict(tile.params), tile.axes, lengths, positions
+    part = _operand(tile.pattern, operand.name, read, binding.pattern, *known)
+    if part is None or read.fill is not None or prod(part.cell_shape) != prod(operand.shape):
+        return None
+    elements = [r for r in distinct_reads(operand.elements) if r.buffer == read.buffer]
+    cut = (a for a in tile.axes if a.tile > 1 and any(count % a.tile for _, count in a.extent.terms))
+    if elements != [part.elements] or any(a.name in operand.axes for a in cut):
+        return None
+    over = map_reads(operand.elements, lambda r: Read(ELEMENT, (), r.dtype) if r == part.elements else r)
+    return replace(part, dtype=read.dtype, fill=zero_of(read.dtype), computed=(over, operand.dtype))
 
 
 def leaves_in_scratchpad(pattern: Pattern, machine: Machine | None) -> bool:
