@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
 from math import ceil
@@ -40,6 +40,7 @@ from isamap.machine.processor import cpu_facts, system_caches, this_cpu
 from isamap.run.arguments import make_call
 from isamap.run.toolchain import find_compiler
 from isamap.source import IsamapError
+from isamap.source.progress import Watch, unwatched
 from isamap.source.records import asdict, dataclass, replace
 from isamap.tune.profile import Profile
 from isamap.version import __version__
@@ -271,7 +272,7 @@ class Campaign(Generic[C]):
 
 
 def run_campaign(
-    campaign: Campaign[Any], watch: Callable[[str], None] = lambda _: None
+    campaign: Campaign[Any], watch: Watch = unwatched
 ) -> tuple[tuple[Row, ...], dict[str, object]]:
     """Return the rows, and where they were measured. Raises: UsageProblem, MissingTool.
 

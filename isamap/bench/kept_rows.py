@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from isamap.source import Diagnostic, UsageProblem, cannot_write, read_json, read_limited, replace_file
+from isamap.source.progress import Watch
 
 GOLDEN = (sqrt(5) - 1) / 2
 ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
@@ -142,7 +143,7 @@ def rows_in_turn(
     unreached: Callable[[M, str], M],
     folder: Path | None,
     minutes: float | None,
-    watch: Callable[[str], None],
+    watch: Watch,
 ) -> tuple[M, ...]:
     """Return each row: stored, measured now, or, after so many minutes, marked as `unreached`.
 
@@ -157,7 +158,7 @@ def rows_in_turn(
         if time.monotonic() > stop:
             rows[index] = unreached(row, f"not reached within {minutes:g} minutes")
             continue
-        watch(f"row {len(rows) + 1} of {len(asked)}: {row.label} {row.form}")
+        watch(f"{row.label} {row.form}", len(rows) + 1, len(asked))
         rows[index] = measure(index)
         append_row(folder, rows[index])
     return tuple(rows[index] for index in range(len(asked)))

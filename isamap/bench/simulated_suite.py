@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from time import perf_counter
@@ -30,6 +30,7 @@ from isamap.report.columns import align, percent_text
 from isamap.run.toolchain import find_compiler
 from isamap.simulate.events import simulate
 from isamap.source import IsamapError, add_up
+from isamap.source.progress import Watch, unwatched
 from isamap.source.records import asdict, dataclass, field, fields, replace
 
 # --- simulated ------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ class SimulatedCampaign(Generic[C]):
 
 
 def run_simulated(
-    campaign: SimulatedCampaign[Any], watch: Callable[[str], None] = lambda _: None
+    campaign: SimulatedCampaign[Any], watch: Watch = unwatched
 ) -> tuple[tuple[SimulatedRow, ...], dict[str, object]]:
     """Return the rows, and where they were made. Raises: UsageProblem, MissingTool."""
     known = open_rows(campaign.folder, campaign.resume, SimulatedRow.from_json)

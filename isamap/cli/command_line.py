@@ -15,7 +15,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from isamap.source import (
     read_limited,
 )
 from isamap.source.cache import cache_root, digest, kept_here
-from isamap.source.progress import logged
+from isamap.source.progress import Progress, logged
 from isamap.source.records import replace
 from isamap.version import __version__
 
@@ -98,7 +98,7 @@ def run(words: Sequence[str]) -> int:
     command = command_of(words)
     as_json, quiet, verbose = (bool({*words} & {*one.flags}) for one in declared(CommandOptions).values())
     try:
-        with logged(quiet=quiet, verbose=verbose):
+        with logged(quiet=quiet, verbose=verbose), _watched(command):
             answer = _answer(command, words)
         if quiet and not as_json:
             errors = tuple(found for found in answer.findings if found.json["severity"] == "error")
@@ -107,6 +107,11 @@ def run(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         complain(f"interrupted{_kept(command)}")
         return INTERRUPTED
+
+
+def _watched(command: str) -> AbstractContextManager[object]:
+    """Return what shows that a command runs, until it shows progress of its own; a server shows nothing."""
+    return nullcontext() if command == "lsp" else Progress(command.replace(".", " "))
 
 
 def _kept(command: str) -> str:

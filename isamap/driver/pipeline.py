@@ -43,6 +43,7 @@ from isamap.scheduler.effects.energy import DEAR, WithinModel, for_other_model
 from isamap.scheduler.nests.pricing import price, started
 from isamap.source import Diagnostic, UsageProblem, add_up
 from isamap.source.process import full_collection_put_off
+from isamap.source.progress import Limited
 from isamap.source.records import dataclass, field, replace
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite
@@ -131,6 +132,8 @@ def compile_kernel(
     if stop_after == "formulate":
         return made
     with clock("schedule"):
+        if request.heuristic != "greedy":
+            clock.watch(Limited("schedule", request.limit_s))
         schedule, origin = _chosen(request, canonical, machine, problem, sizes, clock)
     with clock("check"):
         warnings = _warnings(request, made, schedule)

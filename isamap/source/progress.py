@@ -19,12 +19,25 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 DELAY_SECONDS = 1.0
 CLEAR = "\r\x1b[K"
 BAR = 12
 LOG = logging.getLogger("isamap")
+
+_shown: list[Progress] = []  # the one that writes: a command's own replaces that of all commands
+
+
+class Limited(str):
+    """The label of work that takes at most so many seconds."""
+
+    seconds: float
+
+    def __new__(cls, label: str, seconds: float) -> Self:
+        made = super().__new__(cls, label)
+        made.seconds = seconds
+        return made
 
 
 @contextmanager
@@ -56,8 +69,8 @@ def unwatched(label: str, done: int = 0, count: int = 0) -> None:
 class Progress:
     """Shows the stage that runs; `with Progress() as progress: progress("schedule")`."""
 
-    def __init__(self) -> None:
-        self._label, self._share, self._count = "", 0.0, 0
+    def __init__(self, label: str = "") -> None:
+        self._label, self._share, self._count = label, 0.0, 0
         self._started = self._begun = time.monotonic()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
@@ -65,7 +78,7 @@ class Progress:
     def __call__(self, label: str, done: int = 0, count: int = 0) -> None:
         """Report the current work. With a count, report the completed part, and the estimated remaining time."""
         now = time.monotonic()
-        if count != self._count:
+        if count != self._count or isinstance(label, Limited):
             self._count, self._begun = count, now
         self._share = done / count if count else 0.0
         if count:
@@ -77,14 +90,21 @@ class Progress:
         self._label = label
 
     def __enter__(self) -> Progress:
+        while _shown:
+            _shown.pop().stop()
         is_line = LOG.isEnabledFor(logging.WARNING) and not LOG.isEnabledFor(logging.INFO)
         if is_line and sys.stderr is not None and sys.stderr.isatty():
             self._thread.start()
+            _shown.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Erase the line, and write no other."""
         self._done.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -93,8 +113,12 @@ class Progress:
         if self._done.wait(DELAY_SECONDS):
             return
         while True:
-            bar = f"[{'=' * round(BAR * self._share):<{BAR}}] " if self._share else ""
-            text = f"{bar}{self._label or 'working'} … {time.monotonic() - self._started:.0f} s"
+            label, share, now = self._label or "working", self._share, time.monotonic()
+            if isinstance(label, Limited):
+                left = max(0.0, label.seconds - (now - self._begun))
+                share, label = 1 - left / label.seconds, f"{label}, at most {left:.0f} s left"
+            bar = f"[{'=' * round(BAR * share):<{BAR}}] " if share else ""
+            text = f"{bar}{label} … {now - self._started:.0f} s"
             sys.stderr.write(f"{CLEAR}{text[: shutil.get_terminal_size().columns - 1]}")
             sys.stderr.flush()
             if self._done.wait(0.25):

@@ -27,6 +27,7 @@ from isamap.run.clocking import PAGE, Plan, Timed, time_all
 from isamap.run.toolchain import Compiler, build, find_compiler
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.source.numbers import Spread
+from isamap.source.progress import Limited
 from isamap.source.records import replace
 from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams, widest_moves
 from isamap.tune.clocked import CANNOT, copies, has_two_processors, thread_files, time_copy, timed_threads
@@ -281,7 +282,7 @@ def calibrate(
         libraries.append(build(found, machine.target.flags, thread_files("timing.c"), "timing.c"))
         calls.append(timed_threads(len(libraries) - 1))
     sampling_s = budget_s * (1 - 2 * PROBING) if names is None else budget_s
-    watch(f"measure for {sampling_s:g} s")
+    watch(Limited(f"measure for {sampling_s:g} s", sampling_s))
     plan = _plan(machine, libraries, found, calls, ways, sampling_s)
     results = list(time_all(plan, rng.bytes(PAGE), watch)) if calls else []
     start = results.pop() if threads else None
@@ -368,7 +369,7 @@ def caches_here(
     figures = list(reported_caches(machine, system))
     tried = probes(machine, system)
     if tried:
-        watch(f"read the last cache for {budget_s:g} s")
+        watch(Limited(f"read the last cache for {budget_s:g} s", budget_s))
         library = _build(machine, compiler, stream_source(machine, tried))
         calls = [stream.timed(0, number) for number, stream in enumerate(tried)]
         results = time_all(

@@ -15,7 +15,7 @@ from isamap.cli.model_files import refuse_of_kernel
 from isamap.cli.option_parser import CommandOptions
 from isamap.driver import ahead
 from isamap.source import progress
-from isamap.source.progress import Progress
+from isamap.source.progress import Limited, Progress
 
 CONV = """kernel conv_relu_0a1b2c3d() {
   in a0: f32[1, 56, 56, 64];
@@ -120,3 +120,42 @@ def test_kernels_compiled_ahead_are_told_one_by_one(monkeypatch: pytest.MonkeyPa
     ahead.compile_ahead([{"kernel": CONV}] * 3, 1, watch)
     assert [(done, count) for _, done, count in told] == [(1, 3), (2, 3), (3, 3)]
     assert told[0][0].startswith("conv relu")
+
+
+def test_work_with_a_limit_shows_the_time_that_is_left_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
+    with Progress() as watch:
+        watch(Limited("schedule", 3.4))
+        time.sleep(0.6)
+    assert re.search(r"\[=*\s*\] schedule, at most 3 s left … [01] s", terminal.getvalue())
+
+
+def test_a_commands_own_progress_replaces_that_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
+    with Progress("doctor"):
+        time.sleep(0.1)
+        with Progress("match"):
+            time.sleep(0.4)
+        time.sleep(0.3)
+    said = terminal.getvalue()
+    assert "doctor … 0 s" in said
+    assert said.rindex("doctor") < said.index("match … 0 s")
+    assert said.endswith(progress.CLEAR)
+
+
+def nothing_is_damaged() -> tuple[str, ...]:
+    time.sleep(0.3)
+    return ()
+
+
+def test_each_command_shows_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
+    monkeypatch.setattr("isamap.cli.cache_command.damaged", nothing_is_damaged)
+    assert main(["cache", "verify"]) == 0
+    assert "cache verify … 0 s" in terminal.getvalue()
