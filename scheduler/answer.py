@@ -58,11 +58,11 @@ def schedule(
             )
         )
     if not answer.reproducible and not answer.findings and not answer.is_proven:
-        return replace(answer, findings=(_stopped(finder.name, limit_s),))
+        return replace(answer, findings=(_report_stop(finder.name, limit_s),))
     return answer
 
 
-def _stopped(name: str, limit_s: float) -> Diagnostic:
+def _report_stop(name: str, limit_s: float) -> Diagnostic:
     return Diagnostic(
         "solver-stopped",
         f"{name} was stopped after {limit_s:g} s; this is the best schedule so far",

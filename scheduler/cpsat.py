@@ -128,20 +128,20 @@ def solve_nest(
     `first`; if there are any, nothing is split.
     """
     stop = time.monotonic() + limits.wall_s
-    known = _started(_floored(options, first, stop), first, stop)
-    solved = _claimed(first, known, "greedy", FLOORS)
+    known = _start_options(_find_floors(options, first, stop), first, stop)
+    solved = _claim_bound(first, known, "greedy", FLOORS)
     splits = splits and not without
     glance = Limits(GLANCE_WALL * limits.wall_s, GLANCE * limits.effort) if splits else limits
-    solved = _asked(known, solved, glance, ask, stop, without)
+    solved = _ask_solver(known, solved, glance, ask, stop, without)
     if solved.status == "OPTIMAL" or not splits or time.monotonic() > stop:
         return solved
-    before, (known, best) = solved, _split(known, solved.candidate, stop)
+    before, (known, best) = solved, _split_options(known, solved.candidate, stop)
     found_by = solved.found_by if best is solved.candidate else SPLITTING
     proved_by = SPLITTING if _least_ns(known) > solved.bound_ns else solved.proved_by
-    solved = _claimed(best, known, found_by, proved_by, solved.bound_ns)
+    solved = _claim_bound(best, known, found_by, proved_by, solved.bound_ns)
     if not before.findings:  # a solver that has failed is not asked again
         left = replace(limits, effort=limits.effort - before.effort)
-        solved = _asked(known, solved, left, ask, stop, ())
+        solved = _ask_solver(known, solved, left, ask, stop, ())
     # What the clock stops before it finds anything has no part in a proof of what greedy found.
     is_sure = before.reproducible or (solved.status == "OPTIMAL" and solved.candidate is first)
     return replace(
@@ -152,7 +152,7 @@ def solve_nest(
     )
 
 
-def _claimed(
+def _claim_bound(
     best: Candidate, known: Sequence[_Known], found_by: str, proved_by: str, bound_ns: float = 0.0
 ) -> Solved:
     """Return a schedule with the bound that the lower bounds prove, or with another known bound."""
@@ -162,7 +162,7 @@ def _claimed(
     return Solved(best, bound, word, is_best, 0.0, (), found_by, proved_by)
 
 
-def _asked(
+def _ask_solver(
     known: Sequence[_Known],
     solved: Solved,
     limits: Limits,
@@ -200,7 +200,7 @@ def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, pro
     notes = (answer.failure,) if answer.failure is not None else ()
     if found is None:
         return replace(known, reproducible=False, findings=notes)
-    notes += (_denied(found),) if found.denials else ()
+    notes += (_report_denial(found),) if found.denials else ()
     if found.contender >= 0:
         start = contenders[found.contender].start
         candidate = candidate_of(start.option, {**start.assignment, **found.assignment})
@@ -215,7 +215,7 @@ def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, pro
     return Solved(best, min(bound, best.cost_ns), word, whole, found.effort, notes, found_by, proved_by)
 
 
-def _denied(found: Found) -> Diagnostic:
+def _report_denial(found: Found) -> Diagnostic:
     """Return the warning that the solver called a problem infeasible that has a schedule."""
     return Diagnostic(
         "solver-denied",
@@ -244,7 +244,7 @@ def _least_ns(known: Sequence[_Known]) -> float:
     return min(min(own.floors_ns) for own in known)
 
 
-def _floored(options: Sequence[OpenOption], best: Candidate, stop: float) -> list[_Known]:
+def _find_floors(options: Sequence[OpenOption], best: Candidate, stop: float) -> list[_Known]:
     """Return the lower bounds of each option; the option of the best schedule comes first."""
     found: list[_Known] = []
     for option in sorted(options, key=lambda o: o is not best.option):
@@ -255,7 +255,7 @@ def _floored(options: Sequence[OpenOption], best: Candidate, stop: float) -> lis
     return found
 
 
-def _started(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Known]:
+def _start_options(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Known]:
     """Return the same options, each one that may win with a schedule, as far as time allows."""
     found: list[_Known] = []
     for own in known:
@@ -266,7 +266,7 @@ def _started(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Kno
     return found
 
 
-def _split(known: Sequence[_Known], best: Candidate, stop: float) -> tuple[list[_Known], Candidate]:
+def _split_options(known: Sequence[_Known], best: Candidate, stop: float) -> tuple[list[_Known], Candidate]:
     """Return the same with floors raised towards the best schedule, and the best schedule known then."""
     found: list[_Known] = []
     for own in known:

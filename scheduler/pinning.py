@@ -46,7 +46,7 @@ def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], 
         return base
     open_nests = tuple(nest for nest in problem.nests if nest.statement in asked)
     found = solve(replace(problem, nests=open_nests), remaining)
-    return _merged(base, found, [nest for nest in base.nests if nest.statement not in asked])
+    return _merge_nests(base, found, [nest for nest in base.nests if nest.statement not in asked])
 
 
 def _together(base: Schedule, statement: int) -> set[int]:
@@ -55,7 +55,7 @@ def _together(base: Schedule, statement: int) -> set[int]:
     return next((group for group in groups if statement in group), set[int]())
 
 
-def _merged(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> Schedule:
+def _merge_nests(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> Schedule:
     """Return the nests kept and those found; nothing is proven about a sum with parts by hand."""
     ordered = tuple(sorted((*kept, *found.nests), key=lambda nest: nest.statement))
     if not kept:

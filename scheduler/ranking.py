@@ -85,7 +85,7 @@ def k_best(
 
     with explained(problem, decided):
         groups = solve_groups(problem, model, decided, solve)
-    found = _combined(problem, model.name, [_Ranked(g, lists[g.statement]) for g in groups], k)
+    found = _combine_statements(problem, model.name, [_Ranked(g, lists[g.statement]) for g in groups], k)
     return replace(found, schedules=tuple(replace(s, fixed=tuple(decided.items())) for s in found.schedules))
 
 
@@ -157,7 +157,7 @@ def _next_ns(pool: Pool, k: int) -> float:
     return ranked[k].cost_ns if len(ranked) > k else inf
 
 
-def _combined(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -> Ranking:
+def _combine_statements(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -> Ranking:
     """Return the cheapest combinations of one schedule per statement."""
     lists = [r.found for r in ranked]
     chosen = _cheapest_sums([[c.cost_ns for c in found.candidates] for found in lists], k + 1)

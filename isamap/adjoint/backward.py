@@ -239,7 +239,7 @@ class Backward:
             self.names.fresh(f"{adjoint.name}_sum"), "temp", adjoint.dtype, adjoint.shape
         )
         self.made[:] = (
-            map_accesses(s, lambda r: _renamed(r, adjoint.name, required_arrays.name)) for s in self.made
+            map_accesses(s, lambda r: _rename_read(r, adjoint.name, required_arrays.name)) for s in self.made
         )
         if adjoint.name in self.zeroed:
             self.zeroed[required_arrays.name] = replace(
@@ -274,7 +274,7 @@ def _all_reads(s: Statement) -> tuple[Read, ...]:
     return (*reads(s.assign.value), *(reads(s.assign.guard) if s.assign.guard is not None else ()))
 
 
-def _renamed(r: Read, old: str, new: str) -> Read:
+def _rename_read(r: Read, old: str, new: str) -> Read:
     return replace(r, buffer=new) if r.buffer == old else r
 
 
@@ -361,25 +361,25 @@ class Shares:
         return [q for q in self.built.statements if q.assign.target.buffer == target.buffer]
 
     def _of_extreme(self, s: Statement, adjoint: Expr) -> Expr:
-        ties = self._counted("ties", s.assign.target, _is_extreme, self.active.__contains__)
+        ties = self._count_values("ties", s.assign.target, _is_extreme, self.active.__contains__)
         return choose(_equals_result(s), div(adjoint, _at(ties, s.assign.target)), number(0, adjoint))
 
     def _of_product(self, s: Statement, adjoint: Expr) -> Expr:
         """Return the adjoint times the product of all other factors, none of which may be 0."""
-        zeros = _at(self._counted("zeros", s.assign.target, _is_zero), s.assign.target)
+        zeros = _at(self._count_values("zeros", s.assign.target, _is_zero), s.assign.target)
         rest = _at(self._product(s.assign.target), s.assign.target)
         value = wide(s.assign.value)
         others = choose(_equals_zero(value), rest, div(rest, value))
         is_whole = Call("eq", (zeros, _is_zero(s, zeros.dtype)), BOOL)
         return choose(is_whole, mul(adjoint, others), number(0, adjoint))
 
-    def _counted(
+    def _count_values(
         self, what: str, target: Read, value: Value, of: Callable[[str], bool] | None = None
     ) -> Operand:
         """Return the number of values reduced into each element, of those that read arrays `of` a kind."""
         known = self.beside.get((what, target.buffer))
         if known is None:
-            known = self._begun(what, target)
+            known = self._begin_target(what, target)
             self.zeroed[known.name] = known
             for q in self._into(target):
                 if of is None or depends(q.assign.value, of):
@@ -390,14 +390,14 @@ class Shares:
         """Return the product of the factors other than 0."""
         known = self.beside.get(("product", target.buffer))
         if known is None:
-            known = self._begun("product", target)
+            known = self._begin_target("product", target)
             for q in self._into(target):
                 value = wide(q.assign.value)
                 factor = choose(_equals_zero(value), number(1, value), value)
                 self._add(q, known, q.assign.op, cast(factor, known.dtype))
         return known
 
-    def _begun(self, what: str, target: Read) -> Operand:
+    def _begin_target(self, what: str, target: Read) -> Operand:
         dtype = adjoint_type(target.dtype)
         shape = self.built.operand(target.buffer).shape
         made = Operand(self.names.fresh(f"{what}_{target.buffer}"), "temp", dtype, shape)

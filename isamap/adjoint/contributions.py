@@ -56,7 +56,7 @@ def contribution(
     found, shape = Contribution(axes, read.index, value, guard), shapes(read.buffer)
     for dim, extent in enumerate(shape):
         along = Axis(names.axis(f"i{dim}", (*axes, *found.axes)), extent)
-        if (turned := _turned(found, dim, shapes, along, selecting)) is not None:
+        if (turned := _run_along(found, dim, shapes, along, selecting)) is not None:
             found = turned
     if read.fill is not None:
         scattered = [d for d, i in enumerate(found.index) if str(i) not in {a.name for a in found.axes}]
@@ -67,7 +67,7 @@ def contribution(
     return replace(found, axes=tuple(ordered))
 
 
-def _turned(
+def _run_along(
     c: Contribution, dim: int, shapes: Shapes, along: Axis, selecting: Collection[str]
 ) -> Contribution | None:
     """Return the contribution with `along` running over dimension `dim` of the target; None if it cannot."""
@@ -86,11 +86,11 @@ def _turned(
         factor = subscript.coefficient(axis.name)
         assert factor is not None
         if not factor.symbols & names and (factor.value is None or factor.value > 0):
-            return _solved(c, dim, shapes, along, axis, factor)
+            return _solve_axis(c, dim, shapes, along, axis, factor)
     return None
 
 
-def _solved(
+def _solve_axis(
     c: Contribution, dim: int, shapes: Shapes, along: Axis, axis: Axis, factor: Index
 ) -> Contribution:
     """Return the contribution with `axis` computed from the position `along` the target, which takes its place."""
@@ -99,13 +99,13 @@ def _solved(
     solution = {axis.name: distance.floordiv(factor)}
     conditions: list[Expr] = []
     if factor.value != 1:
-        conditions.append(_compared("eq", distance.mod(factor), Index.of(0)))
+        conditions.append(_compare("eq", distance.mod(factor), Index.of(0)))
     value = _zero_outside(c.value, axis, shapes)
     if value is None:
         value = c.value
         conditions += [
-            _compared("ge", solution[axis.name], Index.of(0)),
-            _compared("lt", solution[axis.name], axis.extent),
+            _compare("ge", solution[axis.name], Index.of(0)),
+            _compare("lt", solution[axis.name], axis.extent),
         ]
     guard = substitute_expr(c.guard, solution) if c.guard is not None else None
     index = [i.substitute(solution) for i in c.index]
@@ -147,7 +147,7 @@ def _factors(e: Expr) -> list[Read] | None:
             return None
 
 
-def _compared(op: str, left: Index, right: Index) -> Expr:
+def _compare(op: str, left: Index, right: Index) -> Expr:
     sides = [IndexValue(i, I64) if i.value is None else Const(i.value, I64) for i in (left, right)]
     return Call(op, tuple(sides), BOOL)
 

@@ -78,10 +78,10 @@ def measure_row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) 
         said = f"{held / 1e9:.1f} GB of operands; {rules.memory_bytes / 1e9:.1f} GB may be used"
         return replace(row, left_out=said)
     started = perf_counter()
-    prepared = _compiled(kind, case, form, rules)
+    prepared = _compile_case(kind, case, form, rules)
     row = replace(row, compile_seconds=perf_counter() - started, ring=ring_of(work.held, held, rules))
     with Shared(kind.values(case, form), kind.written, row.ring) as shared:
-        row = _timed(row, kind, case, form, rules, bench.contenders, shared, prepared)
+        row = _time_row(row, kind, case, form, rules, bench.contenders, shared, prepared)
     if not row.seconds:
         return row
     bandwidths = bench.bandwidths
@@ -94,7 +94,7 @@ def measure_row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) 
     )
 
 
-def _timed(
+def _time_row(
     row: Row,
     kind: Kind[C],
     case: C,
@@ -149,7 +149,7 @@ def ring_of(needed: int, held: int, rules: Rules) -> int:
     return max(1, min(ceil(2 * rules.caches_bytes / needed) + 1, MOST_RING, rules.memory_bytes // held))
 
 
-def _compiled(kind: Kind[C], case: C, form: Form, rules: Rules) -> Prepared:
+def _compile_case(kind: Kind[C], case: C, form: Form, rules: Rules) -> Prepared:
     request = Request(
         kind.source(case, form, rules.beta), rules.machine, case.bindings, limit_s=rules.limit_s,
         transform=BEST_FORM, threads=rules.threads, profile=rules.profile,

@@ -55,14 +55,14 @@ def _positions(word: str, count: int) -> range:
     first, dots, last = span.partition("..")
     numbers = (first, last if dots else first, step or "1")
     if not all(is_digits(number) and len(number) < 19 for number in numbers):
-        raise _refused(f"`{word[:40]}` names no rows", count)
+        raise _refuse_case(f"`{word[:40]}` names no rows", count)
     low, high, every = (int(number) for number in numbers)
     if not low <= high < count or every < 1:
-        raise _refused(f"there are no rows {word[:40]}", count)
+        raise _refuse_case(f"there are no rows {word[:40]}", count)
     return range(low, high + 1, every)
 
 
-def _refused(message: str, count: int) -> UsageProblem:
+def _refuse_case(message: str, count: int) -> UsageProblem:
     return UsageProblem(
         Diagnostic(
             "bench-rows",

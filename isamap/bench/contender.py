@@ -69,7 +69,7 @@ class Contender:
         """Return the nanoseconds of a number of calls. Raises: ContenderLost."""
         ns = int(self._ask({"calls": calls, "first": first})["ns"])
         if ns < 0:
-            raise self._lost("reports an error")
+            raise self._report_loss("reports an error")
         return ns
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,14 +82,14 @@ class Contender:
     def _answer(self) -> dict[str, Any]:
         """Return the next answer of the process, and stop the process until its next task."""
         if not select([self._answers], [], [], PATIENCE_S)[0]:
-            raise self._lost(f"gave no answer in {PATIENCE_S} s")
+            raise self._report_loss(f"gave no answer in {PATIENCE_S} s")
         line = self._answers.readline()
         if not line:
-            raise self._lost("ended")
+            raise self._report_loss("ended")
         self._process.send_signal(signal.SIGSTOP)
         return json.loads(line)
 
-    def _lost(self, what: str) -> ContenderLost:
+    def _report_loss(self, what: str) -> ContenderLost:
         self._process.kill()
         self._process.wait()
         self._log.seek(0)

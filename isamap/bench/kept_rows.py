@@ -82,9 +82,9 @@ def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]
                 raise ValueError("it has a value of another type")
             known[row.key] = row
         except KeyError as error:
-            raise _damaged(path, number, f"it lacks `{error.args[0]}`") from None
+            raise _report_damage(path, number, f"it lacks `{error.args[0]}`") from None
         except (ValueError, TypeError, AttributeError) as error:
-            raise _damaged(path, number, str(error)[:80]) from None
+            raise _report_damage(path, number, str(error)[:80]) from None
     replace_file(path, "".join(_line(row) for row in known.values()).encode(), durable=True)
     return known
 
@@ -130,7 +130,7 @@ def _is_of(value: object, kind: Any) -> bool:
     return isinstance(value, (int, float) if kind is float else own or kind)
 
 
-def _damaged(path: Path, number: int, why: str) -> UsageProblem:
+def _report_damage(path: Path, number: int, why: str) -> UsageProblem:
     said = f"line {number} of {path} is no row that this command wrote: {why}"
     help_ = "take the line out, and it is done again; or name another folder with -o"
     return UsageProblem(Diagnostic("rows-damaged", said, help=help_))

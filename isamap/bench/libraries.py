@@ -77,14 +77,14 @@ def prepare_openblas(mapped: Mapped[GemmCase], threads: int) -> Ready:
     """Return the OpenBLAS that packages of Python bring, which has products of f32 only. Raises: NotOffered."""
     if mapped.task.form != "f32" or mapped.task.packed or mapped.task.case.batch > 1:
         raise NotOffered
-    library = ctypes.CDLL(str(_installed("scipy-openblas")))
+    library = ctypes.CDLL(str(_find_installed("scipy-openblas")))
     config = library.scipy_openblas_get_config64_
     config.restype = ctypes.c_char_p
     says = config().decode(errors="replace")
     return _blas(mapped, "time_sgemm64", library.scipy_cblas_sgemm64_, says)
 
 
-def _installed(name: str) -> Path:
+def _find_installed(name: str) -> Path:
     """Return the file of a library by the name of its description. Raises: NotOffered."""
     found = find_installed(shipped_library(name))
     if found is None:
@@ -118,7 +118,7 @@ def prepare_mkl(mapped: Mapped[GemmCase], threads: int) -> Ready:
 
 def mkl_library() -> ctypes.CDLL:
     """Return MKL, loaded. Raises: NotOffered."""
-    return ctypes.CDLL(str(_installed("mkl")), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(str(_find_installed("mkl")), mode=ctypes.RTLD_GLOBAL)
 
 
 def _blas(

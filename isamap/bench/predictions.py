@@ -56,7 +56,7 @@ class Agreement:
 
     def text(self) -> str:
         """Return the agreement in one line."""
-        orders = [f"Spearman {_shown(self.spearman)}", f"Kendall tau {_shown(self.kendall)}"]
+        orders = [f"Spearman {_show_number(self.spearman)}", f"Kendall tau {_show_number(self.kendall)}"]
         error = f"median error {self.median_relative_error:.0%}"
         over = f"predicted / measured {self.predicted_over_measured:.2f}"
         return f"cost model by {self.figures} figures, {self.rows} rows: {', '.join((*orders, error, over))}"
@@ -131,5 +131,5 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [mean(places[value]) for value in values]
 
 
-def _shown(value: float | None) -> str:
+def _show_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"

@@ -128,17 +128,17 @@ def simulate_row(kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules)
     """Return the row; one that cannot be compiled stays in the table with the reason."""
     row = empty_simulated(kind, case, form, rules)
     try:
-        return _simulated(row, kind, case, form, rules)
+        return _simulate_row(row, kind, case, form, rules)
     except IsamapError as error:
         said = "; ".join("; ".join((d.message, *d.notes[-2:])) for d in error.diagnostics)
         return replace(row, left_out=said)
 
 
-def _simulated(
+def _simulate_row(
     row: SimulatedRow, kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules
 ) -> SimulatedRow:
     started = perf_counter()
-    kernel, made = _compiled(kind, case, form, rules)
+    kernel, made = _compile_case(kind, case, form, rules)
     assert made.machine and made.schedule and made.problem and made.program  # noqa: PT018 - all stages have run
     row = replace(row, compile_seconds=perf_counter() - started)
     found = simulate(made.program, made.machine, made.problem)
@@ -147,7 +147,7 @@ def _simulated(
         prod(shape) * form.element_bytes(operand)
         for operand, shape in zip("ABC", kind.shapes(case).values(), strict=True)
     )
-    is_right, checked = _checked(kernel, kind, case, form, rules)
+    is_right, checked = _check_result(kernel, kind, case, form, rules)
     return replace(
         row,
         instruction=instruction,
@@ -165,7 +165,7 @@ def _simulated(
     )
 
 
-def _compiled(
+def _compile_case(
     kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules
 ) -> tuple[CompiledKernel, Compilation]:
     source = kind.source(kind.laid_out(case), form, 0)
@@ -202,7 +202,7 @@ def memory_bytes_per_ns(machine: Machine) -> float:
     return max(link.bandwidth_bytes_per_ns for link in outer)
 
 
-def _checked(
+def _check_result(
     kernel: CompiledKernel, kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules
 ) -> tuple[bool, str]:
     """Return whether the result is right, and the compared sizes: the row in full, or the nearest small copy."""
@@ -211,7 +211,7 @@ def _checked(
         small = kind.smaller(small)
         said = small.label
     if small is not case:
-        kernel, _ = _compiled(kind, small, form, rules)
+        kernel, _ = _compile_case(kind, small, form, rules)
     lies = kind.laid_out(small)
     arrays = {name: array for name, (_, array) in kind.values(lies, form).items()}
     arrays |= kernel(**arrays)

@@ -188,9 +188,9 @@ def summary_text(summaries: Sequence[Summary]) -> str:
         lines.append(align(body, right=range(1, 2 + len(names))))
         lines.append(
             f"slower than the fastest baseline, whole interval: {s.slower} of {s.count}; below 0.9 of it: "
-            + _listed(s.much_slower)
+            + _join_labels(s.much_slower)
         )
-        lines.append(f"intervals wider than {WIDE:.0%} either way: {_listed(s.wide)}")
+        lines.append(f"intervals wider than {WIDE:.0%} either way: {_join_labels(s.wide)}")
         if s.roofline_fraction is not None:
             lines.append(f"of the roofline, rows that arithmetic bounds: {s.roofline_fraction:.0%}")
         lines += [agreement.text() for agreement in s.predictions]
@@ -198,7 +198,7 @@ def summary_text(summaries: Sequence[Summary]) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _listed(labels: Sequence[str]) -> str:
+def _join_labels(labels: Sequence[str]) -> str:
     return f"{len(labels)}" + (f" ({', '.join(labels[:8])})" if labels else "")
 
 

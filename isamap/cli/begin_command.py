@@ -139,19 +139,19 @@ class TextOptions(CommandOptions):
 
 def kernel_command(asked: TextOptions) -> Answer:
     """Write a small kernel to begin with, which passes `verify`."""
-    path = _named(asked.name.removesuffix(".ir")).with_suffix(".ir")
+    path = _take_path(asked.name.removesuffix(".ir")).with_suffix(".ir")
     steps = (f"isamap verify {path} --hw generic-c -D M=5 N=7", f"isamap run {path} --hw host -D M=256 N=512")
-    return _written({path: KERNEL}, path.stem, steps, overwrite=asked.overwrite)
+    return _write_templates({path: KERNEL}, path.stem, steps, overwrite=asked.overwrite)
 
 
 def project_command(asked: TextOptions) -> Answer:
     """Write a folder with a kernel, a C program that calls it, and a Makefile."""
-    folder = _named(asked.name)
+    folder = _take_path(asked.name)
     files = {folder / f"{folder.name}.ir": KERNEL, folder / "main.c": PROGRAM, folder / "Makefile": MAKEFILE}
-    return _written(files, folder.name, (f"make -C {folder}",), overwrite=asked.overwrite)
+    return _write_templates(files, folder.name, (f"make -C {folder}",), overwrite=asked.overwrite)
 
 
-def _named(word: str) -> Path:
+def _take_path(word: str) -> Path:
     """Return the path of a new kernel or project. Raises: UsageProblem if its name is no identifier of C."""
     path = Path(word)
     if not _IDENTIFIER.fullmatch(path.name):
@@ -161,7 +161,9 @@ def _named(word: str) -> Path:
     return path
 
 
-def _written(files: Mapping[Path, str], name: str, steps: Sequence[str], *, overwrite: bool) -> Answer:
+def _write_templates(
+    files: Mapping[Path, str], name: str, steps: Sequence[str], *, overwrite: bool
+) -> Answer:
     """Write the templates' files, all or none, and return the answer with the steps that come next."""
     parse_kernel(Source(f"{name}.ir", KERNEL.replace("NAME", name)))  # refuses names that the language takes
     for path in files:
@@ -185,7 +187,7 @@ def new_command(asked: NewOptions) -> Answer:
         check_new(path)
     asks = kind is None and not asked.as_json and sys.stdin.isatty()
     chosen = _ask("kind", f"one of {', '.join(KINDS)}", "vector", _kind) if asks else _kind(kind)
-    words = dict(_parted(figure) for figure in asked.figures)
+    words = dict(_split_unit(figure) for figure in asked.figures)
     given = {key: read_figure(asked_of(chosen, key), word, BYTES_PER_UNIT) for key, word in words.items()}
     for one in KINDS[chosen].asked if asks else ():
         if one.name not in given:
@@ -244,7 +246,7 @@ def _kind(word: str | None) -> str:
     raise UsageProblem(Diagnostic("option-value", said, notes=notes, help=did_you_mean(word, KINDS)))
 
 
-def _parted(figure: str) -> tuple[str, str]:
+def _split_unit(figure: str) -> tuple[str, str]:
     name, sign, value = figure.partition("=")
     if not sign:
         said = f"--set takes NAME=VALUE, not `{figure[:40]}`"

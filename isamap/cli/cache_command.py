@@ -31,7 +31,7 @@ def list_command(_asked: CommandOptions) -> Answer:
     if winners:
         text += f"\n{database.path}: {_count(winners)}, {_size(database.size_bytes())}"
     if choices:
-        text += f"\n{Choices.open().path}: {_chosen(choices)}"
+        text += f"\n{Choices.open().path}: {_choose_kind(choices)}"
     return Answer(payload, text)
 
 
@@ -47,7 +47,7 @@ def clear_command(asked: ClearOptions) -> Answer:
     database, kind = Winners.open(), asked.kind
     if kind == TUNING:
         count, choices = database.clear(), Choices.open().clear()
-        text = f"cleared {_count(count)}" + (f" and {_chosen(choices)}" if choices else "")
+        text = f"cleared {_count(count)}" + (f" and {_choose_kind(choices)}" if choices else "")
         return Answer({**_payload(()), "tuning": _tuning(database, count, choices)}, text)
     if kind is not None and kind not in [known.name for known in kinds()]:
         raise UsageProblem(
@@ -95,7 +95,7 @@ def _tuning(database: Winners, winners: int, choices: int) -> dict[str, object]:
     }
 
 
-def _chosen(choices: int) -> str:
+def _choose_kind(choices: int) -> str:
     return f"{choices} choice{'' if choices == 1 else 's'} between kernels and library calls"
 
 

@@ -52,7 +52,7 @@ def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "words": list(words),
         "traceback": trace,
-        "inputs": {word: text for word in words if (text := _read(word)) is not None},
+        "inputs": {word: text for word in words if (text := _read_word(word)) is not None},
     }
     try:
         folder = cache_root() / "repro"
@@ -64,7 +64,7 @@ def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
     return path
 
 
-def _read(word: str) -> str | None:
+def _read_word(word: str) -> str | None:
     """Return the text of an input file that was named."""
     path = Path(word)
     try:
@@ -105,7 +105,7 @@ def run(words: Sequence[str]) -> int:
             answer = replace(answer, findings=errors)
         return print_answer(answer, command, as_json)
     except KeyboardInterrupt:
-        complain(f"interrupted{_kept(command)}")
+        complain(f"interrupted{_describe_kept(command)}")
         return INTERRUPTED
 
 
@@ -114,7 +114,7 @@ def _watched(command: str) -> AbstractContextManager[object]:
     return nullcontext() if command == "lsp" else Progress(command.replace(".", " "))
 
 
-def _kept(command: str) -> str:
+def _describe_kept(command: str) -> str:
     """Return what stays of an interrupted command: results in the cache, and the rows of a benchmark."""
     counted = ", ".join(f"{count} of {kind}" for kind, count in sorted(kept_here.items()))
     kept = f"; kept in the cache, where the same command finds them: {counted}" if counted else ""
@@ -124,12 +124,12 @@ def _kept(command: str) -> str:
 
 def _answer(command: str, words: Sequence[str]) -> Answer:
     """Return the answer of a command, its failures included, with everything that could not be stored."""
-    with _collected() as unkept:
-        answer = _invoked(command, words)
+    with _collect_warnings() as unkept:
+        answer = _invoke_command(command, words)
     return replace(answer, findings=(*answer.findings, *unkept.values())) if unkept else answer
 
 
-def _invoked(command: str, words: Sequence[str]) -> Answer:
+def _invoke_command(command: str, words: Sequence[str]) -> Answer:
     try:
         if words and words[0] in ("--install-completion", "--show-completion"):
             from isamap.cli.completion import completion_command
@@ -141,22 +141,22 @@ def _invoked(command: str, words: Sequence[str]) -> Answer:
     except MissingWords as error:
         whole = f"isamap {shlex.join([*words, *error.words])}"
         asked = (replace(d, help=f"give all of them: {whole}") for d in error.diagnostics)
-        return _failed(UsageProblem(*asked))
+        return _answer_error(UsageProblem(*asked))
     except IsamapError as error:
-        return _failed(error)
+        return _answer_error(error)
     except MemoryError as error:
-        return _failed(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
+        return _answer_error(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
     except OSError as error:
-        return _refused(words, error)
+        return _answer_os_error(words, error)
     except ImportError as error:
         if UNMAPPED not in str(error):
             return _internal(words, error)
-        return _failed(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
+        return _answer_error(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
     except Exception as error:  # noqa: BLE001 - whatever it is, people see one line and developers a bundle
         return _internal(words, error)
 
 
-def _shown(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
+def _limit_findings(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
     """Return the findings as they are told; of very many the first ones, and how many more there are."""
     more = len(diagnostics) - MAX_SHOWN
     told = list(diagnostics[:MAX_SHOWN])
@@ -166,7 +166,7 @@ def _shown(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
 
 
 @contextmanager
-def _collected() -> Generator[dict[str, Finding]]:
+def _collect_warnings() -> Generator[dict[str, Finding]]:
     """Collect warnings that a result could not be cached, each once, by its text. Let others pass."""
     found: dict[str, Finding] = {}
     with warnings.catch_warnings():
@@ -183,7 +183,7 @@ def _collected() -> Generator[dict[str, Finding]]:
         yield found
 
 
-def _refused(words: Sequence[str], error: OSError) -> Answer:
+def _answer_os_error(words: Sequence[str], error: OSError) -> Answer:
     """Return the answer for an error of the operating system: something is missing, or isamap has a mistake."""
     let_go()
     if isinstance(error, BrokenPipeError):  # a help page whose reader closed the pipe
@@ -192,25 +192,27 @@ def _refused(words: Sequence[str], error: OSError) -> Answer:
         os.getcwd()
     except OSError:
         said = "the folder in which isamap was started is gone"
-        return _failed(_lacking("system-refused", said, "", "change to another folder"))
+        return _answer_error(_lacking("system-refused", said, "", "change to another folder"))
     try:
         tempfile.gettempdir()
     except OSError:
         said = "no folder takes temporary files: each is full or read-only"
         advice = "free some space, or name another folder with TMPDIR"
-        return _failed(_lacking("system-refused", said, "", advice))
+        return _answer_error(_lacking("system-refused", said, "", advice))
     if error.errno not in _REFUSALS:
         return _internal(words, error)
     at = f": {error.filename}" if error.filename else ""
-    return _failed(_lacking("system-refused", f"the operating system refuses: {error.strerror}{at}", ""))
+    return _answer_error(
+        _lacking("system-refused", f"the operating system refuses: {error.strerror}{at}", "")
+    )
 
 
 def _lacking(code: str, message: str, note: str, advice: str | None = None) -> MissingTool:
     return MissingTool(Diagnostic(code, message, notes=(note,) if note else (), help=advice))
 
 
-def _failed(error: IsamapError) -> Answer:
-    return Answer(findings=_shown(error.diagnostics), exit=error.exit_code)
+def _answer_error(error: IsamapError) -> Answer:
+    return Answer(findings=_limit_findings(error.diagnostics), exit=error.exit_code)
 
 
 def _internal(words: Sequence[str], error: Exception) -> Answer:

@@ -283,17 +283,17 @@ def _of_kernel(asked: CompileOptions) -> Answer:
         return _for_several(requests, output, force)
     seen = _dump(asked.dump_passes)
     if asked.stop_after:
-        return _stopped(request, asked.stop_after, seen)
+        return _answer_stage(request, asked.stop_after, seen)
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.compiling import compile_files
 
     if output is not None:
         check_replaceable(Path(output), force=force)
     if given_flags(shown):
-        return _reported(request, seen, output, shown, force)
+        return _answer_compilation(request, seen, output, shown, force)
     with Progress() as progress:
         outcome = compile_files(request, progress, seen)
-    return _written(outcome, output, outcome.files["report.txt"], force)
+    return _write_outcome(outcome, output, outcome.files["report.txt"], force)
 
 
 def _of_faster(request: Request, libraries: tuple[Library, ...], output: str | None, force: bool) -> Answer:
@@ -306,10 +306,12 @@ def _of_faster(request: Request, libraries: tuple[Library, ...], output: str | N
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
         outcome = with_faster(prepare(request, progress), libraries, progress).program.outcome
-    return _written(outcome, output, outcome.files["report.txt"], force)
+    return _write_outcome(outcome, output, outcome.files["report.txt"], force)
 
 
-def _reported(request: Request, seen: Seen | None, output: str | None, shown: Shown, force: bool) -> Answer:
+def _answer_compilation(
+    request: Request, seen: Seen | None, output: str | None, shown: Shown, force: bool
+) -> Answer:
     """Return the files of a compilation, and its report and pictures."""
     from isamap.driver.compiling import compile_program
     from isamap.scheduler import start_early
@@ -322,7 +324,7 @@ def _reported(request: Request, seen: Seen | None, output: str | None, shown: Sh
         made = program.compilation
         paths, text = write_reports(request, made, shown, progress, force=force)
     outcome = program.outcome
-    answer = _written(outcome, output, text or outcome.files["report.txt"], force)
+    answer = _write_outcome(outcome, output, text or outcome.files["report.txt"], force)
     written = answer.payload["files"]
     assert isinstance(written, list), "paths"
     said = "\n".join([answer.text, *(f"wrote {path}" for path in paths)])
@@ -349,10 +351,10 @@ def _for_several(requests: list[Request], output: str | None, force: bool) -> An
         outcome = compile_dispatch(requests, progress)
     order = ", then ".join(outcome.summary["machines"])
     text = f"{outcome.kernel} for several machines; the first that the processor allows runs: {order}\n"
-    return _written(outcome, output, text, force)
+    return _write_outcome(outcome, output, text, force)
 
 
-def _written(outcome: Outcome, output: str | None, report: str, force: bool) -> Answer:
+def _write_outcome(outcome: Outcome, output: str | None, report: str, force: bool) -> Answer:
     """Return the files of an outcome in their folder."""
     from isamap.driver.artifacts import write_folder
 
@@ -364,7 +366,7 @@ def _written(outcome: Outcome, output: str | None, report: str, force: bool) -> 
     return Answer(payload, text, findings, gaps=outcome.gaps)
 
 
-def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
+def _answer_stage(request: Request, stage: str, seen: Seen | None) -> Answer:
     """Return the result of a stage or a pass, as text."""
     from isamap.driver.compiling import schedules_of
     from isamap.driver.length_versions import compile_request

@@ -35,14 +35,14 @@ def _examine() -> Iterator[Row]:
         "system",
         f"{platform.system()} {platform.machine()}" + ("" if runs else ": emits, but cannot run"),
     )
-    yield _tried("cache", _cache)
-    yield _tried("solver", _solver)
-    yield _tried("C compiler", _compiler)
-    yield _tried("this machine", _machine)
+    yield _try_row("cache", _cache)
+    yield _try_row("solver", _solver)
+    yield _try_row("C compiler", _compiler)
+    yield _try_row("this machine", _machine)
     yield True, "emulators", _emulators()
 
 
-def _tried(what: str, look: Callable[[], str]) -> Row:
+def _try_row(what: str, look: Callable[[], str]) -> Row:
     try:
         return True, what, look()
     except IsamapError as error:

@@ -44,7 +44,7 @@ def show_command(asked: ShowOptions) -> Answer:
 
     machine, svg = load_machine(machine_of(asked.name)), asked.svg
     profile = newest_profile(machine.digest)
-    measured, sizes = _measured(profile), _measured_bytes(profile)
+    measured, sizes = _measured_parameters(profile), _measured_bytes(profile)
     payload = {**_machine_json(machine, profile, measured, sizes), **({"svg": svg} if svg else {})}
     if svg is not None:
         from isamap.report.machine_picture import machine_svg
@@ -105,7 +105,9 @@ def _machine_json(
         },
         **({"area_mm2": area} if (area := area_mm2(machine)) is not None else {}),
         "program": asdict(machine.program) if machine.program is not None else None,
-        "instructions": [_instruction_json(i) | dict(measured.get(i.name, {})) for i in _described(machine)],
+        "instructions": [
+            _instruction_json(i) | dict(measured.get(i.name, {})) for i in _described_entries(machine)
+        ],
     }
 
 
@@ -120,7 +122,7 @@ def _measured_bytes(profile: Profile | None) -> dict[str, int]:
     return {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
 
 
-def _measured(profile: Profile | None) -> dict[str, dict[str, object]]:
+def _measured_parameters(profile: Profile | None) -> dict[str, dict[str, object]]:
     """Return, per instruction, the parameters measured on this processor, at its largest lengths."""
     found: dict[str, dict[str, object]] = {}
     for f in profile.instructions if profile is not None else ():
@@ -134,15 +136,15 @@ def _measured(profile: Profile | None) -> dict[str, dict[str, object]]:
 def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
     """Return the stated timings, a line each: name, source and parameters."""
     return [
-        (what, figures.source, ", ".join(f"{name} {value:g}" for name, value in _stated(figures)))
+        (what, figures.source, ", ".join(f"{name} {value:g}" for name, value in _stated_parameters(figures)))
         for what, figures in _all_timings(machine)
-        if _stated(figures)
+        if _stated_parameters(figures)
     ]
 
 
 def timing_json(figures: Timings | None) -> dict[str, object] | None:
     """Return the stated parameters by key; None if there is none."""
-    if figures is None or not (stated := _stated(figures)):
+    if figures is None or not (stated := _stated_parameters(figures)):
         return None
     return {**dict(stated), "source": figures.source}
 
@@ -161,7 +163,7 @@ def _all_timings(machine: Machine) -> Iterator[tuple[str, Timings]]:
     yield "model", machine.model
 
 
-def _stated(figures: Timings) -> list[tuple[str, float]]:
+def _stated_parameters(figures: Timings) -> list[tuple[str, float]]:
     from isamap.machine.timings import ModelFigures
 
     # What is usual of the model counts as much as anything else does.
@@ -170,7 +172,7 @@ def _stated(figures: Timings) -> list[tuple[str, float]]:
     return [(f.name, value) for f, value in values if value != f.default or keeps_usual]
 
 
-def _described(machine: Machine) -> list[MachineInstruction]:
+def _described_entries(machine: Machine) -> list[MachineInstruction]:
     """Return instructions, then hints."""
     return [*machine.instructions.values(), *machine.hints.values()]
 
@@ -209,7 +211,7 @@ def _machine_text(
     ]
     rows = [
         (i.name, " and ".join(i.cost.occupied), _cost(i), *shown(i.name), i.source, str(i.emit))
-        for i in _described(machine)
+        for i in _described_entries(machine)
     ]
     chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
     parts = [f"{machine.name}{chain}: {machine.summary}", "", align(memories)]
@@ -222,7 +224,7 @@ def _machine_text(
     if (area := area_mm2(machine)) is not None:
         parts += ["", f"area  {area:g} mm² of the units and memories that state one"]
     if machine.program is not None:
-        encoded = sum(i.encoding is not None for i in _described(machine))
+        encoded = sum(i.encoding is not None for i in _described_entries(machine))
         said = f"words of {machine.program.word_bits} bits, for {encoded} of {len(rows)} instructions"
         queues = ", ".join(f"{q.giver} to {q.taker} ({q.depth})" for q in machine.program.queues)
         said += f"; tokens from {queues}" if queues else ""
@@ -234,7 +236,7 @@ def _machine_text(
 
 
 def _unit_rows(machine: Machine) -> list[tuple[str, ...]]:
-    used = Counter(unit for item in _described(machine) for unit in item.cost.occupied)
+    used = Counter(unit for item in _described_entries(machine) for unit in item.cost.occupied)
     return [
         (u.name, str(u.count), str(u.products_per_cycle or ""), str(used[u.name]))
         for u in machine.units.values()

@@ -212,7 +212,7 @@ def sweep_command(asked: SweepOptions) -> Answer:
         _check_count(len(points) * sum(len(subject.cases) for subject, _ in subjects))
         variants = [_write(Path(scratch) / str(n), chain, point) for n, point in enumerate(points)]
         work = Work(where, folder, known, progress)
-        rows = _predicted(asked, subjects, variants, axes, work)
+        rows = _predict_points(asked, subjects, variants, axes, work)
     sweep = Sweep(
         tuple(axis.path for axis in axes),
         tuple(tuple(point.values()) for point in points),
@@ -227,7 +227,7 @@ def sweep_command(asked: SweepOptions) -> Answer:
             for n, (subject, objective) in enumerate(subjects)
         ),
     )
-    files = _written(asked, sweep)
+    files = _write_files(asked, sweep)
     if svg is not None:
         from isamap.report.sweep_plot import sweep_svg
 
@@ -246,7 +246,7 @@ def sweep_command(asked: SweepOptions) -> Answer:
     return Answer(payload, "\n".join([sweep_text(sweep), *([""] if wrote else []), *wrote]))
 
 
-def _written(asked: SweepOptions, sweep: Sweep) -> list[str]:
+def _write_files(asked: SweepOptions, sweep: Sweep) -> list[str]:
     """Write the requested plot of the front and the table, and return their paths."""
     texts: list[tuple[str, str]] = []
     if asked.front is not None:
@@ -322,7 +322,7 @@ class Variant:
     values: Mapping[str, str]
 
 
-def _predicted(
+def _predict_points(
     asked: SweepOptions,
     subjects: Sequence[tuple[Subject, str]],
     variants: Sequence[Variant],
@@ -439,14 +439,14 @@ def _json(
     named = [(point, *subject) for point in points for subject in subjects]
     return [
         {"set": dict(point)}
-        | _named(subject)
+        | _describe_subject(subject)
         | ({"objective": objective} if objective != TIME else {})
         | row.as_json()
         for (point, subject, objective), row in zip(named, rows, strict=True)
     ]
 
 
-def _named(subject: Subject) -> dict[str, object]:
+def _describe_subject(subject: Subject) -> dict[str, object]:
     """Return the name of a kernel with its sizes, or of a model, as JSON."""
     if subject.is_model:
         return {"model": subject.name}

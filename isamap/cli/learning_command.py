@@ -66,7 +66,7 @@ def gather_command(asked: GatherOptions) -> Answer:
         "rows": [{"row": str(row), "samples": count} for row, count in after.items()],
         "refused": [{"row": str(v.row), "why": v.refused} for v in visits if v.refused],
     }
-    return Answer(payload, "\n".join(_gathered(before, after, visits)))
+    return Answer(payload, "\n".join(_describe_gathered(before, after, visits)))
 
 
 def _rows(kernel: str | None, sizes: Mapping[str, object]) -> tuple[SampleRow, ...]:
@@ -90,7 +90,7 @@ def _rows(kernel: str | None, sizes: Mapping[str, object]) -> tuple[SampleRow, .
     return (SampleRow(kernel, numbers),) if sizes else own
 
 
-def _gathered(
+def _describe_gathered(
     before: Mapping[SampleRow, int], after: Mapping[SampleRow, int], visits: Sequence[Gathered]
 ) -> Iterator[str]:
     head = ("row", "samples", "new")
@@ -134,8 +134,8 @@ def _card(card: Mapping[str, Any], output: str) -> Iterator[str]:
             held["family"],
             str(held["rows"]),
             str(held["samples"]),
-            _said(held["analytic"]),
-            _said(held["learned"]),
+            _describe_judgement(held["analytic"]),
+            _describe_judgement(held["learned"]),
         )
         for held in card["held_out"]
     )
@@ -143,5 +143,5 @@ def _card(card: Mapping[str, Any], output: str) -> Iterator[str]:
     yield f"wrote {output}; `isamap compile … --best 16 --evaluate learned:{output}` uses it"
 
 
-def _said(judged: Mapping[str, float]) -> str:
+def _describe_judgement(judged: Mapping[str, float]) -> str:
     return f"{judged['first_over_best']:.3f} ({judged['worst']:.2f}), {judged['tau']:.3f}"

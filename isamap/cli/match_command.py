@@ -92,7 +92,7 @@ def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMo
     findings: tuple[Finding, ...] = ()
     with Progress() as progress:
         for machine in dict.fromkeys(machines):
-            one, findings = _covered(sources, machine, mode, progress)
+            one, findings = _find_coverage(sources, machine, mode, progress)
             found.append(one)
     if len(found) == 1:
         payload, text = coverage_json(found[0]), coverage_text(found[0])
@@ -101,7 +101,7 @@ def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMo
     return Answer(payload, text if found[0].rows else "", findings, 2 if findings else 0)
 
 
-def _covered(
+def _find_coverage(
     sources: Sequence[Source], machine_name: str, mode: CountMode, progress: Progress
 ) -> tuple[Coverage, tuple[Finding, ...]]:
     """Return the matrix of one machine, and the errors in kernels."""
@@ -168,10 +168,10 @@ def match_command(asked: MatchOptions) -> Answer:
             return _fix_answer(asked, source, machine, sizes)
         if asked.transform is not None:
             return _transform_answer(asked, source, machine, sizes, asked.transform)
-        return _listed(match_kernel(source, machine, sizes, asked.count), asked)
+        return _list_mappings(match_kernel(source, machine, sizes, asked.count), asked)
 
 
-def _listed(matched: Matched, asked: MatchOptions) -> Answer:
+def _list_mappings(matched: Matched, asked: MatchOptions) -> Answer:
     """Return the mappings of one kernel, of all instructions or of one, with the requested additions."""
     from isamap.match import refusals
     from isamap.report.mapping_json import mappings_json
@@ -371,7 +371,7 @@ def _transform_answer(
     from isamap.report.kernel_forms import forms_json, forms_text
 
     forms = forms_of(source, machine, sizes, asked.count, asked.instruction)
-    number = _chosen(which, forms)
+    number = _choose_form(which, forms)
     said = forms_text(forms, number, every=asked.every)
     payload = {**forms_json(forms, number), "file": asked.output if number else None}
     if number is None:
@@ -381,7 +381,7 @@ def _transform_answer(
     return Answer(payload, _write_kernel(asked, said, print_routine(forms[number].kernel)))
 
 
-def _chosen(which: str, forms: Sequence[Form]) -> int | None:
+def _choose_form(which: str, forms: Sequence[Form]) -> int | None:
     """Return the number of a form; the best has number 1 if it is better than the kernel as written."""
     if which == BEST_FORM:
         return 1 if len(forms) > 1 and forms[1].gains else None

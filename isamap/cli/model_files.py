@@ -139,7 +139,7 @@ def compile_whole(
             for size in program.sizes
         ),
         *(f"data decides `{size.name}`: a call returns it, {size.high} at most" for size in emitted.returned),
-        *([_told(made.dealt)] if made.dealt else []),
+        *([_describe_parallel(made.dealt)] if made.dealt else []),
         *where_text(layers),
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
@@ -171,7 +171,7 @@ def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices:
     return how
 
 
-def _told(dealt: Dealt) -> str:
+def _describe_parallel(dealt: Dealt) -> str:
     """Return a line on devices that run in parallel, and their predicted time compared with one device."""
     from isamap.report.mappings import time_text
 

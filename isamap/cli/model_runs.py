@@ -339,7 +339,7 @@ def verify_model(
             compared.append(one)
             progress(f"verify {shorten(one.layer.name, WIDE)}", len(compared), len(ready.layers))
     wrong = [one for one in compared if one.problems]
-    findings += [Finding.of(d) for d in _named(wrong)]
+    findings += [Finding.of(d) for d in _report_layers(wrong)]
     rows = [("", "layer", "largest error", "allowed", "checked")]
     for one in compared:
         allowed = "exact" if one.bound == 0 else f"{one.bound:.2g}"
@@ -374,7 +374,7 @@ def verify_model(
     return Answer(payload, text, tuple(findings), int(bool(wrong)))
 
 
-def _named(wrong: Sequence[Compared]) -> list[Diagnostic]:
+def _report_layers(wrong: Sequence[Compared]) -> list[Diagnostic]:
     """Return the findings of the layers that differ, the first one named as such."""
     return [
         replace(d, message=f"{'the first layer that differs' if one is wrong[0] else 'layer'}, "

@@ -206,9 +206,9 @@ def options_of(record: type[Any], command: str) -> dict[str, Option]:
 def help_page(name: str, about: str, known: Mapping[str, Option]) -> str:
     """Return the page of `--help`: the command's usage, description, arguments and options."""
     width = min(shutil.get_terminal_size().columns, 80) - 2
-    arguments = [(_argument_name(one), _explained(one)) for one in known.values() if not one.flags]
+    arguments = [(_argument_name(one), _explain_option(one)) for one in known.values() if not one.flags]
     options = [
-        (" ".join((", ".join(one.flags), one.metavar)).strip(), _explained(one))
+        (" ".join((", ".join(one.flags), one.metavar)).strip(), _explain_option(one))
         for one in known.values()
         if one.flags
     ]
@@ -226,7 +226,7 @@ def _argument_name(one: Option) -> str:
     return one.metavar if one.default is REQUIRED or one.metavar.startswith("[") else f"[{one.metavar}]"
 
 
-def _explained(one: Option) -> str:
+def _explain_option(one: Option) -> str:
     notes = {"required": one.default is REQUIRED, f"default: {one.word}": one.word}
     return " ".join((one.help, *(f" [{note}]" for note, holds in notes.items() if holds)))
 

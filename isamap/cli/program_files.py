@@ -61,7 +61,7 @@ def emit_words(request: Request, kind: str, output: str | None, force: bool) -> 
     said = f"{program.kernel} on {program.machine}: {program.instructions} instructions in "
     said += f"{len(program.words)} words of {program.word_bits} bits\nwrote {', '.join(paths)}"
     payload = {
-        **_described(program),
+        **_describe_program(program),
         "files": paths,
         "text": listing,
         "stage_seconds": dict(made.stage_seconds),
@@ -118,7 +118,7 @@ def emit_network(
         listed[number] |= {"instructions": part.instructions, "words": part.words}
         listed[number] |= {"read_bytes": traffic.read, "written_bytes": traffic.written}
     payload: dict[str, object] = {
-        **_described(file),
+        **_describe_program(file),
         "model": program.name,
         "host": how.host,
         "layers": listed,
@@ -200,7 +200,7 @@ def emit_kernels(request: Request, output: str | None, force: bool) -> Answer:
     return Answer(payload, text, tuple(Finding.of(w) for w in made.warnings), gaps=gaps)
 
 
-def _described(program: ProgramFile) -> dict[str, object]:
+def _describe_program(program: ProgramFile) -> dict[str, object]:
     return {
         "kernel": program.kernel,
         "machine": program.machine,

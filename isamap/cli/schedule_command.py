@@ -143,11 +143,11 @@ def schedule_command(asked: ScheduleOptions) -> Answer:
         attempts = [_attempt(replace(request, heuristic=name), matched.problem, progress) for name in names]
         contest = _hold_contest(request, matched, attempts, asked, progress)
         shown = _show_best(request, matched, contest, progress) if report or roofline is not None else None
-        ordered = _ordered(request, matched, contest, progress) if asked.pipeline else None
+        ordered = _order_best(request, matched, contest, progress) if asked.pipeline else None
     return with_proof(_answer(asked, matched, contest, shown, ordered), asked.require)
 
 
-def _ordered(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Ordered:
+def _order_best(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Ordered:
     """Return the best schedule with its innermost loops pipelined, and the proven bound of each."""
     from isamap.driver.refining import with_pipelines
 

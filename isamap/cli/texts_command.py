@@ -67,14 +67,14 @@ def explain_command(asked: ExplainOptions) -> Answer:
             Diagnostic("unknown-code", f"there is no code `{word[:80]}`", help=did_you_mean(word, codes))
         )
     found = codes[word]
-    lines = [f"{word}: {found.title}", "", *_wrapped(found.text)]
+    lines = [f"{word}: {found.title}", "", *_wrap(found.text)]
     if found.example:
         lines += ["", "Refused with this code:", "", *(f"    {line}" for line in found.example.splitlines())]
     payload = {"code": word, "title": found.title, "text": found.text, "example": found.example}
     return Answer(payload, "\n".join(lines))
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap(text: str) -> list[str]:
     from textwrap import wrap
 
     return wrap(text, min(100, _width()))

@@ -103,7 +103,7 @@ def verify_matrix(
     """Return the matrix. Raises: UsageProblem for wrong words; a cell shows its own refusal."""
     from isamap.driver.matrix import Cell
 
-    kernels, machines = _named(kernel, list_kernels()), _named(hw, shipped_machines())
+    kernels, machines = _select_names(kernel, list_kernels()), _select_names(hw, shipped_machines())
     refuse_standard_input([*kernels, *machines])
     for machine in machines:
         if machine not in shipped_machines():
@@ -117,14 +117,14 @@ def verify_matrix(
         for one in _cell_requests(sources, machine, choices, sets, compared, under)
     ]
     settled = {key: cell for key, cell in known.items() if cell.is_settled}
-    cells = _filled(cell_requests, workers_of(kept.jobs, kept.scheduler), folder, settled)
+    cells = _fill_cells(cell_requests, workers_of(kept.jobs, kept.scheduler), folder, settled)
     counts = Counter(cell.verdict for cell in cells)
     totals = {verdict: counts[verdict] for verdict in WORDS}
     payload = {"totals": totals, "cells": [cell.as_json() for cell in cells]}
     return Answer(payload, _text(cells), exit=1 if counts["failed"] else 0)
 
 
-def _named(word: str | None, shipped: Sequence[str]) -> tuple[str, ...]:
+def _select_names(word: str | None, shipped: Sequence[str]) -> tuple[str, ...]:
     """Return the names that a word selects: patterns select shipped ones, no word selects all."""
     if word is None:
         return tuple(shipped)
@@ -160,7 +160,7 @@ def _cell_requests(
         yield CellRequest(key, name, machine, requests, compared.fills, compared.guard, under)
 
 
-def _filled(
+def _fill_cells(
     cell_requests: Sequence[CellRequest], where: int | str, folder: Path | None, known: Mapping[str, Cell]
 ) -> list[Cell]:
     """Return the cells in their order; those that are known are not filled again."""
@@ -247,7 +247,7 @@ class VerifyOptions(CommandOptions):
 def verify_command(asked: VerifyOptions) -> Answer:
     """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
     if is_whole_model(asked.kernel or "", asked, "--program"):
-        hw = _needed(asked.hw, "the option --hw")
+        hw = _require_word(asked.hw, "the option --hw")
         choices = replace(asked.choices, heuristic=asked.heuristic or "cpsat")
         return verify_model(asked.kernel or "", hw, asked.sizes, choices, asked.of_model, asked.program)
     if asked.emulator is not None:
@@ -258,7 +258,7 @@ def verify_command(asked: VerifyOptions) -> Answer:
     sets = _read_sets(asked.sizes, asked.sizes_file)
     if asked.program is not None:
         refuse_beside_program(asked)
-        kernel, hw = _needed(asked.kernel, "a kernel"), _needed(asked.hw, "the option --hw")
+        kernel, hw = _require_word(asked.kernel, "a kernel"), _require_word(asked.hw, "the option --hw")
         return _verify_file(asked.program, kernel, hw, sets, asked.compared.fills)
     if asked.every:
         of_one = ["--schedule", "--fix", "--packed", "--transform"]
@@ -270,7 +270,7 @@ def verify_command(asked: VerifyOptions) -> Answer:
         "is of the matrix of many kernels and machines",
         "add --all, or leave it out",
     )
-    kernel, hw = _needed(asked.kernel, "a kernel"), _needed(asked.hw, "the option --hw")
+    kernel, hw = _require_word(asked.kernel, "a kernel"), _require_word(asked.hw, "the option --hw")
     return with_proof(_verify_one(kernel, hw, choices, sets, asked.compared, under), asked.require)
 
 
@@ -285,7 +285,7 @@ def _verify_file(
     return Answer(payload, _verify_text(cases), findings, int(bool(wrong)))
 
 
-def _needed(word: str | None, what: str) -> str:
+def _require_word(word: str | None, what: str) -> str:
     """Return a word without which one kernel is not verified. Raises: UsageProblem."""
     if word is None:
         help_ = "see `isamap verify --help`; `--all` takes all that are shipped"

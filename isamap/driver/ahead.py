@@ -70,7 +70,7 @@ def compile_ahead(requests: Sequence[Asked], jobs: int, watch: Watch = unwatched
     threads: list[Thread] = []
     try:
         for _ in range(min(jobs, len(left)) - 1):
-            processes.append(_started())
+            processes.append(_start_ahead())
             threads.append(Thread(target=_give, args=(left, processes[-1], told), daemon=True))
             threads[-1].start()
         with suppress(IndexError):  # the others have taken the last one
@@ -89,7 +89,7 @@ def compile_ahead(requests: Sequence[Asked], jobs: int, watch: Watch = unwatched
                 pass
 
 
-def _started() -> Process[str]:
+def _start_ahead() -> Process[str]:
     root = str(Path(isamap.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return start_process(

@@ -228,7 +228,7 @@ def _check(there: Path, folder: Path, *, force: bool) -> None:
         name for name in sorted(found & digests.keys()) if not _is_as_written(there / name, digests[name])
     ]
     if changed and not force:
-        raise _edited(folder, changed)
+        raise _refuse_edited(folder, changed)
 
 
 def _is_as_written(path: Path, digest: str) -> bool:
@@ -256,7 +256,7 @@ def _in_the_way(folder: Path, why: str) -> UsageProblem:
     )
 
 
-def _edited(folder: Path, changed: Sequence[str]) -> UsageProblem:
+def _refuse_edited(folder: Path, changed: Sequence[str]) -> UsageProblem:
     others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     return UsageProblem(
         Diagnostic(

@@ -71,7 +71,7 @@ def in_strips(
     if plan is None:
         return None
     blocks = _blocks(given, plan)
-    cut = _cut(canonical, blocks)
+    cut = _cut_into_blocks(canonical, blocks)
     if cut is None or plan_ns(request, cut, problem_of, "greedy", clock) > SAME * plan.ns:
         return None
     return cut, blocks
@@ -96,7 +96,7 @@ def _blocks(given: Sequence[Statement], plan: Plan) -> tuple[Blocks, ...]:
     return (*(Blocks(a.name, 1) for a in outer), Blocks(inner.name, result.tile_elements * max(1, count)))
 
 
-def _cut(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
+def _cut_into_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
     """Return the kernel in these blocks, if all of them are outside its ordered loops."""
     own = ordered_axes(kernel)
     for one in blocks:

@@ -25,7 +25,7 @@ def asked_blocks(request: Request) -> tuple[Blocks, ...]:
     given = {name: value for name, value in request.fixed.items() if _is_about_blocks(name)}
     decided = {name: value for name, value in given.items() if value is not None}
     if decided:
-        return tuple(_decided(name, value) for name, value in decided.items())
+        return tuple(_read_blocks(name, value) for name, value in decided.items())
     if request.schedule is None:
         return ()
     return tuple(Blocks(axis, size) for axis, size in parse_schedule(request.schedule).blocks)
@@ -35,7 +35,7 @@ def _is_about_blocks(name: str) -> bool:
     return name.split(".", maxsplit=1)[0] == _KIND
 
 
-def _decided(name: str, size: int) -> Blocks:
+def _read_blocks(name: str, size: int) -> Blocks:
     axis = name.partition(".")[2]
     if not axis or size < 1:
         raise UsageProblem(

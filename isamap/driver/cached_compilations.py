@@ -76,11 +76,11 @@ def recall(key: str | None) -> Outcome | None:
     """Return the cached outcome of an equal request; None if there is none, or none that can be read."""
     with OnlyWarned():
         path = Cache.open(KIND).find(key) if key is not None else None
-        return _read(path) if path is not None else None
+        return _read_outcome(path) if path is not None else None
     return None
 
 
-def _read(path: Path) -> Outcome | None:
+def _read_outcome(path: Path) -> Outcome | None:
     try:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         warnings = tuple(Warned(**w) for w in stored.pop("warnings"))

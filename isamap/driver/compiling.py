@@ -68,8 +68,8 @@ def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen 
     known = recall(key) if seen is None else None
     emitted = recall_emitted(key) if known is not None else None
     if known is not None and emitted is not None:
-        return Program(known, emitted, lambda: compile_request(_replayed(request, known)))
-    asked = request if known is None else _replayed(request, known)
+        return Program(known, emitted, lambda: compile_request(_replay_request(request, known)))
+    asked = request if known is None else _replay_request(request, known)
     made = compile_request(asked, watch=watch, seen=seen or ignore_pass)
     assert isinstance(made.emitted, EmittedC), "all stages have run"
     outcome = known or describe(request, made)
@@ -79,7 +79,7 @@ def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen 
     return Program(outcome, made.emitted, lambda: made)
 
 
-def _replayed(request: Request, known: Outcome) -> Request:
+def _replay_request(request: Request, known: Outcome) -> Request:
     """Return a request for the schedule that was found before."""
     name = next(name for name in known.files if name.endswith(".schedule"))
     return replace(request, schedule=Source(name, known.files[name]))
@@ -114,13 +114,13 @@ def describe(request: Request, made: Compilation) -> Outcome:
         "machine": made.machine.name,
         "sizes": {**dict(made.schedule.sizes), **(request.sizes if made.versions else {})},
         "threads": request.threads,
-        "mapping": _mapped(made.schedule),
-        "schedule": {**_priced(made.schedule), "origin": dict(made.origin)},
+        "mapping": _describe_mappings(made.schedule),
+        "schedule": {**_describe_prices(made.schedule), "origin": dict(made.origin)},
         "rewrite": list(steps),
     }
     if made.versions:
         summary["versions"] = [
-            {"sizes": dict(one.sizes), "mapping": _mapped(one), "schedule": _priced(one)}
+            {"sizes": dict(one.sizes), "mapping": _describe_mappings(one), "schedule": _describe_prices(one)}
             for one in schedules_of(made)
         ]
     energy = [_energy(one) for one in made.versions or (made,)]
@@ -182,7 +182,7 @@ def schedules_of(made: Compilation) -> tuple[Schedule, ...]:
     return tuple(one.schedule for one in made.versions or (made,) if one.schedule)
 
 
-def _mapped(schedule: Schedule) -> list[dict[str, Any]]:
+def _describe_mappings(schedule: Schedule) -> list[dict[str, Any]]:
     """Return the mapping of each nest."""
     return [
         {
@@ -195,7 +195,7 @@ def _mapped(schedule: Schedule) -> list[dict[str, Any]]:
     ]
 
 
-def _priced(schedule: Schedule) -> dict[str, Any]:
+def _describe_prices(schedule: Schedule) -> dict[str, Any]:
     """Return the known costs of a schedule."""
     from isamap.plan.schedule import cost_unit
 

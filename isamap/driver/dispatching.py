@@ -38,15 +38,15 @@ def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None)
     outcomes: list[Outcome] = []
     variants: list[Variant] = []
     for position in preferred(machines):
-        made = _renamed(compile_kernel(requests[position], watch=watch))
+        made = _rename_program(compile_kernel(requests[position], watch=watch))
         assert made.machine is not None
         assert isinstance(made.emitted, EmittedC)
         variants.append(Variant(made.machine, made.emitted))
         outcomes.append(describe(requests[position], made))
-    return _joined(requests, variants, outcomes)
+    return _join_outcomes(requests, variants, outcomes)
 
 
-def _renamed(made: Compilation) -> Compilation:
+def _rename_program(made: Compilation) -> Compilation:
     """Return a compilation whose program is called after its machine as well."""
     assert made.program is not None
     assert made.machine is not None
@@ -56,7 +56,9 @@ def _renamed(made: Compilation) -> Compilation:
     return replace(made, program=program, emitted=emit_code(program, made.machine, model=made.emitted.model))
 
 
-def _joined(requests: Sequence[Request], variants: Sequence[Variant], outcomes: Sequence[Outcome]) -> Outcome:
+def _join_outcomes(
+    requests: Sequence[Request], variants: Sequence[Variant], outcomes: Sequence[Outcome]
+) -> Outcome:
     kernel, name = outcomes[0].kernel, spell(outcomes[0].kernel)
     files = dispatch_files(name, variants)
     for variant, outcome in zip(variants, outcomes, strict=True):

@@ -214,7 +214,7 @@ def schedule_accesses(
     for nest in schedule.nests:
         for option in questions[nest.statement].options:
             if (option.mapping, option.choose) == (nest.mapping, nest.choose):
-                known = replace(_known(kernel, nest, option, machine), files=files)
+                known = replace(_facts_of_nest(kernel, nest, option, machine), files=files)
                 counted = count_statement(nest, option, convention, home, known, bandwidths)
                 if energies is not None:
                     iterations = questions[nest.statement].iterations
@@ -223,7 +223,7 @@ def schedule_accesses(
     return tuple(found)
 
 
-def _known(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Machine) -> Known:
+def _facts_of_nest(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Machine) -> Known:
     """Return the facts of a nest, as it is lowered, that access counts depend on."""
     tile = chosen_tile(statements(kernel)[nest.statement], machine, nest)
     operands = (*tile.inputs, *(o for o in (tile.accumulator, tile.held) if o is not None))

@@ -162,10 +162,10 @@ class Questions:
         """Return the problem of a canonical kernel to the requested extent. Raises: NoMapping."""
         if (kernel, extent) not in self.formulated:
             with self.clock("formulate"):
-                self.formulated[kernel, extent] = self._asked(kernel, extent)
+                self.formulated[kernel, extent] = self._recall_or_build(kernel, extent)
         return self.formulated[kernel, extent]
 
-    def _asked(self, kernel: Kernel, extent: Extent) -> Problem:
+    def _recall_or_build(self, kernel: Kernel, extent: Extent) -> Problem:
         """Return the problem, recalled or built."""
         is_kept = self.request.cache and (extent == "whole" or is_own(self.request))
         scratchpads = [m.name for m in self.machine.memories.values() if m.kind == "scratchpad"]

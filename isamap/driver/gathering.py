@@ -147,14 +147,14 @@ def visit(asked: Visit) -> tuple[Gathered, tuple[Record, ...]]:
     with TemporaryDirectory() as folder:
         log = Log(Path(folder) / "evaluations.sqlite")
         try:
-            found = _visited(asked.row, _posed(asked.plan, asked.row), set(asked.timed), log)
+            found = _visit_row(asked.row, _formulate_row(asked.plan, asked.row), set(asked.timed), log)
         except IsamapError as error:
             return Gathered(asked.row, 0, refused=error.diagnostics[0].message), ()
         return found, tuple(log.records())
 
 
 @lru_cache(maxsize=128)
-def _posed(plan: Plan, row: SampleRow) -> _Formulated:
+def _formulate_row(plan: Plan, row: SampleRow) -> _Formulated:
     """Return the search space around the greedy schedule of a row. Raises: NoMapping, Infeasible, UsageProblem."""
     request = plan.request(row)
     made = compile_kernel(request, "formulate")
@@ -172,10 +172,10 @@ def _posed(plan: Plan, row: SampleRow) -> _Formulated:
     return _Formulated(request, space, trial)
 
 
-def _visited(row: SampleRow, formulated: _Formulated, timed: set[str], log: Log) -> Gathered:
+def _visit_row(row: SampleRow, formulated: _Formulated, timed: set[str], log: Log) -> Gathered:
     """Return new schedules of a row, timed and logged. Raises: RunProblem, CompilerRefused, MissingTool."""
     trials: list[Trial] = []
-    for point in _drawn(formulated.space, random.Random(len(timed))):
+    for point in _draw_points(formulated.space, random.Random(len(timed))):
         schedule = replace(formulated.space.schedule(point), profile=formulated.trial.schedule.profile)
         text = schedule_text(schedule)
         if text not in timed and not check_schedule(schedule, formulated.trial.problem):
@@ -189,7 +189,7 @@ def _visited(row: SampleRow, formulated: _Formulated, timed: set[str], log: Log)
     return Gathered(row, ran, len(evaluated) - ran)
 
 
-def _drawn(space: SearchSpace, rng: random.Random) -> Iterator[Point]:
+def _draw_points(space: SearchSpace, rng: random.Random) -> Iterator[Point]:
     """Yield the model's best, then points a few changes away from one of these, some of them twice."""
     starts = (space.first, *space.listed)
     widest = WIDEST * min(point.cost_ns for point in starts)

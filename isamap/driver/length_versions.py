@@ -65,14 +65,14 @@ def parts_of_size(request: Request, name: str, whole: Mapping[str, Size]) -> tup
         return (value,)
     low, high, profiles = read_profiles(value)
     _check_profiles(name, value, low, high, profiles)
-    asked = [_asked(request, whole, name, low, high, profile) for profile in profiles]
+    asked = [_request_length(request, whole, name, low, high, profile) for profile in profiles]
     schedules = [_schedule(one) for one in asked]
 
     def end(number: int) -> int:
         pair = schedules[number : number + 2]
 
         def costs(at: int) -> list[float]:
-            return _costs(_asked(request, whole, name, low, high, at), pair)
+            return _costs(_request_length(request, whole, name, low, high, at), pair)
 
         return end_of_first(costs, profiles[number], profiles[number + 1])
 
@@ -96,7 +96,7 @@ def end_of_first(costs: Callable[[int], Sequence[float]], below: int, beyond: in
     return below
 
 
-def _asked(
+def _request_length(
     request: Request, whole: Mapping[str, Size], name: str, low: int, high: int, profile: int
 ) -> Request:
     """Return the request for one schedule for all values of a size."""
@@ -277,7 +277,7 @@ def compile_request(
     clock = Clock(watch)
     clock.seconds |= made.stage_seconds
     with clock("lower"):
-        program = _joined(constant, lengths, {typical: made} | others, load_machine(word))
+        program = _join_lengths(constant, lengths, {typical: made} | others, load_machine(word))
     own = tuple(length for length, one in others.items() if not one.origin.get("grown"))
     found = replace(made, program=program, stage_seconds=clock.seconds, own_lengths=own)
     if stop_after == "lower":
@@ -291,7 +291,7 @@ def compile_request(
 def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch: Watch) -> Compilation:
     """Return the compilation for another length: by the schedule of the typical one if that can be grown."""
     free = replace(request, fixed={}, tune=0, tuned=False, evaluate="")
-    grown = [_grown(free, one, lengths) for one in made.versions or (made,)]
+    grown = [_grow_schedule(free, one, lengths) for one in made.versions or (made,)]
     schedules = [schedule for schedule in grown if schedule is not None]
     if len(schedules) == len(grown):
         text = Source(f"{made.kernel.name}.schedule", print_versions(schedules))
@@ -314,7 +314,7 @@ def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch:
     return found
 
 
-def _grown(request: Request, one: Compilation, lengths: tuple[int, int]) -> Schedule | None:
+def _grow_schedule(request: Request, one: Compilation, lengths: tuple[int, int]) -> Schedule | None:
     """Return the schedule of a compilation for another length; None if that is no answer there."""
     assert one.schedule, "all stages have run"
     assert one.problem, "all stages have run"
@@ -326,7 +326,7 @@ def _grown(request: Request, one: Compilation, lengths: tuple[int, int]) -> Sche
     return schedule if schedule is not None and not check_schedule(schedule, problem) else None
 
 
-def _joined(
+def _join_lengths(
     constant: str, lengths: tuple[int, ...], made: dict[int, Compilation], described: Machine
 ) -> LoweredProgram:
     """Return the program of all lengths, with its workspace packed. Raises: UsageProblem."""
@@ -385,8 +385,8 @@ def at_other_tiles(
     """
     nests: list[NestSchedule] = []
     for nest in schedule.nests:
-        here = next((o for o in _offered(nest, problem) if o.choose == nest.choose), None)
-        there = _counterpart(nest, tuple(_offered(nest, other)), lengths)
+        here = next((o for o in _find_options(nest, problem) if o.choose == nest.choose), None)
+        there = _counterpart(nest, tuple(_find_options(nest, other)), lengths)
         if here is None or there is None:
             return None
         tiles = {axis.name: axis.tile for axis in here.axes}
@@ -398,7 +398,7 @@ def at_other_tiles(
     return replace(forget_cost(schedule), nests=tuple(nests))
 
 
-def _offered(nest: NestSchedule, problem: Problem) -> Iterator[NestOption]:
+def _find_options(nest: NestSchedule, problem: Problem) -> Iterator[NestOption]:
     """Return the options of a nest's mapping."""
     question: NestProblem = next(one for one in problem.nests if one.statement == nest.statement)
     return (option for option in question.options if option.mapping == nest.mapping)

@@ -81,7 +81,7 @@ def verify_cell(cell_request: CellRequest) -> Cell:
     started = time.monotonic()
     uses: list[Use] = []
     cases: list[Case] = []
-    verdict, reason = _verified(cell_request, uses, cases)
+    verdict, reason = _verify_cell(cell_request, uses, cases)
     busiest = max(uses, key=lambda use: use.iterations, default=None)
     return Cell(
         cell_request.key, cell_request.kernel, cell_request.machine, verdict,
@@ -93,7 +93,7 @@ def verify_cell(cell_request: CellRequest) -> Cell:
     )  # fmt: skip
 
 
-def _verified(cell_request: CellRequest, uses: list[Use], cases: list[Case]) -> tuple[Verdict, str]:
+def _verify_cell(cell_request: CellRequest, uses: list[Use], cases: list[Case]) -> tuple[Verdict, str]:
     """Return the verdict and its reason; fill `uses` and `cases` as far as verification gets."""
     try:
         for request in cell_request.requests:
@@ -101,13 +101,13 @@ def _verified(cell_request: CellRequest, uses: list[Use], cases: list[Case]) -> 
             uses += uses_of(prepared.program.compilation)
             cases += all_cases(prepared, cell_request.fills, guard=cell_request.guard)
     except NoMapping as error:
-        return "no-mapping", _said(error)
+        return "no-mapping", _describe_error(error)
     except Infeasible as error:
-        return "no-schedule", _said(error)
+        return "no-schedule", _describe_error(error)
     except MissingTool as error:
-        return "not-run", _said(error)
+        return "not-run", _describe_error(error)
     except IsamapError as error:
-        return "failed", _said(error)
+        return "failed", _describe_error(error)
     except Exception as error:  # noqa: BLE001 - the other cells are not to be lost with this one
         return "failed", f"internal-error: {type(error).__name__}: {error}"[:300]
     wrong = [case for case in cases if not case.ok]
@@ -118,7 +118,7 @@ def _verified(cell_request: CellRequest, uses: list[Use], cases: list[Case]) -> 
     return "failed", f"{found.code}: {found.message} ({sizes}, {wrong[0].fill}; {len(wrong)} of {len(cases)})"
 
 
-def _said(error: IsamapError) -> str:
+def _describe_error(error: IsamapError) -> str:
     """Return the code and the first explanation of an error, for one line."""
     found = error.diagnostics[0]
     why = found.notes[0].splitlines()[0] if found.notes else found.message
@@ -140,10 +140,10 @@ def sizes_for(kernel: Source, given: Iterable[Sizes] = ()) -> tuple[Sizes, ...]:
     if fitting:
         return fitting
     draw = random.Random(kernel.name)
-    return tuple(_drawn(kernel, names, draw, low, high) for low, high in ((3, 9), (10, 23)))
+    return tuple(_draw_sizes(kernel, names, draw, low, high) for low, high in ((3, 9), (10, 23)))
 
 
-def _drawn(kernel: Source, names: Sequence[str], draw: random.Random, low: int, high: int) -> Sizes:
+def _draw_sizes(kernel: Source, names: Sequence[str], draw: random.Random, low: int, high: int) -> Sizes:
     """Return sizes between two limits that satisfy the kernel's `where`."""
     parsed = parse_kernel(kernel)
     for _ in range(MOST_DRAWS):

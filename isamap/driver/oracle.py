@@ -83,7 +83,7 @@ def expect(
         samples = SAMPLES
     if fill == "integers" and sums_only(kernel):
         below = 2.0 ** sum_type(kernel).mantissa_bits  # errors of sums that are not small integers show
-        small = Measure(1 / below, exact_below=below, given=_given(kernel))
+        small = Measure(1 / below, exact_below=below, given=_list_given(kernel))
         exact = _expect(kernel, arrays, scalars, small, samples)
         if all(e.is_exact for e in exact.values()):
             return exact
@@ -109,7 +109,7 @@ def _open_at_edges(expected: Expected, apart: Expected) -> Expected:
 
 def measure_of(kernel: Kernel, fill: str) -> Measure:
     """Return the measure of a kernel's errors: each rounding is off by one unit in the last place."""
-    sums, given = sum_type(kernel), _given(kernel)
+    sums, given = sum_type(kernel), _list_given(kernel)
     unit = 2.0 ** (1 - sums.mantissa_bits)
     return Measure(
         scale=ORDER_FACTOR * unit,
@@ -121,7 +121,7 @@ def measure_of(kernel: Kernel, fill: str) -> Measure:
     )
 
 
-def _given(kernel: Kernel) -> frozenset[str]:
+def _list_given(kernel: Kernel) -> frozenset[str]:
     return frozenset(o.name for o in kernel.operands if o.role == "in")
 
 
@@ -140,18 +140,19 @@ def _expect(
         values = interpret(kernel, arrays, {}, scalars, exact=True)
         magnitudes = interpret_magnitude(kernel, arrays, {}, scalars, measure)
         return {
-            o.name: _judged(o.dtype, values[o.name], magnitudes[o.name], None, measure, lost) for o in outputs
+            o.name: _bound_errors(o.dtype, values[o.name], magnitudes[o.name], None, measure, lost)
+            for o in outputs
         }
     for o in outputs:
         at = _coordinates(shape_of(o), samples)
         exact, sizes = evaluate_samples(
             kernel, arrays, {}, o.name, np.stack(at, axis=1), scalars, measure=measure
         )
-        found[o.name] = _judged(o.dtype, exact, sizes, at, measure, lost)
+        found[o.name] = _bound_errors(o.dtype, exact, sizes, at, measure, lost)
     return found
 
 
-def _judged(
+def _bound_errors(
     dtype: DType,
     values: Array,
     magnitude: Array,

@@ -134,14 +134,14 @@ def compile_kernel(
     with clock("schedule"):
         if request.heuristic != "greedy":
             clock.watch(Limited("schedule", request.limit_s))
-        schedule, origin = _chosen(request, canonical, machine, problem, sizes, clock)
+        schedule, origin = _choose_schedule(request, canonical, machine, problem, sizes, clock)
     with clock("check"):
         warnings = _warnings(request, made, schedule)
     made = replace(made, schedule=schedule, warnings=warnings, origin=origin)
     if stop_after in ("schedule", "check"):
         return made
     with clock("lower"):
-        made = _lowered(made, sizes, stop_after, seen)
+        made = _lower_compilation(made, sizes, stop_after, seen)
     if made.program is None or stop_after == "lower":
         return made
     with clock("emit"):
@@ -165,7 +165,9 @@ def _warnings(request: Request, made: Compilation, schedule: Schedule) -> tuple[
     return (*schedule.findings, *unused, *(s for s in scalars if s.span not in said), *forms)
 
 
-def _lowered(made: Compilation, sizes: Mapping[str, int | Range], stop_after: str, seen: Seen) -> Compilation:
+def _lower_compilation(
+    made: Compilation, sizes: Mapping[str, int | Range], stop_after: str, seen: Seen
+) -> Compilation:
     """Return the compilation with the program, or with the result of the requested last pass."""
     assert made.machine, "the stages before have run"
     assert made.canonical, "the stages before have run"
@@ -181,7 +183,7 @@ def _lowered(made: Compilation, sizes: Mapping[str, int | Range], stop_after: st
     return replace(made, program=judged(last, made.machine))
 
 
-def _chosen(
+def _choose_schedule(
     request: Request,
     kernel: Kernel,
     machine: Machine,
@@ -204,7 +206,7 @@ def _chosen(
     return schedule, {"from": "model" if request.schedule is None else "file"}
 
 
-def _solved(request: Request, problem: Problem, fixed: Mapping[str, int]) -> Schedule:
+def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str, int]) -> Schedule:
     """Return the schedule that the heuristic finds for the objective, within a bound if one is given.
 
     A bound is a factor on the least of another cost, of each statement by itself: so it holds of the kernel,
@@ -245,7 +247,7 @@ def find_schedule(request: Request, problem: Problem, clock: Clock | None = None
         known = recall_schedule(key, question) if key is not None else None
         if known is not None:
             return known
-        made = replace(_solved(request, question, fixed), question=question_of(request))
+        made = replace(_solve_for_objective(request, question, fixed), question=question_of(request))
         if request.profile:
             made = replace(made, profile=request.profile.digest[:12])
         if key is not None:

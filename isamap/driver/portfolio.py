@@ -111,13 +111,13 @@ def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch =
         raise _nothing_installed(libraries)
     ready, findings = ready_calls(prepared, installed)
     if not ready:
-        return _told(prepared, None, (), findings)
+        return _report_winner(prepared, None, (), findings)
     found = [(sizes, _choices(prepared, ready, sizes)) for sizes in measured_sizes(prepared)]
     compared = [
         Compared(one, tuple((sizes, choices[n]) for sizes, choices in found)) for n, one in enumerate(ready)
     ]
     winner = min((c for c in compared if c.is_faster), key=lambda c: c.ratio, default=None)
-    return _told(prepared, winner.theirs if winner else None, compared, findings)
+    return _report_winner(prepared, winner.theirs if winner else None, compared, findings)
 
 
 def measured_sizes(prepared: Prepared) -> tuple[Sizes, ...]:
@@ -172,7 +172,7 @@ def ready_calls(
         if performed is None:
             continue
         try:
-            theirs = _prepared(prepared, kernel, library, performed)
+            theirs = _prepare_library(prepared, kernel, library, performed)
             wrong = _wrong(theirs)
         except CompilerRefused as problem:  # it cannot be linked with
             findings.append(_not_taken(library, performed, kernel.name, problem.diagnostics[0]))
@@ -186,7 +186,7 @@ def ready_calls(
     return ready, tuple(findings)
 
 
-def _prepared(prepared: Prepared, kernel: Kernel, library: Installed, performed: Performed) -> Theirs:
+def _prepare_library(prepared: Prepared, kernel: Kernel, library: Installed, performed: Performed) -> Theirs:
     emitted = emit_library_call(prepared.compiled.interface, kernel, performed, library)
     variables = tuple(library.library.variables(prepared.request.threads).items())
     compiled = replace(compile_library(emitted, prepared.machine), environment=variables)
@@ -290,7 +290,7 @@ def check_ran(name: str, contender: Contender) -> None:
         raise RunProblem(Diagnostic("nothing-ran", said, help="repeat it, or leave out `--portfolio`"))
 
 
-def _told(
+def _report_winner(
     prepared: Prepared, winner: Theirs | None, found: Sequence[Compared], findings: tuple[Diagnostic, ...]
 ) -> Prepared:
     """Return the winning implementation, with the findings in its report, summary and manifest."""

@@ -90,10 +90,10 @@ def searched_schedule(
                 notes=tuple(f"{name}: {value}" for name, value in best.evaluation.facts[:3]),
             )
         )
-    return replace(best.schedule, findings=(*first.findings, _chosen(request, evaluated, best)))
+    return replace(best.schedule, findings=(*first.findings, _report_choice(request, evaluated, best)))
 
 
-def _chosen(request: Request, evaluated: Sequence[Evaluated], best: Evaluated) -> Diagnostic:
+def _report_choice(request: Request, evaluated: Sequence[Evaluated], best: Evaluated) -> Diagnostic:
     place, first = evaluated.index(best) + 1, evaluated[0].evaluation.cost_ns
     cost = best.evaluation.cost_ns
     notes = (f"the cost model's first takes {first / cost:.3g} times as long",) if place > 1 else ()

@@ -158,10 +158,10 @@ class CompiledKernel:
             if status == 0:
                 return {name: values[name] for name in self._outputs}
             if status is not None:
-                numbers, arrays, _ = self._parted(sizes, values)
+                numbers, arrays, _ = self._part_arguments(sizes, values)
                 refuse_call(self.prepared.compiled.interface, status, arrays, numbers)
         interface = self.prepared.compiled.interface
-        numbers, arrays, scalars = self._parted(sizes, values)
+        numbers, arrays, scalars = self._part_arguments(sizes, values)
         if self.is_isolated:
             result = run_program(
                 self.prepared.compiled,
@@ -173,7 +173,7 @@ class CompiledKernel:
             )
             refuse_call(interface, result.status, arrays, numbers)
             return dict(result.arrays)
-        status = self._loaded()(arrays, numbers, scalars)
+        status = self._load_program()(arrays, numbers, scalars)
         refuse_call(interface, status, arrays, numbers)
         return {name: arrays[name] for name in self._outputs}
 
@@ -189,8 +189,8 @@ class CompiledKernel:
             raise UsageProblem(
                 Diagnostic("argument-mismatch", said, help="call it with its arrays each time")
             )
-        numbers, arrays, scalars = self._parted(sizes, values)
-        run, interface = self._loaded().bind(arrays, numbers, scalars), self.prepared.compiled.interface
+        numbers, arrays, scalars = self._part_arguments(sizes, values)
+        run, interface = self._load_program().bind(arrays, numbers, scalars), self.prepared.compiled.interface
         outputs = {name: arrays[name] for name in self._outputs}
 
         def call() -> dict[str, Array]:
@@ -209,12 +209,12 @@ class CompiledKernel:
     def _outputs(self) -> tuple[str, ...]:
         return tuple(t.name for t in self.prepared.compiled.interface.tensors if t.role != "in")
 
-    def _loaded(self) -> InProcess:
+    def _load_program(self) -> InProcess:
         if self._process is None:
             self._process = InProcess(self.prepared.compiled, self.prepared.request.threads)
         return self._process
 
-    def _parted(
+    def _part_arguments(
         self, sizes: object, values: Mapping[str, Any]
     ) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
         """Return sizes that are numbers in their ranges, arrays and scalars. Raises: UsageProblem."""

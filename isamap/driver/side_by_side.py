@@ -130,7 +130,7 @@ def done_on_cluster(
         running = distributed.as_completed(submit(AHEAD_THERE), loop=client.loop)
         for future in running:
             if future.status != "finished":
-                raise _refused(address, f"a job of it failed: {future.exception()!r}")
+                raise _refuse_address(address, f"a job of it failed: {future.exception()!r}")
             yield numbers.pop(future), future.result()
             future.release()
             running.update(submit(1))
@@ -161,11 +161,11 @@ def _check_workers(address: str, client: Any) -> None:
     try:
         versions: dict[str, str] = client.run(version)
     except Exception as error:  # noqa: BLE001 - whatever a worker raises that cannot import isamap
-        raise _refused(address, f"a worker cannot run isamap: {error!r}") from None
+        raise _refuse_address(address, f"a worker cannot run isamap: {error!r}") from None
     others = {where: found for where, found in versions.items() if found != __version__}
     if others:
         where, found = next(iter(others.items()))
-        raise _refused(address, f"the worker {where} has isamap {found}, this is {__version__}")
+        raise _refuse_address(address, f"the worker {where} has isamap {found}, this is {__version__}")
 
 
 def version() -> str:
@@ -173,7 +173,7 @@ def version() -> str:
     return __version__
 
 
-def _refused(address: str, why: str) -> UsageProblem:
+def _refuse_address(address: str, why: str) -> UsageProblem:
     said = f"the cluster at `{address}` does not do the work"
     help_ = "install this version of isamap where its workers run"
     return UsageProblem(Diagnostic("cluster-failed", said, notes=(why[:300],), help=help_))

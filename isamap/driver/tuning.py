@@ -88,7 +88,7 @@ def tuned_schedule(
         return schedule, {"from": "tuning", **tuning_json(winner)}
     kept, winner = kept_schedule(question)
     if kept is not None and winner is not None:
-        return replace(kept, findings=(_said(winner),)), {"from": "tuning", **tuning_json(winner)}
+        return replace(kept, findings=(_report_winner(winner),)), {"from": "tuning", **tuning_json(winner)}
     schedule = model_choice()
     findings = (*schedule.findings, not_tuned(question, winner))
     return replace(schedule, findings=findings), {"from": "model"}
@@ -96,11 +96,11 @@ def tuned_schedule(
 
 def kept_schedule(question: Question) -> tuple[Schedule | None, Winner | None]:
     """Return the stored schedule, checked like a new one; None if there is none, or none that fits."""
-    winner = _found(question)
-    return (_replayed(winner, question.problem), winner) if winner is not None else (None, None)
+    winner = _recall_winner(question)
+    return (_replay_winner(winner, question.problem), winner) if winner is not None else (None, None)
 
 
-def _found(question: Question) -> Winner | None:
+def _recall_winner(question: Question) -> Winner | None:
     with OnlyWarned():
         return Winners.open().find(question.key)
     return None
@@ -129,11 +129,11 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
     winners, request = Winners.open(), question.request
     state = _state(question)
     stop = time.monotonic() + request.tune_limit_s
-    known = _found(question) if request.cache else None
+    known = _recall_winner(question) if request.cache else None
     if known is not None and known.state == state and known.asked >= request.tune:
-        schedule = _replayed(known, question.problem)
+        schedule = _replay_winner(known, question.problem)
         if schedule is not None:
-            return replace(schedule, findings=(*first.findings, _said(known))), known
+            return replace(schedule, findings=(*first.findings, _report_winner(known))), known
     schedules, places = _contenders(question, first, stop)
     trials = [question.trial(schedule) for schedule in schedules]
     names = [schedule_digest(trial) for trial in trials]
@@ -153,9 +153,9 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
     if not is_stopped:  # else the rounds stay, and the next run goes on
         with OnlyWarned():
             winners.keep(winner, asked)
-    stopped = (_stopped(request, played, winner),) if is_stopped else ()
+    stopped = (_report_stop(request, played, winner),) if is_stopped else ()
     reproducible = schedule.reproducible and not is_stopped
-    findings = (*first.findings, *stopped, _said(winner))
+    findings = (*first.findings, *stopped, _report_winner(winner))
     return replace(schedule, findings=findings, reproducible=reproducible), winner
 
 
@@ -182,11 +182,11 @@ def _contenders(
     The candidates are the model's list, or the fastest ones that a searcher has found.
     """
     request, problem = question.request, question.problem
-    listed = _listed(request, problem, first)
+    listed = _list_schedules(request, problem, first)
     if not request.search:
         return listed, (*range(1, len(listed) + 1), len(listed))
     model = load_cost_model(request.cost_model)
-    space = SearchSpace.around(problem, model, _given(request), first, listed[1:])
+    space = SearchSpace.around(problem, model, _list_fixed(request), first, listed[1:])
     if space is None:
         raise UsageProblem(
             Diagnostic(
@@ -214,37 +214,37 @@ def _contenders(
     return schedules, (*(points.index(point) + 1 for point in chosen), len(points))
 
 
-def _listed(request: Request, problem: Problem, first: Schedule) -> tuple[Schedule, ...]:
+def _list_schedules(request: Request, problem: Problem, first: Schedule) -> tuple[Schedule, ...]:
     """Return `first`, the solver's next best, and other register blocks, as many as are asked for."""
     from isamap.scheduler.search.varied import varied
 
     half = replace(request, best=(request.tune + 1) // 2)
     ranked = rank_schedules(half, problem).schedules if half.best > 1 else ()
     model = load_cost_model(request.cost_model)
-    others = varied(problem, model, request.tune, limit_s=request.limit_s, fixed=_given(request))
+    others = varied(problem, model, request.tune, limit_s=request.limit_s, fixed=_list_fixed(request))
     fitting = (s for s in (*ranked, *others) if not check_schedule(s, problem))
     distinct = {s.nests: s for s in reversed((first, *fitting))}
     chosen = tuple(reversed(distinct.values()))[: request.tune]
     return tuple(_like(schedule, first) for schedule in chosen)
 
 
-def _given(request: Request) -> dict[str, int]:
+def _list_fixed(request: Request) -> dict[str, int]:
     """Return the decisions that are fixed to a number."""
     return {name: value for name, value in request.fixed.items() if value is not None}
 
 
 def _like(schedule: Schedule, first: Schedule) -> Schedule:
     """Return a schedule as an answer to the question of the model's first choice."""
-    return _bounded(replace(schedule, profile=first.profile, question=first.question), first)
+    return _with_bound(replace(schedule, profile=first.profile, question=first.question), first)
 
 
-def _bounded(schedule: Schedule, first: Schedule) -> Schedule:
+def _with_bound(schedule: Schedule, first: Schedule) -> Schedule:
     """Return a schedule with the bound of the model's first choice, which holds for all schedules of the problem."""
     known = max(schedule.lower_bound_ns or 0.0, first.lower_bound_ns or 0.0)
     return replace(schedule, lower_bound_ns=min(known, schedule.cost_ns or known))
 
 
-def _replayed(winner: Winner, problem: Problem) -> Schedule | None:
+def _replay_winner(winner: Winner, problem: Problem) -> Schedule | None:
     """Return a winner's schedule where it still is one."""
     try:
         schedule = parse_schedule(Source("schedule from the tuning database", winner.schedule))
@@ -294,7 +294,7 @@ def _winner(
     )
 
 
-def _said(winner: Winner) -> Diagnostic:
+def _report_winner(winner: Winner) -> Diagnostic:
     is_first = winner.place == 1
     which = "the cost model's first choice" if is_first else f"number {winner.place}"
     notes = () if is_first else (f"the cost model's first choice takes {winner.ratio:.3g} times as long",)
@@ -307,7 +307,7 @@ def _said(winner: Winner) -> Diagnostic:
     )
 
 
-def _stopped(request: Request, rounds: int, winner: Winner) -> Diagnostic:
+def _report_stop(request: Request, rounds: int, winner: Winner) -> Diagnostic:
     return Diagnostic(
         "tuning-stopped",
         f"measuring was stopped after {request.tune_limit_s:g} s and {rounds} of {ROUNDS} rounds; "

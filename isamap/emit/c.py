@@ -61,7 +61,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     interface = build_interface(program, name, () if model else machine.target.lengths)
     lengths = program.lengths
     issuer = Issuer(machine, model, names, asked={lengths.constant: lengths.name} if lengths else {})
-    emitted = _emitted(program, machine, interface, issuer, _how_to_compile(machine, model))
+    emitted = _emit_files(program, machine, interface, issuer, _how_to_compile(machine, model))
     packs = tuple(emit_c(pack, machine, model=model) for pack in program.packs)
     return replace(emitted, packs=packs)
 
@@ -79,7 +79,7 @@ def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
     head = [
         f"   Emitted by isamap {__version__}. Compile for the processor that gives the commands, with -O2. */"
     ]
-    emitted = _emitted(own, machine, build_interface(own, name), issuer, head)
+    emitted = _emit_files(own, machine, build_interface(own, name), issuer, head)
     include = f'#include "{name}.h"\n'
     return replace(emitted, source=emitted.source.replace(include, f"{include}\n{form.define}\n", 1))
 
@@ -93,7 +93,7 @@ def take_names(program: LoweredProgram) -> tuple[Names, str]:
     return names, name
 
 
-def _emitted(
+def _emit_files(
     program: LoweredProgram, machine: Machine, interface: Interface, issuer: Issuer, head: list[str]
 ) -> EmittedC:
     """Return a program's files without those of its packing programs; `head` ends the first comment."""

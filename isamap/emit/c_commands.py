@@ -107,7 +107,7 @@ class CommandIssuer(Issuer):
     def begin(self) -> None:
         """Have the words that all programs begin with given first."""
         assert self.machine.program is not None, "it describes how encoded instructions are issued"
-        self.opening = tuple(_given(self.machine.program.begin, issue_form(self.machine)))
+        self.opening = tuple(_give_words(self.machine.program.begin, issue_form(self.machine)))
 
     def statements(self, issue: Issue, here: Here) -> list[str]:
         """Return the call of one issue."""
@@ -172,7 +172,7 @@ class CommandIssuer(Issuer):
             tests = (f"{index_text(e, names.of, self.used).inside(PRODUCT)} == 0" for e in nothing)
             yield f"  if ({' || '.join(tests)}) return;"
         words = [_word(word, own) for word in entry.encoding.words]
-        yield from (f"  {line}" for line in _given(words, issue_form(self.machine)))
+        yield from (f"  {line}" for line in _give_words(words, issue_form(self.machine)))
         yield "}"
 
 
@@ -207,7 +207,7 @@ def _word(word: Word, own: Mapping[Quantity, str]) -> int | Text:
     return found
 
 
-def _given(words: Sequence[int | Text], form: IssueForm) -> Iterator[str]:
+def _give_words(words: Sequence[int | Text], form: IssueForm) -> Iterator[str]:
     """Yield the statements that give words, some at a time."""
     for at in range(0, len(words), form.words):
         group = words[at : at + form.words]

@@ -79,7 +79,7 @@ def _texts() -> Iterator[Text]:
                 .replace("$N", str(lanes))
             )
             yield Text(f"{name}_{n}", made, _needs(name, made, n, parts))
-        for name in sorted(FUNCTIONS, key=lambda name: (len(_called(name)), name)):
+        for name in sorted(FUNCTIONS, key=lambda name: (len(_find_calls(name)), name)):
             made = _text(name, n, types)
             yield Text(f"{name}_{n}", made, _needs(name, made, n, (*parts, *FUNCTIONS)))
 
@@ -244,7 +244,7 @@ ELEMENTARY_NAMES = tuple(
 """The names of `elementary`, without its texts."""
 
 
-def _called(name: str) -> tuple[str, ...]:
+def _find_calls(name: str) -> tuple[str, ...]:
     """Return the other operations that a definition uses."""
     found = definition(name)
     used = {op for _, e in (*found.steps, ("", found.result)) for op in _operations(e)}
@@ -315,7 +315,7 @@ def _value(e: Expr, n: str) -> str:
             if c in (a, b) and d in (a, b) and c != d:
                 return f"{'at_least' if c == b else 'at_most'}_{n}({_value(d, n)}, {_value(c, n)})"
             return f"if_less_{n}({', '.join(_value(x, n) for x in (a, b, c, d))})"
-        case Call("add" | "sub" as op, (one, other)) if found := _multiplied(op, one, other):
+        case Call("add" | "sub" as op, (one, other)) if found := _split_product(op, one, other):
             return f"multiply_add_{n}({', '.join(_value(x, n) for x in found)})"
         case Call(op, args):
             shown = [_value(a, n) for a in args]
@@ -329,7 +329,7 @@ def _value(e: Expr, n: str) -> str:
             raise AssertionError(e)
 
 
-def _multiplied(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] | None:
+def _split_product(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] | None:
     """Return the factors and the addend of a product; in a difference, a constant factor takes the sign."""
     match op, one, other:
         case "add", Call("mul", (a, b)), c:

@@ -43,7 +43,7 @@ class Scope:
 
 def value_text(e: Expr, scope: Scope) -> Text:
     """Return the value of an expression, of its compute type, rounded to its dtype."""
-    found = _unrounded(e, scope)
+    found = _write_unrounded(e, scope)
     rounds = isinstance(e, Call | Cast) and is_narrow(e.dtype) and not _is_exact(e)
     return scope.helper(f"round_{e.dtype.name}", found) if rounds else found
 
@@ -53,7 +53,7 @@ def stored_text(e: Expr, scope: Scope) -> Text:
     if isinstance(e, Read):
         return _rounded_element(scope.load(e), e.dtype, scope)
     if is_narrow(e.dtype):
-        return scope.helper(*_storing(e.dtype), _unrounded(e, scope))
+        return scope.helper(*_storing(e.dtype), _write_unrounded(e, scope))
     if e.dtype.kind == "bool" and not isinstance(e, Const):
         return cast("uint8_t", value_text(e, scope))
     return value_text(e, scope)
@@ -82,7 +82,7 @@ def _is_exact(e: Call | Cast) -> bool:
     return OPERATIONS[e.op].is_exact
 
 
-def _unrounded(e: Expr, scope: Scope) -> Text:
+def _write_unrounded(e: Expr, scope: Scope) -> Text:
     match e:
         case Const(value, dtype, _):
             text = literal(value, dtype)
@@ -187,7 +187,7 @@ def _integer_call(e: Call, scope: Scope) -> Text:
         case "not":
             return _wrap(prefix("~", value_text(e.args[0], scope)), dtype)
         case "div" | "rem" | "shl" | "shr" | "abs" | "popcount":
-            return _checked(e, dtype, scope)
+            return _write_checked(e, dtype, scope)
         case "rounding_shift":
             wide = "_wide" if dtype.bits == 64 else ""
             args = (value_text(x, scope) for x in e.args)
@@ -223,23 +223,23 @@ def _modular(e: Expr, dtype: DType, scope: Scope) -> Text:
             return found if storage_type(dtype) == unsigned else cast(unsigned, found)
 
 
-def _checked(e: Call, dtype: DType, scope: Scope) -> Text:
+def _write_checked(e: Call, dtype: DType, scope: Scope) -> Text:
     """Return operations that C leaves undefined for some operands: plain where these are known, else a helper."""
     last = e.args[-1]
     if isinstance(last, Const) and len(e.args) == 2:
         number = int(last.value)
         left, right = value_text(e.args[0], scope), Text(str(number), PREFIX if number < 0 else PREFIX + 1)
         if e.op in ("div", "rem") and number > 0:
-            return _narrowed(infix(left, "/" if e.op == "div" else "%", right), dtype)
+            return _narrow(infix(left, "/" if e.op == "div" else "%", right), dtype)
         if e.op == "shr" and 0 <= number < dtype.bits:
-            return _narrowed(infix(left, ">>", right), dtype)
+            return _narrow(infix(left, ">>", right), dtype)
         if e.op == "shl" and 0 <= number < dtype.bits:
             return _wrap(infix(cast(unsigned_type(dtype), left), "<<", right), dtype)
     found = scope.helper(f"{e.op}_{dtype.name}", *(value_text(x, scope) for x in e.args))
     return _wrap(found, dtype) if dtype.bits < 8 else found
 
 
-def _narrowed(value: Text, dtype: DType) -> Text:
+def _narrow(value: Text, dtype: DType) -> Text:
     """Return a value that C computed in `int` back in its type, so that its type is the expected one everywhere."""
     return value if dtype.bits >= 32 else cast(storage_type(dtype), value)
 

@@ -180,7 +180,7 @@ static inline {stored} f32_to_{name}(float x) {{
     }
 
 
-def _rounded(name: str) -> Helper:
+def _rounding_helper(name: str) -> Helper:
     text = f"""\
 static inline float round_{name}(float x) {{
   return {name}_to_f32(f32_to_{name}(x));
@@ -365,7 +365,7 @@ HELPERS: dict[str, Helper] = {
     "f32_to_bf16": Helper(_F32_TO_BF16, ("float_bits",)),
     **{name: helper for d in _SMALL_FLOATS if d != BF16 for name, helper in _small_float(d).items()},
     "round_tf32": Helper(_ROUND_TF32, ("float_bits", "float_from_bits")),
-    **{f"round_{n}": _rounded(n) for n in map(str, _SMALL_FLOATS)},
+    **{f"round_{n}": _rounding_helper(n) for n in map(str, _SMALL_FLOATS)},
     **{name: helper for dtype in _INTEGERS for name, helper in _integer_helpers(dtype).items()},
     **{name: helper for dtype in _INTEGERS for name, helper in _saturation(dtype).items()},
     **{f"rounding_shift_{mode}": _rounding_shift(mode, wide=False) for mode in _UPWARD},

@@ -226,7 +226,7 @@ class _Entry:
         lines = [f"size_t {name}_workspace_bytes(const {name}_args *args) {{"]
         lines += self.given_sizes(frozenset(s for b in buffers for s in b.elements.symbols))
         parts = [str(fixed)] if (fixed := placed_bytes(self.program)) else []
-        parts += [_aligned(b, self.index(_bytes(b))) for b in buffers if b.offset is None]
+        parts += [_align_size(b, self.index(_bytes(b))) for b in buffers if b.offset is None]
         total = " + ".join(parts)
         lines += [f"  return {total} + {ALIGNMENT - 1};" if buffers else "  return 0;", "}"]
         return lines
@@ -356,7 +356,7 @@ class _Entry:
         for n, b in enumerate(free):
             lines.append(self._pointer(b, "space"))
             if n + 1 < len(free):
-                lines.append(f"  space += {_aligned(b, self.index(_bytes(b)))};")
+                lines.append(f"  space += {_align_size(b, self.index(_bytes(b)))};")
         return lines
 
     def _pointer(self, b: Buffer, place: str) -> str:
@@ -412,7 +412,7 @@ def _bytes(b: Buffer) -> Index:
     return b.elements * b.dtype.size_bytes
 
 
-def _aligned(b: Buffer, size: str) -> str:
+def _align_size(b: Buffer, size: str) -> str:
     number = _bytes(b).value
     mask = ALIGNMENT - 1
     if number is not None:

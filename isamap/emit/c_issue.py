@@ -187,9 +187,9 @@ class Issuer:
                 sides = (self._argument(side, entry, operands, params, here) for side in (left, right))
                 return infix(next(sides), operator, next(sides))
             case EmitArg():
-                return self._named(arg, entry, operands, params, here)
+                return self._name_argument(arg, entry, operands, params, here)
 
-    def _named(
+    def _name_argument(
         self,
         arg: EmitArg,
         entry: MachineInstruction,

@@ -55,7 +55,7 @@ class Function:
     def text(self, body: Sequence[str]) -> list[str]:
         """Return the function and its versions."""
         head = _INLINE if self.dense else "static void"
-        lines = [f"{head} {self.name}(\n    {_listed(self.parameters)}) {{", *body, "}"]
+        lines = [f"{head} {self.name}(\n    {_list_parameters(self.parameters)}) {{", *body, "}"]
         if not self.dense:
             return lines
         numbers = dict(self.dense)
@@ -65,11 +65,11 @@ class Function:
         return [
             *lines,
             "",
-            f"{_APART} {self.dense_name}(\n    {_listed(free)}) {{",
+            f"{_APART} {self.dense_name}(\n    {_list_parameters(free)}) {{",
             f"  {self.name}({given});",
             "}",
             "",
-            f"{_APART} {self.strided_name}(\n    {_listed(self.parameters)}) {{",
+            f"{_APART} {self.strided_name}(\n    {_list_parameters(self.parameters)}) {{",
             f"  {self.name}({every});",
             "}",
         ]
@@ -114,7 +114,7 @@ def used_in_loops(lines: Sequence[str], passed_on: Collection[str]) -> frozenset
     return identifiers(line for line in lines if line.strip() not in passed_on)
 
 
-def _listed(parameters: Sequence[tuple[str, str]]) -> str:
+def _list_parameters(parameters: Sequence[tuple[str, str]]) -> str:
     return ",\n    ".join(declared for declared, _ in parameters) or "void"
 
 

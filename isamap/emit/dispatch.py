@@ -140,7 +140,7 @@ def _source(interface: Interface, variants: Sequence[Variant]) -> str:
         *system,
         "",
         *(_GRANTED if asks else ()),
-        *_chosen(variants),
+        *_choose_lines(variants),
         f"const char *{name}_machine(void) {{",
         "  switch (chosen()) {",
         *(f'  case {i}: return "{v.machine.name}";' for i, v in enumerate(variants)),
@@ -176,7 +176,7 @@ _GRANTED = (
 )
 
 
-def _chosen(variants: Sequence[Variant]) -> list[str]:
+def _choose_lines(variants: Sequence[Variant]) -> list[str]:
     lines = ["/* Which machine's code runs here: the first whose features are all there. */"]
     lines += ["static int chosen(void) {"]
     for i, variant in enumerate(variants):

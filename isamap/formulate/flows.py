@@ -91,14 +91,14 @@ def with_flows(
         elif mover:
             flow = _of_input(moves)
         operands.append(with_fields(operand, flow=flow, mover=mover))
-    banked = _banked(option, tile, search.machine)
+    banked = _bank_times(option, tile, search.machine)
     registers = tuple(sorted(between.items()))
     ways = computed_inputs(tile, search).values()
     passes = tuple((b.memory, b.size_bytes) for way in ways for b in way.buffers)
     return replace(option, operands=tuple(operands), between=registers, banked=banked, passes=passes)
 
 
-def _banked(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str, str, float], ...]:
+def _bank_times(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str, str, float], ...]:
     """Return how long banks are busy with each issue, and with a load into registers for each ns that this takes."""
     issue = bank_ns(machine, tile.mapping.instruction, dict(option.choose))
     found = [(memory, "", ns) for memory, ns in issue.items()]
@@ -155,7 +155,7 @@ def _of_input(moves: _Moves) -> Flow:
         busy,
         latency_ns=_late_ns(moves),
         issues=_issues(moves),
-        queued=_queued(moves),
+        queued=_count_queued(moves),
         early=_early(moves, max(ns for _, ns in busy)),
         loaded=loaded(moves.operand, moves.tile, moves.home, moves.tiles, moves.search),
     )
@@ -188,7 +188,7 @@ def _of_sums(moves: _Moves, found: Outcome, ways: Sequence[WayOut]) -> Flow:
     first = start_of_sum(moves.tile, found)
     begun = list[Moved]()
     if not moves.tile.overwrites(moves.operand):
-        begun = _brought(moves, moves.operand) if first is None else _begun(moves, first[0])
+        begun = _brought(moves, moves.operand) if first is None else _initial_moves(moves, first[0])
     out = [_taken_out(moves, way) for way in ways]
 
     def latency_ns(moved: Moved) -> float:
@@ -227,7 +227,7 @@ def _held_beginning(moves: _Moves, first: OperandTile) -> OperandMove | None:
     return initial_load(first, moves.search)
 
 
-def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
+def _initial_moves(moves: _Moves, first: OperandTile) -> list[Moved]:
     """Return how sums are initialised: in registers, by the first product itself, or in a scratchpad."""
     if find_zeroing(first, moves.tile, moves.search):
         return []
@@ -312,7 +312,7 @@ def _late_ns(moves: _Moves) -> float:
     return max(0.0, cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers))
 
 
-def _queued(moves: _Moves) -> int:
+def _count_queued(moves: _Moves) -> int:
     """Return how many moves, and issues that compute, wait in the queues of their units; those in flight where one
     has none.
     """

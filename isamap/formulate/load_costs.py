@@ -65,7 +65,7 @@ def input_of(
     # Without a home nothing brings it from a buffer; it is read in place then.
     first, staged = next(iter(homes.items()), ("", None))
     unit = search.machine.instructions[tile.mapping.instruction].cost.unit
-    in_place = _described(operand, kernel, load_ns(direct), None, is_accumulator=False)
+    in_place = _describe_operand(operand, kernel, load_ns(direct), None, is_accumulator=False)
     in_place = with_fields(
         in_place,
         direct_busy_ns=unit_ns(direct, unit, search),
@@ -122,7 +122,7 @@ def computed_of_packed(
     loaded = find_operand_load(search, part.request({}, expr=in_tiles(part, search)))
     if loaded is None:
         return ()
-    described = _described(operand, kernel, load_ns(loaded), None, is_accumulator=False)
+    described = _describe_operand(operand, kernel, load_ns(loaded), None, is_accumulator=False)
     described = with_fields(described, tensor_bytes=0, staged_bytes=0)
     arrays = [read_beside(described, tile, read, n) for n, read in enumerate(found)]
     size_bytes = found[position].dtype.size_bytes
@@ -163,7 +163,7 @@ def read_beside(operand: TileOperand, tile: Tile, read: Read, position: int) -> 
     )
 
 
-def _described(
+def _describe_operand(
     operand: OperandTile,
     kernel: Kernel,
     direct: float | None,
@@ -195,7 +195,9 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
         found = store_of(tile, search)
         if found is None:
             return None
-        return _written(tile, _described(tile.result, kernel, issued_ns(found), None, is_accumulator=True))
+        return _describe_written(
+            tile, _describe_operand(tile.result, kernel, issued_ns(found), None, is_accumulator=True)
+        )
     acc = tile.accumulator
     if tile.held is not None:
         return _shares(tile, acc, tile.held, search, kernel)
@@ -211,7 +213,7 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
     home, staged = next(iter(homes.items()))
     # In a scratchpad sums stay until they are whole: their parts never go through main memory.
     stays = isinstance(acc.elements, Cast) or bool(home)
-    described = _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=stays)
+    described = _describe_operand(acc, kernel, direct, staged, is_accumulator=True, stage_whole=stays)
     described = with_fields(described, energy=MoveEnergy((issued_pj(first, search), issued_pj(back, search))))
     if not prices_copies:
         return with_fields(described, homes=tuple(homes), pack_ns_per_element=0.0)
@@ -252,7 +254,7 @@ def store_of(tile: Tile, search: MoveSearch) -> OperandMove | None:
     return found if found is not None and found.instruction == tile.mapping.instruction else None
 
 
-def _written(tile: Tile, described: TileOperand) -> TileOperand:
+def _describe_written(tile: Tile, described: TileOperand) -> TileOperand:
     """Return the written register as its target: a scalar takes as many stores as a tensor."""
     target = tile.target_positions
     assert target is not None
@@ -288,7 +290,7 @@ def _shares(
     """Return an accumulator whose lanes are shares of a sum."""
     direct = lanes_ns(tile, acc, search)
     narrower = isinstance(held.subject, Cast)
-    described = _described(held, kernel, direct, None, is_accumulator=True, stage_whole=narrower)
+    described = _describe_operand(held, kernel, direct, None, is_accumulator=True, stage_whole=narrower)
     return None if direct is None else described
 
 

@@ -102,7 +102,7 @@ def crossing_share(
         step = coefficient * size
         if axis is not None and coefficient == 1 and axis.tile > 1:
             row, step, extent = axis.tile, size * axis.tile, -(-extent // axis.tile)
-        begins = _moved(begins, step, extent, line)
+        begins = _row_places(begins, step, extent, line)
     least = -(-row * size // line)
     touched = add_up(part * -(-(begin + row * size) // line) for begin, part in begins.items())
     return touched / least - 1 if row > 1 else 0.0
@@ -123,7 +123,7 @@ def _place(operand: OperandTile, kernel: Kernel, profile: Mapping[str, int]) -> 
     return place.substitute(profile), array.dtype.size_bytes
 
 
-def _moved(begins: Mapping[int, float], step: int, count: int, line: int) -> dict[int, float]:
+def _row_places(begins: Mapping[int, float], step: int, count: int, line: int) -> dict[int, float]:
     """Return the places within a line at which rows start, with their shares, after `count` steps each."""
     places = min(count, line // gcd(step, line))
     moved: dict[int, float] = {}

@@ -75,20 +75,20 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
         option = bare_option(mapping, sorted(walk[0].items()), walk[2], search.machine, frame.profile)
         if statement.assign.op is None and not leaves_in_scratchpad(pattern, search.machine):
             option = replace(option, interval_ns=0.0, latency_ns=0.0)
-        further = partial(_applied, statement, mapping, pattern, frame, len(found))
-        found.append(Outline(len(found), option, _joined(mapping), further))
+        further = partial(_apply_mapping, statement, mapping, pattern, frame, len(found))
+        found.append(Outline(len(found), option, _count_joined(mapping), further))
     for tile in frame.matches[number].apart:
         option = bare_option(tile.mapping, tile.params, tile.axes, search.machine, frame.profile)
         further = partial(_loadable, tile, number, frame, len(found))
-        found.append(Outline(len(found), option, _joined(tile.mapping), further))
+        found.append(Outline(len(found), option, _count_joined(tile.mapping), further))
     return tuple(found)
 
 
-def _joined(mapping: Mapped) -> int:
+def _count_joined(mapping: Mapped) -> int:
     return sum(len(group.kernel_axes) - 1 for group in mapping.groups)
 
 
-def _applied(
+def _apply_mapping(
     statement: Statement, mapping: Mapped, pattern: Pattern, frame: Frame, place: int
 ) -> Outline | None:
     if unset_state(pattern.instruction, frame.search.machine):
@@ -123,11 +123,11 @@ def _next_copy(
     """Return the outline of a mapping before copies of these inputs are priced."""
     further = partial(_whole, tile, number, frame, place)
     if inputs:
-        further = partial(_copied, tile, number, frame, place, option, inputs)
-    return Outline(place, option, _joined(tile.mapping), further)
+        further = partial(_outline_copy, tile, number, frame, place, option, inputs)
+    return Outline(place, option, _count_joined(tile.mapping), further)
 
 
-def _copied(
+def _outline_copy(
     tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
 ) -> Outline:
     operand, *others = inputs
@@ -152,4 +152,4 @@ def _copied(
 def _whole(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
     known = whole_option(tile, number, frame)
     option = known and with_packed(known, packed_in(tile.statement, frame.packed))
-    return None if option is None else Outline(place, option, _joined(tile.mapping), None)
+    return None if option is None else Outline(place, option, _count_joined(tile.mapping), None)

@@ -129,7 +129,7 @@ def with_packed(option: NestOption, packed: Sequence[str]) -> NestOption | None:
     served = {o.tensor for o in option.operands if _can_be_packed(o)}
     if not served.issuperset(packed):
         return None
-    made = tuple(_packed(o) if o.tensor in packed else o for o in option.operands)
+    made = tuple(_pack_operand(o) if o.tensor in packed else o for o in option.operands)
     return replace(option, operands=made)
 
 
@@ -138,7 +138,7 @@ def _can_be_packed(operand: TileOperand) -> bool:
     return not operand.is_accumulator and operand.costs.staged_ns is not None and not operand.staging.homes[0]
 
 
-def _packed(operand: TileOperand) -> TileOperand:
+def _pack_operand(operand: TileOperand) -> TileOperand:
     return with_fields(operand, direct_ns=None, pack_ns_per_element=0.0, is_packed=True)
 
 

@@ -48,7 +48,7 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
     statement = statements(kernel)[number]
     search = move_search_of(kernel, machine)
     mappings = tuple(statement_mappings(statement, number, machine))
-    if (lacking := _uncleared(statement, mappings, search)) is not None:
+    if (lacking := _explain_uncleared(statement, mappings, search)) is not None:
         return lacking
     notes = [STRICT_NOTE] if kernel.strict and statement.assign.op is not None else []
     refused = [r for r in refusals(kernel, machine) if r.statement == number]
@@ -121,12 +121,12 @@ def _missing_notes(
         return [f"`{mapping.ident}` would perform it, but {missing[0].why}"]
     for m in missing:
         operand = next((o for o in tile.inputs if o.name == m.operand), None)
-        by_reason.setdefault(m.why, []).append(_shown(operand) if operand is not None else m.operand)
+        by_reason.setdefault(m.why, []).append(_show_operand(operand) if operand is not None else m.operand)
     said = [f"nothing moves {', '.join(operands)}: {why}" for why, operands in by_reason.items()]
     return [f"`{mapping.ident}` would perform it, but {said[0]}", *said[1:]]
 
 
-def _shown(operand: OperandTile) -> str:
+def _show_operand(operand: OperandTile) -> str:
     """Return an operand as text; the text distinguishes a register of equal elements from one of neighbours."""
     lanes = prod(operand.shape)
     coordinates = {s for s in symbols(operand.elements) if s.startswith("%")}
@@ -190,7 +190,9 @@ def _missing(
     return (Movement(result.name, "none", (), why),)
 
 
-def _uncleared(statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch) -> NoMapping | None:
+def _explain_uncleared(
+    statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch
+) -> NoMapping | None:
     """Return the error where tiles would have to be filled up with zeros, and no instruction writes them."""
     for mapping in mappings:
         tile = tile_of(statement, mapping, search.machine)

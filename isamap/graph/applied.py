@@ -190,7 +190,7 @@ class Applied:
         for value in values:
             literal = scalar_of(value)
             if literal is None:
-                inputs.append(self._passed(value, len(shape), order))
+                inputs.append(self._pass_value(value, len(shape), order))
                 literal = Term(f"«{len(inputs) - 1}»", value.dtype)
             terms.append(literal)
         expression = cast(Term(form(terms), inside), dtype).text
@@ -199,12 +199,12 @@ class Applied:
             result = self.making.fresh(dtype, shape).ordered(order)
             if not result.count:
                 return result
-            output = self._passed(result, len(shape), order)
+            output = self._pass_value(result, len(shape), order)
             self.making.steps.append(Pointwise(self.name, tuple(inputs), output, expression))
             self.making.moved[key] = result, len(self.making.steps) - 1
         return self.making.moved[key][0]
 
-    def _passed(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:
+    def _pass_value(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:
         """Return a value as a step reads it, with its axes in the given order (by default its own)."""
         more = rank - value.rank if order else 0
         last = last_of((1,) * more + value.shape, order) - more

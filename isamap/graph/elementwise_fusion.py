@@ -302,7 +302,7 @@ def _wide(passed: Passed, border: Border) -> Passed:
     return replace(passed, shape=tuple(before + size + behind for size, (before, behind) in sizes))
 
 
-def _declared(kernel: Written, name: str, wide: Passed) -> tuple[str, ...]:
+def _redeclare_operand(kernel: Written, name: str, wide: Passed) -> tuple[str, ...]:
     """Return the declarations of a kernel with other sizes of an operand."""
     sizes = f"[{', '.join(map(str, wide.shape))}];"
     return tuple(
@@ -311,7 +311,7 @@ def _declared(kernel: Written, name: str, wide: Passed) -> tuple[str, ...]:
     )
 
 
-def _shifted(index: str, border: Border) -> str:
+def _shift_index(index: str, border: Border) -> str:
     """Return an index that counts from the border on."""
     parts = zip(index.split(", "), border.widths, strict=True)
     return ", ".join(f"{part} + {before}" if before else part for part, (before, _) in parts)
@@ -322,11 +322,12 @@ def _read_wider(kernel: Written, name: str, border: Border) -> Written:
     wide = _wide(kernel.reads[name], border)
     beyond = re.compile(rf"\({name}\[([^\]]*)\] else {re.escape(border.fill)}\)")
     statements = tuple(
-        beyond.sub(lambda found: f"{name}[{_shifted(found[1], border)}]", text) for text in kernel.statements
+        beyond.sub(lambda found: f"{name}[{_shift_index(found[1], border)}]", text)
+        for text in kernel.statements
     )
     return replace(
         kernel,
-        declared=_declared(kernel, name, wide),
+        declared=_redeclare_operand(kernel, name, wide),
         statements=statements,
         reads={**kernel.reads, name: wide},
         borders={},
@@ -345,11 +346,12 @@ def _written_wider(kernel: Written, passed: Passed, border: Border) -> Written |
     wide = _wide(passed, border)
     place = re.compile(rf"\b{name}\[([^\]]*)\]")
     statements = (
-        place.sub(lambda found: f"{name}[{_shifted(found[1], border)}]", text) for text in kernel.statements
+        place.sub(lambda found: f"{name}[{_shift_index(found[1], border)}]", text)
+        for text in kernel.statements
     )
     return replace(
         kernel,
-        declared=_declared(kernel, name, wide),
+        declared=_redeclare_operand(kernel, name, wide),
         statements=(*_strips(name, passed, border), *statements),
         writes={name: wide},
     )
@@ -365,12 +367,12 @@ def _strips(name: str, passed: Passed, border: Border) -> list[str]:
             if size:
                 axes = [size if n == axis else full for n, full in enumerate(sizes)]
                 first = [start if n == axis else begin for n, begin in enumerate(starts)]
-                found.append(_filled(name, first, axes, border.fill))
+                found.append(_write_border(name, first, axes, border.fill))
         starts[axis], sizes[axis] = before, passed.shape[axis]
     return found
 
 
-def _filled(name: str, first: Sequence[int], sizes: Sequence[int], fill: str) -> str:
+def _write_border(name: str, first: Sequence[int], sizes: Sequence[int], fill: str) -> str:
     index = [
         str(start) if size == 1 else f"e{n} + {start}" if start else f"e{n}"
         for n, (start, size) in enumerate(zip(first, sizes, strict=True))

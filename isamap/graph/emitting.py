@@ -313,7 +313,7 @@ class _Writer:
                 "return 101;"
                 for size, member in zip(self.program.sizes, self.members.values(), strict=True)
             ),
-            *self._begun(),
+            *self._opening_lines(),
         ]
         lines += [f"int {name}_run({taken}) {{", *begun]
         for number, phase in enumerate(self.phases):
@@ -345,7 +345,7 @@ class _Writer:
             lines += [f"  if (watch) watch({number});", "  start = now();"]
         return [*lines, *ends, "  return status;", "}", ""]
 
-    def _begun(self) -> list[str]:
+    def _opening_lines(self) -> list[str]:
         """Return the lines before the steps of a function."""
         weights = ["  const unsigned char *weights = inputs->weights;"] if self.apart else []
         return [*weights, "  int status = 0;", "  (void)space, (void)inputs, (void)outputs;"]
@@ -377,7 +377,7 @@ class _Writer:
             if len(phase) == 1:
                 continue
             for device, part in enumerate(phase):
-                lines += [f"static int {name}_part_{number}_{device}({taken}) {{", *self._begun()]
+                lines += [f"static int {name}_part_{number}_{device}({taken}) {{", *self._opening_lines()]
                 lines += [*self._steps(part), "  return status;", "}", ""]
             lines += [
                 f"static void {name}_phase_{number}(void *argument, int64_t part) {{",

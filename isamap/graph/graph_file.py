@@ -141,7 +141,7 @@ def read_folder(path: Path) -> Program:
 
 
 def _program(whole: Mapping[str, Any], folder: Path) -> Program:
-    with _opened(folder, whole["weights"]) as file:
+    with _open_in_folder(folder, whole["weights"]) as file:
         weights = map_file(file)
     constants: dict[str, Array] = {}
     for one in map(_table, _items(whole["constants"])):
@@ -157,7 +157,7 @@ def _program(whole: Mapping[str, Any], folder: Path) -> Program:
     if len({name.lower() for name in kernels}) < len(kernels):
         raise ValueError("two kernels differ in small and capital letters alone, as files may not")
     ports = [
-        tuple(Port(_text(one["name"]), _passed(one)) for one in map(_table, _items(whole[what])))
+        tuple(Port(_text(one["name"]), _read_passed(one)) for one in map(_table, _items(whole[what])))
         for what in ("inputs", "outputs")
     ]
     steps = tuple(_step(one) for one in map(_table, _items(whole["steps"])))
@@ -166,7 +166,7 @@ def _program(whole: Mapping[str, Any], folder: Path) -> Program:
 
 def _kernel(folder: Path, name: str, file: Any) -> str:
     """Return the text of a kernel, which has to be called as the graph file calls it: its C is."""
-    with _opened(folder, file) as opened:
+    with _open_in_folder(folder, file) as opened:
         data = opened.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ValueError(f"`{file}` is larger than 1 MB")
@@ -176,14 +176,14 @@ def _kernel(folder: Path, name: str, file: Any) -> str:
     return text
 
 
-def _opened(folder: Path, name: Any) -> BufferedReader:
+def _open_in_folder(folder: Path, name: Any) -> BufferedReader:
     try:
         return open_beside(folder, _text(name))
     except OSError as error:
         raise ValueError(f"`{name[:40]}` cannot be read: {error.strerror}") from None
 
 
-def _passed(one: Mapping[str, Any]) -> Passed:
+def _read_passed(one: Mapping[str, Any]) -> Passed:
     dtype, sizes = _text(one["type"]), _items(one["shape"])
     if dtype not in DTYPES or len(sizes) > MOST_AXES:
         raise ValueError(f"a tensor {dtype[:40]} of {len(sizes)} axes")
@@ -196,10 +196,10 @@ def _passed(one: Mapping[str, Any]) -> Passed:
 def _step(one: Mapping[str, Any]) -> Step:
     if "kernel" in one:
         reads, writes = (
-            {n: _passed(_table(p)) for n, p in _table(one[of]).items()} for of in ("reads", "writes")
+            {n: _read_passed(_table(p)) for n, p in _table(one[of]).items()} for of in ("reads", "writes")
         )
         return Call(_name(one["kernel"]), reads, writes)
-    reads, writes = (tuple(_passed(_table(p)) for p in _items(one[of])) for of in ("reads", "writes"))
+    reads, writes = (tuple(_read_passed(_table(p)) for p in _items(one[of])) for of in ("reads", "writes"))
     return Move(_name(one["move"]), reads, writes, tuple(map(_number, _items(one["numbers"]))))
 
 

@@ -50,20 +50,22 @@ class Prices:
     def of(self, groups: Sequence[Open]) -> list[Price | None]:
         """Return the price of each group; None for a kernel that the machine cannot perform."""
         texts = [None if isinstance(one, Direct) else _text(one) for one in groups]
-        moved = [_moved((*reads_of(one), *writes_of(one))) for one in groups]
-        return self._priced(texts, moved)
+        moved = [_count_moved_bytes((*reads_of(one), *writes_of(one))) for one in groups]
+        return self._price_all(texts, moved)
 
     def of_steps(self, steps: Sequence[Step], kernels: Mapping[str, str]) -> list[Price]:
         """Return the price of each step of a program. Raises: UsageProblem for a kernel that cannot be performed."""
         texts = [kernels[step.kernel] if isinstance(step, Call) else None for step in steps]
-        found = self._priced(texts, [_moved((*passed_in(one), *passed_out(one))) for one in steps])
+        found = self._price_all(
+            texts, [_count_moved_bytes((*passed_in(one), *passed_out(one))) for one in steps]
+        )
         for step, price in zip(steps, found, strict=True):
             if price is None:
                 assert isinstance(step, Call)
                 raise no_kernel(step.kernel)
         return [price for price in found if price is not None]
 
-    def _priced(self, texts: Sequence[str | None], moved: Sequence[int]) -> list[Price | None]:
+    def _price_all(self, texts: Sequence[str | None], moved: Sequence[int]) -> list[Price | None]:
         new = list(dict.fromkeys(t for t in texts if t is not None and t not in self.known))
         name = self.request.kernel.name
         asked = [replace(self.request, kernel=Source(name, text), transform=form_of(text)) for text in new]
@@ -84,7 +86,7 @@ def _text(step: Open) -> str:
     return call_of(as_kernel(step))[1]
 
 
-def _moved(passed: Iterable[Passed]) -> int:
+def _count_moved_bytes(passed: Iterable[Passed]) -> int:
     return sum(size_bytes(p.dtype, p.shape) for p in passed)
 
 

@@ -96,7 +96,7 @@ def lower_model(
         value = lying(Value(port.dtype, shape, f"i{len(ports)}"), port.strides)
         names[port.name] = value
         ports.append(Port(port.name, making.look(value)))
-    named = _spelled(name)
+    named = _spell_in_c(name)
     inside = finished if fuse is finished else fuse_steps
     lowering = Lowering(model, Room.of(model), making, opened=opened, name=named, fuse=inside)
     lowering.run(graph, Scope(names, opsets))
@@ -114,7 +114,7 @@ def lower_model(
             value, is_result = names.get(port.name), port in model.graph.outputs
             why = port.contradicts(value.dtype, value.shape if is_result else None) if value else ""
             findings += [_lie(port, why)] if why else []
-        findings += [_undecided(opened, guard, node) for guard, node in opened.guards.items()]
+        findings += [_report_undecided(opened, guard, node) for guard, node in opened.guards.items()]
     program, trace = None, Trace({}, {}, {})
     opened.is_settled = True
     if not findings:
@@ -171,7 +171,7 @@ def order_of(strides: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(strides)), key=lambda n: -strides[n]))
 
 
-def _spelled(name: str) -> str:
+def _spell_in_c(name: str) -> str:
     """Return a name as C has it."""
     found = re.sub(r"[^A-Za-z0-9_]", "_", name)[:40]
     return found if found[:1].isalpha() and not is_device(found) else f"model_{found}"
@@ -281,7 +281,7 @@ def _unwritten(program: Program) -> Iterator[Diagnostic]:
             yield from _unwritten(body)
 
 
-def _undecided(opened: Opened, guard: Guard, node: str) -> Diagnostic:
+def _report_undecided(opened: Opened, guard: Guard, node: str) -> Diagnostic:
     """Return the finding on a comparison whose answer changes within the ranges of sizes."""
     rest = guard.index.constant
     said = opened.spelled(f"{guard.index - rest} {guard.comparison} {-rest}")
@@ -326,7 +326,7 @@ def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
     makers: dict[str, int] = {}
     for node in graph.nodes:
         image = next((name for name in node.inputs if name in makers and readers[name] == 1), "")
-        made = _folded(nodes[makers[image]], node, image, constants) if image else None
+        made = _fold_into_convolution(nodes[makers[image]], node, image, constants) if image else None
         if made is not None:
             nodes[makers[image]] = None
             gone.append(node)
@@ -342,7 +342,9 @@ def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
     return replace(graph, nodes=left, constants=constants), tuple(gone)
 
 
-def _folded(maker: Node | None, node: Node, image: str, constants: dict[str, Array]) -> Node | None:
+def _fold_into_convolution(
+    maker: Node | None, node: Node, image: str, constants: dict[str, Array]
+) -> Node | None:
     """Return a convolution that computes a node together with its producer; None if no filters do."""
     assert maker is not None, "only what is there makes a value"
     x, weights, *biases = maker.inputs

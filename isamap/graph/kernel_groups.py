@@ -114,7 +114,7 @@ class Writer:
             return step
         if isinstance(step, Written):
             return self._with_producers(step, inner)
-        whole = self._expanded(step, inner, {})
+        whole = self._expand_inputs(step, inner, {})
         kernel = next((n for n in inner if isinstance(self.steps[n], Written)), None)
         if kernel is None:
             return whole
@@ -125,7 +125,9 @@ class Writer:
         (output,) = below.writes.values()
         return joined(self._with_producers(below, inner), whole, output.tensor)
 
-    def _expanded(self, step: Pointwise, inner: frozenset[int], known: dict[str, Pointwise]) -> Pointwise:
+    def _expand_inputs(
+        self, step: Pointwise, inner: frozenset[int], known: dict[str, Pointwise]
+    ) -> Pointwise:
         """Return an operation with the expressions of others in the places of its inputs."""
         if step.output.tensor in known:
             return known[step.output.tensor]
@@ -136,7 +138,7 @@ class Writer:
             number = self.makers.get(passed.tensor, -1)
             maker = self.steps[number] if number in inner else None
             if isinstance(maker, Pointwise):
-                own = self._expanded(maker, inner, known)
+                own = self._expand_inputs(maker, inner, known)
                 elements.append(f"({placed(own.expression, put_places(inputs, own.inputs))})")
                 names.insert(0, own.name)
             else:
@@ -161,11 +163,11 @@ class Writer:
             number = self.makers.get(passed.tensor, -1)
             maker = self.steps[number] if number in inner else None
             if isinstance(maker, Pointwise):
-                kernel = _inlined(kernel, name, self._expanded(maker, inner, {}))
+                kernel = _inline_step(kernel, name, self._expand_inputs(maker, inner, {}))
         return kernel
 
 
-def _inlined(kernel: Written, name: str, step: Pointwise) -> Written:
+def _inline_step(kernel: Written, name: str, step: Pointwise) -> Written:
     """Return the kernel with an operation's expression for each element of an operand."""
     pattern = _accesses(kernel, name, len(step.output.shape))
     assert pattern is not None, "only these are inlined"

@@ -223,7 +223,7 @@ def compare_layers(
     tensors = {p.passed.tensor: make_dense(inputs[p.name], p.passed.dtype) for p in program.inputs}
     own = {tensor: array for made in written for tensor, array in made.items()}
     counts = {size.symbol: int(own[size.tensor]) for size in program.counts}
-    trace = replace(trace, values={n: _counted(v, counts) for n, v in trace.values.items()})
+    trace = replace(trace, values={n: _with_counted_sizes(v, counts) for n, v in trace.values.items()})
     wanted: dict[str, Evaluated] = evaluate(inputs, trace, own) if evaluate else {}
     tensors |= program.constants
     for step, layer, made in zip(program.steps, layers, written, strict=True):
@@ -235,7 +235,7 @@ def compare_layers(
         if isinstance(step, Call) and all(sizes.values()):
             kernel = bind(parse_kernel(Source("kernel", program.kernels[step.kernel])), sizes)
             given, found = (
-                {name: _seen(of[p.tensor], _counted(p, counts)) for name, p in passed.items()}
+                {name: _view_of(of[p.tensor], _with_counted_sizes(p, counts)) for name, p in passed.items()}
                 for of, passed in ((tensors, step.reads), (made, step.writes))
             )
             judged = Judged(kernel, given, found, {}, "the model's tensors", "native", problems)
@@ -244,11 +244,11 @@ def compare_layers(
                 exact[step.writes[name].tensor] = expected
             closest, checked = Deviation(0, judged.error, judged.bound, judged.worst, 0), judged.checked
         compared = 0
-        for passed in (_counted(one, counts) for one in writes_of(step)):
+        for passed in (_with_counted_sizes(one, counts) for one in writes_of(step)):
             if (value := wanted.get(passed.tensor)) is None:
                 continue
             expected = value.expected(passed, trace.borders.get(passed.tensor), exact.get(passed.tensor))
-            seen = _seen(made[passed.tensor], passed)
+            seen = _view_of(made[passed.tensor], passed)
             if isinstance(step, Control) and DTYPES[passed.dtype].is_float:
                 expected = _loosely(expected)
             deviation = find_deviation(seen, expected)
@@ -264,12 +264,12 @@ def compare_layers(
 Shaped = TypeVar("Shaped", Passed, Value)
 
 
-def _counted(one: Shaped, counts: Mapping[str, int]) -> Shaped:
+def _with_counted_sizes(one: Shaped, counts: Mapping[str, int]) -> Shaped:
     """Return a tensor in the sizes that data has decided."""
     return replace(one, shape=tuple(value_of(size, counts) for size in one.shape))
 
 
-def _seen(array: Array, passed: Passed) -> Array:
+def _view_of(array: Array, passed: Passed) -> Array:
     """Return the memory of a tensor as a step sees it."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(DTYPES[passed.dtype].numpy()).reshape(passed.shape or (1,))

@@ -179,7 +179,7 @@ class Lowering:
             found = BODIES[node.op](self, node, self._plain(inputs), scope)
             is_called = any(isinstance(step, Control) for step in self.making.steps[before:])
             return found, "library" if is_called else "function"
-        applied = Applied(node, version, self.making, inputs, partial(self._called, node, scope))
+        applied = Applied(node, version, self.making, inputs, partial(self._expand_node, node, scope))
         if all(v is None or v.known is not None for v in inputs):
             arrays = [v.known if v else None for v in inputs]
             folded = definitions.fold(node, arrays, version, self.room) if definitions else None
@@ -197,7 +197,7 @@ class Lowering:
         if lowered is not None:
             mark = self.making.mark()
             try:
-                return self._lowered(lowered, applied), ""
+                return self._lower_operator(lowered, applied), ""
             except NeedsConstant:
                 raise
             except NotTaken as reason:
@@ -212,7 +212,7 @@ class Lowering:
             raise NotTaken(f"the operator {node.op}{where} has no kernel here")
         return self.called(other, node, inputs, scope), "function"
 
-    def _called(
+    def _expand_node(
         self, of: Node, scope: Scope, node: Node, values: Sequence[Value | None]
     ) -> Sequence[Value | None]:
         """Return the results of a node that an operator, `of`, is made of. Raises: Refused."""
@@ -225,7 +225,7 @@ class Lowering:
             raise NotTaken(inner.taken.why) from None
         return [inside.names[name] for name in node.outputs]
 
-    def _lowered(self, lowered: Lowered, applied: Applied) -> tuple[Value | None, ...]:
+    def _lower_operator(self, lowered: Lowered, applied: Applied) -> tuple[Value | None, ...]:
         """Return the results of an operator, from inputs in their current layout if it accepts them."""
         mark = self.making.mark()
         try:
@@ -356,7 +356,7 @@ def program_of(
 ) -> Program:
     """Return the program of the steps that results, and sizes that data decides, need."""
     results = {port.passed.tensor for port in outputs} | {size.tensor for size in making.counts}
-    steps, kernels = fuse(_needed(making.steps, set(results)), results)
+    steps, kernels = fuse(_select_needed(making.steps, set(results)), results)
     read = {passed.tensor for step in steps for passed in reads_of_step(step)}
     written = {passed.tensor for step in steps for passed in writes_of_step(step)}
     constants = {name: array for name, array in making.constants.items() if name in read}
@@ -368,7 +368,7 @@ def program_of(
     return found
 
 
-def _needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
+def _select_needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
     kept: list[Open] = []
     for step in reversed(steps):
         if any(passed.tensor in needed for passed in writes_of(step)):
@@ -380,17 +380,17 @@ def _needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
 def with_attributes(function: Function, node: Node) -> list[Node]:
     """Return the nodes of a function, with attributes of the node that calls it where they name those."""
     given = {**function.defaults, **node.attributes}
-    return [_filled(inner, given) for inner in function.nodes]
+    return [_fill_references(inner, given) for inner in function.nodes]
 
 
-def _filled(node: Node, given: Mapping[str, Attribute]) -> Node:
+def _fill_references(node: Node, given: Mapping[str, Attribute]) -> Node:
     attributes: dict[str, Attribute] = {}
     for name, value in node.attributes.items():
         if isinstance(value, Reference):
             if value.name in given:
                 attributes[name] = given[value.name]
         elif isinstance(value, Graph):
-            attributes[name] = replace(value, nodes=tuple(_filled(n, given) for n in value.nodes))
+            attributes[name] = replace(value, nodes=tuple(_fill_references(n, given) for n in value.nodes))
         else:
             attributes[name] = value
     return replace(node, attributes=attributes)
@@ -481,7 +481,7 @@ def _if(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) 
     for body in bodies:
         given.append(tuple(Given("read", len(reads) + n) for n in range(len(body.captured))))
         reads += body.captured
-    return _controlled(to, "if", bodies, tuple(given), reads, results, counted)
+    return _add_control(to, "if", bodies, tuple(given), reads, results, counted)
 
 
 def _either(
@@ -500,7 +500,7 @@ def _either(
     return size
 
 
-def _controlled(
+def _add_control(
     to: Lowering,
     function: Literal["if", "loop"],
     bodies: Sequence[Body],
@@ -535,17 +535,17 @@ def _loop(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope
     if not unknown and is_short:
         mark = to.making.mark()
         try:
-            return _unrolled(to, body, number if trips is not None else None, condition, state, scope)
+            return _unroll_loop(to, body, number if trips is not None else None, condition, state, scope)
         except NotTaken as reason:
             to.making.back_to(mark)
             refusal = reason
     try:
-        return _repeated(to, body, trips, condition, state, scope)
+        return _repeat_body(to, body, trips, condition, state, scope)
     except (NotTaken, Refused) as reason:
         raise refusal or reason from None
 
 
-def _unrolled(
+def _unroll_loop(
     to: Lowering,
     body: Graph,
     trips: int | None,
@@ -574,11 +574,11 @@ def _unrolled(
         trip += 1
     if any(not rows for rows in scanned):
         raise NotTaken("it never runs, so that results have no sizes")
-    stacked = [_applied(to, "Concat", rows, {"axis": 0}, scope) for rows in scanned]
+    stacked = [_apply_operator(to, "Concat", rows, {"axis": 0}, scope) for rows in scanned]
     return [v for v in state if v is not None] + stacked
 
 
-def _repeated(
+def _repeat_body(
     to: Lowering,
     graph: Graph,
     trips: Value | None,
@@ -647,7 +647,7 @@ def _loop_step(
     results = [*initial, *(Value(row.dtype, (count, *row.shape)) for row in rows)]
     facts = {"backward": (False,) * len(rows), **facts, "starts": starts}
     everything = (*reads, *body.captured)
-    return _controlled(to, "loop", [body], ((*given, *more),), everything, results, counted, **facts)
+    return _add_control(to, "loop", [body], ((*given, *more),), everything, results, counted, **facts)
 
 
 def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
@@ -687,7 +687,7 @@ def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope
     rows: list[list[Value]] = [[] for _ in range(results)]
     for trip in range(trips):
         at = [
-            _applied(to, "Gather", [x, _index(trips - 1 - trip if b else trip)], {"axis": a}, scope)
+            _apply_operator(to, "Gather", [x, _index(trips - 1 - trip if b else trip)], {"axis": a}, scope)
             for x, a, b in zip(scanned, in_axes, back, strict=True)
         ]
         found = to.of_graph(body, [*state, *at], scope)
@@ -696,7 +696,9 @@ def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope
             size = [*value.shape]
             size.insert(axis if axis >= 0 else axis + value.rank + 1, 1)
             row.insert(0 if is_first else len(row), value.shaped(size))
-    stacked = [_applied(to, "Concat", row, {"axis": a}, scope) for row, a in zip(rows, out_axes, strict=True)]
+    stacked = [
+        _apply_operator(to, "Concat", row, {"axis": a}, scope) for row, a in zip(rows, out_axes, strict=True)
+    ]
     return [*state, *stacked]
 
 
@@ -704,7 +706,7 @@ def _with_axis(to: Lowering, value: Value, axis: int, place: int, scope: Scope) 
     """Return a value with one of its axes at another place."""
     order = list(range(value.rank))
     order.insert(place % value.rank, order.pop(axis % value.rank))
-    return to.making.plain(_applied(to, "Transpose", [value], {"perm": tuple(order)}, scope))
+    return to.making.plain(_apply_operator(to, "Transpose", [value], {"perm": tuple(order)}, scope))
 
 
 def _numbers(node: Node, name: str, count: int) -> list[int]:
@@ -717,7 +719,7 @@ def _index(number: int) -> Value:
     return Value.of(np.asarray(number, np.int64))
 
 
-def _applied(
+def _apply_operator(
     to: Lowering, op: str, values: Sequence[Value], attributes: Mapping[str, Attribute], scope: Scope
 ) -> Value:
     """Return the result of an operator. Raises: Refused."""

@@ -319,7 +319,7 @@ class CompiledModel:
         unknown = [name for name in inputs if name not in self.inputs]
         if unknown:
             raise _wrong(f"there is no input `{unknown[0]}`", f"inputs: {', '.join(self.inputs)}")
-        _given, _made, places, sized = self._prepared(inputs)  # it lives as long as the call
+        _take_input, _made, places, sized = self._prepare_call(inputs)  # it lives as long as the call
         self.call_at(*places)
         return {port.name: array for port, array in zip(self.emitted.outputs, sized(), strict=True)}
 
@@ -328,7 +328,7 @@ class CompiledModel:
 
         Raises: as a call.
         """
-        given, made, places, sized = self._prepared(inputs)
+        given, made, places, sized = self._prepare_call(inputs)
         room, run = self._room(), self._run
         room.point(*places)
         kept = (given, made, sized, room)  # they live as long as the call
@@ -342,7 +342,7 @@ class CompiledModel:
         `each` is called behind a step with a function that copies a tensor, and with the step's number.
         Raises: as a call.
         """
-        _given, made, places, _sized = self._prepared(inputs)  # it lives as long as the call
+        _take_input, made, places, _sized = self._prepare_call(inputs)  # it lives as long as the call
         results = {p.passed.tensor: array for p, array in zip(self.emitted.outputs, made, strict=True)}
         room, plan = self._rooms.pop() if self._rooms else self._room(), self.emitted.plan
         room.point(*places)
@@ -371,12 +371,12 @@ class CompiledModel:
         self.check(status)
         return list(ns[: self.emitted.steps])
 
-    def _prepared(
+    def _prepare_call(
         self, inputs: Mapping[str, Any]
     ) -> tuple[list[Array], list[Array], tuple[list[int], list[int]], Callable[[], list[Array]]]:
         """Return the arrays that a call reads and writes, its numbers, and a function that returns its results."""
         sizes: dict[str, int] = {}
-        given = [self._given(port.name, inputs, sizes) for port in self.emitted.inputs]
+        given = [self._take_input(port.name, inputs, sizes) for port in self.emitted.inputs]
         returned = self.emitted.returned
         most = sizes | {size.symbol: size.high for size in returned}
         made = [
@@ -435,7 +435,7 @@ class CompiledModel:
             }.get(status)
             raise UsageProblem(Diagnostic("program-refused", said, help=help_))
 
-    def _given(self, name: str, inputs: Mapping[str, Any], sizes: dict[str, int]) -> Array:
+    def _take_input(self, name: str, inputs: Mapping[str, Any], sizes: dict[str, int]) -> Array:
         """Return an input as kernels take it; open sizes that it shows are added to `sizes`."""
         if name not in inputs:
             raise _wrong(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
@@ -524,10 +524,10 @@ def _compile_ahead(program: Program, how: How, jobs: int, watch: Watch = unwatch
     with suppress(IsamapError):  # which is said where each of them is asked for
         new = [r for r in _requests(program, how, runs=True) if recall_emitted(key_of(r)) is None]
         if len(new) >= LEAST_AHEAD:
-            compile_ahead([_asked(request) for request in new], jobs, watch)
+            compile_ahead([_describe_request(request) for request in new], jobs, watch)
 
 
-def _asked(request: Request) -> dict[str, Any]:
+def _describe_request(request: Request) -> dict[str, Any]:
     """Return a kernel as the command is asked for it, which builds none: the model is built as a whole."""
     return {
         "kernel": request.kernel.text, "sizes": request.sizes, "machine": request.machine,

@@ -58,7 +58,7 @@ def _gather(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
     return index in (4, 8) and given == list(reads) and [outer * count * inner] == list(writes)
 
 
-def _led(n: Numbers) -> tuple[int, int, int] | None:
+def _leading_sizes(n: Numbers) -> tuple[int, int, int] | None:
     """Return the elements of x and of the indices, and an element's bytes; None if places may be out of bounds."""
     rank, axis, size, index = n[:4]
     sizes, own = n[4 : 4 + rank], n[4 + rank :]
@@ -69,7 +69,7 @@ def _led(n: Numbers) -> tuple[int, int, int] | None:
 
 
 def _gather_elements(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
-    led = _led(n)
+    led = _leading_sizes(n)
     if led is None:
         return False
     many, few, size = led
@@ -77,7 +77,7 @@ def _gather_elements(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
 
 
 def _scatter_elements(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
-    led = _led(n[2:])
+    led = _leading_sizes(n[2:])
     if led is None:
         return False
     many, few, size = led

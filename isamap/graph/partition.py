@@ -75,7 +75,7 @@ class Partition:
         plan = {"none": none, "greedy": greedy, "cpsat": greedy}[self.method]
         room = self.workspace_bytes or greedy.peak_bytes
         if self.method == "cpsat":
-            plan = self._solved(problem, better_start(none, greedy, room), room)
+            plan = self._solve_packed(problem, better_start(none, greedy, room), room)
         _, size = packed(problem, plan)
         if self.workspace_bytes and size > self.workspace_bytes:
             raise no_room(size, self.workspace_bytes, plan.peak_bytes)
@@ -85,7 +85,7 @@ class Partition:
         self.parted = Parted(problem, plan, none, greedy, size)
         return finished([written[g] for g in plan.order], results)
 
-    def _solved(self, problem: GraphProblem, start: GraphPlan, room: int) -> GraphPlan:
+    def _solve_packed(self, problem: GraphProblem, start: GraphPlan, room: int) -> GraphPlan:
         """Return the best plan that fits when it is packed; of those that do not, the last."""
         plan = start
         failures: dict[Diagnostic, None] = {}

@@ -218,13 +218,15 @@ def with_compared_indices(kernel: Written) -> Written:
         kernel = replace(
             kernel,
             declared=tuple(line for line in kernel.declared if not line.startswith(f"in {name}:")),
-            statements=tuple(access.sub(partial(_compared, condition), text) for text in kernel.statements),
+            statements=tuple(
+                access.sub(partial(_spell_condition, condition), text) for text in kernel.statements
+            ),
             reads={n: p for n, p in kernel.reads.items() if n != name},
         )
     return kernel
 
 
-def _compared(condition: str, access: re.Match[str]) -> str:
+def _spell_condition(condition: str, access: re.Match[str]) -> str:
     """Return a condition over the row and the column of an access."""
     return condition.format(*access[1].split(", ")[-2:])
 

@@ -42,7 +42,7 @@ def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
         if isinstance(step, Written) and len(chain) == MOST_KERNELS and _pays(parts):
             for n in chain:
                 found[n] = None
-            found[number] = _joined(parts)
+            found[number] = _join_parts(parts)
     return [step for step in found if step is not None]
 
 
@@ -76,7 +76,7 @@ def _pays(parts: Sequence[Written]) -> bool:
     )
 
 
-def _joined(parts: Sequence[Written]) -> Written:
+def _join_parts(parts: Sequence[Written]) -> Written:
     """Return one kernel with the statements of all: results that the next one reads become temporaries."""
     declared: list[str] = []
     statements: list[str] = []

@@ -14,10 +14,10 @@ from isamap.ir import DTYPES
 
 def check_model(program: Program) -> tuple[str, ...]:
     """Return the broken rules of a program and of the bodies of its steps; nothing if it can be emitted."""
-    return tuple(_program(program))
+    return tuple(_check_program_rules(program))
 
 
-def _program(program: Program) -> Iterator[str]:
+def _check_program_rules(program: Program) -> Iterator[str]:
     bits = {name: 8.0 * array.nbytes for name, array in program.constants.items()}
     given = {port.passed.tensor for port in program.inputs} | bits.keys()
     for kind, ports in (("input", program.inputs), ("result", program.outputs)):
@@ -26,55 +26,55 @@ def _program(program: Program) -> Iterator[str]:
             f"the {kind} `{name}` is there twice" for name in sorted({*names}) if names.count(name) > 1
         )
     for port in program.inputs:
-        yield from _view(f"the input `{port.name}`", port.passed)
+        yield from _check_view(f"the input `{port.name}`", port.passed)
         bits[port.passed.tensor] = _bits(port.passed)
     for number, step in enumerate(program.steps):
         place = f"step {number}"
         if isinstance(step, Call) and step.kernel not in program.kernels:
             yield f"{place} calls `{step.kernel}`, which is no kernel of the program"
         for passed in reads_of(step):
-            yield from _read(f"{place} reads", passed, bits)
+            yield from _check_read(f"{place} reads", passed, bits)
         for passed in writes_of(step):
-            yield from _view(f"{place} writes `{passed.tensor}`", passed)
+            yield from _check_view(f"{place} writes `{passed.tensor}`", passed)
             if passed.tensor in given:
                 yield f"{place} writes `{passed.tensor}`, which is an input or a constant"
             bits[passed.tensor] = max(bits.get(passed.tensor, 0), _bits(passed))
         if isinstance(step, Control):
-            yield from (f"{place}, `{step.name}`: {wrong}" for wrong in _control(step))
+            yield from (f"{place}, `{step.name}`: {wrong}" for wrong in _check_control(step))
     for port in program.outputs:
-        yield from _read(f"the result `{port.name}` is", port.passed, bits)
+        yield from _check_read(f"the result `{port.name}` is", port.passed, bits)
     called = {step.kernel for step in program.steps if isinstance(step, Call)}
     yield from (f"nothing calls the kernel `{name}`" for name in program.kernels if name not in called)
 
 
-def _control(step: Control) -> Iterator[str]:
+def _check_control(step: Control) -> Iterator[str]:
     count, states = len(step.reads), len(step.starts)
     if (len(step.bodies), len(step.given)) != ((2, 2) if step.function == "if" else (1, 1)):
         yield f"it has {len(step.bodies)} bodies, and the inputs of {len(step.given)}"
     places = (*step.starts, *(place for place in (step.trips_at, step.goes_at) if place is not None))
-    yield from _outside("reads", places, count)
-    yield from _outside("writes", (place for place, _ in step.counted), len(step.writes))
+    yield from _list_outside("reads", places, count)
+    yield from _list_outside("writes", (place for place, _ in step.counted), len(step.writes))
     for body, given in zip(step.bodies, step.given, strict=False):
         if len(body.inputs) != len(given):
             yield f"its body `{body.name}` has {len(body.inputs)} inputs, and gets {len(given)}"
-        yield from _outside("reads", (one.number for one in given if one.kind in ("read", "row")), count)
-        yield from _outside("states", (one.number for one in given if one.kind == "state"), states)
-        yield from (f"in its body `{body.name}`, {wrong}" for wrong in _program(body))
+        yield from _list_outside("reads", (one.number for one in given if one.kind in ("read", "row")), count)
+        yield from _list_outside("states", (one.number for one in given if one.kind == "state"), states)
+        yield from (f"in its body `{body.name}`, {wrong}" for wrong in _check_program_rules(body))
 
 
-def _outside(kind: str, places: Iterable[int], count: int) -> Iterator[str]:
+def _list_outside(kind: str, places: Iterable[int], count: int) -> Iterator[str]:
     return (f"it names number {place} of its {count} {kind}" for place in places if not 0 <= place < count)
 
 
-def _read(place: str, passed: Passed, bits: Mapping[str, float]) -> Iterator[str]:
-    yield from _view(f"{place} `{passed.tensor}`", passed)
+def _check_read(place: str, passed: Passed, bits: Mapping[str, float]) -> Iterator[str]:
+    yield from _check_view(f"{place} `{passed.tensor}`", passed)
     if passed.tensor not in bits:
         yield f"{place} `{passed.tensor}`, which nothing has written"
     elif _bits(passed) > bits[passed.tensor]:
         yield f"{place} {_bits(passed):g} bits of `{passed.tensor}`, which has {bits[passed.tensor]:g}"
 
 
-def _view(place: str, passed: Passed) -> Iterator[str]:
+def _check_view(place: str, passed: Passed) -> Iterator[str]:
     known = [size for size in passed.shape if not is_open(size)]
     if passed.dtype not in DTYPES or min(known, default=0) < 0:
         yield f"{place} as {passed.dtype}{list(passed.shape)}"

@@ -110,14 +110,14 @@ class _Rewriting:
             return None
         arrays = [given[n] if n in given else self.constants[n] if n else None for n in node.inputs]
         if self.definitions is None or "reciprocal" in node.attributes:
-            return _evaluated(node, arrays)
+            return _evaluate_node(node, arrays)
         size = sum(array.nbytes for array in arrays if array is not None)
         room = Room(LEAST_ROOM + 16 * size, LEAST_ROOM + size)
         found = self.definitions.fold(replace(node, domain=""), arrays, self.opset, room)
         return found[0] if found else None
 
 
-def _evaluated(node: Node, arrays: Sequence[Array | None]) -> Array | None:
+def _evaluate_node(node: Node, arrays: Sequence[Array | None]) -> Array | None:
     """Return the result of a node of torch, or of one where no standard is at hand; None for others."""
     order, factor = node.attributes.get("perm"), node.attributes.get("reciprocal")
     match node.op, arrays:
@@ -150,9 +150,13 @@ def with_integer_operators(
     for node in graph.nodes:
         made: tuple[Node, ...] = ()
         if is_scaling(node, "QuantizeLinear"):
-            made = _composed(rewriting, node) or _of_integers(rewriting, node) or _looked_up(rewriting, node)
+            made = (
+                _compose_lookups(rewriting, node)
+                or _of_integers(rewriting, node)
+                or _looked_up(rewriting, node)
+            )
         elif node.op in _MOVED and not node.domain:
-            made = _moved(rewriting, node)
+            made = _move_to_bytes(rewriting, node)
         rewriting.makers |= {name: one for one in made for name in one.outputs}
         nodes += made or (node,)
     own = {id(node) for node in graph.nodes}
@@ -196,7 +200,7 @@ def with_signed_bytes(graph: Graph, definitions: Definitions) -> Graph:
             if name in constants:
                 constants[signed[name]] = (constants[name].astype(np.int16) - HALF).astype(np.int8)
             else:
-                nodes.extend(_shifted(rewriting, name, signed[name], -HALF))
+                nodes.extend(_shift_bytes(rewriting, name, signed[name], -HALF))
         return signed[name]
 
     unsigned = set(names_read(replace(graph, nodes=())))
@@ -212,7 +216,7 @@ def with_signed_bytes(graph: Graph, definitions: Definitions) -> Graph:
             inputs[place] = taken(node.inputs[place])
         for n, name in enumerate(outputs if moved or result is not None else ()):
             outputs[n] = signed[name] = rewriting.fresh(f"{name}.signed") if name in unsigned else name
-            after += _shifted(rewriting, outputs[n], name, HALF) if name in unsigned else ()
+            after += _shift_bytes(rewriting, outputs[n], name, HALF) if name in unsigned else ()
         nodes += replace(node, inputs=tuple(inputs), outputs=tuple(outputs)), *after
     inside = tuple(port for port in graph.inside if port.name not in signed)
     return replace(graph, nodes=tuple(nodes), constants=constants, inside=inside)
@@ -233,7 +237,7 @@ def _moved_bytes(node: Node) -> tuple[int, ...]:
     return () if is_pool_with_places else _MOVED[node.op] or tuple(range(len(node.inputs)))
 
 
-def _shifted(graph: _Rewriting, source: str, result: str, by: int) -> tuple[Node, ...]:
+def _shift_bytes(graph: _Rewriting, source: str, result: str, by: int) -> tuple[Node, ...]:
     """Return the nodes that add a number to bytes, which makes unsigned ones of signed ones or the reverse."""
     wide, more, number = (graph.fresh(f"{result}.{word}") for word in ("wide", "sum", "number"))
     graph.constants[number] = np.asarray(by, np.int32)
@@ -351,7 +355,7 @@ def _looked_up(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
     return (replace(made, name=chain[-1].name),)
 
 
-def _composed(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
+def _compose_lookups(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
     """Return the node that looks up what several pairs of QuantizeLinear and DequantizeLinear make of one byte.
 
     Notes what a few make of it: they are computed, unless more follow.
@@ -445,7 +449,7 @@ def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) 
     return _lookup(graph, x.values, table, made)
 
 
-def _moved(graph: _Rewriting, node: Node) -> tuple[Node, ...]:
+def _move_to_bytes(graph: _Rewriting, node: Node) -> tuple[Node, ...]:
     """Return the same node on bytes, and DequantizeLinear behind it; none if its inputs have several scales."""
     places = _MOVED[node.op] or range(len(node.inputs))
     of_axis = node.op == "Transpose"
@@ -546,7 +550,7 @@ def _conv(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
     if found is None:
         return None
     factors, bias, domain = found
-    given = (*_listed(*factors), scale, zero, *([bias] if bias else []))
+    given = (*_list_scaled(*factors), scale, zero, *([bias] if bias else []))
     return Node("QLinearConv", domain, "", given, (), node.attributes)
 
 
@@ -556,12 +560,12 @@ def _gemm(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
         return None
     factors, bias, domain = found
     attributes = {name: value for name, value in node.attributes.items() if name in ("transA", "transB")}
-    return Node("QGemm", domain or RUNTIMES, "", (*_listed(*factors), bias, scale, zero), (), attributes)
+    return Node("QGemm", domain or RUNTIMES, "", (*_list_scaled(*factors), bias, scale, zero), (), attributes)
 
 
 def _matmul(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
     found = _sums(graph, node, -1, scale)
-    return found and Node("QLinearMatMul", found[2], "", (*_listed(*found[0]), scale, zero), (), {})
+    return found and Node("QLinearMatMul", found[2], "", (*_list_scaled(*found[0]), scale, zero), (), {})
 
 
 def _pointwise(op: str) -> Replaced:
@@ -569,7 +573,7 @@ def _pointwise(op: str) -> Replaced:
         one, other = (graph.bytes_of_one_scale(name) for name in node.inputs)
         if one is None or other is None:
             return None
-        return Node(op, RUNTIMES, "", (*_listed(one, other), scale, zero), (), {})
+        return Node(op, RUNTIMES, "", (*_list_scaled(one, other), scale, zero), (), {})
 
     return made
 
@@ -590,12 +594,12 @@ def _average(op: str, *names: str) -> Replaced:
             attributes["axes"] = tuple(int(axis) for axis in graph.array(node.inputs[1]))
         if x is None or not attributes.keys() <= {*names} or attributes.get("axes") == ():
             return None
-        return Node(op, RUNTIMES, "", (*_listed(x), scale, zero), (), attributes)
+        return Node(op, RUNTIMES, "", (*_list_scaled(x), scale, zero), (), attributes)
 
     return made
 
 
-def _listed(*values: _Scaled) -> tuple[str, ...]:
+def _list_scaled(*values: _Scaled) -> tuple[str, ...]:
     """Return values as operators of integers take them: each with its scale and its zero point."""
     return tuple(name for value in values for name in (value.values, value.scale, value.zero))
 

@@ -243,20 +243,20 @@ class Size:
         return _size(index_of(other) - self.index, self.opened)
 
     def __floordiv__(self, other: Any) -> int:
-        return self._divided(self.index, index_of(other), Index.floordiv)
+        return self._divide(self.index, index_of(other), Index.floordiv)
 
     def __rfloordiv__(self, other: Any) -> int:
-        return self._divided(index_of(other), self.index, Index.floordiv)
+        return self._divide(index_of(other), self.index, Index.floordiv)
 
     def __mod__(self, other: Any) -> int:
-        return self._divided(self.index, index_of(other), Index.mod)
+        return self._divide(self.index, index_of(other), Index.mod)
 
     def __rmod__(self, other: Any) -> int:
-        return self._divided(index_of(other), self.index, Index.mod)
+        return self._divide(index_of(other), self.index, Index.mod)
 
-    def _divided(self, value: Index, divisor: Index, how: Any) -> int:
+    def _divide(self, value: Index, divisor: Index, how: Any) -> int:
         if self.opened.extent(divisor)[0] <= 0:
-            raise self._needed()
+            raise self._refuse_size()
         return _size(how(value, divisor), self.opened)
 
     def __eq__(self, other: object) -> bool:
@@ -283,19 +283,19 @@ class Size:
     def __bool__(self) -> bool:
         return not self.opened.holds(self.index, "==")
 
-    def _needed(self, *_: object) -> NeedsSize:
+    def _refuse_size(self, *_: object) -> NeedsSize:
         return NeedsSize(repr(self), self.opened.of(self.index)[0])
 
     def __index__(self) -> int:
-        raise self._needed()
+        raise self._refuse_size()
 
     __int__ = __trunc__ = __index__
 
     def __float__(self) -> float:
-        raise self._needed()
+        raise self._refuse_size()
 
     def __truediv__(self, other: object) -> float:
-        raise self._needed()
+        raise self._refuse_size()
 
     __rtruediv__ = __truediv__
 

@@ -109,10 +109,10 @@ class _Work:
             if s.op == "add" and drawn < count:  # as large as all terms: the mean grows, deviations add up
                 total = count * terms.mean() + sqrt(count / drawn) * (total - drawn * terms.mean())
             made = UFUNCS[s.op](widen(old), total)
-        self.values[operand.name] = _stored(made, operand.dtype)
+        self.values[operand.name] = _store_values(made, operand.dtype)
 
 
-def _stored(values: Array, dtype: DType) -> Array:
+def _store_values(values: Array, dtype: DType) -> Array:
     if dtype.is_float:
         return values.astype(np.float64)
     return wrap(values if values.dtype.kind in "biu" else values.astype(np.int64), dtype)

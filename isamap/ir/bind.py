@@ -212,10 +212,12 @@ def _check_divisors(index: Index, name: str, span: Span | None) -> None:
 
 def allows_sizes(routine: Routine, sizes: Mapping[str, int]) -> bool:
     """Return whether numbers for all parameters satisfy `where`, as far as sizes decide it."""
-    return next(_violated(routine, _bind_lets(routine, dict(sizes))[1]), None) is None
+    return next(_find_violated(routine, _bind_lets(routine, dict(sizes))[1]), None) is None
 
 
-def _violated(routine: Routine, bindings: Mapping[str, Index | int]) -> Iterator[tuple[Constraint, int, int]]:
+def _find_violated(
+    routine: Routine, bindings: Mapping[str, Index | int]
+) -> Iterator[tuple[Constraint, int, int]]:
     """Yield the constraints of `where` that do not hold, with the values of both sides."""
     for constraint in routine.where:
         bound = substitute_constraint(constraint, bindings)
@@ -229,7 +231,7 @@ def _violated(routine: Routine, bindings: Mapping[str, Index | int]) -> Iterator
 
 
 def _check_where(routine: Routine, bindings: Mapping[str, Index | int]) -> None:
-    for constraint, left, right in _violated(routine, bindings):
+    for constraint, left, right in _find_violated(routine, bindings):
         used = sorted(s for s in constraint.left.symbols | constraint.right.symbols if s in bindings)
         raise _refuse(
             "where-violated",

@@ -55,17 +55,19 @@ def boxes(
     `arrays` are the axes that each array of a box has; those in `last` are cut only where nothing else helps.
     """
     names = tuple(name for name, _ in axes)
-    yield from _cut(Box(names, (0,) * len(axes), tuple(n for _, n in axes)), arrays, last, limit or ELEMENTS)
+    yield from _cut_box(
+        Box(names, (0,) * len(axes), tuple(n for _, n in axes)), arrays, last, limit or ELEMENTS
+    )
 
 
-def _cut(box: Box, arrays: tuple[frozenset[str], ...], last: frozenset[str], limit: int) -> Iterator[Box]:
+def _cut_box(box: Box, arrays: tuple[frozenset[str], ...], last: frozenset[str], limit: int) -> Iterator[Box]:
     if _elements(box, arrays) <= limit or all(n == 1 for n in box.counts):
         yield box
         return
     halves = {i: _half(box, i) for i, n in enumerate(box.counts) if n > 1}
     axis = min(halves, key=lambda i: (_elements(halves[i][0], arrays), box.names[i] in last, i))
     for half in halves[axis]:
-        yield from _cut(half, arrays, last, limit)
+        yield from _cut_box(half, arrays, last, limit)
 
 
 def _elements(box: Box, arrays: tuple[frozenset[str], ...]) -> int:

@@ -114,11 +114,11 @@ def _against(
                 axes := proofs.shared_axes(other, source, by_guards=True)
             ):
                 said.add(other.site.position)
-                yield _carried(other.read, other.site, source.read, site, axes, meeting)
+                yield _report_carried(other.read, other.site, source.read, site, axes, meeting)
     for other in reads.get(target.place, {}).values():
         if other.site.position not in said and (axes := proofs.shared_axes(other, target, by_guards=True)):
             said.add(other.site.position)
-            yield _carried(target.read, site, other.read, other.site, axes, meeting)
+            yield _report_carried(target.read, site, other.read, other.site, axes, meeting)
 
 
 class _Proofs:
@@ -175,19 +175,19 @@ def _written_twice(earlier: Site, later: Site, axes: tuple[str, ...], meeting: _
     if example is None:
         if earlier.conditions or later.conditions:
             other = (*other, "guards do not count here: where one does not hold, the old value may be stored")
-        return _unproved(f"{unproved} of `{target.buffer}`", target, other, way)
+        return _report_unproved(f"{unproved} of `{target.buffer}`", target, other, way)
     unordered = "`for` is unordered: which value stays is not defined"
     return Diagnostic("duplicate-write", found, target.span, notes=(*other, example, unordered), help=way)
 
 
-def _carried(
+def _report_carried(
     target: Read, writer: Site, read: Read, reader: Site, axes: tuple[str, ...], meeting: _Meeting
 ) -> Diagnostic:
     axis, example = meeting(target, writer, read, reader, axes)
     way = f"split the loop, order it with `seq {axis} in …`, or write a reduction such as `+=`"
     if example is None:
         words = f"no proof that each iteration of `{axis}` reads only its own elements of `{target.buffer}`"
-        return _unproved(words, replace(read, span=read.span or reader.assign.span), (), way)
+        return _report_unproved(words, replace(read, span=read.span or reader.assign.span), (), way)
     return Diagnostic(
         "loop-carried",
         f"`{target.buffer}` is written in one iteration of `{axis}` and read in another",
@@ -197,6 +197,6 @@ def _carried(
     )
 
 
-def _unproved(message: str, access: Read, notes: tuple[str, ...], way: str) -> Diagnostic:
+def _report_unproved(message: str, access: Read, notes: tuple[str, ...], way: str) -> Diagnostic:
     none_found = "no two iterations of small sizes were found that meet, and no proof that none do"
     return Diagnostic("independence-unproved", message, access.span, notes=(*notes, none_found), help=way)

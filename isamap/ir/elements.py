@@ -264,7 +264,7 @@ def _perform_box(
     assert old is not None, "a reduction starts from the old value"
 
     def reduced(op: str, values: Array, dtype: DType = F64) -> Array:
-        return _reduced(op, values, runs, dtype, shape, box)
+        return _reduce_runs(op, values, runs, dtype, shape, box)
 
     total = UFUNCS[s.op](widen(old[0]), reduced(s.op, values, dtype))
     total = total if dtype.is_float else wrap(total, dtype)
@@ -301,7 +301,9 @@ def _holds(asked: _Asked, box: Box, symbols: dict[str, int | Array], work: _Work
     return runs
 
 
-def _reduced(op: str, values: Array, runs: Array, dtype: DType, shape: tuple[int, ...], box: Box) -> Array:
+def _reduce_runs(
+    op: str, values: Array, runs: Array, dtype: DType, shape: tuple[int, ...], box: Box
+) -> Array:
     wide = np.broadcast_to(np.where(runs, widen(values), identity(op, dtype)), shape + box.counts)
     trailing = tuple(range(len(shape), len(shape) + len(box.counts)))
     return UFUNCS[op].reduce(wide, axis=trailing) if trailing else wide

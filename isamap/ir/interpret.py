@@ -168,12 +168,12 @@ def _start(
 def _run_all(routine: Routine, state: State) -> None:
     with np.errstate(all="ignore"):
         for statement in routine.body:
-            _run(statement, Nest(), state)
+            _run_statement(statement, Nest(), state)
             for name in list(state.sums):
                 flush(name, state)
 
 
-def _run(statement: Stmt, nest: Nest, state: State) -> None:
+def _run_statement(statement: Stmt, nest: Nest, state: State) -> None:
     match statement:
         case Assign():
             execute(statement, nest, state)
@@ -197,7 +197,7 @@ def _run_body(loop: Loop, nest: Nest, state: State) -> None:
         guard = guard_values(loop.guard, nest, state) if changes else loop.guard
         nest = replace(nest, guards=(*nest.guards, guard))
     for statement in loop.body:
-        _run(statement, nest, state)
+        _run_statement(statement, nest, state)
 
 
 def _finish(name: str, state: State, rng: np.random.Generator | None) -> Array:
@@ -325,7 +325,7 @@ def flush(name: str, state: State) -> None:
     """Round the sums of an operand and store them."""
     operand = state.routine.operand(name)
     total = state.sums.pop(name)
-    state.values[name] = np.asarray(_stored(_stored(total, accumulator(operand)), operand.dtype))
+    state.values[name] = np.asarray(_store_values(_store_values(total, accumulator(operand)), operand.dtype))
 
 
 def accumulator(operand: Operand) -> DType:
@@ -454,5 +454,5 @@ def _settle(values: Array, dtype: DType, home: Array, exact: bool, s: Assign, st
     return values if running and not _rounds_each_step(s, state) else round_to(values, dtype)
 
 
-def _stored(values: Array, dtype: DType) -> Array:
+def _store_values(values: Array, dtype: DType) -> Array:
     return round_to(values, dtype) if dtype.is_float else wrap(values, dtype)

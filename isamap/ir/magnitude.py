@@ -72,12 +72,14 @@ class _Work:
                     return np.abs(self.value(value)) + self.measure.as_magnitudes(self.integers(value))
                 wider = dtype.exponent_bits > value.dtype.exponent_bits
                 given = self.operand(value) if wider else self.floats(value)
-                return self._rounded(e, given, dtype.mantissa_bits < value.dtype.mantissa_bits)
+                return self._round_narrow(e, given, dtype.mantissa_bits < value.dtype.mantissa_bits)
             case Call():
                 op = OPS[e.op]
                 take = self.floats if op.saturates else self.operand
                 args = [np.zeros(()) if a.dtype.kind == "bool" else take(a) for a in e.args]
-                return self._rounded(e, self._settled(e, self._call(e, args), args), not op.is_exact)
+                return self._round_narrow(
+                    e, self._settle_special(e, self._call(e, args), args), not op.is_exact
+                )
             case _:
                 assert_never(e)
 
@@ -85,7 +87,7 @@ class _Work:
         """Return the magnitudes of a float that something is computed with."""
         return self.measure.beyond(self.floats(e), self.value(e), e.dtype)
 
-    def _settled(self, e: Call, magnitude: Array, args: list[Array]) -> Array:
+    def _settle_special(self, e: Call, magnitude: Array, args: list[Array]) -> Array:
         """Return the magnitude of an operation's result: 0 if it is certainly infinite or NaN."""
         odd = ~np.isfinite(self.value(e))
         vague = self._is_vague(e, args)
@@ -128,7 +130,7 @@ class _Work:
             return found | overflown
         return found
 
-    def _rounded(self, e: Expr, magnitude: Array, rounds: bool) -> Array:
+    def _round_narrow(self, e: Expr, magnitude: Array, rounds: bool) -> Array:
         """Return the magnitude with the rounding of a type that is narrower than the measure's."""
         return (
             magnitude + self.measure.narrowing(magnitude, lambda: self.value(e), e.dtype)
@@ -192,7 +194,7 @@ class _Work:
     def _steps(self, e: Expr) -> Array:
         """Return the largest distance of a float from the ends of its range."""
         low, high = self._ends(e)
-        value = self._declared(e)
+        value = self._declared_values(e)
         steps = np.maximum(high - value, value - low)
         return np.where(np.isfinite(steps), steps, 0.0)  # an infinity has no neighbours
 
@@ -223,13 +225,13 @@ class _Work:
 
     def _around(self, e: Expr) -> tuple[Array, Array]:
         """Return a float less and plus the error that its magnitude allows."""
-        value = self._declared(e)
+        value = self._declared_values(e)
         if not self.measure.scale or is_one_rounding(e, self.measure):
             return value, value
         errors = self.measure.errors(self.floats(e))
         return value - errors, value + errors
 
-    def _declared(self, e: Expr) -> Array:
+    def _declared_values(self, e: Expr) -> Array:
         """Return the values of floats, rounded as their types say."""
         return evaluate_expr(e, replace(self.env, exact=False)).astype(np.float64)
 
@@ -250,7 +252,7 @@ class _Work:
                 source = value.dtype if mode == "bits" else F64
                 low, high, exact = (
                     convert(round_to(x, source), source, e.dtype, mode).astype(np.float64)
-                    for x in (*self._ends(value), self._declared(value))
+                    for x in (*self._ends(value), self._declared_values(value))
                 )
                 ends = low, high
                 return np.maximum(np.abs(ends[0] - exact), np.abs(ends[1] - exact))

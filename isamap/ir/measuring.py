@@ -47,7 +47,7 @@ def measure_box(
     home = measured.magnitudes[s.target.buffer]
     within = cells.reduced() if by_products else cells
     if tally is None:
-        sizes, op = _written(s, env, cells, by_products, measured)
+        sizes, op = _measure_write(s, env, cells, by_products, measured)
         update(home, within, op, sizes, mask, F64, _as_is)
         return
     update(tally.touched, cells, "or", np.asarray(True), mask, BOOL, _as_is)
@@ -192,7 +192,7 @@ def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
     return sum_of_products(factors, cells.box.counts, cells.kept)
 
 
-def _written(
+def _measure_write(
     s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measured
 ) -> tuple[Array, str | None]:
     """Return the magnitudes of a statement that is no rounding reduction of floats, and how they are reduced."""

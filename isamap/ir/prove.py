@@ -138,7 +138,7 @@ def _prove_by_steps(e: Index, search: _Search, deep: int) -> bool:
         return deep > 0 and any(_prove(rest, search, deep - 1) for rest in _minus_facts(e, search.facts))
     if _is_a_fact(e, search.facts):
         return True
-    split = _split(e, atom)
+    split = _split_at(e, atom)
     if split is None:
         return False
     c, rest = split
@@ -192,7 +192,7 @@ def _next_atom(e: Index, facts: Facts) -> Atom | None:
     return next((name for name in reversed(facts.extents) if name in atoms), None)
 
 
-def _split(e: Index, atom: Atom) -> tuple[Index, Index] | None:
+def _split_at(e: Index, atom: Atom) -> tuple[Index, Index] | None:
     """Return `e = c*atom + rest`; None if the atom occurs twice in a product."""
     inside: list[tuple[Monomial, int]] = []
     outside: list[tuple[Monomial, int]] = []
@@ -245,7 +245,7 @@ def _bounded_by_facts(
     """Yield the same by facts: s*atom + t >= 0 with s >= 1 gives s*(c*atom + rest) >= s*rest - c*t where c >= 0."""
     sign = 1 if rising else -1
     for fact in search.facts.nonnegative:
-        split = _split(fact, atom)
+        split = _split_at(fact, atom)
         if split is None or not split[0].terms:
             continue
         slope, others = split
@@ -255,10 +255,10 @@ def _bounded_by_facts(
         if whole is not None:
             yield rest - whole * others
         else:
-            yield _scaled(slope * sign, rest) - c * sign * others
+            yield _scale_bound(slope * sign, rest) - c * sign * others
 
 
-def _scaled(factor: Index, e: Index) -> Index:
+def _scale_bound(factor: Index, e: Index) -> Index:
     """Factor times an integer e; that this is > -factor is enough for e >= 0."""
     return factor * e + (factor - 1)
 
@@ -275,7 +275,7 @@ def _division(
     if exact is not None:
         yield rest + exact * bound
     else:
-        yield _scaled(divisor, rest) + c * bound
+        yield _scale_bound(divisor, rest) + c * bound
     if rising and _prove(value, search, deep):
         yield rest
 
@@ -309,7 +309,7 @@ def _min_max(atom: MinMax, c: Index, rest: Index, search: _Search, deep: int) ->
     sides = (rest + c * atom.left, rest + c * atom.right)
     if one_is_enough:
         yield from sides
-        yield _scaled(Index.of(2), rest) + c * (atom.left + atom.right)
+        yield _scale_bound(Index.of(2), rest) + c * (atom.left + atom.right)
     elif _prove(sides[0], search, deep):
         yield sides[1]
 

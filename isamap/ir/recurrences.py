@@ -89,7 +89,7 @@ def _apart(
     axis, written = loop.axes[0].name, list(_assigns(s.body))
     starts: list[Stmt] = []
     for number, assign in enumerate(written):
-        copied = _copied(assign, axis, around, kernel)
+        copied = _find_copied(assign, axis, around, kernel)
         behind = (other.target.buffer for other in written[number + 1 :])
         shows = assign.target.buffer not in later and _is_alone(assign, written)
         if copied is not None and copied.buffer not in behind and shows:
@@ -137,7 +137,7 @@ def _assigns(body: tuple[Stmt, ...]) -> Iterator[Assign]:
                 assert_never(statement)
 
 
-def _copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kernel) -> Read | None:
+def _find_copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kernel) -> Read | None:
     """Return the whole array from inside that an output copies, each iteration to a place of its own."""
     if assign.op is not None or assign.guard is not None or not isinstance(assign.value, Read):
         return None

@@ -129,12 +129,12 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """Return the rounded product of a and b, and its rounding error. Source: Dekker, with Veltkamp's splitting."""
     product = a * b
-    a_high, a_low = _split(a)
-    b_high, b_low = _split(b)
+    a_high, a_low = _split_halves(a)
+    b_high, b_low = _split_halves(b)
     return product, a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
 
 
-def _split(a: Array) -> tuple[Array, Array]:
+def _split_halves(a: Array) -> tuple[Array, Array]:
     scaled = a * 134217729.0
     high = scaled - (scaled - a)
     return high, a - high

@@ -32,7 +32,7 @@ def sample_sizes(
 ) -> Iterator[dict[str, int]]:
     """Yield up to `count` bindings of all parameters and lets that obey ranges and `where`."""
     params = [p for p in (*constants, *routine.params) if p.dtype is None]
-    yield from islice(_allowed(routine, params, _steps(routine)), count)
+    yield from islice(_allowed_sizes(routine, params, _steps(routine)), count)
 
 
 def _steps(routine: Routine) -> dict[str, int]:
@@ -49,7 +49,9 @@ def _steps(routine: Routine) -> dict[str, int]:
     return steps
 
 
-def _allowed(routine: Routine, params: list[Param], steps: Mapping[str, int]) -> Iterator[dict[str, int]]:
+def _allowed_sizes(
+    routine: Routine, params: list[Param], steps: Mapping[str, int]
+) -> Iterator[dict[str, int]]:
     seen: set[tuple[int, ...]] = set()
     for offsets in islice(_offsets(len(params)), _TRIED):
         env = _bind(params, offsets, steps)
@@ -184,7 +186,10 @@ def listed_apart(f: Access, g: Access, unordered: list[str]) -> bool:
     known = f.site.extents.keys() | g.site.extents.keys()
     if not f.symbols | g.symbols <= known:
         return False
-    mine, its = _touched(f, (), unordered, {}, _POINTS), _touched(g, (), unordered, {}, _POINTS)
+    mine, its = (
+        _touched_elements(f, (), unordered, {}, _POINTS),
+        _touched_elements(g, (), unordered, {}, _POINTS),
+    )
     if mine is None or its is None:
         return False
     return all(len(mine[e] | its[e]) == 1 for e in mine.keys() & its.keys())
@@ -195,8 +200,8 @@ def find_meeting(routine: Routine, f: Access, g: Access, axis: str, constants: I
     loop = next(x.loop for x in f.site.axes if x.name == axis)
     outer = [x.name for x in f.site.axes if x.ordered and x.loop < loop]
     for env in sample_sizes(routine, constants, _SAMPLES):
-        mine = _touched(f, outer, [axis], env, _SAMPLE_POINTS) or {}
-        its = (_touched(g, outer, [axis], env, _SAMPLE_POINTS) or {}) if mine else {}
+        mine = _touched_elements(f, outer, [axis], env, _SAMPLE_POINTS) or {}
+        its = (_touched_elements(g, outer, [axis], env, _SAMPLE_POINTS) or {}) if mine else {}
         for key in sorted(mine.keys() & its.keys()):
             both = (mine[key], its[key])
             if len(both[0] | both[1]) > 1:
@@ -219,7 +224,7 @@ def _in_words(
     return f"both touch {f.read.buffer}{subscripts}: for {sizes}{axis} = {first} and {axis} = {second}"
 
 
-def _touched(
+def _touched_elements(
     access: Access, fixed: Iterable[str], axes: list[str], env: Mapping[str, int], limit: int
 ) -> dict[_Key, set[_Key]] | None:
     """Return the values of axes that touch each element, at each value of the fixed ones; None if too many."""

@@ -75,7 +75,7 @@ def layout(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return the text with canonical spaces on one line: names derived from it must not depend on a width."""
-    return _spaced(_words(text))
+    return _join_words(_words(text))
 
 
 def _after_brace(words: list[_Word], position: int) -> bool:
@@ -108,7 +108,7 @@ def _line_end(words: list[_Word], start: int, depth: int) -> int:
             return i
         if word.text == "{":
             short = _short_loop_end(words, start, i) if first.text in _LOOPS else None
-            if short is not None and len(INDENT * depth + _spaced(words[start:short])) <= WIDTH:
+            if short is not None and len(INDENT * depth + _join_words(words[start:short])) <= WIDTH:
                 return short
             return i + 1
     return len(words)
@@ -136,16 +136,16 @@ def _set_line(chunk: list[_Word], indent: str) -> list[str]:
             part.append(word)
             continue
         if part:
-            lines += _broken(part, inside if lines else indent, inside)
+            lines += _break_lines(part, inside if lines else indent, inside)
         if word.lines_before == 0 and lines:
             lines[-1] += f"  {word.text}"
         else:
             lines.append(f"{inside if lines else indent}{word.text}")
         part = []
-    return lines + (_broken(part, inside if lines else indent, inside) if part else [])
+    return lines + (_break_lines(part, inside if lines else indent, inside) if part else [])
 
 
-def _broken(words: list[_Word], indent: str, inside: str) -> list[str]:
+def _break_lines(words: list[_Word], indent: str, inside: str) -> list[str]:
     """Return the words as lines that fit where possible: broken before `where`, then where brackets are fewest."""
     pieces = _pieces(words)
     lines: list[str] = []
@@ -185,7 +185,7 @@ def _pieces(words: list[_Word]) -> list[tuple[str, int]]:
     return pieces
 
 
-def _spaced(words: list[_Word]) -> str:
+def _join_words(words: list[_Word]) -> str:
     return " ".join(text for text, _ in _pieces(words))
 
 

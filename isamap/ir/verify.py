@@ -362,7 +362,7 @@ def _trace(routine: Routine, env: dict[str, int], constants: tuple[Param, ...]) 
     shown = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     try:
         for statement in routine.body:
-            _run(statement, env, {}, (), False, masks, shown)
+            _verify_statement(statement, env, {}, (), False, masks, shown)
     except _Found as found:
         return found.diagnostic
     except _TooLarge:
@@ -398,7 +398,7 @@ def _partly(o: Operand, mask: np.ndarray, shown: str) -> Diagnostic | None:
     )
 
 
-def _run(
+def _verify_statement(
     s: Stmt,
     env: Mapping[str, int],
     extents: dict[str, Index],
@@ -414,11 +414,11 @@ def _run(
             own = {a.name: a.extent for a in axes}
             if not ordered:
                 for child in body:
-                    _run(child, env, {**extents, **own}, inner, by_data, masks, shown)
+                    _verify_statement(child, env, {**extents, **own}, inner, by_data, masks, shown)
                 return
             for point in _points_in_order(own, env):
                 for child in body:
-                    _run(child, {**env, **point}, extents, inner, by_data, masks, shown)
+                    _verify_statement(child, {**env, **point}, extents, inner, by_data, masks, shown)
         case Assign():
             _assign(s, env, extents, (*guards, *guard_facts(s.guard)), data_guarded, masks, shown)
 

@@ -107,24 +107,26 @@ class Library:
 
 def shipped_libraries() -> tuple[Library, ...]:
     """Return all libraries that isamap ships a description of."""
-    return _shipped()
+    return _load_shipped()
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> tuple[Library, ...]:
+def _load_shipped() -> tuple[Library, ...]:
     found = ((path, _source(path, path.name)) for path in shipped_descriptions())
-    return tuple(_read(source, path.parent) for path, source in found if read_tree(source).get("library"))
+    return tuple(
+        _read_library(source, path.parent) for path, source in found if read_tree(source).get("library")
+    )
 
 
 def shipped_library(name: str) -> Library:
     """Return the one of that name, which is shipped."""
     path = FOLDER / f"{name}{SUFFIX}"
-    return _read(_source(path, path.name), FOLDER)
+    return _read_library(_source(path, path.name), FOLDER)
 
 
 def read_library(path: Path, name: str) -> Library:
     """Return the library that a file describes. Raises: UsageProblem, SpecProblem."""
-    return _read(_source(path, name), path.parent)
+    return _read_library(_source(path, name), path.parent)
 
 
 def _source(path: Path, name: str) -> Source:
@@ -136,7 +138,7 @@ def _source(path: Path, name: str) -> Source:
 
 
 @lru_cache(maxsize=32)
-def _read(source: Source, folder: Path) -> Library:
+def _read_library(source: Source, folder: Path) -> Library:
     """Return the library of a description's text. Raises: SpecProblem with all errors."""
     findings = Findings()
     keys = read_mapping(read_tree(source), "a library", LIBRARY, findings)

@@ -51,7 +51,7 @@ def find_call(kernel: Kernel, library: Library, features: frozenset[str]) -> Per
     for call in library.calls:
         if features.issuperset(call.features):
             for form in call.forms:
-                if (found := _performed(kernel, call, form)) is not None:
+                if (found := _find_performed(kernel, call, form)) is not None:
                     return found
     return None
 
@@ -65,13 +65,13 @@ class _Renaming:
     values: dict[str, Expr]
 
 
-def _performed(kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
+def _find_performed(kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
     mine, theirs = statements(form.kernel), statements(kernel)
     if len(mine) != len(theirs) or len(form.kernel.operands) != len(kernel.operands):
         return None
     for found in _renamings(mine, theirs, _Renaming({}, {}, {})):
         whole = _with_shapes(found, form.kernel, kernel)
-        made = _called(whole, kernel, call, form) if whole is not None else None
+        made = _bind_call(whole, kernel, call, form) if whole is not None else None
         if made is not None:
             return made
     return None
@@ -164,14 +164,14 @@ def _with_shapes(found: _Renaming, form: Kernel, kernel: Kernel) -> _Renaming | 
     return replace(found, sizes=sizes) if scalars == found.values.keys() and used == every else None
 
 
-def _called(found: _Renaming, kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
+def _bind_call(found: _Renaming, kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
     """Return the call with its arguments; None if it could never be made at these sizes."""
     meanings: dict[str, Index | int] = dict(found.sizes)
     for own in form.kernel.operands:
         strides = tensor_strides(kernel.operand(found.tensors[own.name]))
         meanings |= {f"stride({own.name},{axis})": stride for axis, stride in enumerate(strides)}
         meanings[f"align({own.name})"] = Index.of(f"align({found.tensors[own.name]})")
-    arguments = tuple(_passed(argument, found, meanings) for argument in form.arguments)
+    arguments = tuple(_pass_argument(argument, found, meanings) for argument in form.arguments)
     checks = [
         Constraint(c.left.substitute(meanings), c.comparison, c.right.substitute(meanings))
         for c in form.kernel.where
@@ -188,7 +188,7 @@ def _called(found: _Renaming, kernel: Kernel, call: LibraryCall, form: Form) -> 
     return Performed(call, form, arguments, tuple(dict.fromkeys(open_checks)))
 
 
-def _passed(argument: Argument, found: _Renaming, meanings: dict[str, Index | int]) -> Passed:
+def _pass_argument(argument: Argument, found: _Renaming, meanings: dict[str, Index | int]) -> Passed:
     match argument.kind:
         case "number" | "address":
             return Passed(argument.kind, argument.text)

@@ -90,7 +90,7 @@ def _description(source: Source, path: Path | None) -> Analysis:
         findings = tuple(find_warnings(load_files(files, "")))
     except IsamapError as error:
         findings = error.diagnostics
-    known = _inherited(parent)
+    known = _inherit_definitions(parent)
     spec = read_spec(root, Findings())
     scalars = _texts(spec)
     parsed = parse_texts(source, scalars, Findings())
@@ -139,16 +139,16 @@ def _regions(scalars: tuple[Scalar, ...]) -> Iterator[tuple[int, int]]:
             yield text_region(scalar)
 
 
-def _inherited(parent: Machine | None) -> dict[str, Definition]:
+def _inherit_definitions(parent: Machine | None) -> dict[str, Definition]:
     if parent is None:
         return {}
     declared = [*(m.decl for m in parent.memories.values()), *(s.decl for s in parent.states.values())]
-    found = {d.name: Definition(d.name, _said(d), d.span) for d in declared}
+    found = {d.name: Definition(d.name, _describe_finding(d), d.span) for d in declared}
     constants = {p.name: Definition(p.name, f"machine {p.name}", p.span) for p in parent.constants}
     return {**found, **constants}
 
 
-def _said(d: MemoryDecl | StateDecl | ConstantDecl) -> str:
+def _describe_finding(d: MemoryDecl | StateDecl | ConstantDecl) -> str:
     return " ".join(d.span.text.split()).rstrip(";") if d.span is not None else ""
 
 

@@ -110,13 +110,13 @@ class Protocol(LanguageServerProtocol):
         fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         number = fields.get("id")
         try:
-            super().handle_message(self._checked(fields))
+            super().handle_message(self._check_message(fields))
         except JsonRpcException as problem:
             if "id" in fields or isinstance(problem, JsonRpcInvalidRequest):
                 known = number if type(number) in (int, str) else None
                 self._send_response(cast("int", known), error=problem.to_response_error())
 
-    def _checked(self, fields: dict[str, Any]) -> Any:
+    def _check_message(self, fields: dict[str, Any]) -> Any:
         """Return a message with its fields as objects. Raises: JsonRpcException."""
         method = fields.get("method")
         is_request = "id" in fields and "method" in fields
@@ -395,7 +395,7 @@ def _of_description(analysis: Analysis, before: str) -> list[Completion]:
     if value is not None:
         return _values(analysis, value["key"], table)
     if isinstance(table, Keys):
-        return [Completion(key, "key", _shown(inner)) for key, inner in table.values.items()]
+        return [Completion(key, "key", _show_field(inner)) for key, inner in table.values.items()]
     return []
 
 
@@ -465,7 +465,7 @@ def _inside(value: Value | None) -> Value | None:
     return value
 
 
-def _shown(value: Value) -> str:
+def _show_field(value: Value) -> str:
     match value:
         case Leaf(kind):
             return {"whole": "a whole number", "bytes": "a size", "flag": "true or false"}.get(

@@ -83,13 +83,13 @@ def _line(span: Span) -> str:
     return " ".join(span.text.split()).rstrip(";")
 
 
-def _named(name: ast.Ident, scope: Scope) -> Iterator[Use]:
+def _find_uses(name: ast.Ident, scope: Scope) -> Iterator[Use]:
     if (found := scope.get(name.text)) is not None:
         yield Use(name.span, found)
 
 
 def _declaration(d: ast.DeclarationSyntax, scope: Scope) -> Iterator[Use]:
-    yield from _named(d.name, scope)
+    yield from _find_uses(d.name, scope)
     match d:
         case ast.RoutineSyntax():
             yield from _routine(d, scope)
@@ -103,16 +103,16 @@ def _declaration(d: ast.DeclarationSyntax, scope: Scope) -> Iterator[Use]:
             for let in d.lets:
                 yield from _expression(let.value, own)
                 own[let.name.text] = Definition(let.name.text, _line(let.span), let.name.span)
-                yield from _named(let.name, own)
+                yield from _find_uses(let.name, own)
             yield from _expression(d.result, own)
         case ast.MemorySyntax():
             if d.base is not None:
-                yield from _named(d.base, scope)
+                yield from _find_uses(d.base, scope)
             for _, value in d.attributes:
                 yield from _expression(value, scope)
         case ast.StateSyntax():
             for field in d.fields:
-                yield from _named(field.dtype, scope)
+                yield from _find_uses(field.dtype, scope)
         case ast.ConstantSyntax():
             for bound in d.bounds:
                 yield from _expression(bound, scope)
@@ -121,11 +121,11 @@ def _declaration(d: ast.DeclarationSyntax, scope: Scope) -> Iterator[Use]:
 
 
 def _param(p: ast.ParamSyntax, scope: Scope) -> Iterator[Use]:
-    yield from _named(p.name, scope)
+    yield from _find_uses(p.name, scope)
     for bound in p.bounds or ():
         yield from _expression(bound, scope)
     if p.dtype is not None:
-        yield from _named(p.dtype, scope)
+        yield from _find_uses(p.dtype, scope)
 
 
 def _routine(d: ast.RoutineSyntax, scope: Scope) -> Iterator[Use]:
@@ -151,15 +151,15 @@ def _item(item: ast.ItemSyntax, scope: Scope) -> Iterator[Use]:
         case ast.OperandSyntax():
             yield from _operand(item, scope)
         case ast.LetSyntax():
-            yield from _named(item.name, scope)
+            yield from _find_uses(item.name, scope)
             yield from _expression(item.value, scope)
         case ast.RequireSyntax():
-            yield from _named(item.state, scope)
+            yield from _find_uses(item.state, scope)
             yield from _expression(item.value, scope)
             if item.index is not None:
                 yield from _expression(item.index, scope)
         case ast.StateUseSyntax():
-            yield from _named(item.name, scope)
+            yield from _find_uses(item.name, scope)
         case ast.NumericsSyntax():
             pass
         case ast.LoopSyntax() | ast.AssignSyntax():
@@ -169,14 +169,14 @@ def _item(item: ast.ItemSyntax, scope: Scope) -> Iterator[Use]:
 
 
 def _operand(o: ast.OperandSyntax, scope: Scope) -> Iterator[Use]:
-    yield from _named(o.name, scope)
-    yield from _named(o.dtype, scope)
+    yield from _find_uses(o.name, scope)
+    yield from _find_uses(o.dtype, scope)
     for extent in o.shape:
         yield from _expression(extent, scope)
     for clause in o.clauses:
         match clause:
             case ast.ClauseSyntax():
-                yield from _named(clause.name, scope)
+                yield from _find_uses(clause.name, scope)
             case ast.StridesSyntax():
                 for stride in clause.values:
                     if stride is not None:
@@ -190,7 +190,7 @@ def _operand(o: ast.OperandSyntax, scope: Scope) -> Iterator[Use]:
                     },
                 }
                 for index in clause.indices:
-                    yield from _named(index, own)
+                    yield from _find_uses(index, own)
                 for _, value in clause.coordinates:
                     yield from _expression(value, own)
             case ast.DomainSyntax():
@@ -216,7 +216,7 @@ def _statement(s: ast.StmtSyntax, scope: Scope) -> Iterator[Use]:
                 order = ", in order" if s.ordered else ""
                 said = f"{axis.name.text} in {runs}: from {start} to {extent} - 1{order}"
                 own[axis.name.text] = Definition(axis.name.text, said, axis.name.span)
-                yield from _named(axis.name, own)
+                yield from _find_uses(axis.name, own)
                 yield from _expression(axis.start, own) if axis.start is not None else ()
                 yield from _expression(axis.extent, own)
             if s.guard is not None:
@@ -232,15 +232,15 @@ def _expression(e: ast.ExprSyntax, scope: Scope) -> Iterator[Use]:
         case ast.Number() | ast.Flag():
             pass
         case ast.Name(name, span):
-            yield from _named(ast.Ident(name, span), scope)
+            yield from _find_uses(ast.Ident(name, span), scope)
         case ast.Access(name, subscripts, fill, _):
-            yield from _named(name, scope)
+            yield from _find_uses(name, scope)
             for subscript in subscripts:
                 yield from _expression(subscript, scope)
             if fill is not None:
                 yield from _expression(fill, scope)
         case ast.Apply(name, args, _):
-            yield from _named(name, scope)
+            yield from _find_uses(name, scope)
             for arg in args:
                 yield from _expression(arg, scope)
         case ast.Unary(_, operand, _):

@@ -102,13 +102,13 @@ def _with_addresses(item: MachineInstruction, files: Mapping[str, Memory]) -> Ma
         return item
     encoding = item.encoding
     if encoding is not None:
-        words = tuple(tuple(_addressed(f, sizes) for f in word) for word in encoding.words)
-        entries = tuple((t, tuple(_addressed(f, sizes) for f in word)) for t, word in encoding.entries)
+        words = tuple(tuple(_address_field(f, sizes) for f in word) for word in encoding.words)
+        entries = tuple((t, tuple(_address_field(f, sizes) for f in word)) for t, word in encoding.entries)
         encoding = replace(encoding, words=words, entries=entries)
     return replace(item, encoding=encoding)
 
 
-def _addressed(field: BitField, sizes: Mapping[str, int]) -> BitField:
+def _address_field(field: BitField, sizes: Mapping[str, int]) -> BitField:
     held = field.holds
     if not isinstance(held, Quantity) or held.kind != "index" or held.name not in sizes:
         return field

@@ -42,11 +42,11 @@ class Banks:
 
     def taken(self, first: int, runs: Runs) -> tuple[tuple[int, float], ...]:
         """Return the banks that an access takes from byte `first` on, each with how long. Units: ns."""
-        return _taken(self, first % (self.count * self.run_bytes), runs)
+        return _busy_banks(self, first % (self.count * self.run_bytes), runs)
 
 
 @lru_cache(maxsize=4096)
-def _taken(banks: Banks, first: int, runs: Runs) -> tuple[tuple[int, float], ...]:
+def _busy_banks(banks: Banks, first: int, runs: Runs) -> tuple[tuple[int, float], ...]:
     moved = dict[int, int]()
     for offset, size in runs:
         at, end = first + offset, first + offset + size

@@ -238,11 +238,11 @@ def _argument(
                 advice=f"add `states: {{{name}: {{bytes: …, fields: …}}}}`",
             )  # fmt: skip
         _check_attribute(attribute, name, ("addr",), "a state", span)
-        if name not in _configured(instruction):
+        if name not in _list_configured(instruction):
             raise _problem("emit-name", f"`{instruction.name}` neither loads nor releases `{name}`", span)
         return EmitArg("state", name, attribute, cast)
     operands = [o.name for o in _passed_operands(instruction)]
-    known = [*operands, *(p.name for p in instruction.params), *_configured(instruction), *around.values]
+    known = [*operands, *(p.name for p in instruction.params), *_list_configured(instruction), *around.values]
     raise _unknown(name, arg.name.span, "operand, parameter or state", known)
 
 
@@ -251,7 +251,7 @@ def _passed_operands(instruction: Instruction) -> tuple[Operand, ...]:
     return tuple(o for o in instruction.operands if o.role != "temp")
 
 
-def _configured(instruction: Instruction) -> tuple[str, ...]:
+def _list_configured(instruction: Instruction) -> tuple[str, ...]:
     """Return the states that an instruction loads as a whole, or releases."""
     return tuple(dict.fromkeys((*instruction.sets_state, *instruction.releases_state)))
 
@@ -310,7 +310,7 @@ def forgotten_by(
             yield _forgotten(f"the result `{operand.name}`", span, f"write `{operand.name} = …`")
         if not attributes and not (is_value and operand.role == "out"):
             what = "the old value of" if is_value and operand.role == "inout" else "the operand"
-            yield _forgotten(f"{what} `{operand.name}`", span, f"pass `{_passed(operand, named)}`")
+            yield _forgotten(f"{what} `{operand.name}`", span, f"pass `{_pass_operand(operand, named)}`")
         if "stride" not in attributes and _any_row_stride(operand) and attributes != {"value"}:
             yield _forgotten(
                 f"the stride of `{operand.name}`, whose rows may lie apart",
@@ -331,7 +331,7 @@ def _computed_by(written: Nested, call: EmitCall, instruction: Instruction) -> I
 
     States are loaded around loops, not as one issue among others: there are no values yet.
     """
-    states = _configured(instruction)
+    states = _list_configured(instruction)
     if not states:
         return
     what = f"`{instruction.name}` {'loads' if instruction.sets_state else 'releases'} `{states[0]}`"
@@ -348,7 +348,7 @@ def _computed_by(written: Nested, call: EmitCall, instruction: Instruction) -> I
             )  # fmt: skip
 
 
-def _passed(operand: Operand, named: str | None) -> str:
+def _pass_operand(operand: Operand, named: str | None) -> str:
     match named:
         case "compiler":
             return operand.name

@@ -107,10 +107,10 @@ def _open(name: str) -> File:
         return _read_once(sys.stdin)
     known = (*shipped_machines(), *shipped_drafts())
     if name in known:
-        return _read(machine_path(name), f"{name}.yaml")
+        return _read_file(machine_path(name), f"{name}.yaml")
     path = Path(name)
     if path.suffix in _SUFFIXES:
-        return _read(path, name)
+        return _read_file(path, name)
     near = nearest(name, known)
     raise UsageProblem(
         Diagnostic(
@@ -128,7 +128,7 @@ def _read_once(stream: TextIO) -> File:
     return File(decode("<stdin>", stream.buffer.read(MAX_FILE_BYTES + 1)), None)
 
 
-def _read(path: Path, name: str) -> File:
+def _read_file(path: Path, name: str) -> File:
     try:
         data = read_limited(path, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
@@ -166,7 +166,7 @@ def _extends(file: File, stop_before: str | None) -> Scalar | None:
 def _parent(extends: Scalar, child: File) -> File:
     name = extends.text
     if name in (shipped := shipped_machines()):
-        return _read(machine_path(name), f"{name}.yaml")
+        return _read_file(machine_path(name), f"{name}.yaml")
     if Path(name).suffix not in _SUFFIXES:
         near = nearest(name, shipped)
         raise _problem(

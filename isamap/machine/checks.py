@@ -116,7 +116,7 @@ def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSumma
     if stamps is None:
         return load_summary(name_or_path)
     stamp = stamps / f"{digest(program_state(), machine_digest(name_or_path))}.json"
-    if (remembered := _read(stamp)) is not None:
+    if (remembered := _read_stamp(stamp)) is not None:
         return remembered
     summary = load_summary(name_or_path)
     _write(stamp, summary)
@@ -134,7 +134,7 @@ def load_summary(name_or_path: str) -> MachineSummary:
     )
 
 
-def _read(stamp: Path) -> MachineSummary | None:
+def _read_stamp(stamp: Path) -> MachineSummary | None:
     """Return the summary in a stamp; None if there is none, or if the stamp is incomplete."""
     try:
         stored: Any = read_json(read_limited(stamp, MOST_STAMP_BYTES), finite=False)

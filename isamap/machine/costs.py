@@ -279,14 +279,14 @@ def _time(
     ranges = parameter_ranges(instruction, constants)
     names = tuple(name for name, _, _ in ranges)
     try:
-        expr = _parsed(written, names)
+        expr = _parse_cost(written, names)
     except IsamapError as error:
         shown = f"; its parameters are {', '.join(names)}" if names else "; the instruction has no parameters"
         said = f"`{written}` is no cost: {error.diagnostics[0].message}{shown}"
         cut = "put values with a comma in quotes" if written.count("(") > written.count(")") else None
         raise SpecProblem(Diagnostic("bad-cost", said, time.text.span, help=cut)) from None
     if (flaw := find_flaw(expr, ranges, instruction.where)) is not None:
-        raise SpecProblem(_flawed(time, written, flaw, ranges))
+        raise SpecProblem(_report_flaw(time, written, flaw, ranges))
     if isinstance(expr, Const):
         return Const(float(expr.value) / per_ns, F64)
     return expr if per_ns == 1.0 else Call("div", (expr, Const(per_ns, F64)), F64)
@@ -301,7 +301,7 @@ def _number(written: str, time: TimeSpec) -> float:
     return value
 
 
-def _flawed(time: TimeSpec, written: str, flaw: Flaw, ranges: Ranges) -> Diagnostic:
+def _report_flaw(time: TimeSpec, written: str, flaw: Flaw, ranges: Ranges) -> Diagnostic:
     """Return the finding that a cost is no number of at least 0, with the instance at which it is not."""
     at = f" at {', '.join(f'{name} = {value}' for name, value in flaw.values.items())}" if flaw.values else ""
     used = [f"{name} of {low} to {high}" for name, low, high in ranges if name in flaw.names]
@@ -316,5 +316,5 @@ def _flawed(time: TimeSpec, written: str, flaw: Flaw, ranges: Ranges) -> Diagnos
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str, names: tuple[str, ...]) -> Expr:
+def _parse_cost(text: str, names: tuple[str, ...]) -> Expr:
     return parse_expression(Source("cost", text), dict.fromkeys(names, F64))

@@ -47,7 +47,7 @@ def parse_texts(
         regions.append(region)
     present = [region for region in regions if region is not None]
     try:
-        declarations = parse_template(source, _blanked(source.text, present))
+        declarations = parse_template(source, _blank_outside(source.text, present))
     except IsamapError:
         return tuple(_parse_alone(source, region, findings) for region in regions)
     starts = sorted(start for start, _ in present)
@@ -64,7 +64,7 @@ def _parse_alone(source: Source, region: tuple[int, int] | None, findings: Findi
     """
     if region is not None and len(findings.diagnostics) < MAX_FINDINGS:
         with findings.collect():
-            return parse_template(source, _blanked(source.text, [region]))
+            return parse_template(source, _blank_outside(source.text, [region]))
     return None
 
 
@@ -91,7 +91,7 @@ def text_region(scalar: Scalar) -> tuple[int, int]:
             )
 
 
-def _blanked(text: str, regions: Sequence[tuple[int, int]]) -> str:
+def _blank_outside(text: str, regions: Sequence[tuple[int, int]]) -> str:
     """Return the text with everything outside the regions made blank; lines stay lines."""
     pieces: list[str] = []
     at = 0

@@ -247,7 +247,7 @@ def _word(specs: tuple[FieldSpec, ...], row: Row, word_bits: int) -> Word:
 
 def _field(spec: FieldSpec, row: Row, word_bits: int) -> BitField:
     high, low = read_bits(spec.bits, row, word_bits)
-    held = _held(spec, row)
+    held = _read_held(spec, row)
     field = BitField(spec.name.text, high, low, held, spec.name.span)
     if isinstance(held, int) and held >= field.limit:
         said = f"field `{field.name}` has {high - low + 1} bits, and its constant is {held}"
@@ -268,7 +268,7 @@ def read_bits(written: Scalar, row: Row, word_bits: int) -> tuple[int, int]:
     return high, low
 
 
-def _held(spec: FieldSpec, row: Row) -> int | Quantity:
+def _read_held(spec: FieldSpec, row: Row) -> int | Quantity:
     if spec.constant is not None:
         return _number(spec.constant, row)
     assert spec.holds is not None, "a field has one of both"

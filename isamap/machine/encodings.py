@@ -118,10 +118,10 @@ class Encoding:
     @property
     def fixed(self) -> tuple[tuple[int, int], ...]:
         """Return, for each word, the bits that are the same in every issue, and their values."""
-        return tuple(_fixed(word) for word in self.words)
+        return tuple(_fixed_bits(word) for word in self.words)
 
 
-def _fixed(word: Word) -> tuple[int, int]:
+def _fixed_bits(word: Word) -> tuple[int, int]:
     """Return the bits of constants and of no field; the latter are zero."""
     free = sum(f.mask for f in word if isinstance(f.holds, Quantity))
     return ~free, sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
@@ -241,4 +241,4 @@ class ProgramFormat:
 
 def constant_words(words: Iterable[Word]) -> tuple[int, ...]:
     """Return the words of fields that are all constants."""
-    return tuple(_fixed(word)[1] for word in words)
+    return tuple(_fixed_bits(word)[1] for word in words)

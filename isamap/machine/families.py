@@ -98,21 +98,21 @@ def describe_row(row: Row) -> tuple[str, ...]:
     return (f"in the member {', '.join(f'{k}={v}' for k, v in row.items())} of this family",) if row else ()
 
 
-def _listed(values: tuple[str, ...] | _Types) -> tuple[str, ...]:
+def _list_values(values: tuple[str, ...] | _Types) -> tuple[str, ...]:
     return values.names if isinstance(values, _Types) else values
 
 
 def _size(table: _Table) -> int:
     size = 1
     for values in table.values():
-        size *= len(_listed(values))
+        size *= len(_list_values(values))
     return size
 
 
 def _members(table: _Table) -> Iterable[Row]:
     """Return all combinations of the variables' values that are compatible with each other."""
     ranging = {name: values for name, values in table.items() if isinstance(values, _Types)}
-    for combination in product(*map(_listed, table.values())):
+    for combination in product(*map(_list_values, table.values())):
         row = dict(zip(table, combination, strict=True))
         if all(_fits(row[name], values, row) for name, values in ranging.items()):
             yield row
@@ -166,7 +166,7 @@ def _check_references(table: _Table, findings: Findings) -> None:
     """Check that sets of types refer to types, or to variables of the row whose values are types."""
     from isamap.ir import DTYPES  # brings numpy, which detection does without
 
-    of_types = [name for name, values in table.items() if all(v in DTYPES for v in _listed(values))]
+    of_types = [name for name, values in table.items() if all(v in DTYPES for v in _list_values(values))]
     for values in table.values():
         if isinstance(values, _Types):
             for name in values.omitted:

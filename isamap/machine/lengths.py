@@ -98,7 +98,7 @@ def passed_when_run(machine: Machine, described: Machine) -> Machine:
     def entry(name: str, at: MachineInstruction) -> MachineInstruction:
         values = {p.name: _typical(p) for p in described.constants if p.name not in asked}
         written = described.instructions.get(name, at)  # that of a whole tile is made of that of a row
-        return replace(at, emit=_emitted(written.emit, values))
+        return replace(at, emit=_replace_in_calls(written.emit, values))
 
     return replace(machine, instructions={name: entry(name, at) for name, at in machine.instructions.items()})
 
@@ -169,19 +169,19 @@ def _instruction(
     cost = entry.cost
     fixed = replace(
         cost,
-        interval_ns=_fixed(cost.interval_ns, values),
-        latency_ns=_fixed(cost.latency_ns, values),
-        energy_pj=None if cost.energy_pj is None else _fixed(cost.energy_pj, values),
+        interval_ns=_replace_in_cost(cost.interval_ns, values),
+        latency_ns=_replace_in_cost(cost.latency_ns, values),
+        energy_pj=None if cost.energy_pj is None else _replace_in_cost(cost.energy_pj, values),
     )
     return replace(
         entry,
         instruction=substitute_routine(entry.instruction, indices),
         cost=fixed,
-        emit=_emitted(entry.emit, values),
+        emit=_replace_in_calls(entry.emit, values),
     )
 
 
-def _emitted(emit: Emission, values: Mapping[str, int]) -> Emission:
+def _replace_in_calls(emit: Emission, values: Mapping[str, int]) -> Emission:
     """Return the calls with constants of the machine as numbers."""
     match emit:
         case EmitCall():
@@ -202,15 +202,15 @@ def _is_counted(step: EmitStep, values: Mapping[str, int]) -> bool:
 
 
 def _call(call: EmitCall, values: Mapping[str, int]) -> EmitCall:
-    return replace(call, args=tuple(_passed(arg, values) for arg in call.args))
+    return replace(call, args=tuple(_replace_argument(arg, values) for arg in call.args))
 
 
-def _passed(arg: EmitValue, values: Mapping[str, int]) -> EmitValue:
+def _replace_argument(arg: EmitValue, values: Mapping[str, int]) -> EmitValue:
     match arg:
         case EmitCall():
             return _call(arg, values)
         case EmitArithmetic(operator, left, right):
-            sides = (_passed(left, values), _passed(right, values))
+            sides = (_replace_argument(left, values), _replace_argument(right, values))
             numbers = [
                 int(s.name, 0) for s in sides if isinstance(s, EmitArg) and s.kind == "literal" and not s.cast
             ]
@@ -223,15 +223,15 @@ def _passed(arg: EmitValue, values: Mapping[str, int]) -> EmitValue:
             return arg
 
 
-def _fixed(cost: Expr, values: Mapping[str, int]) -> Expr:
+def _replace_in_cost(cost: Expr, values: Mapping[str, int]) -> Expr:
     """Return a cost with constants of the machine replaced."""
     match cost:
         case Scalar(name):
             return Const(float(values[name]), F64) if name in values else cost
         case Call(args=args):
-            return replace(cost, args=tuple(_fixed(arg, values) for arg in args))
+            return replace(cost, args=tuple(_replace_in_cost(arg, values) for arg in args))
         case Cast(value):
-            return replace(cost, value=_fixed(value, values))
+            return replace(cost, value=_replace_in_cost(value, values))
         case IndexValue(index):
             return replace(cost, index=index.substitute(values))
         case Const() | Read():

@@ -115,7 +115,7 @@ def _beats_unit(item: MachineInstruction, machine: Machine) -> Diagnostic | None
     unit = machine.units[item.cost.unit]
     if unit.products_per_cycle is None or machine.clock_ghz is None:
         return None
-    for at in _allowed(item, machine):
+    for at in _allowed_corners(item, machine):
         products = _products(item, at)
         cycles = cost_value(item.cost.interval_ns, at) * machine.clock_ghz
         if products > _SLACK * cycles * unit.products_per_cycle:
@@ -159,7 +159,7 @@ def _beats_link(item: MachineInstruction, machine: Machine) -> Diagnostic | None
     """Return a warning if the stated time of a copy is less than its link needs for the bytes."""
     if item.stated is None:
         return None
-    for at in _allowed(item, machine)[-1:]:
+    for at in _allowed_corners(item, machine)[-1:]:
         stated, counted = (cost_value(cost.interval_ns, at) for cost in (item.stated, item.cost))
         if counted > _SLACK * stated:
             return _warning_cost_lint(
@@ -177,7 +177,7 @@ def _ends_early(item: MachineInstruction, machine: Machine) -> Diagnostic | None
     if all(o.role == "in" for o in item.instruction.operands):
         return None
     cost = item.stated or item.cost
-    for at in _allowed(item, machine):
+    for at in _allowed_corners(item, machine):
         interval, latency = (cost_value(part, at) for part in (cost.interval_ns, cost.latency_ns))
         if interval > _SLACK * latency * unit.count:
             return _warning_cost_lint(
@@ -201,7 +201,7 @@ def find_corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, 
     return least, {name: high for name, _, high in ranges} | usual
 
 
-def _allowed(item: MachineInstruction, machine: Machine) -> list[dict[str, int]]:
+def _allowed_corners(item: MachineInstruction, machine: Machine) -> list[dict[str, int]]:
     """Return the corners of the parameter space that `where` allows: costs need not be numbers elsewhere."""
     return [at for at in find_corners(item, machine) if is_allowed(at, item.instruction.where)]
 
@@ -295,27 +295,28 @@ def _memory_warnings(machine: Machine, flows: list[_Flow], files: Mapping[str, s
                 f"nothing leaves `{name}`: no instruction moves data out of it", "describe one that stores it",
             )  # fmt: skip
     # What a memory lacks was said of it, and is not of all that depends on it.
-    reached = _reached({*homes, *(n for n in kept if n not in filled)}, flows)
+    reached = _find_reached({*homes, *(n for n in kept if n not in filled)}, flows)
     leaving = _leaving({*homes, *(n for n in kept if n not in emptied)}, flows)
     home = f"`{homes[0]}`" if homes else "kernels' tensors"
     if cut_off := [n for n in kept if n in filled and n not in reached]:
-        said = f"no data from {home} reaches {_listed(cut_off)}: all that fill it read memories that are never filled"
+        found = f"no data from {home} reaches {_join_names(cut_off)}"
+        said = f"{found}: all that fill it read memories that are never filled"
         yield _warning(
             machine, cut_off[0], "memory-unfilled", said, "describe an instruction that brings data in"
         )
     if caught := [n for n in kept if n in emptied and n not in leaving]:
-        said = f"nothing of {_listed(caught)} gets to {home}"
+        said = f"nothing of {_join_names(caught)} gets to {home}"
         yield _warning(
             machine, caught[0], "memory-unemptied", said, "describe an instruction that stores results"
         )
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     shown = [f"`{name}`" for name in names]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _reached(start: set[str], flows: list[_Flow]) -> set[str]:
+def _find_reached(start: set[str], flows: list[_Flow]) -> set[str]:
     """Return all memories that something gets into, out of those at the start or out of nothing."""
     found = set(start)
     while new := {n for f in flows if f.reads - f.writes <= found for n in f.writes} - found:
@@ -401,10 +402,10 @@ def _are_alike(one: Link, other: Link, machine: Machine) -> bool:
 
 def _missing_links(machine: Machine, files: Mapping[str, str]) -> Iterator[Diagnostic]:
     """Yield a warning for each pair of memories that data is copied between though no links lead there."""
-    joined = _joined(machine)
+    joined = _linked_pairs(machine)
     told: set[frozenset[str]] = set()
     for item in machine.instructions.values():
-        ends = _copied(item.instruction)
+        ends = _copied_operands(item.instruction)
         if ends is None:
             continue
         source, target = (files[end.memory] for end in ends if end.memory is not None)
@@ -424,7 +425,7 @@ def _missing_links(machine: Machine, files: Mapping[str, str]) -> Iterator[Diagn
         )
 
 
-def _joined(machine: Machine) -> set[frozenset[str]]:
+def _linked_pairs(machine: Machine) -> set[frozenset[str]]:
     """Return the pairs of memories that links connect."""
     nearer: dict[str, set[str]] = {}
     for link in machine.links:
@@ -438,7 +439,7 @@ def _joined(machine: Machine) -> set[frozenset[str]]:
     return {frozenset((name, target)) for name in nearer for target in below(name)}
 
 
-def _copied(instruction: Instruction) -> tuple[Operand, Operand] | None:
+def _copied_operands(instruction: Instruction) -> tuple[Operand, Operand] | None:
     """Return the operands between which an instruction copies, as it is or converted; None if it computes."""
     values = [value for statement in instruction.body for value in _values(statement)]
     if len(instruction.operands) != 2 or not all(isinstance(value, Read) for value in values):

@@ -45,7 +45,7 @@ def load_files(files: tuple[File, ...], word: str) -> Machine:
 def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
     """Return the machine of a chain of texts, called so: the same object for the same texts and word."""
     world = _world(sources)
-    priced = {name: _priced(entry, world) for name, entry in world.instructions.items()}
+    priced = {name: _price_instruction(entry, world) for name, entry in world.instructions.items()}
     target = world.target
     if not target.lengths and not world.constants:
         target = replace(target, lengths=fixed_lengths(world.memories, target.headers))
@@ -99,7 +99,7 @@ def _world(sources: tuple[Source, ...]) -> World:
     return replace(world, instructions=instructions)
 
 
-def _priced(entry: Entry, world: World) -> MachineInstruction:
+def _price_instruction(entry: Entry, world: World) -> MachineInstruction:
     """Return the instruction with its costs by the clock, links and banks of the machine that was asked for."""
     built, cost = entry.built, entry.built.cost
     if entry.clock_ghz != world.clock_ghz and entry.cost is not None:

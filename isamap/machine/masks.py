@@ -119,7 +119,11 @@ def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
     """Return the call that switches all lanes of a predicate on; None if nothing does."""
     for setter in setters:
         own = setter.mask
-        alike = (own.memory, own.shape, _placed(own)) == (mask.memory, mask.shape, _placed(mask))
+        alike = (own.memory, own.shape, _element_places(own)) == (
+            mask.memory,
+            mask.shape,
+            _element_places(mask),
+        )
         lanes = mask.shape[0].value
         if not alike or lanes is None:
             continue
@@ -130,7 +134,7 @@ def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
     return None
 
 
-def _placed(o: Operand) -> tuple[tuple[str, Index], ...] | None:
+def _element_places(o: Operand) -> tuple[tuple[str, Index], ...] | None:
     """Return the places of elements independent of the names of indices."""
     if o.placement is None:
         return None

@@ -94,7 +94,7 @@ def begin(name: str, kind: str, given: Mapping[str, float]) -> str:
     """Return the text of a new description; parameters that are not given have typical values."""
     answers = {asked.name: given.get(asked.name, asked.usual) for asked in KINDS[kind].asked}
     values: dict[str, object] = {"name": name, **answers, **KINDS[kind].derived(answers)}
-    return _PLACE.sub(lambda found: _shown(values[found[1].lower()]), template_text(kind))
+    return _PLACE.sub(lambda found: _show_default(values[found[1].lower()]), template_text(kind))
 
 
 def read_figure(asked: Asked, word: str, sizes: Mapping[str, int]) -> float:
@@ -102,7 +102,7 @@ def read_figure(asked: Asked, word: str, sizes: Mapping[str, int]) -> float:
     number = re.fullmatch("([0-9]{1,12}(?:[.][0-9]{1,6})?) ?([A-Za-z]*)", word.strip())
     scale = sizes.get(number[2], 1 if number[2] == "" else 0) if number else 0
     value = float(number[1]) * scale if number else 0.0
-    bounds = f"{_bound(asked, asked.least)} to {_bound(asked, asked.most)}"
+    bounds = f"{_bind_value(asked, asked.least)} to {_bind_value(asked, asked.most)}"
     rule = f", a multiple of {asked.multiple}" if asked.multiple > 1 else ""
     is_fine = asked.least <= value <= asked.most and (value % asked.multiple == 0 or not asked.is_whole)
     if (scale != 1 and not asked.is_size) or not is_fine:
@@ -122,7 +122,7 @@ def asked_of(kind: str, name: str) -> Asked:
     return found
 
 
-def _bound(asked: Asked, value: float) -> str:
+def _bind_value(asked: Asked, value: float) -> str:
     return _size(value) if asked.is_size else f"{value:g}"
 
 
@@ -132,5 +132,5 @@ def _size(value: float) -> str:
     return f"{int(value // scale)} {unit}".rstrip()
 
 
-def _shown(value: object) -> str:
+def _show_default(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

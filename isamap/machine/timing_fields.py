@@ -49,7 +49,7 @@ ENERGY = figure_keys(AccessEnergy, ("read_pj", "write_pj", "access_bytes"))
 
 def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | None:
     """Return the value of a link's `rows`."""
-    found = _read(RowTimes, node, "`rows`", findings, ROWS)
+    found = _read_stated(RowTimes, node, "`rows`", findings, ROWS)
     if found is not None:
         _check_together(found, "`rows`", ("short_start_ns", "short_bytes"), findings)
         _check_together(found, "`rows`", ("followed_count", "late_line_ns"), findings)
@@ -67,7 +67,7 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
 
 def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTimes] | None:
     """Return the value of a link's `streams`."""
-    found = _read(StreamTimes, node, "`streams`", findings, STREAMS)
+    found = _read_stated(StreamTimes, node, "`streams`", findings, STREAMS)
     if found is not None:
         _check_order(found, "hinted_computing_factor", "computing_factor", findings)
         _check_order(found, "hinted_start_ns", "row_start_ns", findings)
@@ -77,22 +77,22 @@ def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTim
 
 def read_tlb(node: Node | None, findings: Findings) -> Stated[Tlb] | None:
     """Return the value of `tlb`."""
-    return _read(Tlb, node, "`tlb`", findings, TLB)
+    return _read_stated(Tlb, node, "`tlb`", findings, TLB)
 
 
 def read_loop_times(node: Node | None, findings: Findings) -> Stated[LoopTimes] | None:
     """Return the value of `loops`."""
-    return _read(LoopTimes, node, "`loops`", findings, LOOPS)
+    return _read_stated(LoopTimes, node, "`loops`", findings, LOOPS)
 
 
 def read_energy(node: Node | None, findings: Findings) -> Stated[AccessEnergy] | None:
     """Return the value of a memory's `energy`."""
-    return _read(AccessEnergy, node, "`energy`", findings, ENERGY)
+    return _read_stated(AccessEnergy, node, "`energy`", findings, ENERGY)
 
 
 def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | None:
     """Return the value of `model`."""
-    found = _read(ModelFigures, node, "`model`", findings, MODEL_KEYS)
+    found = _read_stated(ModelFigures, node, "`model`", findings, MODEL_KEYS)
     if found is not None:
         for name in ("leak_factor", "stream_leak_factor"):
             _check_part(found, name, "at least", findings)
@@ -100,7 +100,9 @@ def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | 
     return found
 
 
-def _read(kind: type[T], node: Node | None, what: str, findings: Findings, table: Keys) -> Stated[T] | None:
+def _read_stated(
+    kind: type[T], node: Node | None, what: str, findings: Findings, table: Keys
+) -> Stated[T] | None:
     """Return the parameters of a mapping whose keys are a class's fields; None if one of them is no number."""
     if node is None:
         return None

@@ -104,7 +104,7 @@ def joined_entries(source: Source) -> Mapping | None:
         part = _entry(source.text[start:end])
         if part is None or part[0].text in entries:
             return None
-        key, value = (_moved(node, source, start) for node in part)
+        key, value = (_move_node(node, source, start) for node in part)
         assert isinstance(key, Scalar), "the key of an entry"
         entries[key.text] = (key, value)
     return Mapping(tuple(entries.values()), Span(source, starts[0], len(source.text)))
@@ -120,18 +120,18 @@ def _entry(text: str) -> tuple[Scalar, Node] | None:
     return tree.entries[0] if len(tree.entries) == 1 else None
 
 
-def _moved(node: Node, source: Source, start: int) -> Node:
+def _move_node(node: Node, source: Source, start: int) -> Node:
     """Return a node of an entry as one of the text in which the entry begins at `start`."""
     span = Span(source, start + node.span.start, start + node.span.end)
     match node:
         case Scalar():
             return Scalar(node.text, span, node.style)
         case Sequence():
-            return Sequence(tuple(_moved(item, source, start) for item in node.items), span)
+            return Sequence(tuple(_move_node(item, source, start) for item in node.items), span)
         case Mapping():
             pairs = tuple(
                 (Scalar(k.text, Span(source, start + k.span.start, start + k.span.end), k.style), v)
-                for k, v in ((k, _moved(v, source, start)) for k, v in node.entries)
+                for k, v in ((k, _move_node(v, source, start)) for k, v in node.entries)
             )
             return Mapping(pairs, span)
 
@@ -146,7 +146,7 @@ def whole_tree(source: Source, stop_before: str | None) -> Mapping:
     try:
         return reader.document(yaml.parse(source.text))
     except MarkedYAMLError as error:
-        raise _translated(error, source) from None
+        raise _translate_error(error, source) from None
     except YAMLError as error:
         raise _problem("yaml-syntax", f"{source.name} is not YAML: {_one_line(str(error))}", None) from None
 
@@ -262,7 +262,7 @@ def _problem(code: str, message: str, span: Span | None, advice: str | None = No
     return SpecProblem(Diagnostic(code, message, span, help=advice))
 
 
-def _translated(error: Any, source: Source) -> SpecProblem:
+def _translate_error(error: Any, source: Source) -> SpecProblem:
     """Return the YAML parser's error at its place, without its own layout."""
     mark = error.problem_mark or error.context_mark
     # At the end of the text there is nothing to underline: the last character stands in for it.

@@ -90,11 +90,11 @@ def count_issues(nest: LoopNest) -> int:
 
 def _of_operand(nest: LoopNest, operand: Counted, convention: Convention) -> Iterator[Accesses]:
     places = range(1, len(operand.keeps) + 1)
-    moved = [0, *(_moved(nest, operand, position, convention) for position in places)]
-    sums = _filled(nest, operand, 0, "entry") if operand.role == "update" else 0
+    moved = [0, *(_count_moved(nest, operand, position, convention) for position in places)]
+    sums = _count_filled(nest, operand, 0, "entry") if operand.role == "update" else 0
     whole = sums
     if convention.refill == "entry" and any(keep.copied for keep in operand.keeps):
-        whole = _copied(nest, operand, 0, by_tiles=True)
+        whole = _count_copied(nest, operand, 0, by_tiles=True)
     for level in levels_of(operand, moved, sums, whole, first_read=convention.first_read):
         yield Accesses(*level)
 
@@ -138,16 +138,16 @@ def levels_of(
                 yield keep.level, operand.name, tensor, 0 * sums, 0 * sums, sums, 0 * sums, size
 
 
-def _moved(nest: LoopNest, operand: Counted, position: int, convention: Convention) -> int:
+def _count_moved(nest: LoopNest, operand: Counted, position: int, convention: Convention) -> int:
     """Return the elements that the level at a position among those that keep an operand takes, or the datapath."""
     keeps, is_emitted = operand.keeps, convention.refill == "entry"
     keep = keeps[position] if position < len(keeps) else None
     depth, refill = (len(nest.loops), convention.latch) if keep is None else (keep.depth, convention.refill)
     if is_emitted and any(outer.copied for outer in keeps[: position + 1]):
-        return _copied(nest, operand, depth, by_tiles=keep is None or not keep.copied)
+        return _count_copied(nest, operand, depth, by_tiles=keep is None or not keep.copied)
     is_brought = position == 1 if keep is None else keep.loaded
     if not (is_emitted and refill == "entry" and is_brought):
-        return _filled(nest, operand, depth, refill)
+        return _count_filled(nest, operand, depth, refill)
     return _count_brought(nest, operand, depth)
 
 
@@ -182,7 +182,7 @@ def _count_brought(nest: LoopNest, operand: Counted, depth: int) -> int:
     return total + sum(
         prod(
             sum(
-                _loaded(part, inner, around, partial(lies, shorts=shorts))
+                _count_loaded(part, inner, around, partial(lies, shorts=shorts))
                 for around in _configurations(part, outer)
             )
             for part in _parts(nest, operand)
@@ -191,7 +191,7 @@ def _count_brought(nest: LoopNest, operand: Counted, depth: int) -> int:
     )
 
 
-def _loaded(
+def _count_loaded(
     part: _Part, inside: tuple[NestLoop, ...], around: tuple[Range, ...], fits: Callable[[str, Range], bool]
 ) -> int:
     """Return the elements of the tiles that fit, each but once, that loops go through in ranges of axes."""
@@ -202,7 +202,7 @@ def _loaded(
     return sum(map(len, {_tile(part, ranges) for ranges in product(*pieces)}))
 
 
-def _copied(nest: LoopNest, operand: Counted, depth: int, *, by_tiles: bool) -> int:
+def _count_copied(nest: LoopNest, operand: Counted, depth: int, *, by_tiles: bool) -> int:
     """Return the elements of the tiles that a buffer is filled with inside `depth` loops, or that are read from it.
 
     Tiles are apart, and read whole but for axes along which issues write what is left. In a window all taps share
@@ -260,7 +260,7 @@ def _parts(nest: LoopNest, operand: Counted) -> list[_Part]:
     return parts + [_Part(((axis, extent),), ()) for axis, extent in nest.axes if axis not in used]
 
 
-def _filled(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> int:
+def _count_filled(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> int:
     """Return the elements that a level kept inside `depth` loops takes over the whole nest."""
     outer = nest.loops[:depth]
     parts = _parts(nest, operand)
@@ -268,7 +268,7 @@ def _filled(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> int
     if refill == "entry":
         return total
     for position in range(depth):
-        total -= prod(_kept(part, outer, position, refill) for part in parts)
+        total -= prod(_count_kept(part, outer, position, refill) for part in parts)
     return total
 
 
@@ -277,7 +277,7 @@ def _configurations(part: _Part, outer: tuple[NestLoop, ...]) -> Iterator[tuple[
     return product(*(_ranges(_along(outer, axis), extent) for axis, extent in part.axes))
 
 
-def _kept(part: _Part, outer: tuple[NestLoop, ...], position: int, refill: Refill) -> int:
+def _count_kept(part: _Part, outer: tuple[NestLoop, ...], position: int, refill: Refill) -> int:
     """Return the elements that the tiles before and after each iteration of one loop share, summed over these.
 
     When a loop goes on, those outside it stay, and those inside it go from their last iteration to their first.
@@ -303,7 +303,7 @@ def _steps(
     found: list[tuple[Range, Range]] = []
     for place in _ranges(around, extent):
         if outer[position].axis == axis:
-            iterations = list(_split(place, outer[position].step))
+            iterations = list(_split_place(place, outer[position].step))
         else:
             iterations = [place, place]
         for before, after in pairwise(iterations):
@@ -322,11 +322,11 @@ def _ranges(loops: tuple[NestLoop, ...], extent: int) -> list[Range]:
 
 def _pieces(places: list[Range], loops: tuple[NestLoop, ...]) -> list[Range]:
     for loop in loops:
-        places = [piece for place in places for piece in _split(place, loop.step)]
+        places = [piece for place in places for piece in _split_place(place, loop.step)]
     return places
 
 
-def _split(place: Range, step: int) -> Iterator[Range]:
+def _split_place(place: Range, step: int) -> Iterator[Range]:
     start, length = place
     return ((start + at, min(step, length - at)) for at in range(0, length, step))
 

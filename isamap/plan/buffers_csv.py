@@ -39,7 +39,7 @@ def read_buffers(source: Source) -> BufferTable:
     lines = source.text.splitlines(keepends=True)
     rows = [(n, cells) for n, cells in _rows(source, lines) if cells]
     if not rows:
-        raise UsageProblem(Diagnostic("buffers-empty", f"{source.name} is empty", help=_expected()))
+        raise UsageProblem(Diagnostic("buffers-empty", f"{source.name} is empty", help=_describe_columns()))
     (_, first), *rest = rows
     header = [cell.strip() for cell in first]
     _check_header(header, source)
@@ -103,12 +103,12 @@ def _check_header(header: list[str], source: Source) -> None:
             "buffers-header",
             f"{source.name} has no column `{missing[0]}`",
             notes=(f"columns: {', '.join(c[:40] for c in header[:12])}",),
-            help=f"is `{near[0]}` meant?" if near else _expected(),
+            help=f"is `{near[0]}` meant?" if near else _describe_columns(),
         )
     )
 
 
-def _expected() -> str:
+def _describe_columns() -> str:
     return f"the first line names the columns: {','.join(COLUMNS)}"
 
 

@@ -160,14 +160,14 @@ def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> 
         tuple((axis.name, axis.extent) for axis in option.axes),
         loops,
         tuple(
-            _counted(operand, nest, option, home, known)
+            _count_operand(operand, nest, option, home, known)
             for operand in option.operands
             if operand.layout.tensor_bytes > 0  # those of a computed operand stand in the operands beside it
         ),
     )
 
 
-def _counted(
+def _count_operand(
     operand: TileOperand, nest: NestSchedule, option: NestOption, home: str, known: Known
 ) -> Counted:
     unrolled = [depth for depth, loop in enumerate(nest.loops) if loop.is_unrolled]

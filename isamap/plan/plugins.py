@@ -68,19 +68,19 @@ def check_name(kind: Kind, name: str) -> None:
 
     Raises: UsageProblem, also for a wrong word, before any other work.
     """
-    if _parted(name)[1]:
+    if _split_name(name)[1]:
         _load(kind, name)
     else:
         _check(kind, name)
 
 
 def _check(kind: Kind, name: str) -> None:
-    name, given = _parted(name)
+    name, given = _split_name(name)
     if name in BUILT_IN[kind] and bool(given) != (name in WITH_WORD):
         what = f"takes no word behind it, `{given[:80]}`" if given else f"needs {WITH_WORD[name]} behind it"
         usage = f"{name}:{WITH_WORD[name].upper().split()[-1]}" if name in WITH_WORD else name
         raise UsageProblem(Diagnostic("plugin-word", f"the {kind} `{name}` {what}", help=f"write `{usage}`"))
-    if name not in BUILT_IN[kind] and _offered(kind, name) is None:
+    if name not in BUILT_IN[kind] and _find_entry_point(kind, name) is None:
         near = get_close_matches(name, known_names(kind), n=1, cutoff=0.5)
         raise UsageProblem(
             Diagnostic(
@@ -129,12 +129,12 @@ def plugin_package(plugin: object) -> str | None:
 
 def _load(kind: Kind, name: str) -> object:
     _check(kind, name)
-    name, given = _parted(name)
+    name, given = _split_name(name)
     words = (given,) if given else ()
     if name in BUILT_IN[kind]:
         module, _, attribute = BUILT_IN[kind][name].partition(":")
         return getattr(import_module(module), attribute)(*words)
-    point = _offered(kind, name)
+    point = _find_entry_point(kind, name)
     assert point is not None
     try:
         plugin: Any = point.load()(*words)
@@ -154,13 +154,13 @@ def _load(kind: Kind, name: str) -> object:
     return plugin
 
 
-def _parted(name: str) -> tuple[str, str]:
+def _split_name(name: str) -> tuple[str, str]:
     """Return a plug-in's own name, and the word that it is made with."""
     own, _, word = name.partition(":")
     return own, word
 
 
-def _offered(kind: Kind, name: str) -> EntryPoint | None:
+def _find_entry_point(kind: Kind, name: str) -> EntryPoint | None:
     return next(iter(entry_points(group=GROUPS[kind], name=name)), None)
 
 

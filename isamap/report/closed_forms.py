@@ -74,10 +74,10 @@ def closed_forms(
 
 def formula(form: Expr | None) -> str:
     """Return a formula as people write it: 2·M·N·⌈K/256⌉, a dash if there is none."""
-    return "–" if form is None else _bracketed(str(form).replace("**", "^").replace("*", "·"))
+    return "–" if form is None else _bracket(str(form).replace("**", "^").replace("*", "·"))
 
 
-def _bracketed(text: str) -> str:
+def _bracket(text: str) -> str:
     ends: list[str] = []
 
     def bracket(found: re.Match[str]) -> str:
@@ -117,8 +117,8 @@ def _atom(atom: Atom) -> Expr:
 
 def _of_operand(nest: LoopNest, operand: Counted, extents: Extents) -> Iterator[ClosedForm]:
     places = range(1, len(operand.keeps) + 1)
-    moved = [Integer(0), *(_moved(nest, operand, position, extents) or nan for position in places)]
-    sums = _filled(operand, (), extents) or nan if operand.role == "update" else Integer(0)
+    moved = [Integer(0), *(_moved_elements(nest, operand, position, extents) or nan for position in places)]
+    sums = _filled_elements(operand, (), extents) or nan if operand.role == "update" else Integer(0)
     whole = nan if any(keep.copied for keep in operand.keeps) and operand.fused is not None else sums
     for level, name, tensor, *counts, _ in levels_of(operand, moved, sums, whole):
         yield ClosedForm(level, name, tensor, *(None if count == nan else count for count in counts))
@@ -138,7 +138,7 @@ def _home_bytes(nest: LoopNest, counts: tuple[ClosedForm, ...]) -> Expr | None:
     return total
 
 
-def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) -> Expr | None:
+def _moved_elements(nest: LoopNest, operand: Counted, position: int, extents: Extents) -> Expr | None:
     """Return the elements that the level at a position among those that keep an operand takes, or the datapath."""
     keeps = operand.keeps
     outer = nest.loops[: keeps[position].depth] if position < len(keeps) else nest.loops
@@ -149,7 +149,7 @@ def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) ->
         )
         is_loaded = position < len(keeps) and keeps[position].loaded
         is_gathered = bool(operand.gathered[1]) and position == 1
-        return None if is_gathered or (is_loaded and wide) else _filled(operand, outer, extents)
+        return None if is_gathered or (is_loaded and wide) else _filled_elements(operand, outer, extents)
     if operand.windows:
         return None
     used = {axis for subscript in operand.subscripts for axis in axes_of(subscript)}
@@ -163,7 +163,7 @@ def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) ->
     return Mul(tile, *(lengths[a] if a in used else _pieces(outer, a, extents) for a in extents))
 
 
-def _filled(operand: Counted, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
+def _filled_elements(operand: Counted, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
     """Return the elements that a level kept inside these loops takes over the whole nest."""
     linear = [whole for whole in operand.subscripts if not isinstance(whole, Index)]
     moving = [tuple((a, f) for a, f in whole if a in extents and f) for whole in linear]
@@ -192,16 +192,16 @@ def _image(subscript: Subscript, outer: tuple[NestLoop, ...], extents: Extents) 
 
 def _pieces(loops: tuple[NestLoop, ...], axis: str, extents: Extents) -> Expr:
     """Return the number of tiles into which nested loops cut an axis."""
-    return _cut(extents[axis], tuple(loop.step for loop in loops if loop.axis == axis))
+    return _divide_extent(extents[axis], tuple(loop.step for loop in loops if loop.axis == axis))
 
 
-def _cut(extent: Expr, steps: tuple[int, ...]) -> Expr:
+def _divide_extent(extent: Expr, steps: tuple[int, ...]) -> Expr:
     if not steps:
         return Integer(1)
     step, *inner = steps
     if not inner:
         return ceiling(extent / step)
     if step % inner[0] == 0:  # blocks end where tiles end
-        return _cut(extent, tuple(inner))
+        return _divide_extent(extent, tuple(inner))
     whole, last = floor(extent / step), Mod(extent, step)
-    return whole * _cut(Integer(step), tuple(inner)) + _cut(last, tuple(inner))
+    return whole * _divide_extent(Integer(step), tuple(inner)) + _divide_extent(last, tuple(inner))

@@ -133,7 +133,7 @@ def coverage_text(coverage: Coverage) -> str:
     names: list[str] = []
     if max(map(len, shown.splitlines())) > WIDTH:
         shown = _matrix(coverage, columns, [str(n) for n in range(1, len(columns) + 1)])
-        names = ["", *_numbered(columns)]
+        names = ["", *_number_names(columns)]
     legend = LEGEND + (_COMPOSED if coverage.total.composed else "")
     return "\n".join([_headline(coverage), "", shown, "", legend, *names, *_left_out(coverage)])
 
@@ -169,7 +169,7 @@ def _matrix(coverage: Coverage, columns: Sequence[str], names: Sequence[str]) ->
     return align(rows, right=range(1, len(rows[0])))
 
 
-def _numbered(names: Sequence[str]) -> list[str]:
+def _number_names(names: Sequence[str]) -> list[str]:
     """Return the names behind the numbers of the columns, four to a line."""
     cells = [f"{n}  {name}" for n, name in enumerate(names, 1)]
     lines = [cells[i : i + 4] for i in range(0, len(cells), 4)]

@@ -66,13 +66,13 @@ def spent_by_statement(
     """Return the time of each statement that has a nest and a price."""
     mappings = {nest.statement: nest.mapping for nest in schedule.nests}
     return tuple(
-        _spent(time, mappings[nest.statement], machine)
+        _time_spent(time, mappings[nest.statement], machine)
         for nest, time in zip(problem.nests, times, strict=True)
         if time is not None and nest.statement in mappings
     )
 
 
-def _spent(time: NestTime, mapping: str, machine: Machine) -> Spent:
+def _time_spent(time: NestTime, mapping: str, machine: Machine) -> Spent:
     named = {share.name: share for share in time.shares}
     parts: list[Part] = []
     for name, ns in time.sums().items():
@@ -104,16 +104,16 @@ def bound_sentence(spent: Sequence[Spent]) -> str:
     longest = max(named, key=lambda s: s.total_ns)
     whole = add_up(s.total_ns for s in spent)
     first, *others = longest.parts
-    said = f"bound by {_named(first)}: {percent_text(longest.share(first))} of the time"
+    said = f"bound by {_name_part(first)}: {percent_text(longest.share(first))} of the time"
     if others and longest.share(others[0]) >= SMALL:
-        said += f"; next: {_named(others[0])}, {percent_text(longest.share(others[0]))}"
+        said += f"; next: {_name_part(others[0])}, {percent_text(longest.share(others[0]))}"
     if len(spent) > 1:
         part = longest.total_ns / whole if whole else 0.0
         return f"statement {longest.statement} takes {percent_text(part)} of the time and is {said}"
     return said
 
 
-def _named(part: Part) -> str:
+def _name_part(part: Part) -> str:
     """Return a part with the operand that causes most of it."""
     if not part.operands:
         return part.words

@@ -154,15 +154,15 @@ def _words(step: Step) -> Iterator[str]:
             yield from ["the first iteration peeled"] if first_apart else []
         case Hold(unrolled):
             yield "hold"
-            yield from _unrolled(unrolled)
+            yield from _print_unrolled(unrolled)
         case Issues(unrolled, axis):
             yield f"issue, carried along {axis}" if axis else "issue"
-            yield from _unrolled(unrolled)
+            yield from _print_unrolled(unrolled)
         case _:
             assert_never(step)
 
 
-def _unrolled(unrolled: Sequence[Unroll]) -> Iterator[str]:
+def _print_unrolled(unrolled: Sequence[Unroll]) -> Iterator[str]:
     for one in unrolled:
         blocks = f" of blocks by {one.block.step}" if one.block is not None else ""
         yield f"unrolled {one.axis} by {one.step}{blocks}"

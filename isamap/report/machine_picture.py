@@ -67,7 +67,7 @@ def machine_svg(machine: Machine) -> str:
     ]
     unit_boxes = {name: _unit_box(machine.units[name], uses[name], far) for name in machine.units}
     memories = _placed_memories(columns, far, _height(list(unit_boxes.values())))
-    order = _ordered(machine, uses, memories)
+    order = _order_units(machine, uses, memories)
     units = _placed_units([unit_boxes[name] for name in order], memories)
     boxes = {(box.kind, box.name): box for box in (*memories, *units)}
     width = max(box.x for box in boxes.values()) + BOX_WIDTH + MARGIN
@@ -173,7 +173,7 @@ def _placed_units(units: Sequence[_Box], memories: Sequence[_Box]) -> list[_Box]
     return placed
 
 
-def _ordered(machine: Machine, uses: dict[str, _Use], memories: Sequence[_Box]) -> list[str]:
+def _order_units(machine: Machine, uses: dict[str, _Use], memories: Sequence[_Box]) -> list[str]:
     """Return the units in an order in which their lines cross least: that of the memories that they use."""
 
     def height(unit: str) -> float:

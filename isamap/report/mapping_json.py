@@ -31,7 +31,7 @@ def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
 def _mapping(m: Mapping, facts: Facts) -> dict[str, object]:
     made = None if facts.is_open else facts.estimate
     return {
-        **_placed(m),
+        **_describe_place(m),
         "issues": None if made is None else made.issues,
         "utilisation": None if made is None else round(made.utilisation, 6),
         "utilisation_bound": facts.bound,
@@ -50,11 +50,11 @@ def _group(group: GroupMapping) -> dict[str, object]:
         "statements": list(group.statements),
         "kind": group.kind,
         "unused": list(group.unused),
-        "parts": [_placed(part) for part in group.parts],
+        "parts": [_describe_place(part) for part in group.parts],
     }
 
 
-def _placed(m: Mapping) -> dict[str, object]:
+def _describe_place(m: Mapping) -> dict[str, object]:
     return {
         "instruction": m.instruction,
         "statement": m.statement,

@@ -54,7 +54,7 @@ def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestT
     """Return the tree of a nest."""
     extents = {axis.name: axis.extent for axis in option.axes}
     covered = dict(extents)
-    levels = [_level(0, "all", 0, covered, _staged(nest, 0), option, problem.caches)]
+    levels = [_level(0, "all", 0, covered, _staged_operands(nest, 0), option, problem.caches)]
     loops = iter(enumerate(nest.loops))
     depth = 0
     for line in _lines(nest):
@@ -65,7 +65,7 @@ def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestT
         trips = -(-covered.get(loop.axis, 1) // loop.step)
         covered[loop.axis] = min(loop.step, covered.get(loop.axis, loop.step))
         text = line.removesuffix(" {")
-        staged = _staged(nest, number + 1)
+        staged = _staged_operands(nest, number + 1)
         levels.append(_level(depth, text, trips, covered, staged, option, problem.caches))
         depth += 1
     files = dict(problem.registers)
@@ -102,7 +102,7 @@ def _lines(nest: NestSchedule) -> list[str]:
     return [line for line in lines if line != "}" and not line.startswith(("map ", "choose "))]
 
 
-def _staged(nest: NestSchedule, depth: int) -> frozenset[str]:
+def _staged_operands(nest: NestSchedule, depth: int) -> frozenset[str]:
     """Return the operands that are read from their buffers inside the first `depth` loops."""
     return frozenset(stage.operand for stage in nest.stages if stage.depth < depth)
 

@@ -112,12 +112,12 @@ def _grid(sweep: Sweep, frame: _Frame) -> Iterator[str]:
     for number, (word, x) in enumerate(zip(words, frame.across, strict=True)):
         if number % each == 0:
             yield f'<path class="grid" d="M{x:.1f} {TOP}V{frame.bottom}"/>'
-            yield _centred(x, frame.bottom + 18, word, "soft")
+            yield _centre_text(x, frame.bottom + 18, word, "soft")
     yield f'<path class="axis" d="M{LEFT} {TOP}V{frame.bottom}H{RIGHT}"/>'
-    yield _centred((LEFT + RIGHT) / 2, frame.bottom + 40, sweep.paths[0], "what")
+    yield _centre_text((LEFT + RIGHT) / 2, frame.bottom + 40, sweep.paths[0], "what")
 
 
-def _centred(x: float, y: float, text: str, kind: str) -> str:
+def _centre_text(x: float, y: float, text: str, kind: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(text)}</text>'
 
 
@@ -157,12 +157,14 @@ def front_svg(title: str, sweep: Sweep) -> str:
         f'<text class="title" x="24" y="30">{escape(title)}</text>',
         f'<text class="soft" x="24" y="48">{what} over predicted time; lines join the points of a front</text>',
         f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{RIGHT}"/>',
-        _centred((LEFT + RIGHT) / 2, bottom + 40, "predicted time", "what"),
+        _centre_text((LEFT + RIGHT) / 2, bottom + 40, "predicted time", "what"),
     ]
     across = _Scale.of([ns for ns, _ in found.values()], LEFT + 20, RIGHT - 20)
     down = _Scale.of([cost for _, cost in found.values()], bottom - 20, TOP + 20)
     ends = ((across.least, across.most), (down.least, down.most)) if found else ((), ())
-    parts += [_centred(across.at(ns), bottom + 18, time_text(ns), "soft") for ns in dict.fromkeys(ends[0])]
+    parts += [
+        _centre_text(across.at(ns), bottom + 18, time_text(ns), "soft") for ns in dict.fromkeys(ends[0])
+    ]
     for cost in dict.fromkeys(ends[1]):
         said = energy_text(cost) if has_energy else f"{cost:.3g} mm²"
         y = down.at(cost) + 4

@@ -42,10 +42,10 @@ def scalar_value(name: str, dtype: DType, given: object) -> int | float:
     if dtype.kind == "bool":
         number = number if truth is None else int(truth)
         if number not in (0, 1):
-            raise _refused(name, dtype, "True or False", given)
+            raise _refuse_argument(name, dtype, "True or False", given)
         return number
     if number is None or not dtype.low <= number <= dtype.high:
-        raise _refused(name, dtype, f"a whole number from {dtype.low} to {dtype.high}", given)
+        raise _refuse_argument(name, dtype, f"a whole number from {dtype.low} to {dtype.high}", given)
     return number
 
 
@@ -53,20 +53,20 @@ def _float_value(name: str, dtype: DType, given: object) -> float:
     """Return a number rounded to a float type. Infinities and nan are such numbers where the type has them."""
     value = real_number(given)
     if value is None:
-        raise _refused(name, dtype, "a number", given)
+        raise _refuse_argument(name, dtype, "a number", given)
     with np.errstate(over="ignore"):
         rounded = float(round_to(np.asarray(value, np.float64), dtype))
     is_infinity = rounded == value and whole_number(given) is None
     if isfinite(rounded) or isnan(value) or is_infinity:
         return rounded
-    raise _refused(name, dtype, _limits(dtype), given)
+    raise _refuse_argument(name, dtype, _limits(dtype), given)
 
 
 def _limits(dtype: DType) -> str:
     return f"a number from {-dtype.largest:.6g} to {dtype.largest:.6g}"
 
 
-def _refused(name: str, dtype: DType, expected: str, given: object) -> UsageProblem:
+def _refuse_argument(name: str, dtype: DType, expected: str, given: object) -> UsageProblem:
     said = f"`{name}` is {dtype}: {expected}, not {show_value(given)}"
     return UsageProblem(Diagnostic("argument-mismatch", said))
 
@@ -209,7 +209,7 @@ def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
         raise _mismatch(
             f"there is no memory for `{t.name}`: {t.dtype}{list(shape)} has {size} bytes"
         ) from None
-    return _passed(t, np.frombuffer(poison, dtype).reshape(shape), sizes)
+    return _pass_tensor(t, np.frombuffer(poison, dtype).reshape(shape), sizes)
 
 
 def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) -> Passed:
@@ -217,15 +217,15 @@ def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) ->
     array = _array(t, given, _shape(t, sizes))
     why_not = _why_not(array) or _gaps_in(t, array)
     if why_not and in_place:
-        raise _mismatch(why_not.format(f"`{t.name}`"), help=_copied(t))
+        raise _mismatch(why_not.format(f"`{t.name}`"), help=_copy_in(t))
     if why_not:
         array = array.copy()
     if in_place and t.role != "in" and not array.flags.writeable:
-        raise _mismatch(f"`{t.name}` is written, but the array given is read-only", help=_copied(t))
-    return _passed(t, array, sizes)
+        raise _mismatch(f"`{t.name}` is written, but the array given is read-only", help=_copy_in(t))
+    return _pass_tensor(t, array, sizes)
 
 
-def _passed(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> Passed:
+def _pass_tensor(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> Passed:
     span = array.itemsize if array.size else 0
     span += sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) if span else 0
     pitches = array.strides
@@ -250,7 +250,7 @@ def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
         # Strides along axes of one element may be any: here they become what dense arrays have.
         return array.reshape(-1).reshape(shape) if array.flags.c_contiguous else array
     said = f"`{t.name}` is {t.dtype}{list(shape)}, the array given is {array.dtype}{list(array.shape)}"
-    converted = f"convert it: `{t.name}.astype({str(dtype)!r})`" + _written(t)
+    converted = f"convert it: `{t.name}.astype({str(dtype)!r})`" + _copy_out(t)
     raise _mismatch(said, help=converted if array.shape == shape else None)
 
 
@@ -287,11 +287,11 @@ def _gaps_in(t: Tensor, array: NDArray[Any]) -> str:
     return "{} has gaps between rows that the program takes as one"
 
 
-def _copied(t: Tensor) -> str:
-    return f"pass a copy, `{t.name}.copy()`" + _written(t)
+def _copy_in(t: Tensor) -> str:
+    return f"pass a copy, `{t.name}.copy()`" + _copy_out(t)
 
 
-def _written(t: Tensor) -> str:
+def _copy_out(t: Tensor) -> str:
     return "" if t.role == "in" else ", which is what is written then"
 
 

@@ -169,7 +169,7 @@ def run_child(
     """
     if emulator is None or emulator.target is None:
         return _run_worker(job, limits, subject, emulator)
-    with _unnamed(request_of(job)) as request, _unnamed(b"") as output:
+    with _open_unnamed(request_of(job)) as request, _open_unnamed(b"") as output:
         streams = {"input": request.fileno(), "output": output.fileno()}
         words = [*emulator.words, *emulator.before, job["library"]]
         plain = {name: job[name] for name in ("file", "cpu_seconds", "memory_bytes")}
@@ -191,13 +191,13 @@ def _run_worker(
         # It takes longer, and an unknown amount of memory of its own.
         seconds = SLOWER * limits.seconds
         job = {**job, "cpu_seconds": SLOWER * job["cpu_seconds"], "memory_bytes": None}
-    inherited = _inherited(job)
+    inherited = _find_inherited(job)
     ended = _perform({**job, **inherited}, seconds, emulator)
     if ended is None:
         raise _problem("program-timeout", f"was stopped after {seconds:g} s", subject)
     code = ended.code if emulator is None else ended_by(ended.code)
     if code != 0:
-        raise _ended(code, ended.errors, job, subject, emulator, inherited)
+        raise _explain_end(code, ended.errors, job, subject, emulator, inherited)
     return _judged(ended.answer, inherited, subject)
 
 
@@ -220,7 +220,7 @@ def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: S
             raise _not_run(str(answer.get("message")), subject)
 
 
-def _inherited(job: dict[str, Any]) -> dict[str, int]:
+def _find_inherited(job: dict[str, Any]) -> dict[str, int]:
     """Return the limits of a job that this process may not grant in full, with the amount that it may."""
     found: dict[str, int] = {}
     cpu_seconds, memory_bytes = most_allowed("RLIMIT_CPU"), most_allowed("RLIMIT_AS")
@@ -248,7 +248,7 @@ def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> 
     words = (*emulated, sys.executable, "-I", "-S", _WORKER) if emulated else ("-", _WORKER)
     answers, to = os.pipe()
     with os.fdopen(answers, "rb", buffering=0) as source:
-        with os.fdopen(to, "wb") as answer, _unnamed(_as_json(job, to, nonce)) as request:
+        with os.fdopen(to, "wb") as answer, _open_unnamed(_as_json(job, to, nonce)) as request:
             child = start_process(
                 words,
                 stdin=request,
@@ -261,7 +261,7 @@ def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> 
         with child.stderr as errors:
             try:
                 most = {source: _MOST_ANSWER_BYTES, errors: _MOST_ERROR_BYTES}
-                read = _read(child, most, time.monotonic() + seconds)
+                read = _read_output(child, most, time.monotonic() + seconds)
             finally:
                 end_process(child)
     if read is None:
@@ -274,7 +274,7 @@ def _as_json(job: dict[str, Any], answer: int, nonce: str) -> bytes:
 
 
 @contextmanager
-def _unnamed(content: bytes) -> Generator[IO[bytes]]:
+def _open_unnamed(content: bytes) -> Generator[IO[bytes]]:
     """Open an unnamed file to read a job from: unlike a pipe it needs no writer meanwhile."""
     with os.fdopen(os.memfd_create("isamap-job"), "w+b") as file:
         file.write(content)
@@ -282,7 +282,9 @@ def _unnamed(content: bytes) -> Generator[IO[bytes]]:
         yield file
 
 
-def _read(child: Process[bytes], most: dict[IO[bytes], int], deadline: float) -> tuple[bytes, ...] | None:
+def _read_output(
+    child: Process[bytes], most: dict[IO[bytes], int], deadline: float
+) -> tuple[bytes, ...] | None:
     """Return the output of a child on each pipe, up to a limit; None if it did not end.
 
     `deadline` is on the monotonic clock. Output beyond the limit is read, too, because a full pipe blocks the
@@ -316,7 +318,7 @@ def _answer_in(data: bytes, nonce: str) -> dict[str, Any] | None:
         return None
 
 
-def _ended(
+def _explain_end(
     code: int,
     errors: str,
     job: dict[str, Any],

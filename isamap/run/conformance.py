@@ -262,7 +262,7 @@ def _try_all(
         for trial, image in zip(trials, images, strict=True):
             for (offset, size, _, _), data in zip(trial.places, image, strict=True):
                 shared[offset : offset + size] = data
-        crashed = _run(machine, trials, subject, model, shared, file.fileno(), total, emulator)
+        crashed = _run_trials(machine, trials, subject, model, shared, file.fileno(), total, emulator)
         for number, (trial, image) in enumerate(zip(trials, images, strict=True)):
             name = trial.form.entry.name
             if number in crashed:
@@ -306,7 +306,7 @@ def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list
     return trials, images
 
 
-def _run(
+def _run_trials(
     machine: Machine,
     trials: list[_Trial],
     subject: Subject,

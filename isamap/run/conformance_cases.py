@@ -57,7 +57,7 @@ def encodings(instruction: Instruction, rng: np.random.Generator) -> list[dict[s
         candidates = [list(choice) for choice in product(*ranges)]
     else:
         candidates = [[r[0] for r in ranges], [r[-1] for r in ranges]]
-        candidates += [[_drawn(r, rng) for r in ranges] for _ in range(2 * _MOST_FORMS)]
+        candidates += [[_draw_value(r, rng) for r in ranges] for _ in range(2 * _MOST_FORMS)]
     found: list[dict[str, int]] = []
     for values in candidates:
         binding = {p.name: v for p, v in zip(encoded, values, strict=True)}
@@ -110,12 +110,12 @@ def _counts(counted: list[Param], rng: np.random.Generator) -> Iterator[dict[str
         choices = [list(c) for c in product(*ranges)]
     else:
         choices = [[r[0] for r in ranges], [r[-1] for r in ranges]]
-        choices += [[_drawn(r, rng) for r in ranges] for _ in range(_MOST_COUNTS)]
+        choices += [[_draw_value(r, rng) for r in ranges] for _ in range(_MOST_COUNTS)]
     for values in choices:
         yield {p.name: v for p, v in zip(counted, values, strict=True)}
 
 
-def _drawn(values: range, rng: np.random.Generator) -> int:
+def _draw_value(values: range, rng: np.random.Generator) -> int:
     return values[int(rng.integers(len(values)))]
 
 
@@ -198,7 +198,7 @@ def draw(dtype: DType, shape: tuple[int, ...], kind: str, rng: np.random.Generat
         return np.asarray(rng.integers(dtype.low, dtype.high, shape, _integer(dtype), endpoint=True)).astype(
             stored
         )
-    return _rounded(rng.standard_normal(shape), dtype)
+    return _round_values(rng.standard_normal(shape), dtype)
 
 
 def _integer(dtype: DType) -> Any:
@@ -218,10 +218,10 @@ def _awkward(dtype: DType) -> NDArray[Any]:
     )
     edges_f = [smallest, -smallest, smallest * (1 - 2.0 ** (1 - dtype.mantissa_bits)), largest, -largest]
     edges_f += [smallest * 2.0 ** (1 - dtype.mantissa_bits), 1 + 2.0 ** (1 - dtype.mantissa_bits)]
-    return _rounded(np.array([*_AWKWARD, *edges_f]), dtype)
+    return _round_values(np.array([*_AWKWARD, *edges_f]), dtype)
 
 
-def _rounded(values: Any, dtype: DType) -> NDArray[Any]:
+def _round_values(values: Any, dtype: DType) -> NDArray[Any]:
     from isamap.ir.rounding import round_to
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -248,13 +248,18 @@ def difference(
     bound = bind_all(instruction, sizes)
     arrays = case.arrays
     if "flush_inputs" in instruction.numerics:
-        arrays = {name: _flushed(values, instruction.operand(name).dtype) for name, values in arrays.items()}
+        arrays = {
+            name: _flush_subnormals(values, instruction.operand(name).dtype)
+            for name, values in arrays.items()
+        }
 
     def perform(seed: int) -> dict[str, Array]:
         found = execute_bound(bound, arrays, scalars, rng=np.random.default_rng(seed))
         if "flush_results" not in instruction.numerics:
             return found
-        return {name: _flushed(values, instruction.operand(name).dtype) for name, values in found.items()}
+        return {
+            name: _flush_subnormals(values, instruction.operand(name).dtype) for name, values in found.items()
+        }
 
     with np.errstate(all="ignore"):
         reference = perform(1)
@@ -274,7 +279,7 @@ def difference(
     return None
 
 
-def _flushed(values: Array, dtype: DType) -> Array:
+def _flush_subnormals(values: Array, dtype: DType) -> Array:
     """Return values with subnormal ones replaced by a zero of their sign."""
     if not dtype.is_float:
         return values

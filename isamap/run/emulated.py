@@ -73,7 +73,7 @@ def _around(interface: Interface) -> list[str]:
 
 def request_of(job: dict[str, Any]) -> bytes:
     """Return the bytes that ask for a job's calls, with their operands out of its shared file."""
-    with _shared(job) as shared:
+    with _share_memory(job) as shared:
         if "calls" in job:
             calls = [_check(shared, *call) for call in job["calls"]]
         else:
@@ -83,7 +83,7 @@ def request_of(job: dict[str, Any]) -> bytes:
 
 def keep_results(job: dict[str, Any], output: bytes) -> dict[str, Any]:
     """Return the answer to a job, with the results of all completed calls in its shared file."""
-    with _shared(job) as shared:
+    with _share_memory(job) as shared:
         if "calls" in job:
             return _keep_checks(shared, job["calls"], output)
         return _keep_program(shared, job, output)
@@ -169,6 +169,6 @@ def _words(*numbers: int) -> bytes:
 
 
 @contextmanager
-def _shared(job: dict[str, Any]) -> Generator[mmap.mmap]:
+def _share_memory(job: dict[str, Any]) -> Generator[mmap.mmap]:
     with mmap.mmap(job["file"], max(job["size"], 1)) as shared:
         yield shared

@@ -97,9 +97,9 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
         rng = np.random.default_rng((seed, number))
         shape, domain = shape_of(operand), operand.domain
         if domain is None:
-            drawn, (_, exponent) = _drawn(rng, shape, operand, kernel, fill), _exponents(kernel, fill)
+            drawn, (_, exponent) = _draw_values(rng, shape, operand, kernel, fill), _exponents(kernel, fill)
             scaled = operand.dtype.is_float and exponent and fill in FILLS[3:]
-            arrays[operand.name] = _scaled(drawn, exponent, operand.dtype) if scaled else drawn
+            arrays[operand.name] = _scale_floats(drawn, exponent, operand.dtype) if scaled else drawn
         else:
             # Each fill has indices of its own: a row that is empty in one has elements in another.
             rng = np.random.default_rng((seed, number, FILLS.index(fill)))
@@ -113,14 +113,14 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
     return arrays
 
 
-def _scaled(values: Array, exponent: float, dtype: DType) -> Array:
+def _scale_floats(values: Array, exponent: float, dtype: DType) -> Array:
     """Return floats times a power of two, saturated to the largest number of their type."""
     with np.errstate(over="ignore"):
         wide = values.astype(np.float64) * 2.0**exponent
     return np.clip(wide, -dtype.largest, dtype.largest).astype(values.dtype)
 
 
-def _drawn(
+def _draw_values(
     rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, kernel: Kernel, fill: str
 ) -> Array:
     match fill:
@@ -348,7 +348,7 @@ def _ties(rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, ke
         shifts = rng.integers(0, dtype.bits, size=shape)
         whole = np.left_shift(rng.integers(0, 10, size=shape), np.minimum(shifts, 58))
         values = _in_range(whole * signs if dtype.kind == "int" else whole, dtype)
-    planted = _compared(kernel, operand)
+    planted = _find_compared(kernel, operand)
     if planted.size:
         return np.where(rng.random(shape) < 1 / 4, rng.choice(planted, size=shape), values)
     return values
@@ -445,13 +445,13 @@ def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
     drawn = _drawn_scalars(kernel)
     rng = np.random.default_rng(0)
     inputs = [o for o in kernel.operands if o.role in ("in", "inout")]
-    given = {o.name: _drawn(rng, (SAMPLES,), o, kernel, fill) for o in inputs}
+    given = {o.name: _draw_values(rng, (SAMPLES,), o, kernel, fill) for o in inputs}
 
     def beyond(scalars: float, floats: float) -> float:
         """Return the mean excess of the saturating values, in octaves."""
         now = {name: n * 2.0**scalars if t.is_float else n for name, (t, n) in drawn.items()}
         made = {
-            o.name: _scaled(given[o.name], floats, o.dtype) if o.dtype.is_float else given[o.name]
+            o.name: _scale_floats(given[o.name], floats, o.dtype) if o.dtype.is_float else given[o.name]
             for o in inputs
         }
         found = _sizes(kernel, targets, made, now)
@@ -489,7 +489,7 @@ def _sizes(
     return found
 
 
-def _compared(kernel: Kernel, operand: Operand) -> Array:
+def _find_compared(kernel: Kernel, operand: Operand) -> Array:
     """Return the constants that the values of an input are compared with, and the numbers next to them."""
     dtype, found, scalars = operand.dtype, set[float](), _drawn_scalars(kernel)
     for e in _all_parts(kernel):

@@ -88,7 +88,7 @@ class InProcess:
         scalars: Mapping[str, float] | None = None,
     ) -> int:
         """Return the status; outputs are written in place. Raises: UsageProblem if arrays do not fit."""
-        held, pointer, needed = self._checked(arrays, sizes, scalars)
+        held, pointer, needed = self._check_arguments(arrays, sizes, scalars)
         if self._is_repeated:
             if len(self._repeated) >= MOST_SIZES:
                 self._repeated.clear()
@@ -101,14 +101,14 @@ class InProcess:
                 self.compiled.compiler,
             )
             self._repeated[tuple((sizes or {}).items())] = made
-        return self._run(pointer, needed)
+        return self._run_pointer(pointer, needed)
 
     def again(self, values: Mapping[str, object], sizes: object) -> int | None:
         """Return the status of a call with the same arrays and scalars as an earlier one, by name.
 
         Return None without a call if they differ, or may differ.
         """
-        known = _known(sizes)
+        known = _known_sizes(sizes)
         repeated = self._repeated.get(known) if known is not None else None
         if repeated is None:
             return None
@@ -135,14 +135,14 @@ class InProcess:
 
         Raises: UsageProblem if arrays do not fit.
         """
-        held, pointer, needed = self._checked(arrays, sizes, scalars)
+        held, pointer, needed = self._check_arguments(arrays, sizes, scalars)
         function, _ = self._load()
         pool = self._pool.address if self._pool is not None else None
         if not needed:
             return lambda held=held, owner=self: function(pointer, None, pool)
-        return lambda held=held: self._run(pointer, needed)
+        return lambda held=held: self._run_pointer(pointer, needed)
 
-    def _checked(
+    def _check_arguments(
         self,
         arrays: Mapping[str, object],
         sizes: Mapping[str, int] | None,
@@ -155,7 +155,7 @@ class InProcess:
         pointer = ctypes.addressof(arguments)
         return _Held(call, arguments), pointer, workspace_bytes(pointer)
 
-    def _run(self, pointer: int, needed: int) -> int:
+    def _run_pointer(self, pointer: int, needed: int) -> int:
         function, _ = self._functions or self._load()
         pool = self._pool.address if self._pool is not None else None
         if not needed:
@@ -191,7 +191,7 @@ class InProcess:
         return room if len(room) >= needed else large_room(needed)
 
 
-def _known(sizes: object) -> tuple[tuple[str, int], ...] | None:
+def _known_sizes(sizes: object) -> tuple[tuple[str, int], ...] | None:
     """Return sizes that are Python integers, with their names; None if a size needs a closer check."""
     if sizes is None:
         return ()

@@ -257,7 +257,7 @@ def build(
             for name in new:
                 if name in keys:
                     Cache.open(OBJECTS).keep(keys[name], Path(folder, f"{name}.o").read_bytes())
-        return _placed(key, Path(folder, OUTPUT).read_bytes())
+        return _place_library(key, Path(folder, OUTPUT).read_bytes())
 
 
 def _object_keys(
@@ -327,7 +327,7 @@ def _perform(
     if not _is_about_code(result.stderr, written):
         said = result.stderr or f"it ended with exit code {result.returncode}, without a word"
         raise _lacking(f"{compiler.name} failed, and blames nothing of the emitted {mains[0]}", said, _AGAIN)
-    raise _refused(compiler, mains[0], result.stderr, written, emissions)
+    raise _report_refusal(compiler, mains[0], result.stderr, written, emissions)
 
 
 def _as_text(content: str | bytes | memoryview) -> str:
@@ -371,7 +371,7 @@ def _lacking(message: str, said: str, help_: str) -> MissingTool:
     return MissingTool(Diagnostic("system-refused", message, notes=(said.strip()[:300],), help=help_))
 
 
-def _placed(key: str, library: bytes) -> Path:
+def _place_library(key: str, library: bytes) -> Path:
     """Return where a library lies to be loaded: kept, or in a folder of this process alone."""
     with OnlyWarned():
         return Cache.open(LIBRARIES).keep(key, library)
@@ -438,7 +438,7 @@ def _locate(name: str) -> Compiler | None:
     path = shutil.which(name)
     if path is None:
         return None
-    says = _remembered("version", (path,), lambda: _first_line(_asked(name, (path, "--version"))))
+    says = _recall_answer("version", (path,), lambda: _first_line(_ask_compiler(name, (path, "--version"))))
     return Compiler(name, (path,), says) if says else None
 
 
@@ -448,10 +448,13 @@ def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
     if compiler.name == "zig":
         return True  # one pinned version, which takes every flag that descriptions may name
     words = (*compiler.command, *flags, "-fsyntax-only", "-x", "c", os.devnull)
-    return _remembered("flags", words, lambda: "0" if _asked(compiler.name, words) is not None else "") == "0"
+    return (
+        _recall_answer("flags", words, lambda: "0" if _ask_compiler(compiler.name, words) is not None else "")
+        == "0"
+    )
 
 
-def _asked(name: str, words: Sequence[str]) -> str | None:
+def _ask_compiler(name: str, words: Sequence[str]) -> str | None:
     """Return the answer of a compiler; None if it refuses. Raises: MissingTool if it lacks something."""
     result = run_compiler(list(words), None)
     if result.returncode == 0:
@@ -461,7 +464,7 @@ def _asked(name: str, words: Sequence[str]) -> str | None:
     return None
 
 
-def _remembered(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> str:
+def _recall_answer(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> str:
     """Return the answer of a program, asked again when the program has changed, or where it had none."""
     status = os.stat(words[0])
     key = digest(f"{what} 2", str(status.st_mtime_ns), str(status.st_size), *words)
@@ -493,7 +496,7 @@ def _too_slow(name: str, seconds: float, over: str, *notes: str) -> MissingTool:
     )
 
 
-def _refused(
+def _report_refusal(
     compiler: Compiler, main: str, says: str, files: Mapping[str, str], emissions: Emissions | None
 ) -> CompilerRefused:
     by = f"compiler: {compiler.version}"

@@ -299,22 +299,22 @@ def perform_issues(
 
     `params` are values of the integer parameters, `scalars` of the typed ones.
     """
-    batch = _batched(instruction, params, count)
+    batch = _batch_issues(instruction, params, count)
     (output,) = (o.name for o in batch.operands if o.role in ("out", "inout"))
     with np.errstate(all="ignore"):
         return execute_bound(batch, operands, scalars, exact=exact)[output]
 
 
 @lru_cache(maxsize=4096)
-def _bound(instruction: Instruction, params: tuple[tuple[str, int], ...]) -> Instruction:
+def _bind_parameters(instruction: Instruction, params: tuple[tuple[str, int], ...]) -> Instruction:
     bound = bind_all(instruction, dict(params))
     assert isinstance(bound, Instruction), "binding keeps what is bound"
     return bound
 
 
 @lru_cache(maxsize=4096)
-def _batched(instruction: Instruction, params: tuple[tuple[str, int], ...], count: int) -> Instruction:
-    bound = _bound(instruction, params)
+def _batch_issues(instruction: Instruction, params: tuple[tuple[str, int], ...], count: int) -> Instruction:
+    bound = _bind_parameters(instruction, params)
     (statement,) = statements(bound)
     size = Index.of(count)
     target = _with_issue(statement.assign.target)
@@ -337,7 +337,7 @@ def operand_shapes(
     instruction: Instruction, params: tuple[tuple[str, int], ...]
 ) -> dict[str, tuple[int, ...]]:
     """Return the extents of every operand in elements."""
-    return _shapes(_bound(instruction, params))
+    return _shapes(_bind_parameters(instruction, params))
 
 
 @lru_cache(maxsize=4096)
@@ -367,7 +367,7 @@ def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | No
             continue
         if pattern.statement.assign.op is None:
             return None
-        found |= _shown(pattern, grid, lanes, valid, leaking)
+        found |= _show_lanes(pattern, grid, lanes, valid, leaking)
     return frozenset(found)
 
 
@@ -376,7 +376,9 @@ def _kinds_of_issues(grid: Grid) -> list[tuple[int, ...]]:
     return list(product(*(sorted({int(s.starts[0]), int(s.starts[-1])}) for s in grid.spans)))
 
 
-def _shown(pattern: Pattern, grid: Grid, lanes: dict[str, Array], valid: Array, leaking: Array) -> set[Shown]:
+def _show_lanes(
+    pattern: Pattern, grid: Grid, lanes: dict[str, Array], valid: Array, leaking: Array
+) -> set[Shown]:
     subscripts: dict[str, list[tuple[Index, ...]]] = {}
     for read in reads(pattern.value):
         subscripts.setdefault(read.buffer, []).append(read.index)

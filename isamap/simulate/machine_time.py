@@ -155,7 +155,7 @@ class MachineTime:
 
         `env` has the values of loops, for the bytes that it accesses in scratchpads.
         """
-        entered = self._entered(step)
+        entered = self._enter_time(step)
         start = max(entered, self.units[step.unit])
         touched = [(touch, touch.place.evaluate(env or {})) for touch in step.touches]
         for touch, begin in touched:
@@ -201,7 +201,7 @@ class MachineTime:
         written = self.written[touch.memory].latest(begin, end) - early_ns
         return max(written, self.read[touch.memory].latest(begin, end)) if touch.writes else written
 
-    def _entered(self, step: Step) -> float:
+    def _enter_time(self, step: Step) -> float:
         """Return when an issue is on its way: as soon as those before it are, and its unit's queue has room; without
         a queue, when all but a window of those before it have retired.
         """
@@ -339,13 +339,13 @@ class Spans:
 
     def set(self, begin: int, end: int, time: float) -> None:
         """Give all of these bytes one time."""
-        first, last = self._cut(begin), self._cut(end)
+        first, last = self._cut_span(begin), self._cut_span(end)
         self.begins[first:last] = [begin]
         self.times[first:last] = [time]
 
     def lift(self, begin: int, end: int, time: float) -> None:
         """Set the time of bytes in a range whose time is earlier."""
-        first, last = self._cut(begin), self._cut(end)
+        first, last = self._cut_span(begin), self._cut_span(end)
         self.times[first:last] = [max(time, before) for before in self.times[first:last]]
 
     def between(self, begin: int, end: int) -> list[tuple[int, int, float]]:
@@ -355,7 +355,7 @@ class Spans:
         ends = [*self.begins[first + 1 : last], end]
         return list(zip([begin, *self.begins[first + 1 : last]], ends, self.times[first:last], strict=True))
 
-    def _cut(self, at: int) -> int:
+    def _cut_span(self, at: int) -> int:
         """Return the span that begins at a byte, split off where none does."""
         place = bisect_left(self.begins, at)
         if place == len(self.begins) or self.begins[place] != at:

@@ -140,7 +140,7 @@ class Reuse:
         alike: dict[tuple[tuple[int, int], ...], list[Access]] = {}
         for access in accesses:
             alike.setdefault(access.inside(loop), []).append(access)
-        most = max(_covered(turns, own, self.line_bytes) for turns, own in alike.items())
+        most = max(_count_covered(turns, own, self.line_bytes) for turns, own in alike.items())
         return min(most, self.sizes[array])
 
     def _cold_level(self, access: Access) -> int:
@@ -164,7 +164,7 @@ class Reuse:
         return self.touched(chain[len(chain) - depth] if depth else None)
 
 
-def _covered(turns: tuple[tuple[int, int], ...], accesses: Sequence[Access], line_bytes: int) -> int:
+def _count_covered(turns: tuple[tuple[int, int], ...], accesses: Sequence[Access], line_bytes: int) -> int:
     """Return the bytes that accesses with these strides cover, in whole lines."""
     span, count = max(a.size for a in accesses), 1
     for stride, trips in sorted(turns):

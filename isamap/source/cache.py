@@ -79,7 +79,7 @@ def private_folder(root: Path, what: str, variable: str) -> Path:
         why = "others may write to it, and its content is executed"
         if what != "cache":
             why = "others may write to it, and its content determines the code"
-        raise _untrusted(root, what, variable, why)
+        raise _refuse_folder(root, what, variable, why)
     return root
 
 
@@ -148,7 +148,7 @@ class Cache:
     def find(self, key: str) -> Path | None:
         """Return the file kept under a key, its content verified; None if there is none or it is damaged."""
         try:
-            name = _named(self.folder / "keys" / key)
+            name = _read_object_name(self.folder / "keys" / key)
             if not DIGEST.fullmatch(name):
                 return None
             path = self.folder / "objects" / name
@@ -204,7 +204,7 @@ class Cache:
     def _forget_lost_keys(self) -> None:
         for key in (self.folder / "keys").iterdir():
             with suppress(OSError, UnicodeDecodeError):
-                if not (self.folder / "objects" / _named(key)).exists():
+                if not (self.folder / "objects" / _read_object_name(key)).exists():
                     key.unlink()
 
 
@@ -229,7 +229,7 @@ def recall_or_make(
     return value
 
 
-def _named(key: Path) -> str:
+def _read_object_name(key: Path) -> str:
     """Return the object's name that a key file holds. Raises: OSError, UnicodeDecodeError."""
     return read_limited(key, DIGEST_CHARACTERS).decode("ascii")
 
@@ -255,7 +255,7 @@ def _unusable(root: Path, what: str, variable: str, error: OSError) -> Unkept:
     )
 
 
-def _untrusted(root: Path, what: str, variable: str, why: str) -> UsageProblem:
+def _refuse_folder(root: Path, what: str, variable: str, why: str) -> UsageProblem:
     return UsageProblem(
         Diagnostic(
             f"{what}-not-private",

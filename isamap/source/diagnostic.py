@@ -84,10 +84,10 @@ class Span:
 
 def printable(text: str) -> str:
     """Return the text, safe on a terminal: control characters but line ends and tabs as `\\x1b` or `\\u202e`."""
-    return _UNPRINTABLE.sub(_escaped, text)
+    return _UNPRINTABLE.sub(_escape, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
@@ -137,7 +137,7 @@ class Diagnostic:
         place = f"{self.span}: " if self.span else ""
         lines = [f"{place}{self.severity}[{self.code}]: {self.message}"]
         if self.span:
-            lines += _underlined(self.span)
+            lines += _underline(self.span)
         lines += [f"  note: {note}" for note in self.notes]
         if self.help:
             lines.append(f"  help: {self.help}")
@@ -168,7 +168,7 @@ class Diagnostic:
         }
 
 
-def _underlined(span: Span) -> list[str]:
+def _underline(span: Span) -> list[str]:
     """Return the source line of a span and carets below it, both without indentation of their own."""
     line = span.source.line_text(span.line)
     shown = line.expandtabs(1)

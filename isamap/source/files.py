@@ -46,7 +46,7 @@ def open_regular(path: Path) -> BufferedReader:
 
     Raises: OSError, also for a name that no file can have, and for a folder, a pipe or a device.
     """
-    return _opened(path, _FLAGS)
+    return _open_file(path, _FLAGS)
 
 
 def open_beside(folder: Path, name: str) -> BufferedReader:
@@ -65,7 +65,7 @@ def open_beside(folder: Path, name: str) -> BufferedReader:
     if os.path.isabs(name) or not path.is_relative_to(root):
         raise LeavesFolder(errno.EXDEV, "it leaves the folder of the file that names it")
     if not _WALKS:
-        return _opened(path, _FLAGS, is_alone=True)
+        return _open_file(path, _FLAGS, is_alone=True)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     handle = os.open(root, flags)
     try:
@@ -73,12 +73,12 @@ def open_beside(folder: Path, name: str) -> BufferedReader:
             outer, handle = handle, os.open(part, flags, dir_fd=handle)
             os.close(outer)
         last = path.name if path != Path(root) else "."
-        return _opened(last, _FLAGS | os.O_NOFOLLOW, handle, is_alone=True)
+        return _open_file(last, _FLAGS | os.O_NOFOLLOW, handle, is_alone=True)
     finally:
         os.close(handle)
 
 
-def _opened(
+def _open_file(
     path: Path | str, flags: int, folder: int | None = None, *, is_alone: bool = False
 ) -> BufferedReader:
     try:

@@ -38,11 +38,11 @@ else:
         def decorate(kind):
             if not (frozen and slots) or any(map(is_dataclass, kind.__bases__)):
                 return dataclasses.dataclass(kind, frozen=frozen, slots=slots, eq=eq, kw_only=kw_only)
-            return _frozen(kind, eq=eq, kw_only=kw_only)
+            return _freeze(kind, eq=eq, kw_only=kw_only)
 
         return decorate if kind is None else decorate(kind)
 
-    def _frozen(kind, *, eq, kw_only):
+    def _freeze(kind, *, eq, kw_only):
         own = dict(vars(kind))
         made = dataclasses.dataclass(kind, init=False, repr=False, eq=False, slots=True, kw_only=kw_only)
         made.__dataclass_params__.frozen = True
@@ -97,7 +97,7 @@ else:
         if hasattr(kind, "__post_init__"):
             lines.append("self.__post_init__()")
         keywords = ["*", *given[True]] if given[True] else []
-        return _compiled(kind, "__init__", ["self", *given[False], *keywords], lines or ["pass"], known)
+        return _compile_method(kind, "__init__", ["self", *given[False], *keywords], lines or ["pass"], known)
 
     def _representation(shown):
         text = ", ".join(f"{f.name}={{self.{f.name}!r}}" for f in shown if f.repr)
@@ -115,14 +115,14 @@ else:
         """Return a method that compiles itself at its first call, and then replaces itself."""
 
         def method(self, *others):
-            real = _compiled(kind, name, *write(own), {})
+            real = _compile_method(kind, name, *write(own), {})
             setattr(kind, name, real)
             return real(self, *others)
 
         method.__name__, method.__qualname__ = name, f"{kind.__qualname__}.{name}"
         return method
 
-    def _compiled(kind, name, parameters, lines, known):
+    def _compile_method(kind, name, parameters, lines, known):
         body = "\n".join(f" {line}" for line in lines)
         exec(f"def {name}({', '.join(parameters)}):\n{body}", known)  # noqa: S102 - as the standard decorator does
         made = known[name]

@@ -32,7 +32,7 @@ class Library(Mapping[str, Function]):
     def __getitem__(self, name: str) -> Function:
         if name in FUNCTIONS:
             raise KeyError(name)
-        return self.own[name] if name in self.own else _read(name, False)
+        return self.own[name] if name in self.own else _read_function(name, False)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in sorted({*self.own, *list_functions()}) if name not in FUNCTIONS)
@@ -43,11 +43,11 @@ class Library(Mapping[str, Function]):
 
 def definition(name: str) -> Function:
     """Return how an operation of the language is computed. Raises: KeyError if the library does not say."""
-    return _read(name, True)
+    return _read_function(name, True)
 
 
 @cache
-def _read(name: str, defines: bool) -> Function:
+def _read_function(name: str, defines: bool) -> Function:
     path = function_path(name)
     source = Source(f"functions/{name}.ir", path.read_text(encoding="utf-8"))
     (syntax,) = parse_declarations(source)

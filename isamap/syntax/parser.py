@@ -43,11 +43,11 @@ def load_parser() -> Lark:
     tables = cast("dict[str, Any]", stored if isinstance(stored, dict) else {})
     if tables.get("made_from") != made_from(grammar):
         return build_parser(grammar)
-    memo = _numbered(tables["memo"])
+    memo = _number_keys(tables["memo"])
     automaton = tables["data"]["parser"]["parser"]
-    automaton["tokens"] = _numbered(automaton["tokens"])
-    automaton["states"] = {key: _numbered(row) for key, row in _numbered(automaton["states"]).items()}
-    return _restored(tables["data"], memo)
+    automaton["tokens"] = _number_keys(automaton["tokens"])
+    automaton["states"] = {key: _number_keys(row) for key, row in _number_keys(automaton["states"]).items()}
+    return _restore_parser(tables["data"], memo)
 
 
 def render_tables() -> str:
@@ -77,7 +77,7 @@ def build_parser(grammar: str) -> Lark:
     )
 
 
-def _restored(data: dict[str, Any], memo: dict[int, Any]) -> Lark:
+def _restore_parser(data: dict[str, Any], memo: dict[int, Any]) -> Lark:
     cls: Any = Lark
     return cls._load_from_dict(data, memo)  # what lark's own stand-alone parsers call
 
@@ -92,7 +92,7 @@ def read_part(name: str) -> str:
     return files("isamap.syntax").joinpath(name).read_text(encoding="utf-8")
 
 
-def _numbered(table: dict[str, Any]) -> dict[int, Any]:
+def _number_keys(table: dict[str, Any]) -> dict[int, Any]:
     """Return tables with numbers as keys, which JSON has as texts."""
     return {int(key): value for key, value in table.items()}
 
@@ -121,7 +121,7 @@ _WORDS = {
 
 
 @lru_cache(maxsize=32)
-def _parsed(text: str, start: Start) -> SyntaxTree:
+def _parse_text(text: str, start: Start) -> SyntaxTree:
     """Return the tree of a text, which no reader changes. Raises: UnexpectedInput."""
     parser: Any = _parser()
     return parser.parse(text, start=start)
@@ -142,7 +142,7 @@ def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
         )
     _check_brackets(source)
     try:
-        tree = _parsed(source.text, start)
+        tree = _parse_text(source.text, start)
     except UnexpectedInput as error:
         raise SyntaxProblem(_translate(error, source)) from None
     _check_depth(tree, source)
@@ -206,7 +206,7 @@ def _translate(error: Any, source: Source) -> Diagnostic:
                 "unknown-character",
                 f"`{character}` is not a character of the language",
                 Span(source, start, start + 1),
-                notes=(f"expected {_expected(error.allowed)}",) if error.allowed else (),
+                notes=(f"expected {_spell_expected(error.allowed)}",) if error.allowed else (),
                 help="names are written without quotes" if character in "\"'`" else advice,
                 edits=edits,
             )
@@ -217,7 +217,7 @@ def _translate(error: Any, source: Source) -> Diagnostic:
             expected = error.expected if isinstance(error, UnexpectedToken) else set[str]()
             return Diagnostic(
                 "syntax-error",
-                f"the text ends too early: expected {_expected(expected)}",
+                f"the text ends too early: expected {_spell_expected(expected)}",
                 Span(source, max(0, end - 1), max(1, end)),
                 help="a `}` is missing" if source.text.count("{") > source.text.count("}") else None,
             )
@@ -250,7 +250,7 @@ def _unexpected_token(error: Any, source: Source) -> Diagnostic:
     advice, edits = _hint(str(token), span, set(error.expected))
     return Diagnostic(
         "syntax-error",
-        f"`{token}` cannot stand here: expected {_expected(error.expected)}",
+        f"`{token}` cannot stand here: expected {_spell_expected(error.expected)}",
         span,
         help=advice,
         edits=edits,
@@ -268,7 +268,7 @@ def _hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple
     return sign_hint(token, span, expected)
 
 
-def _expected(terminals: set[str] | None) -> str:
+def _spell_expected(terminals: set[str] | None) -> str:
     """Return the allowed tokens in words: `` `,` or `)` ``, never lark's own names."""
     words: list[str] = []
     for terminal in sorted(terminals or ()):

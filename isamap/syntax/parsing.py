@@ -107,7 +107,7 @@ def parse_template(source: Source, text: str) -> tuple[ast.DeclarationSyntax, ..
     try:
         tree = parse_tree(Source(source.name, text.replace("$", "_")))
     except IsamapError as error:
-        raise type(error)(*(replace(d, span=_moved(d.span, source)) for d in error.diagnostics)) from None
+        raise type(error)(*(replace(d, span=_move_span(d.span, source)) for d in error.diagnostics)) from None
     return build_declarations(source, tree)
 
 
@@ -124,7 +124,7 @@ def substitute_text(text: str, values: Mapping[str, str]) -> str:
     return VARIABLE.sub(lambda m: values.get(m[1], m[0]), text) if "$" in text else text
 
 
-def _moved(span: Span | None, source: Source) -> Span | None:
+def _move_span(span: Span | None, source: Source) -> Span | None:
     return Span(source, span.start, span.end) if span is not None else None
 
 
@@ -145,14 +145,14 @@ def _instantiate(node: object, values: Mapping[str, str]) -> object:
         case tuple():
             before = cast("tuple[object, ...]", node)
             after = tuple(_instantiate(part, values) for part in before)
-            return after if _changed(before, after) else before
+            return after if _is_changed(before, after) else before
         case _:
             before = tuple(getattr(node, name) for name in _field_names(type(node)))
             after = tuple(_instantiate(value, values) for value in before)
-            return type(node)(*after) if _changed(before, after) else node
+            return type(node)(*after) if _is_changed(before, after) else node
 
 
-def _changed(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
+def _is_changed(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
     return any(a is not b for a, b in zip(before, after, strict=True))
 
 

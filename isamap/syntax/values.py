@@ -40,7 +40,7 @@ def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None
 
     Raises: TypeProblem.
     """
-    value = _typed(e, scope, expected)
+    value = _type_expression(e, scope, expected)
     if expected is not None and value.dtype != expected:
         raise problem_at(
             "type-mismatch",
@@ -52,7 +52,7 @@ def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None
     return value
 
 
-def _typed(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
+def _type_expression(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
     """Return the typed expression; `expected` decides the type of literals only."""
     if (number := literal_value(e)) is not None and not is_known(e, scope):
         return make_const(number, expected, e.span)
@@ -60,9 +60,9 @@ def _typed(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
         case ast.Flag(value, span):
             return Const(value, BOOL, span)
         case ast.Name(name, span):
-            return _named(ast.Ident(name, span), scope)
+            return _type_name(ast.Ident(name, span), scope)
         case ast.Access(name, subscripts, fill, span):
-            return _filled(name, subscripts, fill, span, scope)
+            return _type_filled(name, subscripts, fill, span, scope)
         case ast.Unary(op, operand, span):
             return operation(OPS[op], [operand], None, e, span, scope, expected)
         case ast.Binary(op, left, right, span):
@@ -76,7 +76,7 @@ def _typed(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
 # --- names and accesses -----------------------------------------------------------------------------------
 
 
-def _named(name: ast.Ident, scope: Scope) -> Expr:
+def _type_name(name: ast.Ident, scope: Scope) -> Expr:
     if name.text in scope.indices:
         return IndexValue(scope.symbol(name.text), I64, name.span)
     if name.text in scope.scalars:
@@ -102,7 +102,7 @@ def resolve_access(name: ast.Ident, subscripts: tuple[ast.ExprSyntax, ...], span
     return Read(name.text, index, operand.dtype, None, span)
 
 
-def _filled(
+def _type_filled(
     name: ast.Ident,
     subscripts: tuple[ast.ExprSyntax, ...],
     fill: ast.ExprSyntax | None,
@@ -161,7 +161,7 @@ def _apply(
             )
         if mode == "exact" and is_bare(args[0], scope):
             return resolve_value(args[0], scope, dtype)
-        return convert(_typed(args[0], scope, None), dtype, mode, span)
+        return convert(_type_expression(args[0], scope, None), dtype, mode, span)
     if name.text in DEFINING and scope.defines:
         return operation(DEFINING[name.text], args, None, e, span, scope, expected)
     if name.text not in FUNCTIONS and (function := scope.functions.get(name.text)) is not None:
@@ -263,7 +263,7 @@ def _unify(
     op: Op, args: Sequence[ast.ExprSyntax], scope: Scope, expected: DType | None, span: Span
 ) -> list[Expr]:
     """Return the operands, literals with the type of the others; all of one type."""
-    typed = [None if is_bare(a, scope) else _typed(a, scope, None) for a in args]
+    typed = [None if is_bare(a, scope) else _type_expression(a, scope, None) for a in args]
     dtype = next((v.dtype for v in typed if v is not None), expected)
     values = [
         v if v is not None else resolve_value(a, scope, dtype) for v, a in zip(typed, args, strict=True)
@@ -327,7 +327,7 @@ def _cast_help(found: DType, required: DType, e: ast.ExprSyntax) -> str:
         left, right = _short(e.left.span.text), _short(e.right.span.text)
         return f"cast the operands, as in `{required}({left}) {op} {required}({right})`, or the result"
     if _computed_narrow(found, required, e):
-        return f"write `{_widened(e, required)}`: an {found} result may wrap before it is widened"
+        return f"write `{_spell_widened(e, required)}`: an {found} result may wrap before it is widened"
     if required.is_float or found == BOOL or converts_exactly(found, required):
         return f"write `{required}({text})`"
     return f"write `{required}({text})`, `sat_{required}(…)` or `wrap_{required}(…)`"
@@ -343,7 +343,7 @@ def _computed_narrow(found: DType, required: DType, e: ast.ExprSyntax) -> bool:
     return isinstance(e, ast.Binary) and e.op in _GROWING and not found.is_float and found != BOOL and wider
 
 
-def _widened(e: ast.ExprSyntax, required: DType) -> str:
+def _spell_widened(e: ast.ExprSyntax, required: DType) -> str:
     """Return the sums, differences and products with their operands cast instead of their result."""
     if not isinstance(e, ast.Binary) or e.op not in _GROWING:
         return e.span.text if literal_value(e) is not None else f"{required}({e.span.text})"
@@ -352,7 +352,7 @@ def _widened(e: ast.ExprSyntax, required: DType) -> str:
 
 
 def _side(e: ast.ExprSyntax, required: DType, *, bound: bool) -> str:
-    text = _widened(e, required)
+    text = _spell_widened(e, required)
     return f"({text})" if bound and isinstance(e, ast.Binary) and e.op in ("add", "sub") else text
 
 
@@ -361,7 +361,7 @@ def _cast_text(found: DType, required: DType, e: ast.ExprSyntax) -> str:
     if required == BOOL:
         return f"({e.span.text}) != 0"
     if _computed_narrow(found, required, e):
-        return _widened(e, required)
+        return _spell_widened(e, required)
     fits = required.is_float or found == BOOL or converts_exactly(found, required)
     return f"{'' if fits else 'sat_'}{required}({e.span.text})"
 

@@ -44,9 +44,9 @@ def batchings(kernel: Kernel) -> Iterator[Rewrite | Refusal]:
             continue  # arrays are made one for the sake of a sum only
         fixed = [names for names in stacks if not _may_be_one(kernel, names)]
         if fixed:
-            yield _refused(kernel, [given[n] for n in group], fixed)
+            yield _refuse_group(kernel, [given[n] for n in group], fixed)
             continue
-        found = _batched(kernel, group, stacks)
+        found = _batch_group(kernel, group, stacks)
         if found is not None:
             yield found
 
@@ -174,15 +174,15 @@ def stack(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, str]:
     return with_statements(kernel, [map_accesses(s, change) for s in statements(kernel)], operands), name
 
 
-def _refused(kernel: Kernel, group: Sequence[Statement], fixed: Sequence[tuple[str, ...]]) -> Refusal:
+def _refuse_group(kernel: Kernel, group: Sequence[Statement], fixed: Sequence[tuple[str, ...]]) -> Refusal:
     """Return why alike statements stay apart, and the declarations that would let them be one."""
     unequal = next((names for names in fixed if not _are_equal(kernel, names)), None)
-    listed = " and ".join(_listed(names) for names in fixed)
+    listed = " and ".join(_join_names(names) for names in fixed)
     about = f"{len(group)} statements such as `{line_of(group[0])}` are alike, but"
     if unequal is not None:
-        reason = f"{about} {_listed(unequal)} differ in role, type or shape"
+        reason = f"{about} {_join_names(unequal)} differ in role, type or shape"
         return Refusal("batching", reason, None, group[1].assign.span)
-    edit = f"declare {' and '.join(_declared(kernel, names) for names in fixed)}"
+    edit = f"declare {' and '.join(_spell_declarations(kernel, names) for names in fixed)}"
     edited = kernel
     for names in fixed:
         edited, _ = stack(edited, names)
@@ -190,21 +190,21 @@ def _refused(kernel: Kernel, group: Sequence[Statement], fixed: Sequence[tuple[s
     return Refusal("batching", reason, edit, group[1].assign.span, edited)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(f"`{n}`" for n in names[:-1]) + f" and `{names[-1]}`"
 
 
-def _declared(kernel: Kernel, names: Sequence[str]) -> str:
+def _spell_declarations(kernel: Kernel, names: Sequence[str]) -> str:
     stacked, name = stack(kernel, names)
     o = stacked.operand(name)
     extents = ", ".join(map(str, o.shape))
-    return f"`{o.role} {name}: {o.dtype}[{extents}]` in place of {_listed(names)}"
+    return f"`{o.role} {name}: {o.dtype}[{extents}]` in place of {_join_names(names)}"
 
 
 # --- merging ----------------------------------------------------------------------------------------------
 
 
-def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]) -> Rewrite | None:
+def _batch_group(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]) -> Rewrite | None:
     original = kernel
     for names in stacks:
         kernel, _ = stack(kernel, names)
@@ -213,7 +213,7 @@ def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]
     slopes = _slopes(members)
     if slopes is None or not _keep_order(kernel, members) or _share_roundings(kernel, members):
         return None
-    merged = _merged(kernel, members, slopes)
+    merged = _merge_members(kernel, members, slopes)
     around = _around(given, group, Conflicts.of(kernel))
     if around is None:
         return None
@@ -222,11 +222,13 @@ def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]
     after = with_statements(kernel, kept)
     if not is_accepted(original, after, batched=True):
         return None
-    steps = [f"stacking: {_listed(names)} become one array" for names in stacks]
+    steps = [f"stacking: {_join_names(names)} become one array" for names in stacks]
     return Rewrite(after, (*steps, f"batching: {len(group)} statements become `{line_of(merged)}`"))
 
 
-def _merged(kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[Index, ...]]) -> Statement:
+def _merge_members(
+    kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[Index, ...]]
+) -> Statement:
     """Return the first statement with an additional axis, along which its subscripts grow as those of the others."""
     first = members[0]
     axis = Axis(_axis_name(kernel, first), Index.of(len(members)))

@@ -57,7 +57,7 @@ def check_blocks(
     looked at if there are no `samples`.
     """
     numbers: dict[object, int] = {}
-    known = frozenset(_ordered(before.body))
+    known = frozenset(_ordered_axes(before.body))
     one = _Trace(before, rows, numbers, samples and samples.rows)
     other = _Trace(after, rows, numbers, iterations=samples and samples.iterations)
     try:
@@ -75,12 +75,12 @@ class _WrongRow(Exception):
     """A row that does not hold the value that its reader needs."""
 
 
-def _ordered(body: tuple[Stmt, ...]) -> Iterator[str]:
+def _ordered_axes(body: tuple[Stmt, ...]) -> Iterator[str]:
     """Yield the axes of ordered loops."""
     for s in body:
         if isinstance(s, Loop):
             yield from (a.name for a in s.axes if s.ordered)
-            yield from _ordered(s.body)
+            yield from _ordered_axes(s.body)
 
 
 @dataclass(slots=True)
@@ -128,14 +128,14 @@ class _Trace:
             (key,) = self._keys(s.target, extents, here)
             old: object = None
             if s.op is not None:
-                old = self._found(key)
+                old = self._find_key(key)
             elif self._is_part(s.target, extents):
                 old = self.held.get(key)
             value = substitute_expr(s.value, here)  # what is no number yet becomes the same number in both
             parts = (s.op, old, self._beside(s.target, here), *self._parts(value, extents))
             self.held[key] = self.numbers.setdefault(parts, len(self.numbers))
 
-    def _found(self, key: Key) -> int | None:
+    def _find_key(self, key: Key) -> int | None:
         found = self.held.get(key)
         if found is None and self.kernel.operand(key[0]).role in ("temp", "out"):
             raise _WrongRow(f"`{key[0]}` is used in row {key[1]} before it is filled")
@@ -169,7 +169,7 @@ class _Trace:
                 yield e
             case Read():
                 yield self._beside(e, {})
-                yield from (self._found(key) for key in self._keys(e, extents, {}))
+                yield from (self._find_key(key) for key in self._keys(e, extents, {}))
             case Call(op, args, _, mode):
                 yield op, mode
                 for a in args:

@@ -102,7 +102,7 @@ def share_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset
         if not whole:
             break
         kept |= whole
-    after = _built(kernel, members, rows, blocks.axis)
+    after = _build_kernel(kernel, members, rows, blocks.axis)
     if not is_accepted(kernel, after, batched=True):
         return "what comes of it is no kernel"
     samples = _samples(members.extent, blocks.size) if members.are_independent else None
@@ -215,12 +215,12 @@ def _extent_of(axis: Axis) -> int:
 # --- the loops --------------------------------------------------------------------------------------------
 
 
-def _built(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: str) -> Kernel:
+def _build_kernel(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: str) -> Kernel:
     """Return the kernel with a loop for each run of blocks that follow each other at equal distances."""
     iteration = free_name(kernel, f"{axis}_block")
     numbers = count(1 + max((n for s in members.given for n in s.ordered_loops), default=0))
     first, last = min(members.rows), max(members.rows)
-    inside = [s for run in _runs(rows) for s in _run(members, run, iteration, numbers)]
+    inside = [s for run in _runs(rows) for s in _run_blocks(members, run, iteration, numbers)]
     moved = (members.given[n] for n in members.moved)
     operands = [_shrunk(o, members, rows) for o in kernel.operands]
     every = (*members.given[:first], *moved, *inside, *members.given[last + 1 :])
@@ -245,7 +245,7 @@ def _distances(a: Rows, b: Rows) -> tuple[int, ...]:
     return tuple(y - x for x, y in zip(a.starts, b.starts, strict=True))
 
 
-def _run(
+def _run_blocks(
     members: Members, run: Sequence[Rows], iteration: str, numbers: Iterator[int]
 ) -> Iterator[Statement]:
     """Yield the statements of some blocks, in a loop over these if there are several."""
@@ -261,8 +261,8 @@ def _run(
     held = {name: start(first.held[name], following.held[name]) for name in members.shrunk}
     for n, span in first.of.items():
         s, name = members.given[n], members.rows[n]
-        cut = _cut(s, name, start(span, following.of[n]), span[1] - span[0])
-        cut = map_accesses(cut, lambda r: _held(r, members, held))
+        cut = _cut_rows(s, name, start(span, following.of[n]), span[1] - span[0])
+        cut = map_accesses(cut, lambda r: _held_read(r, members, held))
         outer, own = cut.sequence[: members.depth], cut.sequence[members.depth :]
         yield replace(
             cut,
@@ -271,7 +271,7 @@ def _run(
         )
 
 
-def _cut(s: Statement, name: str, start: Index, length: int) -> Statement:
+def _cut_rows(s: Statement, name: str, start: Index, length: int) -> Statement:
     """Return the statement for some rows only, counted from their first; one row needs no axis."""
     here = start if length == 1 else start + Index.of(name)
     assign = substitute_stmt(s.assign, {name: here})
@@ -280,7 +280,7 @@ def _cut(s: Statement, name: str, start: Index, length: int) -> Statement:
     return replace(s, assign=assign, axes=tuple(a for a in shorter if length > 1 or a.name != name))
 
 
-def _held(read: Read, members: Members, held: dict[str, Index]) -> Read:
+def _held_read(read: Read, members: Members, held: dict[str, Index]) -> Read:
     at = members.shrunk.get(read.buffer)
     if at is None:
         return read
@@ -374,7 +374,7 @@ def find_members(
     if extent is None or given_by_call is not None:
         return f"how long `{given_by_call or axis}` is has to be known"
     while True:
-        rows, shrunk, wrong = _followed(kernel, given, run, axis, extent, kept)
+        rows, shrunk, wrong = _follow_temporaries(kernel, given, run, axis, extent, kept)
         if wrong is None:
             break
         kept |= {wrong}
@@ -425,7 +425,7 @@ def _run_before(given: Sequence[Statement], last: int) -> range:
     return range(start, last + 1)
 
 
-def _followed(
+def _follow_temporaries(
     kernel: Kernel, given: Sequence[Statement], run: range, axis: str, extent: int, kept: frozenset[str]
 ) -> tuple[dict[int, str], dict[str, int], str | None]:
     """Return axes and temporaries, from the last statement back to the fillers of its inputs.
@@ -484,7 +484,7 @@ def _leading(index: Index, s: Statement) -> str | None:
 def _objection(kernel: Kernel, members: Members) -> str | None:
     """Return why statements may not share their blocks; None if they may."""
     of = Conflicts.of(kernel)
-    return next((why for check in (_in_step, _filled, _movable) for why in check(members, of)), None)
+    return next((why for check in (_in_step, _find_remaining, _movable) for why in check(members, of)), None)
 
 
 def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
@@ -499,7 +499,7 @@ def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
                 yield f"`{line_of(members.given[n])}` may read a later block's result in `{r.buffer}`"
 
 
-def _filled(members: Members, of: Conflicts) -> Iterator[str]:
+def _find_remaining(members: Members, of: Conflicts) -> Iterator[str]:
     """Yield temporaries of which values remain from a previous iteration of an ordered loop."""
     for name in members.shrunk:
         own = [members.given[n] for n in sorted(members.rows)]

@@ -74,14 +74,14 @@ def fused_result(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
     given, of = statements(kernel), Conflicts.of(kernel)
     target = given[number].assign.target
     taken = [c for c in companions(kernel, number) if c.number in chosen]
-    values: dict[str, tuple[Read, Expr]] = {target.buffer: (target, _held(target))}
+    values: dict[str, tuple[Read, Expr]] = {target.buffer: (target, _as_accumulated(target))}
     for c in taken:
         if not c.starts:
             values[c.target.buffer] = (c.target, c.value)
     inside = {number, *chosen}
     lasting = {o.name for o in kernel.operands if o.role != "temp"}
     others = [t for n, t in enumerate(given) if n not in inside]
-    carried = _carried(given, number, taken, of)
+    carried = _carried_reads(given, number, taken, of)
     lasting |= {w.buffer for w, _ in values.values() if _is_needed(w, given[number], others, carried, of)}
     writes = tuple(pair for buffer, pair in values.items() if buffer in lasting)
     return Outcome(writes, next((c.value for c in taken if c.starts), None))
@@ -96,7 +96,7 @@ def _is_needed(
     return any(may_be_one(written, s, r, t, of, in_turn=False) for t in others for r in _needed_by(t))
 
 
-def _carried(
+def _carried_reads(
     given: Sequence[Statement], number: int, taken: Sequence[Companion], of: Conflicts
 ) -> tuple[Read, ...]:
     """Return reads in an iteration of ordered loops, over the sum's axes, that earlier ones may have written."""
@@ -113,7 +113,7 @@ def _needed_by(s: Statement) -> tuple[Read, ...]:
     return accesses(s) if s.assign.op is not None else accesses(s)[1:]
 
 
-def _held(target: Read) -> Read:
+def _as_accumulated(target: Read) -> Read:
     return Read(HELD, (), target.dtype)
 
 
@@ -190,7 +190,7 @@ def _follower(
     skipped = [given[n] for n in range(number + 1, later) if n not in [t.number for t in taken]]
     if not all(never_meet(c, q, of) for q in skipped):
         return None
-    return _composed(Companion(later, target, value), s, taken)
+    return _compose(Companion(later, target, value), s, taken)
 
 
 def _value_of(c: Statement, of: Conflicts) -> Expr | None:
@@ -202,9 +202,9 @@ def _value_of(c: Statement, of: Conflicts) -> Expr | None:
     return None if wide or OPS[a.op].arity != 2 else Call(a.op, (a.target, a.value), a.target.dtype)
 
 
-def _composed(c: Companion, s: Statement, taken: tuple[Companion, ...]) -> Companion | None:
+def _compose(c: Companion, s: Statement, taken: tuple[Companion, ...]) -> Companion | None:
     """Return the companion with its prerequisites in its value; None if arrays are written alternately."""
-    values: dict[str, Expr] = {s.assign.target.buffer: _held(s.assign.target)}
+    values: dict[str, Expr] = {s.assign.target.buffer: _as_accumulated(s.assign.target)}
     needs: set[int] = set()
     mine = {r.buffer for r in reads(c.value)}
     for t in taken:

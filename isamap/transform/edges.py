@@ -131,11 +131,11 @@ def _part(s: Statement, parts: Sequence[Part]) -> Statement:
         return replace(read, index=tuple(i.substitute(moved) for i in read.index))
 
     single = {part.axis for part in parts if part.length == 1}
-    axes = tuple(_resized(a, extents) for a in s.axes if a.name not in single)
+    axes = tuple(_resize_axis(a, extents) for a in s.axes if a.name not in single)
     return replace(map_accesses(s, change), axes=axes)
 
 
-def _resized(axis: Axis, extents: Mapping[str, int]) -> Axis:
+def _resize_axis(axis: Axis, extents: Mapping[str, int]) -> Axis:
     return replace(axis, extent=Index.of(extents[axis.name])) if axis.name in extents else axis
 
 

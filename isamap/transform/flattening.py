@@ -33,7 +33,7 @@ def flattenings(kernel: Kernel) -> Iterator[Rewrite]:
             found = _everywhere(kernel, _dimensions(kernel, s, outer, inner) or {})
             if found and frozenset(found.items()) not in tried:
                 tried.add(frozenset(found.items()))
-                yield from _flattened(kernel, found, outer, inner)
+                yield from _flatten_axes(kernel, found, outer, inner)
 
 
 def dense_form(kernel: Kernel) -> Rewrite:
@@ -118,7 +118,7 @@ def _everywhere(kernel: Kernel, found: Dimensions) -> Dimensions:
     return found
 
 
-def _flattened(kernel: Kernel, found: Dimensions, outer: Axis, inner: Axis) -> Iterator[Rewrite]:
+def _flatten_axes(kernel: Kernel, found: Dimensions, outer: Axis, inner: Axis) -> Iterator[Rewrite]:
     given = statements(kernel)
     touched = [r for s in given for r in accesses(s) if r.buffer in found]
     if any(kernel.operand(n).strides is not None for n in found) or any(r.fill is not None for r in touched):

@@ -66,7 +66,7 @@ def fusions(kernel: Kernel) -> Iterator[Rewrite]:
         if a.ordered_loops != b.ordered_loops or not _may_interleave(a, b, kernel):
             continue
         for common in _common_axes(a, b, of):
-            after = _fused(kernel, given, n, common)
+            after = _fuse_pair(kernel, given, n, common)
             if is_accepted(kernel, after):
                 names = ", ".join(common)
                 yield Rewrite(
@@ -143,27 +143,27 @@ def _are_outermost(pairs: dict[str, str], a: Statement, b: Statement) -> bool:
     ]
 
 
-def _fused(kernel: Kernel, given: tuple[Statement, ...], at: int, common: dict[str, str]) -> Kernel:
+def _fuse_pair(kernel: Kernel, given: tuple[Statement, ...], at: int, common: dict[str, str]) -> Kernel:
     """Return the kernel with statements number `at` and `at + 1` in one loop over the common axes."""
-    a, b = given[at], _renamed(given[at + 1], common, given[at])
+    a, b = given[at], _rename_axes(given[at + 1], common, given[at])
     axes = tuple(x for x in a.axes if x.name in common)
     inner = tuple(alone(replace(s, axes=tuple(x for x in s.axes if x.name not in common))) for s in (a, b))
     loop = Loop(axes, inner)
     marked = replace(a, axes=(), assign=a.assign)
     after = with_statements(kernel, (*given[:at], marked, *given[at + 2 :]))
-    return replace(after, body=tuple(_put(s, marked, loop) for s in after.body))
+    return replace(after, body=tuple(_replace_marked(s, marked, loop) for s in after.body))
 
 
-def _put(stmt: Stmt, mark: Statement, loop: Loop) -> Stmt:
+def _replace_marked(stmt: Stmt, mark: Statement, loop: Loop) -> Stmt:
     """Return the statement with the marked one replaced: it is known by being the same object."""
     if stmt is mark.assign:
         return loop
     if isinstance(stmt, Loop):
-        return replace(stmt, body=tuple(_put(s, mark, loop) for s in stmt.body))
+        return replace(stmt, body=tuple(_replace_marked(s, mark, loop) for s in stmt.body))
     return stmt
 
 
-def _renamed(b: Statement, common: dict[str, str], a: Statement) -> Statement:
+def _rename_axes(b: Statement, common: dict[str, str], a: Statement) -> Statement:
     """Return the second statement with the first one's names for common axes; its own are kept clear of those."""
     names = {y: x for x, y in common.items()}
     taken = {*names.values(), *(x.name for x in (*a.axes, *a.sequence))}

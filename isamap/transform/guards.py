@@ -181,15 +181,15 @@ class _Builder:
         """Return the expression with every read that has a fill replaced by one of a padded array."""
         match expr:
             case Read(fill=fill) if fill is not None:
-                return self._padded(expr, fill, kernel, extents)
+                return self._pad_read(expr, fill, kernel, extents)
             case Call("select", (condition, Read(fill=Const()) as read, (Const() | Scalar()) as value)) if (
                 _is_inside(condition, read, kernel, extents)
             ):
-                return self._padded(read, value, kernel, extents)
+                return self._pad_read(read, value, kernel, extents)
             case _:
                 return with_parts(expr, lambda part: self.plain(part, kernel, extents))
 
-    def _padded(self, read: Read, fill: Expr, kernel: Kernel, extents: dict[str, Index]) -> Read:
+    def _pad_read(self, read: Read, fill: Expr, kernel: Kernel, extents: dict[str, Index]) -> Read:
         shape = kernel.operand(read.buffer).shape
         ranges = [_range(i, extents, read) for i in read.index]
         if all(_inside(low, high, size) for (low, high), size in zip(ranges, shape, strict=True)):
@@ -409,7 +409,7 @@ def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]
     if not steps or prod(steps.values()) > MOST_TRIED:
         return (statement,)
     chosen = [dict(zip(steps, at, strict=True)) for at in product(*(range(s) for s in steps.values()))]
-    chosen = [at for at in chosen if all(_holds(c, _moved(steps, at)) for c in split)]
+    chosen = [at for at in chosen if all(_holds(c, _move_axes(steps, at)) for c in split)]
     if len(chosen) > MOST_PARTS or not _in_any_order(statement, kernel, chosen):
         return (statement,)
     extents = [_extents(statement, steps, at) for at in chosen]
@@ -418,7 +418,7 @@ def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]
         return (statement,)
     rest = tuple(c for c in conditions if c not in split)
     parts = tuple(
-        _part(statement, made, _moved(steps, at), rest)
+        _part(statement, made, _move_axes(steps, at), rest)
         for at, made in zip(chosen, extents, strict=True)
         if all(e.value != 0 for e in made.values())
     )
@@ -443,8 +443,8 @@ def _periods(condition: Expr, statement: Statement) -> dict[str, int]:
             if coefficient is None or coefficient.value is None:
                 return {}
             periods[name] = lcm(periods.get(name, 1), divisor // gcd(divisor, coefficient.value))
-    start = _moved(periods, dict.fromkeys(periods, 0))
-    return periods if _decided(substitute_expr(condition, start)) is not None else {}
+    start = _move_axes(periods, dict.fromkeys(periods, 0))
+    return periods if _decide(substitute_expr(condition, start)) is not None else {}
 
 
 def _remainders(side: Expr) -> Iterator[Mod]:
@@ -452,18 +452,18 @@ def _remainders(side: Expr) -> Iterator[Mod]:
         yield from (atom for monomial, _ in side.index.terms for atom in monomial if isinstance(atom, Mod))
 
 
-def _moved(steps: Mapping[str, int], at: Mapping[str, int]) -> dict[str, Index | int]:
+def _move_axes(steps: Mapping[str, int], at: Mapping[str, int]) -> dict[str, Index | int]:
     """Return the expression of an axis in the part of a remainder."""
     return {name: step * Index.of(name) + at[name] for name, step in steps.items()}
 
 
 def _holds(condition: Expr, moved: Mapping[str, Index | int]) -> bool:
-    decided = _decided(substitute_expr(condition, moved))
+    decided = _decide(substitute_expr(condition, moved))
     assert decided is not None, "a condition that is decided for one remainder is so for all"
     return decided
 
 
-def _decided(condition: Expr) -> bool | None:
+def _decide(condition: Expr) -> bool | None:
     """Return whether a comparison holds; None if it is not one of numbers."""
     match condition:
         case Call(op, (Const(int(left)), Const(int(right)))) if op in _COMPARISONS:

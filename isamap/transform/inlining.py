@@ -30,7 +30,7 @@ MOST_NODES = 400
 def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
     """Yield the kernel with one temporary computed if it is read, for each that allows it."""
     for temporary in _temporaries(kernel):
-        found = _inlined(kernel, temporary)
+        found = _inline_temporary(kernel, temporary)
         if isinstance(found, Rewrite):
             yield found
 
@@ -38,7 +38,7 @@ def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
 def refused_inlinings(kernel: Kernel) -> Iterator[Refusal]:
     """Yield elementwise temporaries that stay in memory, each with the condition that does not hold."""
     for temporary in _temporaries(kernel):
-        found = _inlined(kernel, temporary)
+        found = _inline_temporary(kernel, temporary)
         if isinstance(found, str):
             yield Refusal("inlining", f"`{temporary.operand.name}` stays in memory: {found}")
 
@@ -79,7 +79,7 @@ def _is_elementwise(s: Statement) -> bool:
     return s.assign.op is None and s.assign.guard is None and own and plain
 
 
-def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
+def _inline_temporary(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
     """Return the kernel without a temporary, or the condition that does not hold."""
     given = list(statements(kernel))
     of, filling = Conflicts.of(kernel), given[temporary.filled]
@@ -87,7 +87,7 @@ def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
         between = given[temporary.filled + 1 : n]
         if (reason := _find_obstacle(filling, given[n], between, of)) is not None:
             return reason
-    if (reason := _recomputed(filling, [given[n] for n in temporary.read])) is not None:
+    if (reason := _refuse_recomputing(filling, [given[n] for n in temporary.read])) is not None:
         return reason
     for n in temporary.read:
         given[n] = _put_in(filling, given[n])
@@ -146,7 +146,7 @@ def _is_filled(filling: Statement, read: Read, of: Conflicts) -> bool:
     )
 
 
-def _recomputed(filling: Statement, readers: list[Statement]) -> str | None:
+def _refuse_recomputing(filling: Statement, readers: list[Statement]) -> str | None:
     """Return why computing elements if they are read takes too many operations; None if it does not."""
     name, places = filling.assign.target.buffer, 0
     for s in readers:

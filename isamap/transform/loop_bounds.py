@@ -168,7 +168,7 @@ def bound_loops_in_blocks(kernel: Kernel) -> Kernel:
     if kernel.strict or not any(s.sequence for s in given):
         return kernel
     bounds = _bounds_of_sums(kernel, given)
-    found = _bounded(kernel, given, bounds)
+    found = _bound_statements(kernel, given, bounds)
     if found == list(given):
         return kernel
     after = with_statements(kernel, found)
@@ -279,7 +279,7 @@ def _result(op: str, given: Sequence[float | None]) -> float | None:
             return None
 
 
-def _bounded(
+def _bound_statements(
     kernel: Kernel, given: Sequence[Statement], bounds: Sequence[Sequence[Bound]]
 ) -> list[Statement]:
     """Return the statements within their bounds, those that fill temporaries as far as these are read."""

@@ -29,8 +29,8 @@ def fill_loose_reads(statement: Statement, kernel: Kernel) -> Statement:
     if guard is None:
         return statement
     known = known_facts(kernel)
-    value = _filled(statement.assign.value, statement, kernel, known)
-    guard = _filled(guard, statement, kernel, known)
+    value = _fill_margins(statement.assign.value, statement, kernel, known)
+    guard = _fill_margins(guard, statement, kernel, known)
     return replace(statement, assign=replace(statement.assign, value=value, guard=guard))
 
 
@@ -63,12 +63,12 @@ def _says_nothing(comparison: Expr, certain: Callable[[Index], bool]) -> bool:
     return bool(terms) and all(map(certain, terms))
 
 
-def _filled(e: Expr, statement: Statement, kernel: Kernel, known: Known) -> Expr:
+def _fill_margins(e: Expr, statement: Statement, kernel: Kernel, known: Known) -> Expr:
     match e:
         case Read(fill=None) if not _stays(e, statement, kernel, known):
             return replace(e, fill=nothing_of(e.dtype))
         case _:
-            return with_parts(e, lambda part: _filled(part, statement, kernel, known))
+            return with_parts(e, lambda part: _fill_margins(part, statement, kernel, known))
 
 
 def nothing_of(dtype: DType) -> Const:

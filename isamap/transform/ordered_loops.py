@@ -64,7 +64,7 @@ def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
     """Yield the kernel with sums moved out of one of its ordered loops, for each loop that has such."""
     for loop in sequential_loops(statements(kernel)):
         for behind in (False, True):
-            found = _hoisted(kernel, loop, behind=behind)
+            found = _hoist_sums(kernel, loop, behind=behind)
             if found is not None:
                 yield found
 
@@ -72,7 +72,7 @@ def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
 # --- taking out -------------------------------------------------------------------------------------------
 
 
-def _hoisted(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | None:
+def _hoist_sums(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | None:
     """Return the sums moved before or after a loop, with the statements that they need (or that need them)."""
     chosen = find_expandable(kernel, loop)
     taken = movable(*expand(kernel, loop, chosen), behind=behind)
@@ -185,14 +185,14 @@ Group = tuple[int, ...]
 def distributions(kernel: Kernel) -> Iterator[Rewrite]:
     """Yield the kernel with one of its ordered loops as several, for each that falls apart."""
     for loop in sequential_loops(statements(kernel)):
-        found = _distributed(kernel, loop)
+        found = _distribute_loop(kernel, loop)
         if found is not None:
             yield found
 
 
-def _distributed(kernel: Kernel, loop: Sequential) -> Rewrite | None:
+def _distribute_loop(kernel: Kernel, loop: Sequential) -> Rewrite | None:
     chosen = find_expandable(kernel, loop)
-    chosen = _shared(chosen, loop, _groups(*expand(kernel, loop, chosen)))
+    chosen = _shared_temporaries(chosen, loop, _groups(*expand(kernel, loop, chosen)))
     expanded, inside = expand(kernel, loop, chosen)
     groups = _groups(expanded, inside)
     order = needs(Conflicts.of(expanded, in_order=True), inside)
@@ -238,7 +238,9 @@ def _needs(group: Group, other: Group, reach: Needs) -> bool:
     return any(reach[m][n] for m in other for n in group)
 
 
-def _shared(chosen: Sequence[Operand], loop: Sequential, groups: list[Group]) -> tuple[Operand, ...]:
+def _shared_temporaries(
+    chosen: Sequence[Operand], loop: Sequential, groups: list[Group]
+) -> tuple[Operand, ...]:
     """Return the temporaries that more than one group uses: the others pass nothing on."""
     used = [{r.buffer for n in g for s in loop.units[n] for r in accesses(s)} for g in groups]
     return tuple(o for o in chosen if sum(o.name in names for names in used) > 1)
@@ -257,12 +259,12 @@ def retentions(kernel: Kernel) -> Iterator[Rewrite]:
         free = movable(kernel, loop, behind=True)
         for n, unit in enumerate(loop.units):
             if n not in free and len(unit) == 1 and unit[0].is_reduction and unit[0].reduction_axes:
-                found = _retained(kernel, loop, unit[0])
+                found = _retain_inputs(kernel, loop, unit[0])
                 if found is not None:
                     yield found
 
 
-def _retained(kernel: Kernel, loop: Sequential, s: Statement) -> Rewrite | None:
+def _retain_inputs(kernel: Kernel, loop: Sequential, s: Statement) -> Rewrite | None:
     """Return the kernel with copies of a sum's changing inputs, and the sum after the loop."""
     changed = {t.assign.target.buffer for t in loop.inside} - {s.assign.target.buffer}
     names = [n for n in dict.fromkeys(r.buffer for r in accesses(s)) if n in changed]

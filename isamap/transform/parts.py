@@ -51,14 +51,14 @@ def with_values_apart(kernel: Kernel, performs: Callable[[Statement], bool]) -> 
         value = Read(name, tuple(Index.of(axis.name) for axis in statement.axes), part.dtype)
         operands.append(Operand(name, "temp", part.dtype, tuple(axis.extent for axis in statement.axes)))
         first = Assign(value, None, part)
-        behind = replace(assign, value=_replaced(assign.value, part, value))
+        behind = replace(assign, value=_replace_part(assign.value, part, value))
         body += [Loop(statement.axes, (one,)) if statement.axes else one for one in (first, behind)]
     return replace(kernel, body=tuple(body), operands=tuple(operands))
 
 
-def _replaced(e: Expr, part: Expr, value: Expr) -> Expr:
+def _replace_part(e: Expr, part: Expr, value: Expr) -> Expr:
     """Return an expression with a value instead of a part of it."""
-    return value if e == part else with_parts(e, lambda inner: _replaced(inner, part, value))
+    return value if e == part else with_parts(e, lambda inner: _replace_part(inner, part, value))
 
 
 def with_constants(kernel: Kernel, known: Mapping[str, float]) -> Kernel:
@@ -97,7 +97,7 @@ def units_of(kernel: Kernel) -> tuple[Unit, ...]:
     for _ in seen:  # groups that need each other are one
         needs = {(group[n], group[m]) for n, own in enumerate(seen) for m in range(n)
                  if own.reads & seen[m].writes and group[n] != group[m]}  # fmt: skip
-        order = _ordered(sorted(set(group)), needs)
+        order = _order_groups(sorted(set(group)), needs)
         if order is not None:
             return tuple(
                 tuple(s for s, g in zip(kernel.body, group, strict=True) if g == own) for own in order
@@ -107,7 +107,7 @@ def units_of(kernel: Kernel) -> tuple[Unit, ...]:
     raise AssertionError("one group is in order")
 
 
-def _ordered(groups: Sequence[int], needs: set[tuple[int, int]]) -> list[int] | None:
+def _order_groups(groups: Sequence[int], needs: set[tuple[int, int]]) -> list[int] | None:
     """Return the groups, each as late as those allow that need it; None if they need each other."""
     found, left = list[int](), list(groups)
     while left:
@@ -127,11 +127,11 @@ def kernel_of(kernel: Kernel, units: Sequence[Unit], first: int, behind: int, na
     written = {buffer for one in own for buffer in one.writes}
     read = {buffer for one in own for buffer in one.reads}
     wanted = {buffer for one in others for buffer in one.reads}
-    operands = (_taken(operand, written, read, wanted) for operand in kernel.operands)
+    operands = (_take_operand(operand, written, read, wanted) for operand in kernel.operands)
     return replace(kernel, name=name, operands=tuple(o for o in operands if o is not None), body=body)
 
 
-def _taken(operand: Operand, written: set[str], read: set[str], wanted: set[str]) -> Operand | None:
+def _take_operand(operand: Operand, written: set[str], read: set[str], wanted: set[str]) -> Operand | None:
     """Return an operand as a part takes it, None if it does not; `wanted` are buffers that other parts read."""
     name = operand.name
     if name not in written:

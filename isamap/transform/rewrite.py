@@ -46,7 +46,7 @@ def with_statements(
     items: list[tuple[Statement, Stmt]] = [(s, alone(s)) for s in given]
     body = in_ordered_loops(items, lambda axis, inner: Loop((axis,), inner, ordered=True))
     kept = kernel.operands if operands is None else tuple(operands)
-    return replace(kernel, body=tuple(_joined(s) for s in body), operands=kept)
+    return replace(kernel, body=tuple(_join_loops(s) for s in body), operands=kept)
 
 
 def alone(statement: Statement) -> Stmt:
@@ -54,11 +54,11 @@ def alone(statement: Statement) -> Stmt:
     return Loop(statement.axes, (statement.assign,)) if statement.axes else statement.assign
 
 
-def _joined(stmt: Stmt) -> Stmt:
+def _join_loops(stmt: Stmt) -> Stmt:
     """Return an ordered loop around nothing but an ordered loop as one: `seq s in S, t in T`."""
     if not isinstance(stmt, Loop) or not stmt.ordered:
         return stmt
-    body = tuple(_joined(s) for s in stmt.body)
+    body = tuple(_join_loops(s) for s in stmt.body)
     match body:
         case (Loop(axes, inner, True, None),):
             return replace(stmt, axes=(*stmt.axes, *axes), body=inner)

@@ -53,7 +53,7 @@ def _single(kernel: Kernel) -> Iterator[Rewrite]:
     if parted is not None:
         yield parted
     for make in (
-        _merged,
+        _merge_ordered,
         hoistings,
         retentions,
         distributions,
@@ -70,7 +70,7 @@ def _single(kernel: Kernel) -> Iterator[Rewrite]:
         yield from make(kernel)
 
 
-def _merged(kernel: Kernel) -> Iterator[Rewrite]:
+def _merge_ordered(kernel: Kernel) -> Iterator[Rewrite]:
     return (r for r in batchings(kernel) if isinstance(r, Rewrite))
 
 
@@ -80,22 +80,22 @@ def _together(kernel: Kernel) -> Iterator[Rewrite]:
     A sum with its own temporary can be merged with others, whatever it is added to. In some cells two gates
     add the input's part and the state's, and the third one keeps them separate.
     """
-    moves = (_merged, hoistings, retentions)
-    batched = _exhausted(Rewrite(kernel, ()), (_merged,))
-    parted = _exhausted(Rewrite(kernel, ()), (splits,))
-    together = _exhausted(batched, moves)
+    moves = (_merge_ordered, hoistings, retentions)
+    batched = _apply_until_done(Rewrite(kernel, ()), (_merge_ordered,))
+    parted = _apply_until_done(Rewrite(kernel, ()), (splits,))
+    together = _apply_until_done(batched, moves)
     for last in (
         inline_temporaries(kernel),
         batched,
         together,
-        _exhausted(together, (partings,)),
-        _exhausted(parted, moves),
+        _apply_until_done(together, (partings,)),
+        _apply_until_done(parted, moves),
     ):
         if len(last.steps) > 1 and last.steps != parted.steps:
             yield last
 
 
-def _exhausted(start: Rewrite, make: Iterable[Callable[[Kernel], Iterator[Rewrite]]]) -> Rewrite:
+def _apply_until_done(start: Rewrite, make: Iterable[Callable[[Kernel], Iterator[Rewrite]]]) -> Rewrite:
     """Return the last kernel of a sequence in which each is the first rewrite of the previous one."""
     for _ in range(_MOST_STEPS):
         following = next((r for m in make for r in m(start.kernel)), None)

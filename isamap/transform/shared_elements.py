@@ -52,7 +52,7 @@ class Conflicts:
 
     @property
     def known(self) -> Known:
-        return _known(self.frame)
+        return _known_facts(self.frame)
 
     def positive(self, extent: Index) -> bool:
         """Return whether an extent is proved to be at least 1."""
@@ -216,7 +216,7 @@ def _meeting(
     axis: Axis | None,
 ) -> Relation:
     """Return how values of `axis` compare where two subscripts are equal; a kernel's rewrites ask the same again."""
-    known = _known(frame)
+    known = _known_facts(frame)
     outer = tuple(AxisAt(x.name, x.extent, True, n) for n, x in enumerate(shared))
     common = outer if axis is None else (*outer, AxisAt(axis.name, axis.extent, True, len(shared)))
     reads = [Read("", index, BOOL) for index in (f, g)]
@@ -231,7 +231,7 @@ def _meeting(
 
 
 @lru_cache(maxsize=256)
-def _known(frame: Kernel) -> Known:
+def _known_facts(frame: Kernel) -> Known:
     return known_facts(frame)
 
 

@@ -61,10 +61,10 @@ def splits(kernel: Kernel) -> Iterator[Rewrite]:
             continue
         if any(r.buffer == target.name for r in accesses(s)[1:]) or _starts_from_nothing(kernel, given, n):
             continue
-        yield from _split(kernel, given, n)
+        yield from _split_sum(kernel, given, n)
 
 
-def _split(kernel: Kernel, given: tuple[Statement, ...], n: int) -> Iterator[Rewrite]:
+def _split_sum(kernel: Kernel, given: tuple[Statement, ...], n: int) -> Iterator[Rewrite]:
     s = given[n]
     a = s.assign
     assert a.op is not None, "only reductions are split"
@@ -164,7 +164,7 @@ def merges(kernel: Kernel) -> Iterator[Rewrite]:
             at = [i for i, t in enumerate(given) if any(r.buffer == temp.name for r in accesses(t))]
             if temp.role != "temp" or at[-1:] != [n] or len(at) < 3:
                 continue
-            found = _merged(kernel, of, at, part, other)
+            found = _merge_sums(kernel, of, at, part, other)
             if found is not None:
                 yield found
 
@@ -188,7 +188,9 @@ def _buffers(e: Expr) -> set[str]:
     return {r.buffer for r in reads(e)}
 
 
-def _merged(kernel: Kernel, of: Conflicts, at: list[int], part: Read, other: Expr | None) -> Rewrite | None:
+def _merge_sums(
+    kernel: Kernel, of: Conflicts, at: list[int], part: Read, other: Expr | None
+) -> Rewrite | None:
     given = statements(kernel)
     first, sums, last = given[at[0]], [given[i] for i in at[1:-1]], given[at[-1]]
     temp, target = kernel.operand(part.buffer), kernel.operand(last.assign.target.buffer)
@@ -254,7 +256,7 @@ def partings(kernel: Kernel) -> Iterator[Rewrite]:
         # What accumulates in a wider type is rounded as a whole: one statement stays one.
         if dimension is None or is_wide(kernel.operand(s.assign.target.buffer)):
             continue
-        after = with_statements(kernel, _parted(kernel, given, s, dimension))
+        after = with_statements(kernel, _part_writes(kernel, given, s, dimension))
         if is_accepted(kernel, after):
             count, axis = _axis_at(s, dimension) or (0, "")
             step = f"`{line_of(s)}` becomes {count} statements, one for each `{axis}`"
@@ -285,7 +287,7 @@ def _axis_at(s: Statement, dimension: int) -> tuple[int, str] | None:
     return (extent, name) if extent is not None and 1 < extent <= MOST_PARTS and not elsewhere else None
 
 
-def _parted(
+def _part_writes(
     kernel: Kernel, given: tuple[Statement, ...], s: Statement, dimension: int
 ) -> tuple[Statement, ...]:
     """Return the statements, with writes of the array in the loops of `s` split, each as late as possible."""

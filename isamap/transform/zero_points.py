@@ -57,7 +57,7 @@ def shifts(kernel: Kernel) -> Iterator[Rewrite]:
     given = statements(kernel)
     for number, s in enumerate(given):
         for factor, other in _signed_factors(kernel, s):
-            after = _shifted(kernel, given, number, factor, other)
+            after = _shift_factor(kernel, given, number, factor, other)
             if after is not None:
                 name, to = factor.buffer, _opposite(factor.dtype)
                 yield Rewrite(after, (f"shifting: `{line_of(s)}` takes `{name}` as {to}, and is corrected",))
@@ -91,7 +91,7 @@ def _opposite(dtype: DType) -> str:
     return f"{'u' if dtype.kind == 'int' else 'i'}{dtype.bits}"
 
 
-def _shifted(
+def _shift_factor(
     kernel: Kernel, given: tuple[Statement, ...], number: int, factor: Read, other: Expr
 ) -> Kernel | None:
     s = given[number]

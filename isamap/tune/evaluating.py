@@ -94,25 +94,25 @@ class Log:
 
     def add(self, record: Record) -> None:
         """Keep a record for good. Raises: Unkept if the file cannot be used."""
-        with self._connected() as connection, connection:
+        with self._connect() as connection, connection:
             connection.execute(_ADD, _row(record))
 
     def find(self, key: str) -> Record | None:
         """Return the newest record of a key. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return None
-        with self._connected() as connection:
+        with self._connect() as connection:
             row = connection.execute(f"{_ALL} where key = ? order by number desc limit 1", (key,)).fetchone()
-            return None if row is None else _logged(row)
+            return None if row is None else _log_row(row)
 
     def records(self) -> Iterator[Record]:
         """Yield all records, oldest first. Raises: Unkept if the file cannot be used."""
         if os.path.exists(self.path):
-            with self._connected() as connection:
-                found = list(map(_logged, connection.execute(f"{_ALL} order by number")))
+            with self._connect() as connection:
+                found = list(map(_log_row, connection.execute(f"{_ALL} order by number")))
             yield from found
 
-    def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
+    def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
         return open_database(self.path, _CREATE, FORMAT, _unusable)
 
 
@@ -121,7 +121,7 @@ def _row(record: Record) -> tuple[object, ...]:
     return tuple(json.dumps(dict(v), sort_keys=True) if name in _OBJECTS else v for name, v in values)
 
 
-def _logged(row: tuple[Any, ...]) -> Record:
+def _log_row(row: tuple[Any, ...]) -> Record:
     pairs = zip(COLUMNS, row, strict=True)
     try:
         return Record(**{name: json.loads(value) if name in _OBJECTS else value for name, value in pairs})
@@ -177,7 +177,7 @@ def evaluate_all(
     the evaluator.
     """
     keys = [trial_key(trial, evaluator, setting) for trial in trials]
-    known = {key: None if again else _recalled(log, key) for key in keys}
+    known = {key: None if again else _recall_row(log, key) for key in keys}
     new = [(key, trial) for key, trial in dict(zip(keys, trials, strict=True)).items() if known[key] is None]
     fresh: dict[str, Evaluation] = {}
     answers = _ask(evaluator, [trial for _, trial in new])
@@ -193,7 +193,7 @@ def evaluate_all(
     return tuple(found)
 
 
-def _recalled(log: Log, key: str) -> Record | None:
+def _recall_row(log: Log, key: str) -> Record | None:
     with OnlyWarned():
         return log.find(key)
     return None

@@ -90,21 +90,21 @@ class Choices:
         """Return the choice of a question. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return None
-        with self._connected() as connection:
+        with self._connect() as connection:
             asked = f"select {', '.join(COLUMNS)} from choices where key = ?"
             row = connection.execute(asked, (key,)).fetchone()
             return None if row is None else Choice(*row)
 
     def keep(self, choice: Choice) -> None:
         """Keep a choice, at once or not at all. Raises: Unkept if the file cannot be used."""
-        with self._connected() as connection, connection:
+        with self._connect() as connection, connection:
             connection.execute(_KEEP, [getattr(choice, name) for name in COLUMNS])
 
     def count(self) -> int:
         """Return how many there are. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return 0
-        with self._connected() as connection:
+        with self._connect() as connection:
             (count,) = connection.execute("select count(*) from choices").fetchone()
             return int(count)
 
@@ -112,8 +112,8 @@ class Choices:
         """Return how many choices are gone now: all of them. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return 0
-        with self._connected() as connection, connection:
+        with self._connect() as connection, connection:
             return connection.execute("delete from choices").rowcount
 
-    def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
+    def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
         return open_database(self.path, _TABLES, FORMAT, unusable)

@@ -28,7 +28,8 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
     for figure in profile.instructions:
         figures.setdefault(figure.instruction, []).append(figure)
     instructions = {
-        name: _measured(entry, machine, figures.get(name, ())) for name, entry in machine.instructions.items()
+        name: _overlay_entry(entry, machine, figures.get(name, ()))
+        for name, entry in machine.instructions.items()
     }
     links = tuple(
         measured_streams(measured_rows(machine, measured_link(machine, link, profile), profile), profile)
@@ -59,7 +60,7 @@ def _measured_cache(memory: Memory, figure: CacheFigure) -> Memory:
     return replace(memory, decl=replace(memory.decl, attributes=attributes))
 
 
-def _measured(
+def _overlay_entry(
     entry: MachineInstruction, machine: Machine, figures: Iterable[InstructionFigure]
 ) -> MachineInstruction:
     listed = tuple(figures)
@@ -199,10 +200,10 @@ class Apart:
     def __str__(self) -> str:
         free = [word for word, ns in (("stated", self.stated), ("measured", self.measured)) if ns <= 0]
         times = f"{free[0]} as free" if free else f"{self.factor:.1f} times apart"
-        numbers = f"{self._shown(self.stated)} stated, {self._shown(self.measured)} measured"
+        numbers = f"{self._show_value_of(self.stated)} stated, {self._show_value_of(self.measured)} measured"
         return f"{self.subject} {self.what}: {numbers}, {times}"
 
-    def _shown(self, value: float) -> str:
+    def _show_value_of(self, value: float) -> str:
         return bytes_text(value) if self.unit == "bytes" else f"{value:.3g} {self.unit}"
 
 

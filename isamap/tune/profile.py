@@ -96,26 +96,30 @@ def parse_profile(source: Source) -> Profile:
     try:
         stored: Any = read_json(source.text)
     except ValueError as error:
-        raise _refused("profile-unreadable", f"{source.name} is no profile: {error}") from None
+        raise _refuse_profile("profile-unreadable", f"{source.name} is no profile: {error}") from None
     if not isinstance(stored, dict) or "isamap_profile" not in stored:
-        raise _refused("profile-unreadable", f"{source.name} is no profile: it has no `isamap_profile`")
+        raise _refuse_profile(
+            "profile-unreadable", f"{source.name} is no profile: it has no `isamap_profile`"
+        )
     content = cast(dict[str, Any], stored)
     if content["isamap_profile"] != FORMAT:
-        raise _refused(
+        raise _refuse_profile(
             "profile-version",
             f"{source.name} has format {show_value(content['isamap_profile'])}; this version of isamap reads "
             f"{FORMAT}",
         )
     stated = content.pop("sha256", None)
     if stated != _digest(content):
-        raise _refused("profile-damaged", f"{source.name} is not as it was written: its sha256 differs")
+        raise _refuse_profile(
+            "profile-damaged", f"{source.name} is not as it was written: its sha256 differs"
+        )
     try:
         return _profile(content)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _refused("profile-unreadable", f"{source.name} is no profile: {error!r}") from None
+        raise _refuse_profile("profile-unreadable", f"{source.name} is no profile: {error!r}") from None
 
 
-def _refused(code: str, said: str) -> UsageProblem:
+def _refuse_profile(code: str, said: str) -> UsageProblem:
     return UsageProblem(
         Diagnostic(code, said, help="make one with `isamap hw calibrate`, or say `--profile none`")
     )
@@ -158,7 +162,7 @@ def _content(profile: Profile) -> dict[str, Any]:
             {"way": p.way, "element_bytes": p.element_bytes, "ns_per_element": _spread_json(p.ns_per_element)}
             for p in profile.packing
         ],
-        **_known(profile),
+        **_optional_parts(profile),
         "instructions": [
             {
                 "instruction": f.instruction,
@@ -172,7 +176,7 @@ def _content(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _known(profile: Profile) -> dict[str, object]:
+def _optional_parts(profile: Profile) -> dict[str, object]:
     """Return the optional parts of a profile. A part that is empty is omitted, so that old digests stay valid."""
     found: dict[str, object] = {
         "caches": [_cache_json(c) for c in profile.caches],
@@ -278,13 +282,13 @@ def _profile(content: dict[str, Any]) -> Profile:
                 _value("str", b["access"]),
                 _value("str", b["instruction"]),
                 _value("int", b["size_bytes"]),
-                _measured(b["ns_per_byte"]),
+                _read_spread(b["ns_per_byte"]),
             )
             for b in content["bandwidths"]
         ),
         tuple(
             PackingFigure(
-                _value("str", p["way"]), _value("int", p["element_bytes"]), _measured(p["ns_per_element"])
+                _value("str", p["way"]), _value("int", p["element_bytes"]), _read_spread(p["ns_per_element"])
             )
             for p in content["packing"]
         ),
@@ -306,10 +310,10 @@ def _row(stored: dict[str, Any]) -> RowFigure:
 
 
 def _spread(stored: dict[str, Any] | None) -> Spread | None:
-    return None if stored is None else _measured(stored)
+    return None if stored is None else _read_spread(stored)
 
 
-def _measured(stored: dict[str, Any]) -> Spread:
+def _read_spread(stored: dict[str, Any]) -> Spread:
     least, low, middle, high = (_value("float", stored[name]) for name in _SPREAD)
     return Spread(least, low, middle, high, _value("int", stored["count"]))
 

@@ -260,7 +260,7 @@ def row_figures(
             if second is not None:
                 lines_ns = [second.piece_bytes * ns_per_byte[name] for name in (others[0], memory)]
                 near = Near(second.piece_bytes, _of_many(second.readings), *lines_ns)
-            found = _measured(memory, size_bytes, ns_per_byte[memory], near, machine, rng)
+            found = _measure_memory(memory, size_bytes, ns_per_byte[memory], near, machine, rng)
             if memory == others[0]:
                 second = found
                 found = replace(
@@ -279,7 +279,7 @@ def _of_many(readings: Sequence[RowReading]) -> dict[int, float]:
     return {r.together: r.piece_ns for r in readings if r.computed == MANY and r.together and not r.hinted}
 
 
-def _measured(
+def _measure_memory(
     memory: str,
     size_bytes: int,
     ns_per_byte: float,

@@ -78,7 +78,7 @@ def stream_figure(
 
     def measure(memory: str, stated: StreamTimes, bytes_there: int) -> StreamFigure:
         rows = bytes_there // (F32.size_bytes * K)
-        return figure_of(memory, stated, rows, _measured(machine, rows, rng))
+        return figure_of(memory, stated, rows, _measure_products(machine, rows, rng))
 
     return of_streams("rows that stream", machine, sizes, watch, measure)
 
@@ -130,7 +130,7 @@ def figure_of(
     return StreamFigure(memory, factor, start_ns, hinted_factor, hinted_start_ns)
 
 
-def _measured(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[int, bool], Took]:
+def _measure_products(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[int, bool], Took]:
     """Return the least time of each product, measured in alternation.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
@@ -248,7 +248,7 @@ def piece_figure(
     def measure(memory: str, stated: StreamTimes, bytes_there: int) -> PieceFigure:
         n = bytes_there // (F32.size_bytes * ROWS)
         clocked = Clocked.of("pieces", _PIECES.format(n=n, k=ROWS), machine)
-        chosen = _chosen(clocked.problem)
+        chosen = _schedule_each(clocked.problem)
         took = _least(clocked, chosen, n, rng)
         bare = without_beginnings(clocked.problem)
         start_ns: dict[str, float] = {}
@@ -287,7 +287,7 @@ def _with_sweeps(option: NestOption) -> NestOption:
     )
 
 
-def _chosen(problem: Problem) -> dict[str, Schedule]:
+def _schedule_each(problem: Problem) -> dict[str, Schedule]:
     """Return the schedule of each way of reading B. Raises: Infeasible if none reads it in place, or hinted."""
     found: dict[str, Schedule] = {
         "unasked": best_in_place(problem, False, False),

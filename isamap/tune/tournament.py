@@ -169,7 +169,7 @@ def standing(rounds: Rounds, first: str) -> Standing | None:
             continue
         won = sum(own < other for other, own in pairs)
         ratio = median(other / own for other, own in pairs)
-        if won >= _needed(len(pairs)) and (best.cost_ns == inf or ratio > best.ratio):
+        if won >= _count_needed(len(pairs)) and (best.cost_ns == inf or ratio > best.ratio):
             best = Standing(name, _cost(rounds, name), _cost(rounds, first), ratio)
     return None if best.cost_ns == inf else best
 
@@ -179,7 +179,7 @@ def schedule_digest(trial: Trial) -> str:
     return hashlib.sha256(schedule_text(trial.schedule).encode()).hexdigest()
 
 
-def _needed(rounds: int) -> int:
+def _count_needed(rounds: int) -> int:
     """Return how many rounds have to be won: the sign test, one-sided; more than there are where these are few."""
     chance, won = 0.0, rounds + 1
     while won > 0 and chance + comb(rounds, won - 1) / 2**rounds <= CHANCE:

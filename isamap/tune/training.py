@@ -103,7 +103,7 @@ def train(samples: Sequence[Sample]) -> Trained:
             )
         )
     tried = {name: _left_out(samples, names) for name, names in CHOICES.items()}
-    chosen = min(CHOICES, key=lambda name: _lost(samples, tried[name]))
+    chosen = min(CHOICES, key=lambda name: _mean_loss(samples, tried[name]))
     card = {
         "isamap": __version__,
         "trained": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -116,7 +116,7 @@ def train(samples: Sequence[Sample]) -> Trained:
         "processors": sorted({sample.processor for sample in samples}),
         "held_out": _held_out(samples, tried[chosen]),
     }
-    return Trained(CHOICES[chosen], _fitted(samples, CHOICES[chosen]), card)
+    return Trained(CHOICES[chosen], _fit_forest(samples, CHOICES[chosen]), card)
 
 
 def judged(
@@ -142,13 +142,13 @@ def _left_out(samples: Sequence[Sample], names: Sequence[str]) -> list[float]:
         rest = [sample for sample in samples if sample.family != family]
         places = [place for place, sample in enumerate(samples) if sample.family == family]
         own = matrix([samples[place] for place in places], names)
-        values = _fitted(rest, names).values(own) if rest else [0.0] * len(places)
+        values = _fit_forest(rest, names).values(own) if rest else [0.0] * len(places)
         for place, value in zip(places, values, strict=True):
             found[place] = float(value)
     return found
 
 
-def _lost(samples: Sequence[Sample], residuals: Sequence[float]) -> float:
+def _mean_loss(samples: Sequence[Sample], residuals: Sequence[float]) -> float:
     """Return the mean ratio of the first choice to the best; 1 if there are too few samples of each row."""
     learned = judged(samples, residuals)[1]
     return learned.first_over_best if learned is not None else 1.0
@@ -166,11 +166,11 @@ def _held_out(samples: Sequence[Sample], residuals: Sequence[float]) -> list[dic
         analytic, learned = judged([sample for sample, _ in both], [residual for _, residual in both])
         if analytic is not None and learned is not None:
             own: dict[str, object] = {"family": family, "samples": len(both), "rows": analytic.rows}
-            found.append(own | {"analytic": _rounded(analytic), "learned": _rounded(learned)})
+            found.append(own | {"analytic": _round_judgement(analytic), "learned": _round_judgement(learned)})
     return found
 
 
-def _rounded(judgement: Judgement) -> dict[str, float]:
+def _round_judgement(judgement: Judgement) -> dict[str, float]:
     return {name: round(value, 4) for name, value in asdict(judgement).items() if name != "rows"}
 
 
@@ -205,7 +205,7 @@ def _lightgbm() -> Any:
     return lightgbm
 
 
-def _fitted(samples: Sequence[Sample], names: Sequence[str]) -> Forest:
+def _fit_forest(samples: Sequence[Sample], names: Sequence[str]) -> Forest:
     """Return the trees that lightgbm makes. Raises: MissingTool."""
     library = _lightgbm()
     data = library.Dataset(matrix(samples, names), centre_residuals(samples), params={"verbosity": -1})

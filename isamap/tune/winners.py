@@ -103,7 +103,7 @@ class Winners:
         """Return the winner of a question. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return None
-        with self._connected() as connection:
+        with self._connect() as connection:
             row = connection.execute(f"{_ALL} where key = ?", (key,)).fetchone()
             return None if row is None else _winner(row)
 
@@ -111,7 +111,7 @@ class Winners:
         """Return all winners, by kernel, machine and time. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return ()
-        with self._connected() as connection:
+        with self._connect() as connection:
             rows = connection.execute(f"{_ALL} order by kernel, machine, time, key").fetchall()
             return tuple(map(_winner, rows))
 
@@ -122,14 +122,14 @@ class Winners:
         """
         values = ((name, getattr(winner, name)) for name in COLUMNS)
         row = [json.dumps(dict(v), sort_keys=True) if name == "sizes" else v for name, v in values]
-        with self._connected() as connection, connection:
+        with self._connect() as connection, connection:
             connection.execute(_KEEP, row)
             connection.execute("delete from rounds where question = ?", (question,))
 
     def add_round(self, question: str, number: int, costs_ns: Mapping[str, float]) -> None:
         """Keep a round of a tournament for good. Raises: Unkept if the file cannot be used."""
         rows = [(question, number, name, None if ns == float("inf") else ns) for name, ns in costs_ns.items()]
-        with self._connected() as connection, connection:
+        with self._connect() as connection, connection:
             connection.executemany("insert or ignore into rounds values (?, ?, ?, ?)", rows)
 
     def rounds(self, question: str) -> Rounds:
@@ -138,7 +138,7 @@ class Winners:
             return {}
         found: dict[int, dict[str, float]] = {}
         asked = "select number, schedule, cost_ns from rounds where question = ? order by number, rowid"
-        with self._connected() as connection:
+        with self._connect() as connection:
             for number, schedule, ns in connection.execute(asked, (question,)):
                 found.setdefault(number, {})[schedule] = float("inf") if ns is None else ns
         return found
@@ -150,7 +150,7 @@ class Winners:
         """
         if not os.path.exists(self.path):
             return 0
-        with self._connected() as connection, connection:
+        with self._connect() as connection, connection:
             count = connection.execute("delete from winners").rowcount
             connection.execute("delete from rounds")
         return count
@@ -160,7 +160,7 @@ class Winners:
         paths = [self.path, *(self.path.with_name(f"{NAME}{end}") for end in ("-wal", "-shm"))]
         return sum(path.stat().st_size for path in paths if path.exists())
 
-    def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
+    def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
         return open_database(self.path, _TABLES, FORMAT, unusable)
 
 

@@ -57,14 +57,14 @@ class Cause:
 def cause_of(space: Space) -> Cause:
     """Return why the fixed decisions of a space conflict with each other or with the machine."""
     found = (cause(space) for cause in CAUSES)
-    return next((cause for cause in found if cause is not None), _unnamed(space))
+    return next((cause for cause in found if cause is not None), _unnamed_cause(space))
 
 
-def _unnamed(space: Space) -> Cause:
-    return Cause("fix-impossible", f"no schedule of statement {space.statement} has {_fixed(space)}")
+def _unnamed_cause(space: Space) -> Cause:
+    return Cause("fix-impossible", f"no schedule of statement {space.statement} has {_list_fixed(space)}")
 
 
-def _fixed(space: Space) -> str:
+def _list_fixed(space: Space) -> str:
     return ", ".join(f"{name} = {value}" for name, value in space.fixed.items())
 
 
@@ -114,12 +114,13 @@ def _circle(space: Space) -> Cause | None:
     for pairs, axes in ((space.order_pairs(), space.axes), (space.sweep_pairs(), space.register_axes)):
         if first_order(axes, pairs, space.fixed) is None:
             return Cause(
-                "fix-order", "the fixed orders of loops go in a circle: " + ", ".join(_said(space, pairs))
+                "fix-order",
+                "the fixed orders of loops go in a circle: " + ", ".join(_describe_pairs(space, pairs)),
             )
     return None
 
 
-def _said(space: Space, pairs: Pairs) -> Iterator[str]:
+def _describe_pairs(space: Space, pairs: Pairs) -> Iterator[str]:
     for name, first, second in pairs:
         if name in space.fixed:
             outer, inner = (first, second) if space.fixed[name] else (second, first)
@@ -141,19 +142,19 @@ def _unroll(space: Space) -> Cause | None:
                 "fix-unroll",
                 f"{space.unroll(axis)} = {value}: only the innermost summing axis is unrolled, and only "
                 "where every input follows it",
-                (_followed(space, axis),),
+                (_follow_axis(space, axis),),
             )
     unrolled = prod(space.fixed[space.unroll(axis)] for axis in axes)
     if unrolled > MAX_UNROLLED:
         factors = " × ".join(str(space.fixed[space.unroll(axis)]) for axis in axes)
         return Cause(
             "fix-unroll",
-            f"{_fixed(space)}: {factors} = {unrolled} issues in one loop body, at most {MAX_UNROLLED} can be",
+            f"{_list_fixed(space)}: {factors} = {unrolled} issues in one loop body, at most {MAX_UNROLLED} can be",
         )
     return None
 
 
-def _followed(space: Space, axis: TileAxis) -> str:
+def _follow_axis(space: Space, axis: TileAxis) -> str:
     last = [a.name for a in space.option.axes if a.is_reduction and a.extent > a.tile][-1]
     if last != axis.name:
         return f"that is {last} here"
@@ -175,8 +176,8 @@ def _registers(space: Space) -> Cause | None:
             held = [f"{between} within an issue"] if between else []
             return Cause(
                 "fix-registers",
-                f"{_fixed(space)}: {needed} registers of `{memory}` are needed, and there are {there}",
-                (", ".join([*(_shown(o, tiles, each, block) for o, tiles, each in parts), *held]),),
+                f"{_list_fixed(space)}: {needed} registers of `{memory}` are needed, and there are {there}",
+                (", ".join([*(_show_demand(o, tiles, each, block) for o, tiles, each in parts), *held]),),
             )
     return None
 
@@ -191,7 +192,7 @@ def _demand(space: Space, block: RegisterBlock) -> dict[str, list[tuple[TileOper
     return found
 
 
-def _shown(operand: TileOperand, tiles: int, registers: int, block: RegisterBlock) -> str:
+def _show_demand(operand: TileOperand, tiles: int, registers: int, block: RegisterBlock) -> str:
     """Return the demand of an operand as text: `c: 8 × 4 accumulators of 2 registers = 64`."""
     factors = [str(block[axis]) for axis in operand.axes if block.get(axis, 1) > 1]
     product = " × ".join(factors) if operand.is_accumulator and len(factors) > 1 else str(tiles)
@@ -300,7 +301,7 @@ def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
     parts = [part for memory, own in _demand(space, block).items() if memory in short for part in own]
     there = " and ".join(str(space.registers[memory]) for memory in short)
     relief = [f"{needed} registers of `{memory}`" for memory, needed in short.items()]
-    notes = [", ".join(_shown(o, tiles, each, block) for o, tiles, each in parts)]
+    notes = [", ".join(_show_demand(o, tiles, each, block) for o, tiles, each in parts)]
     notes.append(
         f"with mapping `{space.option.mapping}`" + other_mappings(len(spaces) - 1, "cannot be had either")
     )

@@ -26,10 +26,10 @@ TOGETHER_BYTES = 512
 
 def order_values(space: Choices) -> dict[str, tuple[int, ...]]:
     """Return the decisions with their values; none if the fixed value is not possible."""
-    return {name: _values(space, name, operand) for name, operand in _named(space).items()}
+    return {name: _values(space, name, operand) for name, operand in _operands_by_name(space).items()}
 
 
-def _named(space: Choices) -> dict[str, TileOperand]:
+def _operands_by_name(space: Choices) -> dict[str, TileOperand]:
     return {
         rows_of(space.statement, o.name): o
         for o in space.option.operands
@@ -67,7 +67,7 @@ def staged_by_rows(space: Choices, operand: TileOperand) -> tuple[int, ...] | No
 
 def order_constraints(space: Choices) -> Iterator[Constraint]:
     """Return constraints that only copied operands are copied by rows."""
-    for name, operand in _named(space).items():
+    for name, operand in _operands_by_name(space).items():
         stage = space.stage(operand)
         said = f"{name} = 1 cannot be: {stage} = 0 (read in place) makes no copy"
         yield Constraint((Is(name, (0,)), Is(stage, (1, 2))), "fix-stage", lambda _, said=said: said)
@@ -75,7 +75,7 @@ def order_constraints(space: Choices) -> Iterator[Constraint]:
 
 def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
     """Return the nest with its copies in the orders that are decided."""
-    by_rows = {operand.name for name, operand in _named(space).items() if made.get(name, 0)}
+    by_rows = {operand.name for name, operand in _operands_by_name(space).items() if made.get(name, 0)}
     return replace(
         nest, stages=tuple(replace(s, by_rows=True) if s.operand in by_rows else s for s in nest.stages)
     )
@@ -84,4 +84,4 @@ def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
 def orders_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
     """Return the copy orders of a nest as decisions."""
     by_rows = {stage.operand for stage in nest.stages if stage.by_rows}
-    return {name: int(operand.name in by_rows) for name, operand in _named(space).items()}
+    return {name: int(operand.name in by_rows) for name, operand in _operands_by_name(space).items()}

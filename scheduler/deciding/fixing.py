@@ -26,7 +26,7 @@ def resolve(problem: Problem, fixed: Mapping[str, int]) -> dict[str, int]:
     known = all_names(problem)
     found: dict[str, int] = {}
     for word, value in fixed.items():
-        name, given = _resolved(word, value, known)
+        name, given = _resolve_word(word, value, known)
         _check_value(name, given)
         if found.get(name, given) != given:
             raise UsageProblem(
@@ -51,10 +51,10 @@ def names_of(problem: Problem, nest: NestProblem) -> set[str]:
     return found - {parallel_of(nest.statement, a.name) for o in nest.options for a in o.axes}
 
 
-def _resolved(word: str, value: int, known: list[str]) -> tuple[str, int]:
+def _resolve_word(word: str, value: int, known: list[str]) -> tuple[str, int]:
     if word in known:
         return word, value
-    for spelling, meant in ((word, value), *_turned(word, value)):
+    for spelling, meant in ((word, value), *_reverse_order(word, value)):
         found = [name for name in known if _means(spelling.casefold(), name.casefold())]
         exact = [name for name in found if _means(spelling, name)]
         match exact or found:
@@ -73,7 +73,7 @@ def _means(word: str, name: str) -> bool:
     return ".".join(parts) in (name, name.partition(".")[2])
 
 
-def _turned(word: str, value: int) -> Iterable[tuple[str, int]]:
+def _reverse_order(word: str, value: int) -> Iterable[tuple[str, int]]:
     """Return an order of two axes said the other way round."""
     parts = word.split(".")
     if len(parts) >= 3 and parts[-3] in ("order", "sweep"):

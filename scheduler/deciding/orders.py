@@ -98,14 +98,14 @@ def other_orders(
     """Yield orders to try instead of the one decided: all of few axes, else those with one axis moved."""
     current = axes_in_order(axes, pairs, assignment)
     candidates: Iterable[Sequence[TileAxis]]
-    candidates = permutations(axes) if len(axes) <= MAX_PERMUTED else _moved(current)
+    candidates = permutations(axes) if len(axes) <= MAX_PERMUTED else _move_axes(current)
     for order in candidates:
         values = decisions_of(order, pairs)
         if agrees(values, fixed):
             yield values
 
 
-def _moved(order: list[TileAxis]) -> Iterator[list[TileAxis]]:
+def _move_axes(order: list[TileAxis]) -> Iterator[list[TileAxis]]:
     for i, axis in enumerate(order):
         rest = order[:i] + order[i + 1 :]
         for j in range(len(order)):

@@ -33,10 +33,10 @@ from isamap.source.records import replace
 
 def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:
     """Return the decisions with their values; none if the fixed value is not possible."""
-    return {name: _values(space, name, operand) for name, operand in _named(space).items()}
+    return {name: _values(space, name, operand) for name, operand in _operands_by_name(space).items()}
 
 
-def _named(space: Choices) -> dict[str, TileOperand]:
+def _operands_by_name(space: Choices) -> dict[str, TileOperand]:
     return {prefetch_of(space.statement, o.name): o for o in space.option.operands if o.prefetching.hints}
 
 
@@ -54,7 +54,7 @@ def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
     has no loop over them: hints for parts of rows are late there.
     """
     rows = sweeping_axis(space.option)
-    for name, operand in _named(space).items():
+    for name, operand in _operands_by_name(space).items():
         parted = [axis for axis in space.axes_of(operand) if axis.name == operand.layout.dense_axis]
         if operand.prefetching.is_swept and rows is not None and parted:
             block = times(rows.tile, Decision(space.unroll(rows)))
@@ -96,7 +96,7 @@ def _going_on(space: Choices, operand: TileOperand) -> Iterator[Not]:
 def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
     """Return the nest with the prefetches that are decided."""
     found: list[Prefetch] = []
-    for name, operand in _named(space).items():
+    for name, operand in _operands_by_name(space).items():
         if made.get(name, 0):
             cache, _ = operand.prefetching.hints[made[name] - 1]
             inside = pieces_ahead(space.option, nest, operand) or rows_ahead(space.option, nest, operand)
@@ -116,7 +116,7 @@ def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
     """Return the prefetch decisions that a nest expresses; of each operand, those of the outermost prefetch."""
     into = {prefetch.operand: prefetch.cache for prefetch in reversed(nest.prefetches)}
     found: dict[str, int] = {}
-    for name, operand in _named(space).items():
+    for name, operand in _operands_by_name(space).items():
         caches = [cache for cache, _ in operand.prefetching.hints]
         cache = into.get(operand.name, "")
         found[name] = caches.index(cache) + 1 if cache in caches else 0

@@ -78,7 +78,7 @@ def loops(tiling: Tiling) -> tuple[Loop, ...]:
         inside = {
             other.name: tiling.block[other.name]
             if other == axis
-            else _chosen(order, axis, other, whole[other.name], tiling.block[other.name])
+            else _choose_by_order(order, axis, other, whole[other.name], tiling.block[other.name])
             for other in space.axes
         }
         found.append(_loop(space, axis.name, tiling.blocks[axis.name], inside))
@@ -88,7 +88,7 @@ def loops(tiling: Tiling) -> tuple[Loop, ...]:
             if other.is_reduction
             else tiling.step[other.name]
             if other == axis
-            else _chosen(sweep, axis, other, tiling.block[other.name], tiling.step[other.name])
+            else _choose_by_order(sweep, axis, other, tiling.block[other.name], tiling.step[other.name])
             for other in space.axes
         }
         found.append(_loop(space, axis.name, tiling.iterations[axis.name], inside))
@@ -99,7 +99,7 @@ def _loop(space: Space, axis: str, trips: Cost, inside: Mapping[str, Cost]) -> L
     return Loop(axis, trips, inside, touched_bytes(space, inside), times(*inside.values()))
 
 
-def _chosen(
+def _choose_by_order(
     names: Mapping[tuple[str, str], str], outer: TileAxis, inner: TileAxis, within: Cost, beyond: Cost
 ) -> Cost:
     """Return `within` if the loop of `inner` is inside that of `outer`, else `beyond`."""

@@ -34,10 +34,10 @@ def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) ->
     Units: nanoseconds.
     """
     chain = times(carried.chain_ns, *(tiling.steps[axis.name] for axis in tiling.space.axes))
-    return total([largest([moved, chain]), _lost(tiling, carried, problem)])
+    return total([largest([moved, chain]), _reload_time(tiling, carried, problem)])
 
 
-def _lost(tiling: Tiling, carried: Carried, problem: Problem) -> Cost:
+def _reload_time(tiling: Tiling, carried: Carried, problem: Problem) -> Cost:
     """Return the time of lines reloaded from the next cache at each step.
 
     Lines are reloaded if more rows are read in parallel than the cache sets that they share can hold.

@@ -93,7 +93,7 @@ def _of_levels(
         byte_ns = 1 / level.bandwidth
         hides = _hides(space.option, operand, problem, is_far and level is missed[-1])
         if byte_ns > before_ns and hides * byte_ns > issue_ns:
-            left = _left(space, axes, _Byte(byte_ns, before_ns, hides), issue_ns)
+            left = _exposed_time(space, axes, _Byte(byte_ns, before_ns, hides), issue_ns)
             yield level, times(level.lines[position], left)
             before_ns = byte_ns
 
@@ -124,7 +124,7 @@ class _Byte:
         return min(self.ns - self.before_ns, left) / self.ns
 
 
-def _left(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) -> Cost:
+def _exposed_time(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) -> Cost:
     """Return the exposed part of the time for a byte, by unroll factors."""
     if not axes:
         return Const(byte.part(issue_ns))
@@ -132,7 +132,7 @@ def _left(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) 
     most = min(issues_along(axis), MAX_UNROLLED)
     if not others:
         return Cases(space.unroll(axis), _parts(most, byte, issue_ns))
-    branches = ((n, _left(space, others, byte, n * issue_ns)) for n in range(1, most + 1))
+    branches = ((n, _exposed_time(space, others, byte, n * issue_ns)) for n in range(1, most + 1))
     return Cases(space.unroll(axis), tuple(branches))
 
 

@@ -111,7 +111,9 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
         return Const(0)
     values = space.stage_values(operand)
     once = (
-        (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.staging.pack_ns_per_element
+        (2 if operand.is_accumulator else 1)
+        * _count_filled(tiling, operand)
+        * operand.staging.pack_ns_per_element
     )
     afar_ns = copying_afar(tiling, operand, problem)
     once += afar_ns
@@ -120,7 +122,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     moved_ns = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
-    filled = total([Const(once + moved_ns), _begun(tiling, operand, problem, Const(1))])
+    filled = total([Const(once + moved_ns), _restart_time(tiling, operand, problem, Const(1))])
     whole = times(1 / together / operand.staging.iterations_of_copy, filled)
     costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
@@ -147,18 +149,20 @@ def _barriers(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the time of an operand's copies per block that are made when needed; an accumulator's go both ways."""
     once = (
-        (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.staging.pack_ns_per_element
+        (2 if operand.is_accumulator else 1)
+        * _count_filled(tiling, operand)
+        * operand.staging.pack_ns_per_element
     )
     once += copying_afar(tiling, operand, problem)
     again = copied_again(tiling, operand)
     shared = times(copying_shared(tiling, operand, problem), *again)
     parts = tiling.blocks.get(operand.layout.dense_axis, Const(1))
-    begun = times(_begun(tiling, operand, problem, parts), *again)
+    begun = times(_restart_time(tiling, operand, problem, parts), *again)
     out = out_and_back(tiling, operand, problem, again, buffers(tiling, operand), usable_bytes)
     return total([times(once, *again), shared, out, begun])
 
 
-def _filled(tiling: Tiling, operand: TileOperand) -> int:
+def _count_filled(tiling: Tiling, operand: TileOperand) -> int:
     """Return the elements that a copy writes: instructions write whole tiles, other units only existing elements."""
     followed = [axis for axis in tiling.space.option.axes if axis.name in operand.axes]
     return prod(a.extent if operand.staging.mover else ceil(a.extent / a.tile) * a.tile for a in followed)
@@ -173,7 +177,7 @@ def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     )
 
 
-def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) -> Cost:
+def _restart_time(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) -> Cost:
     """Return the time to restart pieces of rows in copies. Units: nanoseconds.
 
     In buffer order each row restarts for every register block; by rows it restarts for each of the `parts`.

@@ -32,12 +32,12 @@ def buffers_filled(space: Space, missed: Sequence[Misses], problem: Problem) -> 
         # Of what streams, `streams` says what hints take, unless lines of memory have a time of their own.
         is_said = operand.prefetching.is_streamed and not problem.memory_rows.fill_ns
         if operand.prefetching.hints and in_rows(space.option, operand) and not is_said:
-            filled = total(_filled(position, missed, problem))
+            filled = total(_fill_times(position, missed, problem))
             into = ((value + 1, filled) for value in range(len(operand.prefetching.hints)))
             yield Cases(prefetch_of(space.statement, operand.name), ((0, Const(0)), *into))
 
 
-def _filled(position: int, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
+def _fill_times(position: int, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
     """Yield the time per memory level: the lines of a level take what exceeds the time of the nearer one."""
     near, before_ns = problem.rows_behind[0], 0.0
     for level, rows in zip(missed, problem.rows_behind, strict=False):

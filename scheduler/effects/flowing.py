@@ -137,7 +137,7 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         return Const(0)
     before = [c for o, f in flows if not o.is_accumulator for c in _first_fills(tiling, o, f)]
     behind = [c for o, f in flows if o.is_accumulator for c in last_results(tiling, o, f)]
-    sums = [_exchanged(tiling, o, f, again[o.name]) for o, f in flows if o.is_accumulator]
+    sums = [_exchange_time(tiling, o, f, again[o.name]) for o, f in flows if o.is_accumulator]
     left = [c for o, f in flows if o.is_accumulator for c in left_by_sums(tiling, o, f)]
     found = [total([computing, *sums, *before, *left])]
     for operand, flow in flows:
@@ -145,7 +145,7 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
             swept = _swept(tiling, operand, flow, computing, again[operand.name])
             found.append(total([swept, *sums, *left]))
     for first, second in combinations([o for o, _ in flows if not o.is_accumulator], 2):
-        refilled = _refilled(tiling, first, second, computing, again)
+        refilled = _refill_time(tiling, first, second, computing, again)
         found.append(total([refilled, *sums, *left]))
     inputs = [o for o, _ in flows if not o.is_accumulator]
     filling = {
@@ -307,7 +307,7 @@ def _planes(tiling: Tiling, operand: TileOperand) -> int:
     return prod(len(reaches_of(window, tiling.space.option)) for window in operand.staging.windows)
 
 
-def _refilled(
+def _refill_time(
     tiling: Tiling,
     first: TileOperand,
     second: TileOperand,
@@ -400,7 +400,7 @@ def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
     yield Cases(space.stage(operand), tuple((v, costs[v]) for v in space.stage_values(operand)))
 
 
-def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
+def _exchange_time(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
     """Return the time of sums in a single buffer.
 
     Each register block is read and filled anew before the next one goes on there.

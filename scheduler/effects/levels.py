@@ -146,7 +146,9 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
         else:
             for operand in operands:
                 loads = reloads(space, operand, nest, nearer)
-                lines.append(_missed(space, operand, loads, partial_lines(tiling, operand, cache), bandwidth))
+                lines.append(
+                    _miss_time(space, operand, loads, partial_lines(tiling, operand, cache), bandwidth)
+                )
             begun = tuple(starts(tiling, operand, problem, level) for operand in operands)
         costs = tuple(total(pair) for pair in zip(lines, begun, strict=True))
         stated = problem.rows_behind[level]
@@ -181,15 +183,15 @@ def one_after_another(missed: Sequence[Misses]) -> Cost:
 
 def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
     """Yield each level with the fraction of its lines' time by which it exceeds the previous level."""
-    return _added((level, 1.0) for level in missed)
+    return _add_levels((level, 1.0) for level in missed)
 
 
 def added_in_pieces(missed: Sequence[Misses], *, hinted: bool = False) -> Iterator[tuple[Misses, float]]:
     """Yield each level with the fraction of that time which is added to the computation on pieces of rows."""
-    return _added((m, m.hinted_traffic_factor if hinted else m.traffic_factor) for m in missed)
+    return _add_levels((m, m.hinted_traffic_factor if hinted else m.traffic_factor) for m in missed)
 
 
-def _added(missed: Iterable[tuple[Misses, float]]) -> Iterator[tuple[Misses, float]]:
+def _add_levels(missed: Iterable[tuple[Misses, float]]) -> Iterator[tuple[Misses, float]]:
     before_ns = 0.0  # of a byte
     for level, factor in missed:
         yield level, max(0.0, factor - level.bandwidth * before_ns)
@@ -235,7 +237,7 @@ def _afar_bandwidth(space: Space, problem: Problem) -> float:
     return behind[-1] if behind else 0.0
 
 
-def _missed(
+def _miss_time(
     space: Space,
     operand: TileOperand,
     loads: tuple[tuple[Cost, ...], tuple[Cost, ...]],

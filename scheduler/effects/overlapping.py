@@ -55,7 +55,7 @@ def copied(
         element_ns = operand.staging.pack_ns_per_element + afar_ns / _elements(tiling, operand)
         decided[BESIDE] = times(element_ns, *_first_fills(tiling, operand), *_per_whole(operand, repeats))
     elif not operand.is_accumulator:
-        decided[BESIDE] = total([at_once, _counted(tiling, problem)])
+        decided[BESIDE] = total([at_once, _interleaving_time(tiling, problem)])
     return Cases(name_of(tiling.space, operand), tuple(decided.items()))
 
 
@@ -67,11 +67,11 @@ def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem:
         or operand not in pipelined_operands(tiling.space)
     ):
         return Const(0)
-    nothing, made = Const(0), total([at_once, _counted(tiling, problem)])
+    nothing, made = Const(0), total([at_once, _interleaving_time(tiling, problem)])
     return Cases(name_of(tiling.space, operand), ((0, nothing), (1, nothing), (BESIDE, made)))
 
 
-def _counted(tiling: Tiling, problem: Problem) -> Cost:
+def _interleaving_time(tiling: Tiling, problem: Problem) -> Cost:
     """Return the cost of interleaving work with each step of a sum."""
     steps = (tiling.steps[axis.name] for axis in tiling.space.axes)
     return times(problem.model.share_turns_count * problem.loops.turn_ns, *steps)

@@ -28,7 +28,7 @@ def _parts_of_sums(space: Space, loops: LoopTimes) -> list[Cost]:
     option = space.option
     inputs = [operand for operand in option.operands if not operand.is_accumulator]
     chain = option.latency_ns if any(axis.is_reduction for axis in space.axes) else 0.0
-    issues = times(option.interval_ns, *_unrolled(space, [axis.name for axis in space.register_axes]))
+    issues = times(option.interval_ns, *_unroll_factors(space, [axis.name for axis in space.register_axes]))
     return [
         total([issues, *(_busy(space, operand) for operand in inputs)]),
         Const(chain),
@@ -37,7 +37,7 @@ def _parts_of_sums(space: Space, loops: LoopTimes) -> list[Cost]:
 
 
 def _loads(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
-    tiles = _unrolled(space, operand.axes)
+    tiles = _unroll_factors(space, operand.axes)
     direct = total([times(operand.costs.direct_ns or 0.0, *tiles), _addresses(space, operand, loops)])
     return by_stage(space, operand, direct, times(operand.costs.staged_ns or 0.0, *tiles))
 
@@ -46,7 +46,7 @@ def _busy(space: Space, operand: TileOperand) -> Cost:
     """Return how long an operand's loads keep the computing unit busy."""
     if not operand.costs.direct_busy_ns and not operand.costs.staged_busy_ns:
         return Const(0)
-    tiles = _unrolled(space, operand.axes)
+    tiles = _unroll_factors(space, operand.axes)
     direct, staged = times(operand.costs.direct_busy_ns, *tiles), times(operand.costs.staged_busy_ns, *tiles)
     return by_stage(space, operand, direct, staged)
 
@@ -64,12 +64,14 @@ def _addresses(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
         return Const(0)
     if not any(axis.is_open for axis in space.axes if axis.name == operand.layout.dense_axis):
         return Const(0)
-    rows = times(*_unrolled(space, [name for name in operand.axes if name != operand.layout.dense_axis]))
+    rows = times(
+        *_unroll_factors(space, [name for name in operand.axes if name != operand.layout.dense_axis])
+    )
     made = times(loops.address_ns, rows)
     return Const(0) if isinstance(rows, Const) else Threshold(rows, 1, Const(0), made)
 
 
-def _unrolled(space: Space, names: Sequence[str]) -> list[Cost]:
+def _unroll_factors(space: Space, names: Sequence[str]) -> list[Cost]:
     return [Decision(space.unroll(axis)) for axis in space.register_axes if axis.name in names]
 
 
@@ -90,7 +92,9 @@ def loops_ns(space: Space, loops: LoopTimes) -> Cost:
         return over_blocks(space, Const(loops.turn_ns * issues))
     factor, own = Decision(space.unroll(axis)), issues_along(axis)
     iterations = times(loops.turn_ns * (issues // own), CeilDiv(Const(own), factor))
-    body = times(loops.unrolled_issue_ns * issues, *_unrolled(space, [a.name for a in space.register_axes]))
+    body = times(
+        loops.unrolled_issue_ns * issues, *_unroll_factors(space, [a.name for a in space.register_axes])
+    )
     unrolled = total([Const(loops.unrolled_ns * issues), body])
     return over_blocks(space, total([iterations, Threshold(factor, 1, Const(0), unrolled)]))
 

@@ -50,10 +50,10 @@ def results_begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cos
         or operand.staging.homes[0]
     ):
         return Const(0)
-    return total([*_begun(tiling, operand, problem), *_late(tiling, operand, problem)])
+    return total([*_begin_times(tiling, operand, problem), *_late(tiling, operand, problem)])
 
 
-def _begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
+def _begin_times(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
     space, nest = tiling.space, loops(tiling)
     rows = ceil(_rows(tiling, operand) / rows_together(operand, problem.tlb))
     before_ns = 0.0

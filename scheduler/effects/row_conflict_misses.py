@@ -36,7 +36,7 @@ def pieces_at_least(tiling: Tiling, problem: Problem) -> Cost:
 
 def _of_input(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     cache, piece_ns = problem.caches[0], problem.rows_behind[0].crowded_piece_ns
-    held = _held(tiling, operand, problem)
+    held = _count_cached_rows(tiling, operand, problem)
     if not held or 0 not in tiling.space.stage_values(operand):
         return Const(0)
     rows = (axis.extent for axis in tiling.space.option.axes if axis.name in _rows(operand))
@@ -55,7 +55,7 @@ def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, 
 
     `kept` must not exceed `lost`, so that costs grow with their decisions.
     """
-    held = _held(tiling, operand, problem)
+    held = _count_cached_rows(tiling, operand, problem)
     if not held:
         return kept
     extent = next(a.extent for a in tiling.space.option.axes if a.name == operand.layout.dense_axis)
@@ -64,7 +64,7 @@ def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, 
     return Threshold(_together(tiling, operand), held, kept, short)
 
 
-def _held(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
+def _count_cached_rows(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
     """Return how many rows of an input that is read across a sum the nearest cache holds; 0: all, or unknown."""
     if operand.is_accumulator or operand.staging.is_packed or operand.layout.dense_axis not in tiling.step:
         return 0

@@ -45,7 +45,7 @@ def beginnings(
     with those that a prefetcher follows. `begun` is the time without hints, `copied` the starts by copies.
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
-    stated = _stated(problem)
+    stated = _stated_times(problem)
     rows = prod(axes[name].extent for name in operand.axes if name != operand.layout.dense_axis)
     along = in_rows(option, operand)
     early: Cost = times(stated.hinted_start_ns * rows, *pieces)
@@ -94,7 +94,7 @@ def exposed_stream(tiling: Tiling, traffic: Cost, computing: Cost, problem: Prob
     if operand is None:
         return Const(0)
     # What is computed of several inputs on its way is counted in full, and compilers join half of it.
-    stated = _stated(problem)
+    stated = _stated_times(problem)
     shown, hinted_shown = stated.computing_factor, stated.hinted_computing_factor
     if in_rows(option, operand):
         shown = _stated_or(stated.row_computing_factor, shown)
@@ -113,7 +113,7 @@ def exposed_stream(tiling: Tiling, traffic: Cost, computing: Cost, problem: Prob
     return total([times(stated.traffic_factor, traffic), by_stage(tiling.space, operand, direct, late)])
 
 
-def _stated(problem: Problem) -> StreamTimes:
+def _stated_times(problem: Problem) -> StreamTimes:
     assert problem.memory_streams is not None, "inputs stream only where a machine says what that takes"
     return problem.memory_streams
 

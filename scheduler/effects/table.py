@@ -113,7 +113,7 @@ def _traffic(context: Context) -> Iterator[Part]:
             yield Part(cost, operand.name, level.source)
 
 
-def _moved(context: Context) -> Iterator[Part]:
+def _copy_parts(context: Context) -> Iterator[Part]:
     """Yield the time of units that copy by themselves."""
     for unit, costs in context.moved:
         for operand, cost in zip(context.option.operands, costs, strict=True):
@@ -149,7 +149,7 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_loads),
     Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
-    Effect("by {by}", "data movement by {by}", Counts.LONGEST, _moved),
+    Effect("by {by}", "data movement by {by}", Counts.LONGEST, _copy_parts),
     Effect(
         "beside", "loads into registers, and copies in parallel with the sums", Counts.BEYOND,
         whole(lambda c: total([c.loaded, *c.beside])), (ALONE,), least=least_beside,

@@ -61,7 +61,7 @@ def partition_devices(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apa
         chosen = found.phases if isinstance(found, DevicePlan) else start
         phases += [tuple(tuple(n + stretch.start for n in part) for part in phase) for phase in chosen]
     alone: tuple[Phase, ...] = ((tuple(range(count)),),) if count else ()
-    options = (tuple(_merged(phases)), by_levels(problem), alone)
+    options = (tuple(_merge_phases(phases)), by_levels(problem), alone)
     best = min(options, key=lambda option: cost_ns(problem, option))
     cost = cost_ns(problem, best)
     return DevicePlan(best, cost, min(cost, least_ns(problem)), tuple(failures))
@@ -90,10 +90,10 @@ def by_levels(problem: DeviceProblem) -> tuple[Phase, ...]:
             loads[device] += problem.jobs[job].cost_ns
         pays = max(loads) + problem.start_ns < sum(loads)
         phases.append(tuple(tuple(sorted(p)) for p in parts if p) if pays else (tuple(ready),))
-    return tuple(_merged(phases))
+    return tuple(_merge_phases(phases))
 
 
-def _merged(phases: Sequence[Phase]) -> Iterator[Phase]:
+def _merge_phases(phases: Sequence[Phase]) -> Iterator[Phase]:
     """Yield phases with consecutive single-device phases merged."""
     alone: tuple[int, ...] = ()
     for phase in phases:
@@ -145,7 +145,7 @@ def deal(stretch: Stretch) -> DevicePlan | None:
     )
     for own in made.at:
         model.add_exactly_one(own.values())
-    _need(made)
+    _require_inputs(made)
     model.minimize(sum(_times(made)))
     _hint(made)
     solver = cp_model.CpSolver()
@@ -167,7 +167,7 @@ def deal(stretch: Stretch) -> DevicePlan | None:
     return DevicePlan(tuple(phases), cost_ns(problem, phases))
 
 
-def _need(made: _Model) -> None:
+def _require_inputs(made: _Model) -> None:
     """Constrain the inputs of each kernel to come from an earlier slot, or from its own part."""
     for job, needs in enumerate(needs_of(made.stretch.problem.jobs)):
         for other in needs:

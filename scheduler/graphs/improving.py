@@ -120,7 +120,7 @@ def _window(
     choices = tuple(_choice(problem.groups[g], problem) for g in groups)
     named = dict.fromkeys(t for c in choices for t in c.reads if t in before)
     named |= dict.fromkeys(t for t in makers if t in spans or any(t in c.reads for c in choices))
-    held = tuple(_held(problem, plan, spans, stretch, t, makers.get(t)) for t in named)
+    held = tuple(_find_held(problem, plan, spans, stretch, t, makers.get(t)) for t in named)
     across = {
         t: s for t, s in spans.items() if t not in named and s[0] < stretch.stop and s[1] > stretch.start
     }
@@ -160,7 +160,7 @@ def _choice(group: Group, problem: GraphProblem) -> Choice:
     return Choice(group.root, group.inner, reads, group.cost_ns, group.workspace_bytes, passing)
 
 
-def _held(
+def _find_held(
     problem: GraphProblem,
     plan: GraphPlan,
     spans: Mapping[str, tuple[int, int]],

@@ -46,7 +46,7 @@ def improved_in_pieces(
         if left <= 0:
             order += start.order[at:]
             break
-        piece = _cut(problem, start, stretch, spans, load, room_bytes)
+        piece = _cut_stretch(problem, start, stretch, spans, load, room_bytes)
         first = make_plan(piece.problem, piece.start)
         found = improved(piece.problem, first, left / (len(pieces) - number), piece.room_bytes, ask)
         order += [piece.groups[g] for g in found.order]
@@ -59,7 +59,7 @@ def improved_in_pieces(
     return replace(found if is_less else start, warnings=tuple(failures))
 
 
-def _cut(
+def _cut_stretch(
     problem: GraphProblem,
     plan: GraphPlan,
     stretch: range,

@@ -119,7 +119,7 @@ def decide(window: Window) -> Decided | None:
     stop = time.monotonic() + window.limit_s
     choice = Model(window, cp_model.CpModel())
     _choose(choice)
-    solver, status = _solved(choice, CHOICE_SHARE * window.effort, CHOICE_SHARE * window.limit_s)
+    solver, status = _solve_model(choice, CHOICE_SHARE * window.effort, CHOICE_SHARE * window.limit_s)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     bound = math.ceil(solver.best_objective_bound - 1e-6) if found else 0
     if found and bound >= sum(round(window.choices[n].cost_ns * TENTHS) for n in window.start) + round(
@@ -133,7 +133,7 @@ def decide(window: Window) -> Decided | None:
     _hold(made)
     made.model.add(sum(made.costs) >= bound)
     _hint(made, hint if window.start_far_ns == 0 else window.start)
-    solver, status = _solved(made, window.effort, max(0.01, stop - time.monotonic()))
+    solver, status = _solve_model(made, window.effort, max(0.01, stop - time.monotonic()))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
     taken = [n for n, var in enumerate(made.chosen) if solver.value(var)]
@@ -143,7 +143,7 @@ def decide(window: Window) -> Decided | None:
     return Decided(tuple(taken), near, max(bound, solver.best_objective_bound) / TENTHS, word)
 
 
-def _solved(made: Model, effort: float, limit_s: float) -> tuple[Any, Any]:
+def _solve_model(made: Model, effort: float, limit_s: float) -> tuple[Any, Any]:
     """Return the solver behind its search for the least costs, and its word."""
     from ortools.sat.python import cp_model
 

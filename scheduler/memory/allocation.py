@@ -129,14 +129,14 @@ def pack(buffers: Sequence[Buffer]) -> dict[str, int]:
     unit = max(b.alignment_bytes for b in buffers)
     capacity = max(make_instance(buffers, whole).loads) * make_instance(buffers, whole).unit_bytes
     while capacity < whole:
-        found = _placed(buffers, capacity)
+        found = _place_buffers(buffers, capacity)
         if found is not None:
             return found
         capacity += max(unit, capacity // 32 // unit * unit)
     return _side_by_side(buffers)
 
 
-def _placed(buffers: Sequence[Buffer], capacity: int) -> dict[str, int] | None:
+def _place_buffers(buffers: Sequence[Buffer], capacity: int) -> dict[str, int] | None:
     """Return offsets within a capacity; None if there are none, or none was found."""
     instance = make_instance(buffers, capacity)
     lengths = [last - first for first, last in zip(instance.first, instance.last, strict=True)]

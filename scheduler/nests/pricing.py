@@ -46,7 +46,7 @@ def within(nest: NestSchedule, option: NestOption) -> NestSchedule:
     The pieces of remainders are left out.
     """
     extents = {axis.name: issues_along(axis) * axis.tile for axis in option.axes}
-    loops = tuple(_clipped(loop, extents) for loop in nest.loops)
+    loops = tuple(_clip_loop(loop, extents) for loop in nest.loops)
     return _without(replace(nest, loops=loops), _running_once(nest, loops, extents))
 
 
@@ -55,12 +55,12 @@ def normal_form(nest: NestSchedule, option: NestOption) -> NestSchedule:
     found = within(nest, option)
     extents = {axis.name: issues_along(axis) * axis.tile for axis in option.axes}
     once = [n for n, loop in enumerate(found.loops) if _takes_all(loop, extents)]
-    found = _without(found, set(once) - _crossed(found))
+    found = _without(found, set(once) - _crossed_loops(found))
     loops = _in_order(found.loops, option)
     return replace(found, loops=loops, fused=(), prefetches=(), pipeline=None)
 
 
-def _clipped(loop: LoopStep, extents: Mapping[str, int]) -> LoopStep:
+def _clip_loop(loop: LoopStep, extents: Mapping[str, int]) -> LoopStep:
     """Return a loop whose block is no larger than its axis. Parts for threads stay: their size is decided."""
     step = min(loop.step, extents.get(loop.axis, loop.step))
     match loop:
@@ -88,10 +88,10 @@ def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mappin
         is_single = loop.is_unrolled and bool(around) and around[-1].step <= loop.step
         if is_single or (_takes_all(loop, extents) and (inside or dealt)):
             found.add(number)
-    return found - _crossed(nest)
+    return found - _crossed_loops(nest)
 
 
-def _crossed(nest: NestSchedule) -> set[int]:
+def _crossed_loops(nest: NestSchedule) -> set[int]:
     """Return the loops whose iterations a copy crosses: those directly around it, even where they run once."""
     return {stage.depth - 1 for stage in nest.stages if stage.ahead or spread_of(nest, stage.operand)}
 

@@ -63,13 +63,13 @@ def find_pipeline(steady: Steady, limit_s: float) -> Solved | None:
     while (left := stop - time.monotonic()) > 0 and (plain is None or interval < plain.interval):
         status, found = _solve(steady, interval, left / 2, None)
         if found is not None:
-            return _shortened(steady, found, bound, stop)
+            return _shorten_lives(steady, found, bound, stop)
         if status == "none" and bound == interval:
             bound = interval + 1
         interval += 1
         if plain is None and interval > _longest(steady):
             return None
-    return _shortened(steady, plain, min(bound, plain.interval), stop) if plain is not None else None
+    return _shorten_lives(steady, plain, min(bound, plain.interval), stop) if plain is not None else None
 
 
 def least_interval(steady: Steady) -> int:
@@ -105,7 +105,7 @@ def _longest(steady: Steady) -> int:
     return max(least_interval(steady), sum(max(1, o.busy) for o in steady.operations) + waits)
 
 
-def _shortened(steady: Steady, found: Pipeline, bound: int, stop: float) -> Solved:
+def _shorten_lives(steady: Steady, found: Pipeline, bound: int, stop: float) -> Solved:
     """Return the second phase: the same interval with the shortest lives."""
     lifetime = lifetime_of(steady, found)
     proven = sum(1 for value in steady.values if value.users)

@@ -155,12 +155,12 @@ def start(command: Command) -> Child:
         said.close()
         raise ChildLost(f"it cannot be started: {type(error).__name__}") from error
     lines: SimpleQueue[bytes] = SimpleQueue()
-    reader = Thread(target=_read, args=(process, lines), daemon=True)
+    reader = Thread(target=_read_lines, args=(process, lines), daemon=True)
     reader.start()
     return Child(command, process, said, lines, reader)
 
 
-def _read(process: Process[bytes], lines: SimpleQueue[bytes]) -> None:
+def _read_lines(process: Process[bytes], lines: SimpleQueue[bytes]) -> None:
     assert process.stdout is not None
     with suppress(OSError, ValueError), process.stdout:
         for line in process.stdout:

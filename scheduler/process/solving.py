@@ -64,7 +64,7 @@ def search(job: Search, tell: Tell, run: Run | None = None) -> Found:
             left = Limits(max(0.0, stop - time.monotonic()), job.limits.effort)
             solver, status = (run or run_solver)(nest_model, left, configuration, tell)
             if status != "INFEASIBLE":
-                found = _found(nest_model, solver, status, job.floor_ns)
+                found = _read_solution(nest_model, solver, status, job.floor_ns)
                 stopped = status != "OPTIMAL" and solver.wall_time >= left.wall_s
                 spent = float(solver.response_proto.deterministic_time)
                 if not job.holds_best and found.contender < 0:
@@ -83,7 +83,7 @@ def run_solver(nest_model: NestModel, limits: Limits, configuration: Configurati
 
     class Told(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
-            tell(_found(nest_model, self, RUNNING, 0.0))
+            tell(_read_solution(nest_model, self, RUNNING, 0.0))
 
     solver = cp_model.CpSolver()
     # One worker: several under a wall clock gave a different schedule each time, and were no faster here.
@@ -102,7 +102,7 @@ def run_solver(nest_model: NestModel, limits: Limits, configuration: Configurati
     return solver, status
 
 
-def _found(
+def _read_solution(
     nest_model: NestModel,
     solver: cp_model.CpSolver | cp_model.CpSolverSolutionCallback,
     status: str,

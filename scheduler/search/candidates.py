@@ -84,24 +84,24 @@ def open_options(
             continue
         blocks = space.register_blocks()
         if blocks and set(fixed_names(fixed, nest.statement)) <= {mapping_of(nest.statement), *space.names()}:
-            cost, floor = _priced(problem, nest, space, model, blocks)
+            cost, floor = _price_option(problem, nest, space, model, blocks)
             start = starts.get((number, option.parts))
             found.append(OpenOption(number, space, cost, blocks, floor, start))
     return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))
 
 
-def _priced(
+def _price_option(
     problem: Problem, nest: NestProblem, space: Space, model: CostModel, blocks: tuple[RegisterBlock, ...]
 ) -> tuple[Cost, float]:
     """Return an option's cost and lower bound. If nothing is fixed, the last answer is cached."""
     alone = NestProblem(nest.statement, (space.option,), iterations=nest.iterations)
     own = replace(problem, nests=(alone,))
     if space.fixed or getattr(model, "__hash__", None) is None:
-        return _bounded(own, space, model, blocks)
-    return _recalled(own, model)
+        return _bound_option(own, space, model, blocks)
+    return _recall_bound(own, model)
 
 
-def _bounded(
+def _bound_option(
     problem: Problem, space: Space, model: CostModel, blocks: Sequence[RegisterBlock]
 ) -> tuple[Cost, float]:
     """Return the same of a problem of one option."""
@@ -111,12 +111,12 @@ def _bounded(
 
 
 @lru_cache(maxsize=RECALLED)
-def _recalled(problem: Problem, model: CostModel) -> tuple[Cost, float]:
+def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, float]:
     """Return the same, with nothing fixed: narrowing a problem asks first, and scheduling it again."""
     (nest,) = problem.nests
     (option,) = nest.options
     space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
-    return _bounded(problem, space, model, space.register_blocks())
+    return _bound_option(problem, space, model, space.register_blocks())
 
 
 def _issues(option: NestOption) -> int:

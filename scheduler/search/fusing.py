@@ -49,13 +49,13 @@ def solve_groups(
     `stop` as in `open_options`.
     """
     asked = {nest.statement for nest in problem.nests}
-    offered = {s for nest in problem.nests for s in _offered(nest)} & asked
+    offered = {s for nest in problem.nests for s in _offered_statements(nest)} & asked
     found: dict[int, Solved | None] = {}
     groups: list[Group] = []
     for position, nest in enumerate(sorted(problem.nests, key=lambda n: n.statement not in offered)):
         options = open_options(problem, nest, model, fixed, stop)
         # A nest that is not asked about stays as it is, and so is not fused.
-        alone = {s: found[s] for s in _offered(nest) if s in found}
+        alone = {s: found[s] for s in _offered_statements(nest) if s in found}
         choices = [c for o in options if (c := _cheapest(o, alone, fixed)) is not None] if alone else []
         if alone:
             widened = (c.widened() for c in choices)
@@ -80,7 +80,7 @@ def _beside_others(solved: Solved, others_ns: float) -> Solved:
     return replace(solved, bound_ns=others_ns, status=status, proved_by="floors")
 
 
-def _offered(nest: NestProblem) -> list[int]:
+def _offered_statements(nest: NestProblem) -> list[int]:
     """Return statements that some option of a nest can fuse."""
     return sorted({f.statement for o in nest.options for f in o.fusions})
 
@@ -119,7 +119,7 @@ class Group:
         proven_ns = max(0.0, answer.bound_ns - loose_ns)
         if left_ns > proven_ns:
             others = [replace(o, bound_ns=o.bound_ns * proven_ns / left_ns) for o in others]
-        return (_settled(answer, chosen, self.alone), *others)
+        return (_settle_answer(answer, chosen, self.alone), *others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +168,12 @@ def choices_of(
             add_up(offered[s].extra_ns for s in fused),
             add_up(ns for s, ns in costs.items() if s not in fused),
         )
-        for fused in _closed(tuple(offered.values()))
+        for fused in _closed_sets(tuple(offered.values()))
         if needed <= set(fused) and _agrees(option.space.statement, fused, alone, fixed)
     )
 
 
-def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
+def _closed_sets(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
     """Yield sets of statements that may be fused together: none without its prerequisites."""
     numbers = [f.statement for f in offered]
     free = len(offered) <= MAX_CHOSEN_FREELY
@@ -192,7 +192,7 @@ def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed:
     return True
 
 
-def _settled(answer: Solved, chosen: Choice, alone: Mapping[int, Solved]) -> Solved:
+def _settle_answer(answer: Solved, chosen: Choice, alone: Mapping[int, Solved]) -> Solved:
     """Return the answer with only the cost of its own nest, and of the statements that it fuses.
 
     The bound holds for any fusion: a separate nest may cost as little as its own bound.

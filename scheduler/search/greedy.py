@@ -141,13 +141,13 @@ def descend(
         while left:
             if time.monotonic() > stop:
                 return best
-            best, left = _improved(best, left, tried)
+            best, left = _improve(best, left, tried)
         if best.cost_ns >= before:
             break
     return best
 
 
-def _improved(
+def _improve(
     best: Candidate, left: Sequence[Assignment], tried: Tried
 ) -> tuple[Candidate, Sequence[Assignment]]:
     """Return the first change that pays, and those behind it; the same where none of the first few does."""

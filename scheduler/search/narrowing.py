@@ -70,7 +70,7 @@ def narrow_problem(
     for number in sorted(range(len(given)), key=lambda n: len(along[n]) > 0):
         saved = add_up(priced[n].price_ns if n in priced else inf for n in along[number])
         judge = _Judge(frame, bare, number, model, model.least_ns, saved)
-        found = _narrowed(outlines(given[number], number, frame), judge, looks)
+        found = _narrow_mappings(outlines(given[number], number, frame), judge, looks)
         if not found.nest.options and packed_in(given[number], packed):
             return build_problem(kernel, machine, sizes, threads, packed, None, matches)  # which says why
         if not found.nest.options and all(number not in others for others in along):
@@ -145,7 +145,7 @@ class _Judge:
         return min(raised_floors(option, floors, limit_ns, most=MOST_BOXES).floors_ns)
 
 
-def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:
+def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:
     """Return the mappings that may cost less than the best schedule known, or as much."""
     wholes: list[_Settled] = []
     price = others = ruled_out = inf
@@ -163,7 +163,7 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
     for waiting in plain:
         if waiting[0] > price + judge.saved_ns:
             queue.append(waiting)
-        elif (whole := _completed(waiting[2])) is not None:
+        elif (whole := _complete_outline(waiting[2])) is not None:
             settle(whole)
     heapify(queue)
     looked = 0
@@ -217,7 +217,7 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
         return absent, least * PER_JOINED**outline.joined, number
 
     ordered = sorted(map(waiting, given), key=promise)
-    glanced = [o for _, _, outline in ordered[:GLANCED] if (o := _glanced(outline)) is not None]
+    glanced = [o for _, _, outline in ordered[:GLANCED] if (o := _refine_once(outline)) is not None]
     known = sorted(map(waiting, glanced), key=promise)
     plain, others = known[:PLAIN], list[_Waiting]()
     seen = {_instruction(outline) for _, _, outline in plain}
@@ -225,13 +225,13 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
         instruction = _instruction(one[2])
         if instruction in seen:
             others.append(one)
-        elif (outline := _glanced(one[2])) is not None:
+        elif (outline := _refine_once(one[2])) is not None:
             plain.append(waiting(outline))
         seen.add(instruction)
     return plain, others
 
 
-def _glanced(outline: Outline) -> Outline | None:
+def _refine_once(outline: Outline) -> Outline | None:
     """Return the outline refined by one step; None if nothing performs the mapping."""
     return outline.further() if outline.further is not None else outline
 
@@ -240,7 +240,7 @@ def _instruction(outline: Outline) -> str:
     return outline.option.mapping.split(" ", 1)[0]
 
 
-def _completed(outline: Outline) -> Outline | None:
+def _complete_outline(outline: Outline) -> Outline | None:
     """Return the complete outline of a mapping; None if nothing performs it."""
     found: Outline | None = outline
     while found is not None and found.further is not None:

@@ -133,7 +133,7 @@ class SearchSpace:
         parts = [
             part
             for group, ways, candidate in zip(self.groups, self.ways, point.candidates, strict=True)
-            for part in group.parts(_solved(candidate), _way_of(ways, candidate).choice)
+            for part in group.parts(_as_solved(candidate), _way_of(ways, candidate).choice)
         ]
         parts.sort(key=lambda part: part.candidate.option.space.statement)
         made = assemble(self.problem, self.model.name, parts)
@@ -147,7 +147,7 @@ class SearchSpace:
         costs = [candidate.cost_ns for candidate in point.candidates]
         for _ in range(DRAWS):
             place = rng.choices(range(len(costs)), costs)[0] if any(costs) else rng.randrange(len(costs))
-            found = self._moved(place, point.candidates[place], rng)
+            found = self._move_candidate(place, point.candidates[place], rng)
             if found is not None:
                 made = self._point([*point.candidates[:place], found, *point.candidates[place + 1 :]])
                 if made != point:
@@ -166,7 +166,7 @@ class SearchSpace:
             if way is not _way_of(ways, b):
                 found.append(rng.choice((a, b)))
                 continue
-            drawn = _drawn(way.option.space, a.assignment, b.assignment, rng)
+            drawn = _draw_decisions(way.option.space, a.assignment, b.assignment, rng)
             if drawn is None:
                 return None
             found.append(_candidate(way, drawn))
@@ -186,7 +186,7 @@ class SearchSpace:
             point = self.changed(point, rng) or point
         return point
 
-    def _moved(self, place: int, candidate: Candidate, rng: random.Random) -> Candidate | None:
+    def _move_candidate(self, place: int, candidate: Candidate, rng: random.Random) -> Candidate | None:
         way, kind = _way_of(self.ways[place], candidate), rng.random()
         assignment: Assignment | None
         if kind < JUMPS and len(self.ways[place]) > 1:
@@ -232,7 +232,7 @@ def _as_in(
         read = read_nest(problem, nest, nests[statement])
         option = read and next((o for o in options[statement] if o.space.option == read[0]), None)
         if read and option:
-            found[statement] = _solved(candidate_of(option, read[1]))
+            found[statement] = _as_solved(candidate_of(option, read[1]))
     return found
 
 
@@ -252,11 +252,13 @@ def _candidate(way: Way, assignment: Assignment) -> Candidate:
     return replace(candidate_of(way.option, assignment), fused=way.choice.fused)
 
 
-def _solved(candidate: Candidate) -> Solved:
+def _as_solved(candidate: Candidate) -> Solved:
     return Solved(candidate, 0.0, "HEURISTIC", reproducible=True, found_by="search")
 
 
-def _drawn(space: Space, one: Assignment, other: Assignment, rng: random.Random) -> Assignment | None:
+def _draw_decisions(
+    space: Space, one: Assignment, other: Assignment, rng: random.Random
+) -> Assignment | None:
     """Return decisions from either assignment, those that hang together from the same one; None if none fit."""
     genes = {name: name for name in one.keys() & other.keys()}
     genes |= {name: "order" for name, _, _ in space.order_pairs()}

@@ -90,7 +90,7 @@ def raised_floors(
         parts, count = parts.bounded(option.cost, choices[level + 1 :]), count + len(parts.owner)
         if start is not None and level not in probed:
             probed.add(level)
-            start = _probed(start, parts, stop)
+            start = _probe_boxes(start, parts, stop)
             if start.cost_ns < price_ns * (1 - SAME):
                 best, price_ns = start, start.cost_ns
         waiting += [(others, level), (parts, level + 1)]
@@ -98,7 +98,7 @@ def raised_floors(
     return Raised(tuple(floors.tolist()), best)
 
 
-def _probed(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
+def _probe_boxes(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
     """Return an improved schedule from the lowest boxes, if cheaper; open decisions are as in the best schedule."""
     option, found = best.option, best
     for made in _each(boxes.taken(np.argsort(boxes.floors, kind="stable")[:PROBED])):

@@ -45,7 +45,7 @@ def varied(
     def solve(nest: NestProblem, options: tuple[OpenOption, ...], _: int) -> Solved:
         first = first_candidate(nest, options, decisions, stop)
         lists[nest.statement] = _per_block(options, count, stop)
-        return _solved(first)
+        return _as_solved(first)
 
     groups = solve_groups(problem, model, decisions, solve)
     costliest = max(groups, key=lambda g: g.answer.candidate.cost_ns)
@@ -54,14 +54,14 @@ def varied(
         parts = [
             part
             for group in groups
-            for part in group.parts(_solved(candidate) if group is costliest else group.answer)
+            for part in group.parts(_as_solved(candidate) if group is costliest else group.answer)
         ]
         parts.sort(key=lambda part: part.candidate.option.space.statement)
         found.append(replace(assemble(problem, model.name, parts), fixed=tuple(decisions.items())))
     return tuple(found)
 
 
-def _solved(candidate: Candidate) -> Solved:
+def _as_solved(candidate: Candidate) -> Solved:
     return Solved(candidate, 0.0, "HEURISTIC", reproducible=True, found_by="greedy")
 
 

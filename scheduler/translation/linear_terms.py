@@ -147,11 +147,11 @@ def switched(model: cp_model.CpModel, branches: Branches) -> Term:
     variable = model.new_int_var(low >> shift, high >> shift, "")
     for literal, term in branches:
         if term.high > low:
-            imply(model, literal, variable >= _shifted(model, term, shift))
+            imply(model, literal, variable >= _shift_term(model, term, shift))
     return Term((1 << shift) * variable, low >> shift << shift, high)
 
 
-def _shifted(model: cp_model.CpModel, term: Term, shift: int) -> Linear:
+def _shift_term(model: cp_model.CpModel, term: Term, shift: int) -> Linear:
     """Return a term that is at least the term divided by 2**shift, rounded down."""
     if term.low == term.high:
         return term.low >> shift

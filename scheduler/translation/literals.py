@@ -52,10 +52,10 @@ def over_blocks(model: cp_model.CpModel, literals: Literals, cost: OverBlocks, f
     own = set(literals.blocks[0][1])
     names = sorted({name for node in nodes_of(cost.body) for name in decisions_in(node)} - own)
     open_ones = [(name, _told_apart(model, literals, cost.body, name)) for name in names]
-    return _branched(model, literals, (cost, factor), open_ones, {})
+    return _branch_term(model, literals, (cost, factor), open_ones, {})
 
 
-def _branched(
+def _branch_term(
     model: cp_model.CpModel,
     literals: Literals,
     rounded: tuple[OverBlocks, float | None],
@@ -71,7 +71,7 @@ def _branched(
         return picked_sum([(at, floor(factor * number)) for at, number in numbers])
     (name, values), *rest = open_ones
     branches = [
-        (at, _branched(model, literals, rounded, rest, {**made, name: value})) for at, value in values
+        (at, _branch_term(model, literals, rounded, rest, {**made, name: value})) for at, value in values
     ]
     return equal(model, branches) if factor is None else switched(model, branches)
 

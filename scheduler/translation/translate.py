@@ -1,6 +1,6 @@
 """Translate cost expressions to CP-SAT.
 
-Two readings of an expression. `_exact` gives a term that equals a whole-numbered expression. `_scaled` gives
+Two readings of an expression. `_exact` gives a term that equals a whole-numbered expression. `_scale_cost` gives
 a term that is a factor times any expression, rounded down, so that the solver's bound bounds the true cost.
 """
 
@@ -78,11 +78,11 @@ class Translator:
 
     def translate(self, cost: Cost) -> Term:
         """Return the cost times `scale`."""
-        return self._scaled(cost, self.scale, paid=True)
+        return self._scale_cost(cost, self.scale, paid=True)
 
     # --- any expression, times a factor -------------------------------------------------------------------
 
-    def _scaled(self, cost: Cost, factor: float, *, paid: bool) -> Term:
+    def _scale_cost(self, cost: Cost, factor: float, *, paid: bool) -> Term:
         """Return the term of a cost; with `paid` this part counts in any case, so that the cap limits it."""
         if is_whole(cost):
             most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
@@ -91,9 +91,9 @@ class Translator:
             case Const(value):
                 return constant(floor(factor * value))
             case Add(parts):
-                return add_terms([self._scaled(part, factor, paid=paid) for part in parts])
+                return add_terms([self._scale_cost(part, factor, paid=paid) for part in parts])
             case Max(parts):
-                return at_least(self.model, [self._scaled(part, factor, paid=paid) for part in parts])
+                return at_least(self.model, [self._scale_cost(part, factor, paid=paid) for part in parts])
             case Mul(parts):
                 return self._scaled_product(parts, factor, paid=paid)
             case Cases(decision, branches):
@@ -101,12 +101,12 @@ class Translator:
                 taken = [(literals[key], part) for key, part in branches if key in literals]
                 only = paid and len(taken) == 1
                 return switched(
-                    self.model, [(at, self._scaled(part, factor, paid=only)) for at, part in taken]
+                    self.model, [(at, self._scale_cost(part, factor, paid=only)) for at, part in taken]
                 )
             case Threshold(load, limit, below, above):
                 literal = self._exceeds(load, limit)
-                under = self._scaled(below, factor, paid=paid)
-                over = self._scaled(above, factor, paid=False)
+                under = self._scale_cost(below, factor, paid=paid)
+                over = self._scale_cost(above, factor, paid=False)
                 return switched(self.model, [(literal.negated(), under), (literal, over)])
             case OverBlocks():
                 return over_blocks(self.model, self.literals, cost, factor)
@@ -117,7 +117,7 @@ class Translator:
 
     def _scaled_product(self, parts: Sequence[Cost], factor: float, *, paid: bool) -> Term:
         """Return the term of a product: constants go into the factor, and fractions are multiplied out."""
-        flat = _flattened(parts)
+        flat = _flatten_factors(parts)
         factor *= prod(part.value for part in flat if isinstance(part, Const))
         rest = tuple(part for part in flat if not isinstance(part, Const))
         broken = min(
@@ -126,27 +126,27 @@ class Translator:
             default=None,
         )
         if broken is None:
-            return self._scaled(self._keep(times(*rest)), factor, paid=paid)
+            return self._scale_cost(self._keep(times(*rest)), factor, paid=paid)
         others = tuple(part for part in rest if part is not broken)
         if not others:
-            return self._scaled(broken, factor, paid=paid)
+            return self._scale_cost(broken, factor, paid=paid)
         if any(isinstance(part, Add | Max) and not is_whole(part) for part in others):
             return self._of_two(broken, self._keep(times(*others)), factor, paid=paid)
         if isinstance(broken, OverBlocks):
             return self._often(broken, others, factor)
         if _is_number(broken) and all(map(is_whole, others)):
             # One product with the number that holds, instead of one for each of many numbers.
-            once = variable(self.model, self._scaled(broken, factor, paid=False))
+            once = variable(self.model, self._scale_cost(broken, factor, paid=False))
             most = floor(self.cap_ns * self.scale) + 1 if paid else None
             return multiplied(self.model, self._exact(self._keep(times(*others))), once, most)
-        return self._scaled(self._spread(broken, others), factor, paid=paid)
+        return self._scale_cost(self._spread(broken, others), factor, paid=paid)
 
     def _of_two(self, one: Cost, other: Cost, factor: float, *, paid: bool) -> Term:
         """Return the product of two sums, each as one number; the least of both has as many steps."""
-        first, second = (max(1, self._scaled(part, 1.0, paid=False).low) for part in (one, other))
+        first, second = (max(1, self._scale_cost(part, 1.0, paid=False).low) for part in (one, other))
         steps = sqrt(factor * second / first), sqrt(factor * first / second)
         left, right = (
-            variable(self.model, self._scaled(part, step, paid=False))
+            variable(self.model, self._scale_cost(part, step, paid=False))
             for part, step in zip((one, other), steps, strict=True)
         )
         most = floor(self.cap_ns * self.scale) + 1 if paid else None
@@ -200,15 +200,15 @@ class Translator:
             if not axes:
                 found = constant(int(evaluate(cost, {})))
             elif len(axes) == 1 and min(axes):
-                found = self._tabulated(cost, min(axes))
+                found = self._tabulate_cost(cost, min(axes))
             else:
-                found = self._composed(cost, most)
+                found = self._compose_cost(cost, most)
             if most is not None:
                 return found
             self.terms[id(cost)] = found
         return self.terms[id(cost)]
 
-    def _composed(self, cost: Cost, most: int | None) -> Term:
+    def _compose_cost(self, cost: Cost, most: int | None) -> Term:
         match cost:
             case Const(value):
                 return constant(int(value))
@@ -237,14 +237,14 @@ class Translator:
             case _:
                 assert_never(cost)
 
-    def _tabulated(self, cost: Cost, axis: str) -> Term:
+    def _tabulate_cost(self, cost: Cost, axis: str) -> Term:
         """Return an expression over one axis: a value per choice."""
         joint = self.literals.joint[axis]
         return select_by_literal(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
 
     def _product(self, parts: Sequence[Cost], most: int | None) -> Term:
         """Return the product; factors over one axis are tabulated together, the others multiplied one by one."""
-        flat = _flattened(parts)
+        flat = _flatten_factors(parts)
         factor = prod(part.value for part in flat if isinstance(part, Const))
         number = int(factor)
         assert number == factor, f"a share, {factor:g}, cannot be counted: state the load in whole numbers"
@@ -270,7 +270,9 @@ class Translator:
         key = id(load), limit
         if key not in self.excesses:
             term = (
-                self._exact(load) if is_whole(load) else self._scaled(load, FINE / max(1, limit), paid=False)
+                self._exact(load)
+                if is_whole(load)
+                else self._scale_cost(load, FINE / max(1, limit), paid=False)
             )
             limit = limit if is_whole(load) else limit * FINE // max(1, limit)
             literal = self.model.new_bool_var("")
@@ -291,11 +293,11 @@ class Translator:
         return self.axes[id(cost)]
 
 
-def _flattened(parts: Iterable[Cost]) -> list[Cost]:
+def _flatten_factors(parts: Iterable[Cost]) -> list[Cost]:
     """Return the factors of a product, including those of nested products."""
     flat: list[Cost] = []
     for part in parts:
-        flat += _flattened(part.parts) if isinstance(part, Mul) else [part]
+        flat += _flatten_factors(part.parts) if isinstance(part, Mul) else [part]
     return flat
 
 

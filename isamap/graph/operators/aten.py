@@ -271,7 +271,9 @@ def _convolution_backward(o: Applied) -> tuple[Value, ...]:
         sizes = [int(size.evaluate({})) for size in operand.shape]
         if operand.name in read:
             value, axis = read[operand.name]
-            called[operand.name] = _array(text, value.shaped(_cut(value.shape, axis, groups)), inside).name
+            called[operand.name] = _array(
+                text, value.shaped(_cut_axis(value.shape, axis, groups)), inside
+            ).name
         elif operand.name in shapes:
             make = text.write if x.dtype == inside else text.temp
             sums[operand.name] = make(inside, sizes)
@@ -298,7 +300,7 @@ def _array(text: Text, value: Value, dtype: str) -> Operand:
     return copy
 
 
-def _cut(shape: Sequence[int], axis: int, parts: int) -> tuple[int, ...]:
+def _cut_axis(shape: Sequence[int], axis: int, parts: int) -> tuple[int, ...]:
     """Return sizes with one axis cut into parts, if there are several."""
     cut = (parts, shape[axis] // parts) if parts != 1 else (shape[axis],)
     return (*shape[:axis], *cut, *shape[axis + 1 :])

@@ -80,7 +80,7 @@ def joined(o: Applied, values: Sequence[Value], axis: int) -> Value:
     return replace(y, shape=shape).ordered(order)
 
 
-def _split(o: Applied) -> tuple[Value, ...]:
+def _lower_split(o: Applied) -> tuple[Value, ...]:
     x = o[0]
     axis = o.axis(o.integer("axis", 0), x.rank)
     sizes = o.integers(1) if o.opset >= 13 else o.list("split")
@@ -203,7 +203,7 @@ def _trilu(o: Applied) -> Value:
 LAYOUT: Mapping[str, Lowered] = {
     "Transpose": _transpose,
     "Concat": _concat,
-    "Split": _split,
+    "Split": _lower_split,
     "Slice": _slice,
     "Expand": _expand,
     "Tile": _tile,

@@ -119,12 +119,12 @@ def _divide(_: Applied, given: list[Any]) -> Any:
     return given[0] // given[1]
 
 
-def _chosen(_: Applied, given: list[Any]) -> Any:
+def _choose_elements(_: Applied, given: list[Any]) -> Any:
     choice: Any = np.where  # its types know no sizes
     return choice(given[0].astype(bool), given[1], given[2])
 
 
-def _compared(how: Any, _: Applied, given: list[Any]) -> Any:
+def _compare_sizes(how: Any, _: Applied, given: list[Any]) -> Any:
     return how(*given)
 
 
@@ -136,7 +136,7 @@ _COMPARED: Mapping[str, Any] = {
     "GreaterOrEqual": np.greater_equal,
 }
 _OF_SIZES: Mapping[str, Callable[[Applied, list[Any]], Any]] = {
-    **{name: partial(_compared, how) for name, how in _COMPARED.items()},
+    **{name: partial(_compare_sizes, how) for name, how in _COMPARED.items()},
     "Add": lambda _, given: given[0] + given[1],
     "Sub": lambda _, given: given[0] - given[1],
     "Mul": lambda _, given: given[0] * given[1],
@@ -145,7 +145,7 @@ _OF_SIZES: Mapping[str, Callable[[Applied, list[Any]], Any]] = {
     "Max": lambda _, given: np.maximum(*given),
     "Min": lambda _, given: np.minimum(*given),
     "ReduceProd": lambda o, given: np.prod(given[0], keepdims=bool(o.integer("keepdims", 1))),
-    "Where": _chosen,
+    "Where": _choose_elements,
     "Gather": _gather,
     "Concat": _concat,
     "Slice": _slice,

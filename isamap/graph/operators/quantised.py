@@ -22,7 +22,7 @@ from isamap.graph.types import CODED, TYPES, stored_type
 from isamap.ir import DTYPES
 
 
-def _scaled(o: Applied, x: Value, scale: Value) -> tuple[int, int]:
+def _scale_axis(o: Applied, x: Value, scale: Value) -> tuple[int, int]:
     """Return the axis of a scale, and how many neighbours share one; (0, 0) for a single scale."""
     if scale.count == 1 and scale.rank < 2:
         return 0, 0
@@ -70,7 +70,7 @@ def _quantize(o: Applied) -> Value:
         raise NotTaken("to that type it has no kernel here")
     if dtype in CODED:
         return _quantize_coded(o, x, scale, zero, dtype)
-    axis, block = _scaled(o, x, scale)
+    axis, block = _scale_axis(o, x, scale)
     if is_reciprocal := o.has("reciprocal"):  # torch multiplies by it
         factor = o.real("reciprocal", 0.0)
         scale = known_value(np.asarray(factor), "f32") if factor else o.map("(1 / {0})", scale, inside="f64")
@@ -117,7 +117,7 @@ def _dequantize(o: Applied) -> Value:
         point = decoded(o, zero) if zero is not None and x.dtype in ("i2", "u2") else None
         return _dequantize(replace(o, inputs=(decoded(o, x), scale, point)))
     dtype = TYPES.get(o.integer("output_dtype", 0), "") or scale.dtype
-    axis, block = _scaled(o, x, scale)
+    axis, block = _scale_axis(o, x, scale)
     text = o.text()
     y = text.write(dtype, x.shape)
     at, loops = axes_of(x.shape)
@@ -198,7 +198,7 @@ def _sum_type(a: Value) -> str:
     return "i32" if a.shape[-1:] < (2**31 // 256**2,) else "i64"
 
 
-def _turned(o: Applied, x: Value) -> Value:
+def _transpose_matrix(o: Applied, x: Value) -> Value:
     """Return a transposed matrix. Raises: NotTaken for other ranks."""
     if x.rank != 2:
         raise NotTaken("a factor is no matrix")
@@ -209,7 +209,10 @@ def _linear_gemm(o: Applied) -> Value:
     """Lower QGemm: with `transA` and `transB`, and a summand. Without a third scale the result is f32."""
     if o.real("alpha", 1.0) != 1:
         raise NotTaken("a factor before the sums")
-    a, b = (_turned(o, o[n]) if o.integer(f"trans{word}", 0) else o[n] for n, word in ((0, "A"), (3, "B")))
+    a, b = (
+        _transpose_matrix(o, o[n]) if o.integer(f"trans{word}", 0) else o[n]
+        for n, word in ((0, "A"), (3, "B"))
+    )
     onto, offset = _summands(o.optional(6))
     total = multiplied(o, a, b, _sum_type(a), (o[2], o[5]), onto=onto)
     return requantised(o, total, (o[1], o[4], o.optional(7)), o.optional(8), 1, offset)

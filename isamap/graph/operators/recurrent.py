@@ -195,11 +195,11 @@ class _Way:
         axes = {"t": layer.steps} if is_ahead else {}
         for first, end, halves in (0, with_state_bias, 2), (with_state_bias, layer.gates, 1):
             if first < end:
-                gate = _numbered("a", first, end - first)
+                gate = _number_places("a", first, end - first)
                 biases = [b for half in range(halves) if (b := self.bias(gate, half=half)) != "0"]
                 begun = f"{sums.at(['t', gate, self.n, self.j])} = {' + '.join(biases) or '0'};"
                 put(nest({**axes, "a": end - first, **self.units}, begun))
-        weight = self.weight(self.o[1], _numbered("a", 0, layer.gates), layer.features)
+        weight = self.weight(self.o[1], _number_places("a", 0, layer.gates), layer.features)
         added = f"{sums.at(['t', 'a', self.n, self.j])} += {self.input()} * {weight};"
         put(nest({**axes, "a": layer.gates, **self.units, "k": layer.features}, added))
         return sums
@@ -207,12 +207,14 @@ class _Way:
     def begin_sums(self, count: int, starts: Callable[[str], str]) -> None:
         """Begin the sums of the first gates in this step, each by its number."""
         target = self.u.at(["a", self.n, self.j])
-        self.body.append(nest({"a": count, **self.units}, f"{target} = {starts(_numbered('a', 0, count))};"))
+        self.body.append(
+            nest({"a": count, **self.units}, f"{target} = {starts(_number_places('a', 0, count))};")
+        )
 
     def of_state(self, first: int, count: int, state: Operand) -> None:
         """Add products of weights with a state to the sums of gates that follow each other."""
         depth = self.layer.units
-        gate = _numbered("a", first, count)
+        gate = _number_places("a", first, count)
         target = self.u.at([gate, self.n, self.j])
         read = self.seen if state is self.h else state
         factor = cast(read.term([self.n, "k"]), self.layer.inside).text
@@ -259,7 +261,7 @@ class _Way:
         return self.text.all_done()
 
 
-def _numbered(axis: str, first: int, count: int) -> str:
+def _number_places(axis: str, first: int, count: int) -> str:
     """Return the numbers from the first on, along an axis if there are several."""
     if count == 1:
         return str(first)
@@ -288,19 +290,21 @@ def _lstm(way: _Way) -> tuple[Value, ...]:
     c, following = way.of_unit(cell), way.of_unit(next_cell)
     entry, leave = way.state(), way.state()
     way.each(
-        f"{way.of_unit(entry)} = {f[0].replace('{0}', way.clipped(_seen(way, 0, 0, c)))};",
-        f"{way.of_unit(leave)} = {f[0].replace('{0}', way.clipped(_seen(way, 2, 2, c)))};",
+        f"{way.of_unit(entry)} = {f[0].replace('{0}', way.clipped(_with_peephole(way, 0, 0, c)))};",
+        f"{way.of_unit(leave)} = {f[0].replace('{0}', way.clipped(_with_peephole(way, 2, 2, c)))};",
     )
     kept = f"(1 - {way.of_unit(entry)})" if o.integer("input_forget", 0) else way.of_unit(leave)
     candidate = f[1].replace("{0}", way.gate(3))
     way.each(f"{following} = {kept} * {c} + {way.of_unit(entry)} * {candidate};")
-    way.each(f"{way.of_unit(output)} = {f[0].replace('{0}', way.clipped(_seen(way, 1, 1, following)))};")
+    way.each(
+        f"{way.of_unit(output)} = {f[0].replace('{0}', way.clipped(_with_peephole(way, 1, 1, following)))};"
+    )
     result = f"{way.of_unit(output)} * {f[2].replace('{0}', following)}"
     way.advance({"c": (cell, following), "h": (way.h, result)})
     return way.done((cell, final))
 
 
-def _seen(way: _Way, gate: int, part: int, cell: str) -> str:
+def _with_peephole(way: _Way, gate: int, part: int, cell: str) -> str:
     """Return the sum of a gate with its peephole term, if there are weights for that."""
     sums = way.u.at([way.place(gate), way.n, way.j])
     given = way.o.optional(7)

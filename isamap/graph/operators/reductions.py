@@ -73,7 +73,7 @@ REDUCTIONS_BY_NAME: Mapping[str, Reduction] = {
 }
 
 
-def _reduced(name: str) -> Lowered:
+def _reduce_by(name: str) -> Lowered:
     found = REDUCTIONS_BY_NAME[name]
 
     def lowered(o: Applied) -> Value:
@@ -262,7 +262,7 @@ def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
     return text.done()
 
 
-def _cumulated(operator: str) -> Lowered:
+def _cumulate_by(operator: str) -> Lowered:
     """Return the sums or products of all elements up to each, along an axis."""
 
     def lowered(o: Applied) -> Value:
@@ -302,13 +302,13 @@ def _cumulated(operator: str) -> Lowered:
 
 
 REDUCTIONS: Mapping[str, Lowered] = {
-    **{name: _reduced(name) for name in REDUCTIONS_BY_NAME},
+    **{name: _reduce_by(name) for name in REDUCTIONS_BY_NAME},
     "ReduceLogSumExp": _log_sum_exp,
     "ArgMax": _arg("max"),
     "ArgMin": _arg("min"),
     "Hardmax": _hardmax,
     "Softmax": _softmax(is_log=False),
     "LogSoftmax": _softmax(is_log=True),
-    "CumSum": _cumulated("+"),
-    "CumProd": _cumulated("*"),
+    "CumSum": _cumulate_by("+"),
+    "CumProd": _cumulate_by("*"),
 }

@@ -33,7 +33,7 @@ def _pad(o: Applied) -> Value:
     if any(size < 0 for size in shape):
         raise NotTaken("borders that take away more than there is")
     if mode != "constant":
-        return _bordered(o, x, before, behind, mode)
+        return _pad_borders(o, x, before, behind, mode)
     text = o.text()
     y = text.write(x.dtype, shape)
     at, loops = axes_of(shape)
@@ -55,7 +55,9 @@ def _pad(o: Applied) -> Value:
     return text.done()
 
 
-def _bordered(o: Applied, x: Value, before: Mapping[int, int], behind: Mapping[int, int], mode: str) -> Value:
+def _pad_borders(
+    o: Applied, x: Value, before: Mapping[int, int], behind: Mapping[int, int], mode: str
+) -> Value:
     """Return a value padded by its own elements."""
     for axis in before:
         size = x.shape[axis]
@@ -203,7 +205,7 @@ def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation)
     times = {
         axis: axes[axis].behind // axes[axis].before for axis in taps if _repeats(axes[axis], *taps[axis])
     }
-    x = _repeated(o, x, times) if times else x
+    x = _repeat_elements(o, x, times) if times else x
     for axis, along in axes.items():
         if axis not in taps or axis in times:
             continue
@@ -238,7 +240,7 @@ def _repeats(along: Along, places: Array, weights: Array) -> bool:
     return times > 0 and bool(np.all(places[:, 0] == np.arange(along.behind) // times))
 
 
-def _repeated(o: Applied, x: Value, times: Mapping[int, int]) -> Value:
+def _repeat_elements(o: Applied, x: Value, times: Mapping[int, int]) -> Value:
     """Return a value with each element repeated along some axes, without moving it."""
     text = o.text()
     y = text.write(x.dtype, [size * times.get(n, 1) for n, size in enumerate(x.shape)], x.order)

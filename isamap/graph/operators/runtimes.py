@@ -51,7 +51,7 @@ _PARAMETERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Elu":
 """The numbers of activations, in the order in which FusedConv lists them."""
 
 
-def _activated(o: Applied, y: Value, numbers: Sequence[float]) -> Value:
+def _activate(o: Applied, y: Value, numbers: Sequence[float]) -> Value:
     """Return a result after the activation that the attribute `activation` names."""
     name = o.word("activation", "")
     if name == "Clip":
@@ -62,14 +62,14 @@ def _activated(o: Applied, y: Value, numbers: Sequence[float]) -> Value:
 def _fused_conv(o: Applied) -> Value:
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     y = o.call("Conv", *o.inputs[:3], **{name: o.attribute(name) for name in names if o.has(name)})
-    return _activated(o, _plus(o, y, o.optional(3)), o.attribute("activation_params", ()))
+    return _activate(o, _plus(o, y, o.optional(3)), o.attribute("activation_params", ()))
 
 
 def _fused_gemm(o: Applied) -> Value:
     attributes = {n: o.attribute(n) for n in ("alpha", "beta", "transA", "transB") if o.has(n)}
     words = [f"activation_{word}" for word in ("alpha", "beta") if o.has(f"activation_{word}")]
     y = o.call("Gemm", *o.inputs[:3], **attributes)
-    return _activated(o, y, [o.real(word, 0.0) for word in words])
+    return _activate(o, y, [o.real(word, 0.0) for word in words])
 
 
 def _fused_matmul(o: Applied) -> Value:
@@ -101,7 +101,7 @@ def _skip_norm(*, centred: bool) -> Lowered:
     return lowered
 
 
-def _embedded(o: Applied) -> tuple[Value | None, ...]:
+def _lower_embedding(o: Applied) -> tuple[Value | None, ...]:
     ids, segments, kinds, positions = o[0], o.optional(1), o.optional(4), o.optional(8)
     positions = positions or known_value(np.arange(ids.shape[1]), "i64")
     kind = None if segments is None else o.call("Gather", kinds, segments)
@@ -154,7 +154,7 @@ def _row_mask(o: Applied, mask: Value, batch: int, length: int, total: int, dtyp
     return o.map(f"select({{0}} > 0, f32(0), {low})", mask, dtype=dtype, inside=mask.dtype, result="f32")
 
 
-def _attended(
+def _attend(
     o: Applied,
     qkv: Sequence[Value],
     mask: Value | None,
@@ -192,7 +192,7 @@ def _multi_head(o: Applied) -> tuple[Value | None, ...]:
     sizes = (x.shape[-1] * (1 if x.rank == 3 else heads) for x in three)
     biases = (None, None, None) if bias is None else _parts(o, bias, 0, *sizes)
     qkv = [_heads(o, x, heads, part) for x, part in zip(three, biases, strict=True)]
-    return _attended(o, qkv, o.optional(4), o.optional(5), (o.optional(6), o.optional(7)))
+    return _attend(o, qkv, o.optional(4), o.optional(5), (o.optional(6), o.optional(7)))
 
 
 def _attention(
@@ -205,7 +205,7 @@ def _attention(
     before = (None, None)
     if past is not None:
         before = [x.shaped(past.shape[1:]) for x in _parts(o, past, 0, 1, 1)]
-    y, *kept = _attended(o, qkv, mask, more, before)
+    y, *kept = _attend(o, qkv, mask, more, before)
     if o.results < 2:
         return (y,)
     return y, o.call("Concat", *(x.shaped((1, *x.shape)) for x in kept), axis=0)
@@ -217,7 +217,7 @@ def _float_attention(o: Applied) -> tuple[Value, ...]:
     return _attention(o, joined, o.optional(3), o.optional(4), o.optional(5))
 
 
-def _rotated(o: Applied) -> Value:
+def _lower_rotary(o: Applied) -> Value:
     _refuse(o, is_packed_batching=0, scale=1)
     x, positions, cos, sin = (o[n] for n in range(4))
     batch, length = x.shape[0], x.shape[-2]
@@ -230,7 +230,7 @@ def _rotated(o: Applied) -> Value:
     return o.call("RotaryEmbedding", x, cos, sin, positions, num_heads=heads, **names)
 
 
-def _grouped(o: Applied) -> tuple[Value | None, ...]:
+def _lower_grouped_attention(o: Applied) -> tuple[Value | None, ...]:
     """Lower GroupQueryAttention: rows of a cache may be filled up to another length in each sequence."""
     _refuse(o, 11, smooth_softmax=0, qk_output=0, k_quant_type=0, v_quant_type=0)
     heads, groups = o.integer("num_heads", 1), o.integer("kv_num_heads", 1)
@@ -252,17 +252,17 @@ def _grouped(o: Applied) -> tuple[Value | None, ...]:
         more = {"interleaved": woven, "rotary_embedding_dim": part}
         q, k = (o.call("RotaryEmbedding", x, cos, sin, at, **more) for x in (q, k))
     first = filled.shaped((batch,))
-    keys, values = (_stored(o, x, before, total, first) for x, before in zip((k, v), old, strict=True))
+    keys, values = (_store_rows(o, x, before, total, first) for x, before in zip((k, v), old, strict=True))
     window, more = o.integer("local_window_size", -1), o.optional(10)
     kept = "({0} <= {1})" + (f" & ({{0}} > {{1}} - {window})" if window > 0 else "")
     columns, rows = known_value(np.arange(total), "i64"), places.shaped((batch, 1, length, 1))
     mask = o.map(kept, columns, rows, dtype="bool", inside="i64", result="bool")
     if more is not None:
         mask = o.call("Where", mask, more, known_value(np.asarray(-np.inf), more.dtype))
-    return _attended(o, (q, keys, values), None, mask)
+    return _attend(o, (q, keys, values), None, mask)
 
 
-def _stored(o: Applied, new: Value, old: Value | None, total: int, first: Value) -> Value:
+def _store_rows(o: Applied, new: Value, old: Value | None, total: int, first: Value) -> Value:
     """Return a cache of `total` rows with new ones stored from `first` on, which differs by sequence."""
     if new.shape[2] == total:
         return new
@@ -275,7 +275,7 @@ def _stored(o: Applied, new: Value, old: Value | None, total: int, first: Value)
 # --- quantised weights ----------------------------------------------------------------------------------------
 
 
-def _unpacked(array: Array, bits: int, count: int) -> Array:
+def _unpack_bits(array: Array, bits: int, count: int) -> Array:
     """Return the first `count` numbers of `bits` bits along the last axis, lowest bits of a byte first."""
     flags = np.unpackbits(np.ascontiguousarray(array).view(np.uint8), axis=-1, bitorder="little")
     whole = flags.shape[-1] // bits
@@ -291,9 +291,9 @@ def _matmul_nbits(o: Applied) -> Value:
     if not 2 <= bits <= 8 or size < 1 or packed is None or scales is None or o.integer("weight_prepacked", 0):
         raise NotTaken(f"weights of {bits} bits in blocks of {size}, or prepacked ones, have no kernel here")
     blocks = -(-depth // size)
-    codes = _unpacked(packed.reshape(columns, blocks, -1), bits, size).reshape(columns, -1)[:, :depth]
+    codes = _unpack_bits(packed.reshape(columns, blocks, -1), bits, size).reshape(columns, -1)[:, :depth]
     if points is not None and points.dtype == np.uint8:
-        points = _unpacked(points.reshape(columns, -1), bits, blocks)
+        points = _unpack_bits(points.reshape(columns, -1), bits, blocks)
     points = np.asarray(1 << bits - 1) if points is None else points.reshape(columns, blocks)
     group = np.arange(depth) // size if group is None else group.reshape(-1)[:depth]
     by = scales.reshape(columns, blocks).astype(np.float32)
@@ -314,7 +314,7 @@ def _number(value: Value) -> Value:
     return value.shaped(()) if value.count == 1 else value
 
 
-def _quantised(o: Applied, y: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
+def _quantise(o: Applied, y: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
     zero = known_value(np.zeros(()), dtype) if zero is None else zero
     return o.call("QuantizeLinear", y, _number(scale), _number(zero))
 
@@ -327,7 +327,7 @@ def _single(op: str, *names: str) -> Lowered:
         given = {name: o.attribute(name) for name in names if o.has(name)}
 
         def through(codes: Value) -> Value:
-            return _quantised(o, o.call(op, _real(o, codes, scale, zero), **given), result, point, x.dtype)
+            return _quantise(o, o.call(op, _real(o, codes, scale, zero), **given), result, point, x.dtype)
 
         return of_bytes(o, x, through)
 
@@ -342,13 +342,13 @@ def _softmax(o: Applied) -> Value:
         found = o.call("Softmax", rows, axis=1).shaped(x.shape)
     else:
         found = o.call("Softmax", real, axis=axis)
-    return _quantised(o, found, result, point, x.dtype)
+    return _quantise(o, found, result, point, x.dtype)
 
 
 def _concat(o: Applied) -> Value:
     scale, zero, *given = o.all
     parts = [
-        of_bytes(o, x, lambda codes, s=s, z=z: _quantised(o, _real(o, codes, s, z), scale, zero, zero.dtype))
+        of_bytes(o, x, lambda codes, s=s, z=z: _quantise(o, _real(o, codes, s, z), scale, zero, zero.dtype))
         for x, s, z in zip(given[::3], given[1::3], given[2::3], strict=True)
     ]
     return o.call("Concat", *parts, axis=o.integer("axis", 0))
@@ -357,7 +357,7 @@ def _concat(o: Applied) -> Value:
 def _where(o: Applied) -> Value:
     chosen, x, xs, xz, y, ys, yz, scale, zero = (o[n] for n in range(9))
     real = o.call("Where", chosen, _real(o, x, xs, xz), _real(o, y, ys, yz))
-    return _quantised(o, real, scale, zero, zero.dtype)
+    return _quantise(o, real, scale, zero, zero.dtype)
 
 
 Factor = tuple[Value, Value, Value | None]
@@ -446,13 +446,13 @@ COMBINED: Mapping[str, Lowered] = {
     "BiasGelu": lambda o: o.call("Gelu", _plus(o, o[0], o[1])),
     "DynamicQuantizeLSTM": _dynamic_lstm,
     "DynamicQuantizeMatMul": _dynamic_matmul,
-    "EmbedLayerNormalization": _embedded,
+    "EmbedLayerNormalization": _lower_embedding,
     "FastGelu": lambda o: o.call("Gelu", _plus(o, o[0], o.optional(1)), approximate="tanh"),
     "FusedConv": _fused_conv,
     "FusedGemm": _fused_gemm,
     "FusedMatMul": _fused_matmul,
     "Gelu": ELEMENTWISE["Gelu"],
-    "GroupQueryAttention": _grouped,
+    "GroupQueryAttention": _lower_grouped_attention,
     "MatMulIntegerToFloat": _matmul_to_float,
     "MatMulNBits": _matmul_nbits,
     "MultiHeadAttention": _multi_head,
@@ -464,7 +464,7 @@ COMBINED: Mapping[str, Lowered] = {
     "QLinearSoftmax": _softmax,
     "QLinearWhere": _where,
     "QuickGelu": floats("({0} * sigmoid({0} * {alpha}))", alpha=1.702),
-    "RotaryEmbedding": _rotated,
+    "RotaryEmbedding": _lower_rotary,
     "SkipLayerNormalization": _skip_norm(centred=True),
     "SkipSimplifiedLayerNormalization": _skip_norm(centred=False),
 }

@@ -143,10 +143,12 @@ def _grid_sample(o: Applied) -> Value:
     order = (0, *range(2, x.rank), 1)
     pixels = transpose_axes(o, x, order).shaped((n * prod(sizes), channels))
     taken = gather_slices(o, pixels, 0, rows).shaped((n, prod(results), taps**count, channels))
-    return _summed(o, taken, weights.shaped((n, prod(results), taps**count))).shaped((n, channels, *results))
+    return _sum_taps(o, taken, weights.shaped((n, prod(results), taps**count))).shaped(
+        (n, channels, *results)
+    )
 
 
-def _summed(o: Applied, taken: Value, weights: Value) -> Value:
+def _sum_taps(o: Applied, taken: Value, weights: Value) -> Value:
     """Return the weighted sum of taps of each place and channel, channels in front."""
     n, places, taps, channels = taken.shape
     text, inside = o.text(), wide_type(taken.dtype)
@@ -162,7 +164,7 @@ def _summed(o: Applied, taken: Value, weights: Value) -> Value:
     return round_sums(text, total, y)
 
 
-def _unpooled(o: Applied) -> Value:
+def _lower_unpooling(o: Applied) -> Value:
     x, places = o[0], o[1]
     if o.optional(2) is not None:
         raise NotTaken("with sizes of its own it has no kernel here")
@@ -182,4 +184,4 @@ def _unpooled(o: Applied) -> Value:
     return y
 
 
-SAMPLING: Mapping[str, Lowered] = {"GridSample": _grid_sample, "MaxUnpool": _unpooled}
+SAMPLING: Mapping[str, Lowered] = {"GridSample": _grid_sample, "MaxUnpool": _lower_unpooling}

@@ -146,11 +146,13 @@ class _Writer:
         second = {a: a + _PRIMED for a in moving}
         self.bindings |= {a: Index.of(0) for a in self.lengths if a not in moving}  # axes of one lane
         there = sides.other or sides
-        parts = [self._compared(e, "=", f, second) for e, f in zip(sides.given, there.given, strict=True)]
+        parts = [
+            self._compare_subscripts(e, "=", f, second) for e, f in zip(sides.given, there.given, strict=True)
+        ]
         # Whatever one lane of a pair is, the other may be: of two different values the first is the larger.
         larger = (">",) if there is sides else (">", "<")
         differ = [
-            self._compared(e, relation, f, second)
+            self._compare_subscripts(e, relation, f, second)
             for e, f in zip(sides.required, there.required, strict=True)
             if e != f or not e.symbols.isdisjoint(moving)
             for relation in larger
@@ -159,18 +161,20 @@ class _Writer:
             parts += self._lanes(group, second)
             if sides.other is not None:
                 parts += self._open_lanes(group, second)
-            linked = self._linked(group, second) if exact else None
+            linked = self._link_lanes(group, second) if exact else None
             if exact and linked is None:
                 self.is_exact = False
             parts.append(linked or self._together(group, second))
         parts += self._ranges(second)
         if None in parts or None in differ:
             return None
-        body = _all(parts + self._known())
+        body = _all(parts + self._known_facts())
         sizes, points = ", ".join(self.parameters.values()), ", ".join(self.variables.values())
         return [f"[{sizes}] -> {{ [{points}] : {body} and {one} }}" for one in differ]
 
-    def _compared(self, index: Index, relation: str, other: Index, second: Mapping[str, str]) -> str | None:
+    def _compare_subscripts(
+        self, index: Index, relation: str, other: Index, second: Mapping[str, str]
+    ) -> str | None:
         """Return the comparison of a subscript at the first lane with one at the second."""
         primed = {a: Index.of(b) for a, b in second.items()}
         there = other.substitute(self.bindings).substitute(primed)
@@ -192,7 +196,7 @@ class _Writer:
             for name in (a, second[a])
         ]
 
-    def _linked(self, group: AxisGroup, second: Mapping[str, str]) -> str | None:
+    def _link_lanes(self, group: AxisGroup, second: Mapping[str, str]) -> str | None:
         """Return the condition that both lanes count along fused axes from one position, which is not negative."""
         fused = self._number(group.kernel_axes, [self.extents[x] for x in group.kernel_axes])
         most = Index.of(1)
@@ -232,7 +236,7 @@ class _Writer:
                 found.append(f"0 <= {self.name(name)} < {end}")
         return found
 
-    def _known(self) -> list[str | None]:
+    def _known_facts(self) -> list[str | None]:
         """Return the known facts about the named sizes, and about sizes that these facts name."""
         found: list[str | None] = []
         left = list(self.space.facts)

@@ -208,10 +208,12 @@ def _order_holds(parts: tuple[_Part, ...], kernel: tuple[Statement, ...]) -> boo
 
 def _independent(one: Statement, other: Statement) -> bool:
     """Return whether neither statement accesses a tensor that the other writes."""
-    return not (one.assign.target.buffer in _touched(other) or other.assign.target.buffer in _touched(one))
+    return not (
+        one.assign.target.buffer in _touched_axes(other) or other.assign.target.buffer in _touched_axes(one)
+    )
 
 
-def _touched(statement: Statement) -> set[str]:
+def _touched_axes(statement: Statement) -> set[str]:
     return {r.buffer for r in (*reads(statement.assign.value), statement.assign.target)}
 
 

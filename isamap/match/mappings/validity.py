@@ -144,23 +144,23 @@ def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = Non
     extents = tuple((a.name, a.extent) for a in (*statement.axes, *statement.sequence))
     if kernel is None:
         return Space(lengths, extents, open_lengths=left)
-    known = _known(kernel)
+    known = _known_facts(kernel)
     bindings = tuple((s, Index.of(v)) for s, v in known.bindings.items())
     lows = tuple(sorted(known.facts.lows.items()))
     return Space(lengths, extents, known.facts.nonnegative, lows, bindings, left)
 
 
 @lru_cache(maxsize=64)
-def _known(kernel: Kernel) -> Known:
+def _known_facts(kernel: Kernel) -> Known:
     return known_facts(kernel)
 
 
 def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
     """Return whether a condition holds of the groups of a mapping, or of some of them."""
-    return verdict(condition.sides, _concerned(condition, map(with_lanes, groups)), space)
+    return verdict(condition.sides, _concerned_groups(condition, map(with_lanes, groups)), space)
 
 
-def _concerned(
+def _concerned_groups(
     condition: Condition, apart: Iterable[tuple[AxisGroup, frozenset[str]]]
 ) -> tuple[AxisGroup, ...]:
     """Return the groups with an axis that the condition speaks of."""

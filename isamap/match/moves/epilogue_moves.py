@@ -201,10 +201,10 @@ class _MemoryChoice:
 
     def _of_step(self, step: Copy) -> dict[str, set[str]] | None:
         if (step.target, step.value) not in self.known:
-            self.known[step.target, step.value] = self._found(step)
+            self.known[step.target, step.value] = self._find_memories(step)
         return self.known[step.target, step.value]
 
-    def _found(self, step: Copy) -> dict[str, set[str]] | None:
+    def _find_memories(self, step: Copy) -> dict[str, set[str]] | None:
         found: dict[str, set[str]] = {}
         for pattern in movers(self.search):
             memories = {o.name: o.memory or "" for o in pattern.instruction.operands}

@@ -27,7 +27,7 @@ def array_of(operand: OperandTile) -> str:
 def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool = False) -> str:
     """Return the missing move where an operand can be read neither in place nor from a buffer; `back` of a result."""
     machine = search.machine.name
-    register = _shown(operand.register_dtype.name, operand.shape)
+    register = _show_shape(operand.register_dtype.name, operand.shape)
     if (lacking := explain_uncleared(tile, search)) is not None:
         said = lacking.diagnostics[0]
         return f"{said.message}, and {said.notes[0]}"
@@ -100,7 +100,9 @@ def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[
     size = prod(operand.shape)
     as_many = (name for name, o in others.items() if prod(e.value or 0 for e in o.shape) == size)
     name = next(as_many, next(iter(others)))
-    requested, there = (_shown(operand.register_dtype.name, s) for s in (operand.shape, others[name].shape))
+    requested, there = (
+        _show_shape(operand.register_dtype.name, s) for s in (operand.shape, others[name].shape)
+    )
     missing = f"no move of {machine} {verb.format(requested)} {operand.memory}"
     nearest = f"the nearest, {name}, has {there} there"
     return f"{missing}: {nearest}; the moved and the computed tile need the same shape"
@@ -123,6 +125,6 @@ def _stores(operand: OperandTile, search: MoveSearch) -> dict[str, Operand]:
     return found
 
 
-def _shown(dtype: str, shape: Iterable[Index | int]) -> str:
+def _show_shape(dtype: str, shape: Iterable[Index | int]) -> str:
     extents = ", ".join(map(str, shape))
     return f"{dtype}[{extents}]" if extents else dtype

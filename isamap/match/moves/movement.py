@@ -104,8 +104,8 @@ def _choices(
         instruction = search.machine.instructions[mapping.instruction].instruction
         return tuple((m,) for m in _not_issued(instruction, statement, mapping))
     if tile.accumulator is None:
-        return _assigned(tile, search)
-    filled = {b.name: _filled(b.subject) for b in mapping.bindings}
+        return _assignment_moves(tile, search)
+    filled = {b.name: _filled_arrays(b.subject) for b in mapping.bindings}
     inputs = [_after_padding(_input_ways(o, tile, search, every), filled[o.name]) for o in tile.inputs]
     return (*inputs, _held_ways(tile, tile.accumulator, search, every))
 
@@ -126,7 +126,7 @@ def _plain(expr: Expr) -> Expr:
     return map_reads(expr, lambda read: replace(read, fill=None))
 
 
-def _filled(expr: Expr) -> tuple[str, ...]:
+def _filled_arrays(expr: Expr) -> tuple[str, ...]:
     """Return arrays that an expression reads beyond their edge."""
     return tuple(dict.fromkeys(r.buffer for r in reads(expr) if r.fill is not None))
 
@@ -180,7 +180,7 @@ def _through_buffer(operand: OperandTile, tile: Tile, search: MoveSearch) -> Mov
     if len(reads(operand.subject)) > 1 and not search.is_addressable(operand.memory):
         return None  # what is computed from several arrays is computed where it is used
     loaded = bring(search, tile, operand, operand.request({}, expr=in_tiles(operand, search)))
-    copied = _copied(operand, tile, search, back=False)
+    copied = _copy_tile(operand, tile, search, back=False)
     if loaded is None:
         return through_scratchpad(operand, tile, search)
     if copied is None:
@@ -191,7 +191,7 @@ def _through_buffer(operand: OperandTile, tile: Tile, search: MoveSearch) -> Mov
     return with_copy(moved, operand, copied)
 
 
-def _copied(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool) -> Transfer | None:
+def _copy_tile(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool) -> Transfer | None:
     """Return how a whole tile is copied into its buffer, or back."""
     buffer, offset = in_tiles(operand, search).buffer, Index.of(OFFSET)
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
@@ -232,7 +232,7 @@ def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) ->
     cell = in_tiles(acc, search)
     loaded = find_operand_load(search, acc.request({}, expr=cell))
     stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.request({}))
-    copies = [_copied(acc, tile, search, back=b) for b in (False, True)]
+    copies = [_copy_tile(acc, tile, search, back=b) for b in (False, True)]
     into, out = copies
     if loaded is not None and stored is not None and into is not None and out is not None:
         kind: MoveKind = "packed" if min(into.width, out.width) > 1 else "gathered"
@@ -247,7 +247,7 @@ def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) ->
     )
 
 
-def _assigned(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, ...], ...]:
+def _assignment_moves(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, ...], ...]:
     """Return the movements of an assignment's instruction: its reads and its writes."""
     result, target, value = tile.result, tile.target_elements, tile.value_elements
     assert result is not None

@@ -77,7 +77,7 @@ def pieces_of(instruction: Instruction) -> tuple[Pattern, ...]:
 
 def _cases(statement: Statement) -> list[Statement] | None:
     """Return the statement for every value of the axes that its conditions ask; None if they ask more."""
-    asked = _asked(statement.assign.value)
+    asked = _asked_axes(statement.assign.value)
     axes = [a for a in statement.axes if a.name in asked]
     if asked - {a.name for a in axes}:
         return None
@@ -91,27 +91,27 @@ def _cases(statement: Statement) -> list[Statement] | None:
             statement.assign, {a.name: Index.of(v) for a, v in zip(axes, values, strict=True)}
         )
         assert isinstance(fixed, Assign)
-        found.append(replace(statement, axes=rest, assign=replace(fixed, value=_chosen(fixed.value))))
+        found.append(replace(statement, axes=rest, assign=replace(fixed, value=_choose_branch(fixed.value))))
     return found
 
 
-def _asked(value: Expr) -> frozenset[str]:
+def _asked_axes(value: Expr) -> frozenset[str]:
     """Return the axes in the conditions of a value."""
     match value:
         case Call("select", (condition, yes, no)):
-            return symbols_of_values(condition) | _asked(yes) | _asked(no)
+            return symbols_of_values(condition) | _asked_axes(yes) | _asked_axes(no)
         case _:
             return frozenset()
 
 
-def _chosen(value: Expr) -> Expr:
+def _choose_branch(value: Expr) -> Expr:
     """Return the branch of a value whose conditions are numbers; the value itself if they are not."""
     match value:
         case Call("select", (Call(op, (left, right)), yes, no)) if op in COMPARE:
             a, b = _number(left), _number(right)
             if a is None or b is None:
                 return value
-            return _chosen(yes if COMPARE[op](a, b) else no)
+            return _choose_branch(yes if COMPARE[op](a, b) else no)
         case _:
             return value
 
@@ -151,11 +151,11 @@ def _box_of(
     if subscript.substitute({a.name: 0 for a in axes}).value is None or any(s < 0 for _, s, _ in steps):
         return None
     steps.sort(key=lambda s: s[1])
-    return _cut(subscript.constant, tuple(steps), used)
+    return _cut_box(subscript.constant, tuple(steps), used)
 
 
 @lru_cache(maxsize=16384)
-def _cut(offset: int, steps: tuple[tuple[str, int, int], ...], used: Lanes) -> Box | None:
+def _cut_box(offset: int, steps: tuple[tuple[str, int, int], ...], used: Lanes) -> Box | None:
     points = [
         digits
         for digits in product(*(range(n) for _, _, n in steps))

@@ -116,14 +116,14 @@ def compare_by_lanes(e: Expr) -> Expr:
                 case Call("not", (p,)):
                     return compare_by_lanes(replace(e, args=(p, b, a)))
                 case Call(op, (left, right)) if op in COMPARISONS and left.dtype == I64:
-                    sides = _shortened(left), _shortened(right)
+                    sides = _shorten_index(left), _shorten_index(right)
                     if None not in sides:
                         condition = replace(condition, args=tuple(s for s in sides if s is not None))
                     return replace(e, args=(condition, compare_by_lanes(a), compare_by_lanes(b)))
                 case _:
                     pass
         case Cast(IndexValue() as value, dtype) if dtype.is_float and _is_by_lane(value):
-            return replace(e, value=_shortened(value) or value)
+            return replace(e, value=_shorten_index(value) or value)
         case _:
             pass
     return with_parts(e, compare_by_lanes)
@@ -134,7 +134,7 @@ def _is_by_lane(e: Expr) -> bool:
     return any(s.startswith("%") for part in walk(e) if isinstance(part, IndexValue) for s in symbols(part))
 
 
-def _shortened(e: Expr) -> Expr | None:
+def _shorten_index(e: Expr) -> Expr | None:
     match e:
         case IndexValue():
             return Cast(e, SHORT, "wrap")

@@ -69,7 +69,9 @@ def alignment(place: Location, base_bytes: int, element_bytes: int, steps: Mappi
 def stated_alignments(kernel: Kernel) -> dict[str, int]:
     """Return the known alignment of each array of a kernel: its element size, or the one in `where`. Units: bytes."""
     return {
-        o.name: max(1, o.dtype.bits // 8, *(_stated(c, Index.of(f"align({o.name})")) for c in kernel.where))
+        o.name: max(
+            1, o.dtype.bits // 8, *(_stated_alignment(c, Index.of(f"align({o.name})")) for c in kernel.where)
+        )
         for o in kernel.operands
     }
 
@@ -77,7 +79,7 @@ def stated_alignments(kernel: Kernel) -> dict[str, int]:
 def address_unit(item: MachineInstruction, operand: Operand) -> int:
     """Return the alignment that an instruction requires of an operand's address. Units: bytes."""
     align = Index.of(f"align({operand.name})")
-    stated = (_stated(c, align) for c in item.instruction.where)
+    stated = (_stated_alignment(c, align) for c in item.instruction.where)
     return lcm(*stated, item.encoding.unit_of(operand.name) if item.encoding is not None else 1)
 
 
@@ -91,7 +93,7 @@ def address_steps(machine: Machine) -> dict[str, int]:
     return found
 
 
-def _stated(constraint: Constraint, align: Index) -> int:
+def _stated_alignment(constraint: Constraint, align: Index) -> int:
     """Return the alignment that a constraint promises; 1 if it promises none."""
     number = constraint.right.value
     if constraint.left == align and constraint.comparison in (">=", "==") and number:

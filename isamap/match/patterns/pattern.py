@@ -129,14 +129,14 @@ def _statements(instruction: Instruction) -> tuple[Statement, ...]:
 
     `for i in 8 if i < B` with B at most 8 is `for i in B`.
     """
-    return tuple(_shortened(s, instruction) for s in statements(instruction))
+    return tuple(_shorten_statement(s, instruction) for s in statements(instruction))
 
 
-def _shortened(statement: Statement, instruction: Instruction) -> Statement:
+def _shorten_statement(statement: Statement, instruction: Instruction) -> Statement:
     """Return the statement with its whole guard as extents, or as it is."""
     extents = {a.name: a.extent for a in statement.axes}
     for condition in conjuncts(statement.assign.guard):
-        found = _bound(condition, extents, instruction)
+        found = _find_bound(condition, extents, instruction)
         if found is None:
             return statement
         extents[found[0]] = found[1]
@@ -144,7 +144,9 @@ def _shortened(statement: Statement, instruction: Instruction) -> Statement:
     return replace(statement, axes=axes, assign=replace(statement.assign, guard=None))
 
 
-def _bound(condition: Expr, extents: dict[str, Index], instruction: Instruction) -> tuple[str, Index] | None:
+def _find_bound(
+    condition: Expr, extents: dict[str, Index], instruction: Instruction
+) -> tuple[str, Index] | None:
     """Return the axis that a condition shortens, and its remaining number of values."""
     match condition:
         case Call("lt" | "le" | "gt" | "ge" as op, args):

@@ -171,7 +171,7 @@ def implied(
     """
     prefixed = {i: Index.of(_lane(i)) for i in pairs.lengths}
     own = tuple(s.substitute(prefixed) for s in lanes)
-    used = _involved(own, iterations, pairs)
+    used = _involved_groups(own, iterations, pairs)
     if not any(len(g.kernel_axes) > 1 or len(g.instruction_axes) > 1 for g in used):
         return _holds(own, tuple(iterations), pairs, used, from_lanes, exact=True)
     if _holds(own, tuple(iterations), pairs, used, from_lanes, exact=False):
@@ -189,7 +189,7 @@ def _lane(axis: str) -> str:
     return f"%{axis}"
 
 
-def _involved(own: Sequence[Index], theirs: Sequence[Index], pairs: Pairs) -> tuple[AxisGroup, ...]:
+def _involved_groups(own: Sequence[Index], theirs: Sequence[Index], pairs: Pairs) -> tuple[AxisGroup, ...]:
     seen = {s for i in (*own, *theirs) for s in i.symbols}
     return tuple(g for g in pairs.groups if seen & {*map(_lane, g.instruction_axes), *g.kernel_axes})
 
@@ -250,7 +250,7 @@ def _link(names: Names, group: AxisGroup, pairs: Pairs, *, exact: bool) -> list[
         for i in group.instruction_axes:
             lane = lane * pairs.lengths[i] + Index.of(_lane(i))
         start = number - lane
-        text, other = names.text(start), names.text(start.substitute(_doubled((*lanes, *axes))))
+        text, other = names.text(start), names.text(start.substitute(_double_axes((*lanes, *axes))))
         assert text is not None, "a single axis, or extents that are numbers"
         assert other is not None, "as it is with the other names"
         return [f"{text} = {other}", f"{text} >= 0"]
@@ -260,14 +260,14 @@ def _link(names: Names, group: AxisGroup, pairs: Pairs, *, exact: bool) -> list[
     return [f"({same}) or (({apart}) and ({elsewhere}))"]
 
 
-def _doubled(axes: Sequence[str]) -> dict[str, Index | int]:
+def _double_axes(axes: Sequence[str]) -> dict[str, Index | int]:
     return {a: Index.of(primed(a)) for a in axes}
 
 
 def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
     """Return the change of a subscript from one iteration to the other; common terms drop out."""
     part = moving(subscript, axes)
-    return part - part.substitute(_doubled(tuple(axes)))
+    return part - part.substitute(_double_axes(tuple(axes)))
 
 
 def _differs(names: Names, subscript: Index, axes: Mapping[str, Index]) -> list[str]:

@@ -150,7 +150,7 @@ def _case(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kern
 
 def _moving_params(pattern: Pattern) -> tuple[str, ...]:
     """Return parameters that subscripts depend on; others only decide lengths, and shorter axes are easier."""
-    used = _used(tuple(chain.from_iterable(r.index for r in (pattern.target, *reads(pattern.value)))))
+    used = _used_axes(tuple(chain.from_iterable(r.index for r in (pattern.target, *reads(pattern.value)))))
     return tuple(p.name for p in pattern.instruction.params if p.name in used)
 
 
@@ -183,7 +183,7 @@ def _with_values(
 def _trees_agree(case: _Case) -> None:
     """Check that the instruction's tree over its operands' subjects equals the kernel's, up to commutativity."""
     subjects = {b.name: b.subject for b in case.mapping.bindings}
-    if _canonical(_filled(case.pattern.value, subjects)) != _canonical(case.statement.assign.value):
+    if _canonical(_fill_operands(case.pattern.value, subjects)) != _canonical(case.statement.assign.value):
         raise _OpenQuestion("the expressions differ")
     own, theirs = case.pattern.statement.assign, case.statement.assign
     if own.op != theirs.op:
@@ -193,7 +193,7 @@ def _trees_agree(case: _Case) -> None:
         raise _OpenQuestion(f"the instruction's result is {own.target.dtype}, not {required}")
 
 
-def _filled(e: Expr, subjects: MappingType[str, Expr]) -> Expr:
+def _fill_operands(e: Expr, subjects: MappingType[str, Expr]) -> Expr:
     """Return an instruction's expression with its operands replaced by their subjects, all at once.
 
     The subjects belong to the kernel: their names have no meaning among the instruction's names.
@@ -202,7 +202,7 @@ def _filled(e: Expr, subjects: MappingType[str, Expr]) -> Expr:
         case Read(str(name)) | Scalar(str(name)) if name in subjects:
             return subjects[name]
         case _:
-            return with_parts(e, lambda part: _filled(part, subjects))
+            return with_parts(e, lambda part: _fill_operands(part, subjects))
 
 
 def _canonical(expr: Expr) -> str:
@@ -308,8 +308,8 @@ def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...],
 
 def _padding_is_neutral(case: _Case) -> None:
     """Check that lanes beyond the end, and unused lanes, leave the written element unchanged."""
-    padded = list(_padded(case))
-    written = _used(case.pattern.target.index)
+    padded = list(_padded_cases(case))
+    written = _used_axes(case.pattern.target.index)
     outer = [p for p in padded if p & written]
     lanes = {i: Index.of(n) for i, n in _full_lengths(case.pattern).items() if n > 1}
     asked = sorted({i for p in outer for i in p if i in lanes})
@@ -320,20 +320,20 @@ def _padding_is_neutral(case: _Case) -> None:
     inner = [p for p in padded if not p & written]
     if not inner:
         return
-    shown = frozenset(s for some in _subsets(inner) if some for s in _shown(case, some, lanes))
+    shown = frozenset(s for some in _subsets(inner) if some for s in _show_lanes(case, some, lanes))
     if neutral_fills(case.pattern, shown) is None:
         names = ", ".join(sorted({a for p in inner for a in p}))
         raise _OpenQuestion(f"lanes beyond the end of {names} count, unless sizes are whole tiles")
 
 
-def _padded(case: _Case) -> Iterator[frozenset[str]]:
+def _padded_cases(case: _Case) -> Iterator[frozenset[str]]:
     """Yield sets of instruction axes that together may have lanes without an iteration.
 
     There are no such lanes if extents are whole tiles, if a parameter shortens the axis, or if a predicate
     switches the lanes off.
     """
     guard = case.pattern.statement.assign.guard
-    masked = _used(tuple(indices(guard))) if guard is not None else frozenset[str]()
+    masked = _used_axes(tuple(indices(guard))) if guard is not None else frozenset[str]()
     full = _full_lengths(case.pattern)
     for group in case.groups:
         tile = prod(full[i] for i in group.instruction_axes)
@@ -366,17 +366,17 @@ def _can_be_one(pattern: Pattern, name: str) -> bool:
     return not bound and (param.low is None or (param.low.value is not None and param.low.value <= 1))
 
 
-def _used(subscripts: Sequence[Index]) -> frozenset[str]:
+def _used_axes(subscripts: Sequence[Index]) -> frozenset[str]:
     return frozenset(s for i in subscripts for s in i.symbols)
 
 
-def _shown(case: _Case, padded: Sequence[frozenset[str]], lanes: dict[str, Index]) -> Iterator[Shown]:
+def _show_lanes(case: _Case, padded: Sequence[frozenset[str]], lanes: dict[str, Index]) -> Iterator[Shown]:
     """Yield which operands may hold an element in use, in lanes that are padded along these axes."""
     axes = frozenset[str]().union(*padded)
     always: set[str] = set()
     perhaps: list[str] = []
     for binding in case.mapping.bindings:
-        used = _used(binding.pattern)
+        used = _used_axes(binding.pattern)
         if not used & axes:
             always.add(binding.name)
         elif not any(p <= used and determined(case.own(binding.pattern), lanes, sorted(p)) for p in padded):

@@ -91,7 +91,7 @@ def refuse_axes(case: Case) -> Cause | None:
     required = instruction_signature(axis.name, pattern, fewest.bindings)
     runs = _runs_over(case, axis, required, fewest.bindings)
     return (
-        _ordered(case, axis, required, fewest, runs)
+        _explain_order(case, axis, required, fewest, runs)
         or _of_one(case, axis, required, fewest, runs)
         or _in_every_operand(case, axis, required, fewest, runs)
         or _nothing_like_it(case, axis, required, fewest, runs)
@@ -127,7 +127,9 @@ def _fitting(case: Case, axes: tuple[Axis, ...], required: Signature, bindings: 
     return next((a for a in axes if may_run_on(kernel_signature(a.name, assign, bindings), required)), None)
 
 
-def _ordered(case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str) -> Cause | None:
+def _explain_order(
+    case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str
+) -> Cause | None:
     found = _fitting(case, case.statement.sequence, required, missing.bindings)
     if found is None:
         return None
@@ -267,7 +269,7 @@ def refuse_guard(case: Case) -> Cause | None:
     message = f"has no mask; the statement is performed only if `{shown}`, which depends on {condition}"
     if is_summed_everywhere(case.statement, case.kernel):
         message += "; compiled, it is summed everywhere, and stored where that holds"
-    chosen, nothing = _chosen(assign)
+    chosen, nothing = _select_value(assign)
     text = f"select({shown}, {text_of(chosen)}, {nothing})"
     dropped = without_guard(case.kernel, assign)
     edits = (*replace_by(chosen, text), *dropped) if dropped else ()
@@ -276,7 +278,7 @@ def refuse_guard(case: Case) -> Cause | None:
     return Cause(reason, message, span, case.pattern.statement.assign.span, edit, edits)
 
 
-def _chosen(assign: Assign) -> tuple[Expr, str]:
+def _select_value(assign: Assign) -> tuple[Expr, str]:
     """Return the value, or a factor of it, and the neutral alternative for `select`."""
     chosen = assign.value
     if assign.op is None:
@@ -323,7 +325,7 @@ def refuse_elements(case: Case) -> Cause | None:
         return _overlap(case, mapping, violation)
     if violation.clause == "operand-twice":
         return _meeting(case, mapping, violation)
-    return _shared(case, mapping, violation)
+    return _explain_shared(case, mapping, violation)
 
 
 def _not_at_once(case: Case) -> Cause:
@@ -380,7 +382,7 @@ def _apart(case: Case, mapping: Mapping) -> tuple[str, ...]:
 # --- operands ---------------------------------------------------------------------------------------------
 
 
-def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
+def _explain_shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
     pattern = case.pattern
     assert pattern is not None
     found = _read_as(case, mapping, violation)
@@ -553,14 +555,14 @@ def refuse_padding(case: Case) -> Cause | None:
         return None
     first: Cause | None = None
     for mapping in case.performed:
-        cause = next(_unpadded(case, mapping), None)
+        cause = next(_explain_unpadded(case, mapping), None)
         if cause is None:
             return None
         first = first or cause
     return first
 
 
-def _unpadded(case: Case, mapping: Mapping) -> Iterator[Cause]:
+def _explain_unpadded(case: Case, mapping: Mapping) -> Iterator[Cause]:
     pattern = case.pattern
     assert pattern is not None
     output = {s for i in pattern.target.index for s in i.symbols}

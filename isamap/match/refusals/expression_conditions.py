@@ -203,7 +203,7 @@ def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
 
 def _structures_differ(pattern: Expr, subject: Expr) -> Difference:
     found = (
-        _mirrored(pattern, subject)
+        _find_mirrored(pattern, subject)
         or _rounded_otherwise(pattern, subject)
         or _factor_missing(pattern, subject)
         or _factor_extra(pattern, subject)
@@ -214,7 +214,7 @@ def _structures_differ(pattern: Expr, subject: Expr) -> Difference:
     return Difference("expression-differs", words, pattern, subject, OTHER)
 
 
-def _mirrored(pattern: Expr, subject: Expr) -> Difference | None:
+def _find_mirrored(pattern: Expr, subject: Expr) -> Difference | None:
     """Return the difference where a comparison is mirrored: `a < b` over `B > A`."""
     if not isinstance(pattern, Call) or not isinstance(subject, Call):
         return None

@@ -86,7 +86,7 @@ def _assigns_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
     plain = Call(theirs.op, (theirs.target, theirs.value), theirs.value.dtype)
     if not case.statement.reduction_axes and _performs(case, replace(theirs, op=None, value=plain)):
         target, value = text_of(theirs.target), as_factor(theirs.value)
-        text = f"{target} = {_combined(theirs.op, target, value)};"
+        text = f"{target} = {_spell_combination(theirs.op, target, value)};"
         return Cause(
             "assigns-only", message, theirs.span, mine.span, f"`{text}`", replace_statement(theirs, text)
         )
@@ -94,7 +94,7 @@ def _assigns_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
     return Cause("assigns-only", message, theirs.span, mine.span, edit)
 
 
-def _combined(op: str, left: str, right: str) -> str:
+def _spell_combination(op: str, left: str, right: str) -> str:
     spelled = OPS[op].spelling
     return f"{left} {spelled} {right}" if spelled else f"{op}({left}, {right})"
 
@@ -103,7 +103,7 @@ def _accumulates_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
     """Return the cause where an assignment should accumulate: `C = C + A * B` is written `C += A * B`."""
     assert mine.op is not None
     message = f"{verb(mine.op)}; the statement assigns"
-    rest = _added(theirs, mine.op)
+    rest = _find_added(theirs, mine.op)
     target = text_of(theirs.target)
     if rest is not None:
         if not _performs(case, replace(theirs, op=mine.op, value=rest)):
@@ -126,7 +126,7 @@ def _accumulates_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
     )
 
 
-def _added(assign: Assign, op: str) -> Call | Access | None:
+def _find_added(assign: Assign, op: str) -> Call | Access | None:
     """Return the expression that is combined with the old value of the target."""
     value = assign.value
     if not isinstance(value, Call) or value.op != op or len(value.args) != 2:

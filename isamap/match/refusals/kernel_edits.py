@@ -238,7 +238,7 @@ def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
                 found = min((f for f in (found, swapped) if f is not None), key=len, default=None)
             return found
         case Read(), _:
-            return _converted(subject, pattern.dtype)
+            return _convert_subject(subject, pattern.dtype)
         case Scalar(), Const() | Scalar() | IndexValue():
             return () if pattern.dtype == subject.dtype else None
         case Cast(value), Cast(inner) if (pattern.dtype, pattern.mode) == (subject.dtype, subject.mode):
@@ -246,7 +246,7 @@ def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
                 return ()
             return fitting_casts(value, inner)
         case Call(), Cast(inner) if inner.dtype == pattern.dtype:
-            outside, inside = _unwrapped(subject, inner), fitting_casts(pattern, inner)
+            outside, inside = _unwrap_cast(subject, inner), fitting_casts(pattern, inner)
             return (*outside, *inside) if outside is not None and inside is not None else None
         case Cast(value), _:
             inner = fitting_casts(value, subject)
@@ -265,7 +265,7 @@ def _of_arguments(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...]) -> Edi
     return tuple(found)
 
 
-def _converted(subject: Expr, dtype: DType) -> Edits | None:
+def _convert_subject(subject: Expr, dtype: DType) -> Edits | None:
     """Return the subject cast to a type, or without a cast that it has."""
     if subject.dtype == dtype:
         return ()
@@ -273,13 +273,13 @@ def _converted(subject: Expr, dtype: DType) -> Edits | None:
     while isinstance(inner, Cast):
         inner = inner.value
         if inner.dtype == dtype:
-            return _unwrapped(subject, inner)
+            return _unwrap_cast(subject, inner)
     if isinstance(subject, Const) or dtype == BOOL:  # a number becomes a bool by a comparison
         return None
     return wrap(subject, f"{cast_name(subject.dtype, dtype)}(", ")")
 
 
-def _unwrapped(outer: Expr, inner: Expr) -> Edits | None:
+def _unwrap_cast(outer: Expr, inner: Expr) -> Edits | None:
     if outer.span is None or inner.span is None:
         return None
     source = outer.span.source

@@ -88,7 +88,7 @@ def _fix(
         keeps = keeps and not changes_result(current)
         text = apply_edits(text, current.edits)
         if text not in texts:
-            texts[text] = _read(Source(source.name, text), kernel.name, sizes)
+            texts[text] = _parse_edited(Source(source.name, text), kernel.name, sizes)
         changed = texts[text]
         if changed is None:
             return None
@@ -106,7 +106,7 @@ def _fix(
     return None
 
 
-def _read(source: Source, name: str, sizes: Sizes | None) -> Kernel | None:
+def _parse_edited(source: Source, name: str, sizes: Sizes | None) -> Kernel | None:
     try:
         kernel = parse_kernel(source, name)
         return bind(kernel, sizes) if sizes else kernel
@@ -176,10 +176,13 @@ def improving_rewrites(
     if not among:
         return ()
     before = _most(counted.of(kernel, s) for s in statements(kernel))
-    groups = _grouped(kernel, machine, mode)
+    groups = _group_statements(kernel, machine, mode)
     found: list[Improvement] = []
     for r in among:
-        gains = (*counted.gains(r.kernel, before), *_group_gains(groups, _grouped(r.kernel, machine, mode)))
+        gains = (
+            *counted.gains(r.kernel, before),
+            *_group_gains(groups, _group_statements(r.kernel, machine, mode)),
+        )
         if gains:
             found.append(Improvement(r, gains))
     kept: list[Improvement] = []
@@ -196,7 +199,7 @@ def _rank(found: Improvement) -> tuple[int, int]:
 
 def _covers(found: Improvement, other: Improvement) -> bool:
     """Return whether one improvement gains at least as much as another, with fewer or equally many, smaller sums."""
-    mine, its = _gained(found), _gained(other)
+    mine, its = _count_gained(found), _count_gained(other)
     for instruction, required in its.items():
         there = mine.get(instruction, [])
         if len(there) < len(required) or any(a < b for a, b in zip(there, required, strict=False)):
@@ -205,7 +208,7 @@ def _covers(found: Improvement, other: Improvement) -> bool:
     return len(ours) < len(theirs) or (len(ours) == len(theirs) and all(map(le, ours, theirs)))
 
 
-def _gained(found: Improvement) -> dict[str, list[int]]:
+def _count_gained(found: Improvement) -> dict[str, list[int]]:
     """Return the number of gained mappings by instruction, the largest first."""
     counts: dict[str, list[int]] = {}
     for g in sorted(found.gains, key=lambda g: -g.mappings):
@@ -271,7 +274,7 @@ def _most(given: Iterable[Counts]) -> Counts:
 # --- instructions of several statements -------------------------------------------------------------------
 
 
-def _grouped(kernel: Kernel, machine: Machine, mode: CountMode) -> dict[str, list[tuple[int, ...]]]:
+def _group_statements(kernel: Kernel, machine: Machine, mode: CountMode) -> dict[str, list[tuple[int, ...]]]:
     """Return the statements that instructions of several statements perform together, once for each mapping."""
     found: dict[str, list[tuple[int, ...]]] = {}
     for m in find_groups(kernel, machine, mode):

@@ -60,8 +60,8 @@ class Surroundings:
             before = len(found)
             for p in self.patterns:
                 inputs = [o for o in p.instruction.operands if o.role == "in"]
-                if all(self.is_addressable(o) or _held(o) in found for o in inputs):
-                    found.add(_held(p.output))
+                if all(self.is_addressable(o) or _held_parts(o) in found for o in inputs):
+                    found.add(_held_parts(p.output))
         return frozenset(found)
 
     @cached_property
@@ -72,8 +72,8 @@ class Surroundings:
         while before != len(found):
             before = len(found)
             for p in self.patterns:
-                if self.is_addressable(p.output) or _held(p.output) in found:
-                    found |= {_held(o) for o in p.instruction.operands if o.role == "in"}
+                if self.is_addressable(p.output) or _held_parts(p.output) in found:
+                    found |= {_held_parts(o) for o in p.instruction.operands if o.role == "in"}
         return frozenset(found)
 
     def is_addressable(self, operand: Operand) -> bool:
@@ -95,7 +95,7 @@ class Surroundings:
         return frozenset(found)
 
 
-def _held(operand: Operand) -> Held:
+def _held_parts(operand: Operand) -> Held:
     return operand.memory or "", operand.dtype.name
 
 
@@ -120,11 +120,11 @@ def _out_of_reach(case: Case, around: Surroundings) -> Cause | None:
         if around.is_addressable(o) or o.role == "temp":
             continue
         span = case.statement.assign.span
-        if o.role in ("in", "inout") and _held(o) not in around.reachable:
+        if o.role in ("in", "inout") and _held_parts(o) not in around.reachable:
             message = f"takes {o.name} in {o.memory}: no instruction brings {o.dtype} there from memory"
             edit = f"a load of {o.dtype} into {o.memory} in the machine's description"
             return Cause("memory-out-of-reach", message, span, o.span, edit)
-        if o.role in ("out", "inout") and _held(o) not in around.returning:
+        if o.role in ("out", "inout") and _held_parts(o) not in around.returning:
             message = f"leaves {o.name} in {o.memory}: no instruction brings {o.dtype} back to memory"
             edit = f"a store of {o.dtype} from {o.memory} in the machine's description"
             return Cause("memory-out-of-reach", message, span, o.span, edit)
@@ -135,7 +135,7 @@ def _placement(case: Case, around: Surroundings) -> Cause | None:
     for o in case.item.instruction.operands:
         if o.placement is None or o.role not in ("in", "inout") or around.is_addressable(o):
             continue
-        makers = [p.output for p in around.patterns if _held(p.output) == _held(o)]
+        makers = [p.output for p in around.patterns if _held_parts(p.output) == _held_parts(o)]
         if makers and not any(_same_place(m.placement, o.placement) for m in makers):
             written = ", ".join(f"{name}: {e}" for name, e in o.placement.coordinates)
             message = f"takes {o.name} placed at {written}: no load to {o.memory} has that placement"

@@ -198,7 +198,7 @@ def apply_mapping(
     scalars = tuple((n, b.subject) for n, b in bindings.items() if n in named - encoded.keys())
     chosen = tuple(sorted(params.items()))
     if statement.assign.op is not None or leaves:
-        held, target = _held(statement), pattern.target
+        held, target = _initial_value(statement), pattern.target
         acc = _operand(pattern, target.buffer, held, target.index, params, axes, lengths, positions)
         if acc is None:
             return None
@@ -299,7 +299,7 @@ def zero_of(dtype: DType) -> Const:
     return Const(False if dtype.kind == "bool" else 0.0 if dtype.is_float else 0, dtype)
 
 
-def _held(statement: Statement) -> Expr:
+def _initial_value(statement: Statement) -> Expr:
     """Return the initial value of the accumulator: the target in the accumulator's type."""
     target = statement.assign.target
     return target if target.dtype == statement.accumulator else Cast(target, statement.accumulator)

@@ -31,7 +31,7 @@ def choose_params(
 
     Run-time lengths of an issue are as large as possible; a remainder is padded.
     """
-    asked = _asked(pattern)
+    asked = _asked_axes(pattern)
     filled = [
         (
             group.instruction_axes,
@@ -40,7 +40,7 @@ def choose_params(
         for group in mapping.groups
         if not asked.isdisjoint(group.instruction_axes)
     ]
-    return dict(_chosen(pattern, tuple(filled))) | _lengths_of_one(pattern, mapping.empty)
+    return dict(_choose_parameters(pattern, tuple(filled))) | _lengths_of_one(pattern, mapping.empty)
 
 
 def _lengths_of_one(pattern: Pattern, empty: tuple[str, ...]) -> Params:
@@ -53,14 +53,16 @@ def _lengths_of_one(pattern: Pattern, empty: tuple[str, ...]) -> Params:
 
 
 @lru_cache(maxsize=4096)
-def _asked(pattern: Pattern) -> frozenset[str]:
+def _asked_axes(pattern: Pattern) -> frozenset[str]:
     """Return the axes whose lengths are chosen."""
     chosen = {p.name for p in pattern.instruction.params if p.kind == "choose"}
     return frozenset(axis.name for axis in pattern.axes if axis.extent.symbols & chosen)
 
 
 @lru_cache(maxsize=1 << 14)
-def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -> tuple[tuple[str, int], ...]:
+def _choose_parameters(
+    pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]
+) -> tuple[tuple[str, int], ...]:
     """Return the parameters for the kernel's number of iterations of these axes together."""
     chosen, needs = full_lengths(pattern), list[tuple[str, int]]()
     group_of = {axis: (axes, count) for axes, count in filled for axis in axes}
@@ -91,10 +93,10 @@ def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -
                     alone = s.symbols == frozenset({param.name}) and solve(s, 1) is None
                     if alone and param.low and param.low.value:
                         chosen.setdefault(param.name, param.low.value)
-    return tuple(_allowed(pattern, chosen, dict(needs)).items())
+    return tuple(_allowed_parameters(pattern, chosen, dict(needs)).items())
 
 
-def _allowed(pattern: Pattern, chosen: Params, needs: MappingType[str, int]) -> Params:
+def _allowed_parameters(pattern: Pattern, chosen: Params, needs: MappingType[str, int]) -> Params:
     """Return the parameters, or nearby values that the instruction allows.
 
     If not every length is allowed (`where M % 32 == 0`), the remainder is padded. Among the lengths of at

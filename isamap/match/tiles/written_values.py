@@ -68,14 +68,14 @@ def in_register(written: Written, acc: OperandTile) -> Expr:
 def get_own_sum(tile: Tile) -> Written:
     """Return the sum itself, into its own array."""
     target = tile.statement.assign.target
-    found = _written(tile, target, Read(HELD, (), target.dtype))
+    found = _find_written(tile, target, Read(HELD, (), target.dtype))
     assert found is not None, "an accumulator is an element of the kernel's arrays"
     return found
 
 
 def written_value(tile: Tile, outcome: Outcome) -> tuple[Written, ...] | None:
     """Return the expression that is written of a finished tile; None if a value has no place in the tile."""
-    found = [_written(tile, target, value) for target, value in outcome.writes]
+    found = [_find_written(tile, target, value) for target, value in outcome.writes]
     known = [w for w in found if w is not None]
     return tuple(replace(w, alone=len(found) == 1) for w in known) if len(known) == len(found) else None
 
@@ -88,7 +88,7 @@ def start_of_sum(tile: Tile, outcome: Outcome) -> tuple[OperandTile, Written] | 
     acc, target = tile.accumulator, tile.statement.assign.target
     if outcome.first is None or acc is None:
         return None
-    first, written = outcome.first, _written(tile, target, outcome.first)
+    first, written = outcome.first, _find_written(tile, target, outcome.first)
     wide = first if first.dtype == acc.dtype else Cast(first, acc.dtype)
     found = over_tile(tile, wide)
     if found is None or written is None:
@@ -96,7 +96,7 @@ def start_of_sum(tile: Tile, outcome: Outcome) -> tuple[OperandTile, Written] | 
     return replace(acc, subject=found.subject, elements=found.elements), written
 
 
-def _written(tile: Tile, target: Read, value: Expr) -> Written | None:
+def _find_written(tile: Tile, target: Read, value: Expr) -> Written | None:
     where, what = over_tile(tile, target), over_tile(tile, value)
     if where is None or what is None:
         return None

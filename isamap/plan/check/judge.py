@@ -275,13 +275,13 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
     # Of a sum that is dealt to threads, `check_parallel` says what its accumulator needs.
     around = list(enumerate(nest.loops[: nest.hold]))
     outside = [i for i, loop in around if loop.axis in summing and not loop.is_dealt]
-    for operand in _forced(option.operands):
+    for operand in _forced_sums(option.operands):
         depths = [stage.depth for stage in nest.stages if stage.operand == operand.name]
         if outside and (not depths or depths[0] > outside[0]):
             yield _partial_sums(nest, operand, nest.loops[outside[0]])
 
 
-def _forced(operands: Iterable[TileOperand]) -> list[TileOperand]:
+def _forced_sums(operands: Iterable[TileOperand]) -> list[TileOperand]:
     """Return the sums whose parts an array does not hold. Others stay in a scratchpad by choice of the scheduler."""
     sums = (operand for operand in operands if operand.is_accumulator and operand.staging.stage_whole)
     return [operand for operand in sums if operand.layout.tensor_bytes < operand.staging.staged_bytes]
@@ -421,7 +421,7 @@ def warn_unused_capacity(schedule: Schedule, problem: Problem) -> Iterator[Diagn
                 continue
             times = _loads_again(nest, option, operand, depth)
             if used * LEAST_USED <= there and times > 1:
-                yield _unused(
+                yield _report_unused(
                     nest, operand, f"{used} of {there} {unit} of `{memory}`", times, unit == "bytes"
                 )
 
@@ -436,7 +436,7 @@ def _loads_again(nest: NestSchedule, option: NestOption, operand: TileOperand, d
     return times
 
 
-def _unused(
+def _report_unused(
     nest: NestSchedule, operand: TileOperand, used: str, times: int, is_scratchpad: bool
 ) -> Diagnostic:
     return Diagnostic(

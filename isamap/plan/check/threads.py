@@ -32,7 +32,7 @@ def check_parallel(
     where = f"nest {nest.statement}"
     late = [loop for loop in nest.loops[nest.parallel :] if loop.is_dealt]
     if late:
-        yield _wrong(f"{where}: {_shown(late[0])} is inside a loop of another kind", "move it outermost")
+        yield _wrong(f"{where}: {_show_loop(late[0])} is inside a loop of another kind", "move it outermost")
         return
     axes = [loop.axis for loop in dealt]
     for axis in sorted({axis for axis in axes if axes.count(axis) > 1}):
@@ -40,7 +40,7 @@ def check_parallel(
             f"{where}: axis `{axis}` is partitioned by {axes.count(axis)} loops", "leave one of them"
         )
     if nest.hold < len(dealt):
-        yield _wrong(f"{where}: `hold` is outside of {_shown(dealt[-1])}", "put `hold;` inside of it")
+        yield _wrong(f"{where}: `hold` is outside of {_show_loop(dealt[-1])}", "put `hold;` inside of it")
     yield from _check_stages(nest, len(dealt), private)
     yield from _check_sums(nest, option, dealt)
     extents = {axis.name: axis.extent for axis in option.axes}
@@ -78,7 +78,7 @@ def _check_sums(nest: NestSchedule, option: NestOption, dealt: list[LoopStep]) -
     summed = [loop for loop in dealt if loop.axis in summing]
     if not summed:
         return
-    where = f"nest {nest.statement}: {_shown(summed[0])}"
+    where = f"nest {nest.statement}: {_show_loop(summed[0])}"
     if not option.can_split_sums:
         yield Diagnostic(
             "schedule-parallel",
@@ -96,7 +96,7 @@ def _check_sums(nest: NestSchedule, option: NestOption, dealt: list[LoopStep]) -
             )
 
 
-def _shown(loop: LoopStep) -> str:
+def _show_loop(loop: LoopStep) -> str:
     return f"`par {loop.axis} by {loop.step}`"
 
 

@@ -46,7 +46,7 @@ def evaluate_all(cost: Cost, values: Values, count: int) -> Numbers:
     Raises: KeyError for a decision that is not given. A value without a branch gives nan.
     """
     with np.errstate(all="ignore"):  # branches that are not taken may overflow
-        return np.broadcast_to(_evaluated(cost, _Batch(values)), (count,))
+        return np.broadcast_to(_evaluate_batch(cost, _Batch(values)), (count,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _Batch:
     )
 
 
-def _evaluated(cost: Cost, batch: _Batch) -> Some:
+def _evaluate_batch(cost: Cost, batch: _Batch) -> Some:
     if (known := batch.parts.get(id(cost))) is not None:
         return known
     found: Some
@@ -74,21 +74,21 @@ def _evaluated(cost: Cost, batch: _Batch) -> Some:
         case Decision(name):
             return batch.values[name]
         case Cases(decision, branches):
-            found = _taken(decision, branches, batch)
+            found = _take_branches(decision, branches, batch)
         case Mul(parts):
-            found = reduce(TIMES, [_evaluated(part, batch) for part in parts])
+            found = reduce(TIMES, [_evaluate_batch(part, batch) for part in parts])
         case Add(parts):
-            found = reduce(PLUS, [_evaluated(part, batch) for part in parts])
+            found = reduce(PLUS, [_evaluate_batch(part, batch) for part in parts])
         case Threshold(load, limit, below, above):
-            found = _beyond(_evaluated(load, batch) > limit, below, above, batch)
+            found = _beyond(_evaluate_batch(load, batch) > limit, below, above, batch)
         case Max(parts):
-            found = reduce(_larger, [_evaluated(part, batch) for part in parts])
+            found = reduce(_larger, [_evaluate_batch(part, batch) for part in parts])
         case CeilDiv(dividend, divisor):
-            found = _ceildiv(_evaluated(dividend, batch), _evaluated(divisor, batch))
+            found = _ceildiv(_evaluate_batch(dividend, batch), _evaluate_batch(divisor, batch))
         case OverBlocks(axes, body):
             kinds = block_classes_all(axes, batch.values)
             found = reduce(
-                PLUS, [n * _evaluated(body, _Batch({**batch.values, **made})) for n, made in kinds]
+                PLUS, [n * _evaluate_batch(body, _Batch({**batch.values, **made})) for n, made in kinds]
             )
         case _:
             assert_never(cost)
@@ -96,17 +96,17 @@ def _evaluated(cost: Cost, batch: _Batch) -> Some:
     return found
 
 
-def _taken(decision: str, branches: tuple[tuple[int, Cost], ...], batch: _Batch) -> Some:
+def _take_branches(decision: str, branches: tuple[tuple[int, Cost], ...], batch: _Batch) -> Some:
     """Return the branches that belong to the values of a decision; those that none takes are not looked at."""
     values = batch.values[decision]
     if not isinstance(values, np.ndarray):
-        return next((_evaluated(part, batch) for key, part in branches if key == values), nan)
+        return next((_evaluate_batch(part, batch) for key, part in branches if key == values), nan)
     found: Some = nan
     left = values.size
     for key, part in branches:
         taking, count = _takers(decision, key, batch)
         if count:
-            own = _evaluated(part, batch)
+            own = _evaluate_batch(part, batch)
             # The first one stands for all, until the others have theirs.
             found = own if left == values.size else np.where(taking, own, found)
             left -= count
@@ -127,12 +127,12 @@ def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_]
 def _beyond(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
     """Return one of two costs; one that no assignment takes is not looked at."""
     if isinstance(exceeds, bool):
-        return _evaluated(above if exceeds else below, batch)
+        return _evaluate_batch(above if exceeds else below, batch)
     # Counting takes a tenth of the time of numpy's `any` and `all`.
     count = np.count_nonzero(exceeds)
     if count in (0, exceeds.size):
-        return _evaluated(above if count else below, batch)
-    return np.where(exceeds, _evaluated(above, batch), _evaluated(below, batch))
+        return _evaluate_batch(above if count else below, batch)
+    return np.where(exceeds, _evaluate_batch(above, batch), _evaluate_batch(below, batch))
 
 
 def _larger(one: Some, other: Some) -> Some:

@@ -43,7 +43,7 @@ def bounds_all(cost: Cost, boxes: Boxes, count: int) -> Ends:
     """Return lower and upper bounds of the cost in each of `count` boxes. Shapes: (count,) each."""
     ends = {name: _in_fewest(np.array(box, np.float64).reshape(2, -1)) for name, box in boxes.items()}
     with np.errstate(all="ignore"):  # what no box has may have no bounds
-        found = _bounded(cost, _Spans(ends))
+        found = _bound_cost(cost, _Spans(ends))
     return np.broadcast_to(found[0], (count,)), np.broadcast_to(found[-1], (count,))
 
 
@@ -84,7 +84,7 @@ def _in_fewest(both: Numbers) -> Numbers:
     return both[:1] if (both[0] == both[1]).all() else both
 
 
-def _bounded(cost: Cost, spans: _Spans) -> Numbers:
+def _bound_cost(cost: Cost, spans: _Spans) -> Numbers:
     if (known := spans.known.get(id(cost))) is not None:
         return known
     match cost:
@@ -93,18 +93,18 @@ def _bounded(cost: Cost, spans: _Spans) -> Numbers:
         case Decision(name):
             found = spans.boxes[name]
         case Add(parts):
-            found = reduce(np.add, [_bounded(part, spans) for part in parts])
+            found = reduce(np.add, [_bound_cost(part, spans) for part in parts])
         case Mul(parts):
-            found = reduce(np.multiply, [_bounded(part, spans) for part in parts])
+            found = reduce(np.multiply, [_bound_cost(part, spans) for part in parts])
         case Max(parts):
-            found = reduce(np.maximum, [_bounded(part, spans) for part in parts])
+            found = reduce(np.maximum, [_bound_cost(part, spans) for part in parts])
         case CeilDiv(dividend, divisor):
-            found = np.ceil(_bounded(dividend, spans) / _bounded(divisor, spans)[::-1])
+            found = np.ceil(_bound_cost(dividend, spans) / _bound_cost(divisor, spans)[::-1])
         case Cases(decision, branches):
             found = _any_of(decision, branches, spans)
         case Threshold(load, limit, below, above):
-            under, over = _bounded(below, spans), _bounded(above, spans)
-            found = np.where(_bounded(load, spans) > limit, over, under)
+            under, over = _bound_cost(below, spans), _bound_cost(above, spans)
+            found = np.where(_bound_cost(load, spans) > limit, over, under)
         case OverBlocks(axes, body):
             found = _over_blocks(axes, body, spans)
         case _:
@@ -121,7 +121,7 @@ def _any_of(decision: str, branches: Sequence[tuple[int, Cost]], spans: _Spans) 
         inside = spans.inside(decision, key)
         if inside is False:
             continue
-        own = _bounded(part, spans)
+        own = _bound_cost(part, spans)
         if inside is True:
             found = own if found is NOWHERE else _either(found, own)
         elif is_decided or found is NOWHERE:  # no other branch is left where this one is
@@ -144,13 +144,13 @@ def _over_blocks(axes: Sequence[tuple[str, int]], body: Cost, spans: _Spans) -> 
         return reduce(
             np.add,
             [
-                np.where(n > 0, n * _bounded(body, spans.inside_blocks(made)), 0.0)
+                np.where(n > 0, n * _bound_cost(body, spans.inside_blocks(made)), 0.0)
                 for n, made in _block_classes(axes, own)
             ],
         )
     sizes = {name: np.concatenate((np.ones_like(span[-1:]), span[-1:])) for name, span in own.items()}
     counts = [np.ceil(issues / own[name][::-1]) for name, issues in axes]
-    return reduce(np.multiply, counts) * _bounded(body, spans.inside_blocks(sizes))
+    return reduce(np.multiply, counts) * _bound_cost(body, spans.inside_blocks(sizes))
 
 
 def _block_classes(

@@ -27,15 +27,15 @@ from isamap.plan.cost.algebra import (
 
 def shared(cost: Cost) -> Cost:
     """Return the same expression, in which equal parts are the same object."""
-    return _shared(cost, {}, {})
+    return _share(cost, {}, {})
 
 
-def _shared(cost: Cost, by_id: dict[int, Cost], by_form: dict[Hashable, Cost]) -> Cost:
+def _share(cost: Cost, by_id: dict[int, Cost], by_form: dict[Hashable, Cost]) -> Cost:
     if id(cost) in by_id:
         return by_id[id(cost)]
 
     def all_of(parts: tuple[Cost, ...]) -> tuple[Cost, ...]:
-        return tuple([_shared(part, by_id, by_form) for part in parts])
+        return tuple([_share(part, by_id, by_form) for part in parts])
 
     made: Cost
     form: Hashable
@@ -59,7 +59,7 @@ def _shared(cost: Cost, by_id: dict[int, Cost], by_form: dict[Hashable, Cost]) -
             made = Threshold(load, limit, below, above)
             form = Threshold, id(load), limit, id(below), id(above)
         case OverBlocks(axes, body):
-            made = OverBlocks(axes, _shared(body, by_id, by_form))
+            made = OverBlocks(axes, _share(body, by_id, by_form))
             form = axes, id(made.body)
         case _:
             assert_never(cost)

@@ -57,12 +57,12 @@ def check_versions(boxes: Sequence[Box], whole: Box) -> tuple[Diagnostic, ...]:
     for box in boxes:
         outside = [name for name in whole if name not in box or not _is_within(box[name], whole[name])]
         if outside or box.keys() - whole.keys():
-            return (_wrong(f"one is for {_shown(box)}", whole),)
+            return (_wrong(f"one is for {_show_box(box)}", whole),)
     for one, other in combinations(boxes, 2):
         if all(one[n][0] <= other[n][1] and other[n][0] <= one[n][1] for n in whole):
-            return (_wrong(f"{_shown(one)} and {_shown(other)} have values in common", whole),)
+            return (_wrong(f"{_show_box(one)} and {_show_box(other)} have values in common", whole),)
     if sum(map(_volume, boxes)) < _volume(whole):
-        listed = "; ".join(_shown(box) for box in boxes)
+        listed = "; ".join(_show_box(box) for box in boxes)
         return (_wrong(f"some values have none: there are schedules for {listed}", whole),)
     return ()
 
@@ -75,7 +75,7 @@ def _volume(box: Box) -> int:
     return prod(high - low + 1 for low, high in box.values())
 
 
-def _shown(box: Box) -> str:
+def _show_box(box: Box) -> str:
     pairs = (f"{n} = {low}" if low == high else f"{n} = {low}..{high}" for n, (low, high) in box.items())
     return ", ".join(pairs)
 
@@ -83,6 +83,6 @@ def _shown(box: Box) -> str:
 def _wrong(what: str, whole: Box) -> Diagnostic:
     return Diagnostic(
         "schedule-mismatch",
-        f"the schedules do not partition {_shown(whole)}: {what}",
+        f"the schedules do not partition {_show_box(whole)}: {what}",
         help="change their lines `sizes`, so that each value has one schedule",
     )

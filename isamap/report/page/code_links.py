@@ -86,7 +86,7 @@ class _Code:
             own = self.scopes.pop().own if len(self.scopes) > 1 else own
         inside = self._path(own)
         if words.endswith("{") or _NOTE.search(words):
-            scope = self._opened(words)
+            scope = self._open_scope(words)
             self.scopes.append(scope)
             own, inside = scope.own, self._path(())
         return Line(line, own, inside)
@@ -94,7 +94,7 @@ class _Code:
     def _path(self, last: Names) -> Names:
         return once((*self.inside, *(name for scope in self.scopes for name in scope.own), *last))
 
-    def _opened(self, words: str) -> _Scope:
+    def _open_scope(self, words: str) -> _Scope:
         last = self.scopes[-1]
         note = found["note"] if (found := _NOTE.search(words)) is not None else ""
         if note in self.by_note:
@@ -118,7 +118,7 @@ class _Code:
 def _loop(name: str, last: _Scope, nest: Nest) -> _Scope:
     """Return one of the schedule's loops: of several over an axis, those with one iteration are not written."""
     axis = _axis(name, nest)
-    loops = list(_written(axis, nest))
+    loops = list(_name_loops(axis, nest))
     depth = last.depths.get(axis, 0)
     own = (loops[min(depth, len(loops) - 1)],) if loops else last.own
     return _Scope(own, nest, False, {**last.depths, axis: depth + 1})
@@ -131,7 +131,7 @@ def _axis(counter: str, nest: Nest) -> str:
     return stems[max(fitting, key=len)] if fitting else ""
 
 
-def _written(axis: str, nest: Nest) -> Iterator[str]:
+def _name_loops(axis: str, nest: Nest) -> Iterator[str]:
     """Yield the names of the loops over an axis that run more than once."""
     extents = {axis.name: axis.extent for axis in nest.option.axes}
     counts: dict[str, int] = {}

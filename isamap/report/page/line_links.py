@@ -145,7 +145,7 @@ def schedule_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
             found.append(Line(line))
             continue
         else:
-            own = _scheduled(words, nest, counts)
+            own = _link_names(words, nest, counts)
         around = tuple(name for scope in scopes for name in scope)
         if words == "}":
             own = scopes.pop()
@@ -156,7 +156,7 @@ def schedule_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
     return tuple(found)
 
 
-def _scheduled(words: str, nest: Nest, counts: dict[str, int]) -> Names:
+def _link_names(words: str, nest: Nest, counts: dict[str, int]) -> Names:
     """Return the names in a line inside a nest; `counts` are the loops over each axis so far."""
     if (loop := _LOOP.match(words)) is not None:
         axis = loop["axis"]

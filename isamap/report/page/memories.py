@@ -75,14 +75,14 @@ def memories_of(
         stays = tuple(_stays(buffers, recorded))
         capacity = machine.memories[memory].capacity_bytes
         found.append(MemoryUse(memory, capacity, True, recorded.simulation.total_ns, stays))
-    own = tuple(s for b in program.buffers if not b.memory for s in _planned(b))
+    own = tuple(s for b in program.buffers if not b.memory for s in _find_stays(b))
     if own:
         span = max(stay.end for stay in own)
         found.append(MemoryUse(WORKSPACE, fixed_bytes(program), False, span, own))
     return tuple(found)
 
 
-def _planned(buffer: Buffer) -> Iterator[Stay]:
+def _find_stays(buffer: Buffer) -> Iterator[Stay]:
     """Yield the buffers of the workspace with known places."""
     size = exact_bytes(buffer)
     if size is not None and buffer.offset is not None and buffer.life is not None:
