@@ -19,8 +19,14 @@ from isamap.graph.graph import Array
 class Network:
     """A network in the making: each method appends nodes, and returns the name of its result."""
 
-    def __init__(self, kind: type[np.generic] = np.int8, points: int = 0, seed: int = 0) -> None:
-        """Begin a network whose activations are of a type, with zero points drawn up to `points`."""
+    def __init__(
+        self, kind: type[np.generic] = np.int8, points: int = 0, seed: int = 0, scale: float = 0.0
+    ) -> None:
+        """Begin a network whose activations are of a type, with zero points drawn up to `points`.
+
+        All weights have one scale, if it is given; otherwise each channel has one, which is drawn.
+        """
+        self.scale = scale
         self.kind, self.points, self.drawn = kind, points, np.random.default_rng(seed)
         self.nodes: list[Any] = []
         self.constants: dict[str, Array] = {}
@@ -48,6 +54,7 @@ class Network:
     def weights(self, shape: tuple[int, ...], scale: float, axis: int) -> tuple[str, Array]:
         """Return drawn weights as numbers, and their scales."""
         scales = (self.drawn.random(shape[axis]) * 0.01 + 0.001).astype(np.float32)
+        scales = np.full_like(scales, self.scale) if self.scale else scales
         w = self.constant(self.drawn.integers(-127, 128, shape).astype(np.int8))
         zero = self.constant(np.zeros(shape[axis], np.int8))
         return self.node(
@@ -88,12 +95,22 @@ class Network:
         return path
 
 
-def two_layers(path: Path, kind: type[np.generic] = np.int8, points: int = 0, last: str = "Sin") -> Path:
-    """Write a convolution with ReLU, a second one, and an operator on its numbers."""
-    net = Network(kind, points)
-    y = net.node("Relu", [net.conv(net.quantised("x", 0.02), 16, 32, 3)])
-    y = net.conv(net.quantised(y, 0.05), 32, 32, 1)
-    return net.save(path, {"x": (1, 16, 8, 8)}, net.node(last, [net.quantised(y, 0.05)]))
+def two_layers(
+    path: Path,
+    kind: type[np.generic] = np.int8,
+    points: int = 0,
+    last: str = "Sin",
+    scales: tuple[float, float, float] = (0.02, 0.05, 0.0),
+) -> Path:
+    """Write a convolution with ReLU, a second one, and an operator on its numbers.
+
+    `scales` are those of the input, of both results, and of all weights, 0 for one that is drawn for each channel.
+    """
+    first, other, own = scales
+    net = Network(kind, points, scale=own)
+    y = net.node("Relu", [net.conv(net.quantised("x", first), 16, 32, 3)])
+    y = net.conv(net.quantised(y, other), 32, 32, 1)
+    return net.save(path, {"x": (1, 16, 8, 8)}, net.node(last, [net.quantised(y, other)]))
 
 
 def residual(path: Path, kind: type[np.generic] = np.int8, points: int = 0) -> Path:

@@ -111,7 +111,8 @@ def emit_network(
         lowered = {n: one.lowered for n, one in made.divided.made.items() if one.lowered is not None}
         stream = assemble_network(program, lowered, made.machine, progress)
         host = compile_host(program, stream.program, how, progress, runs=False)
-    least, file = least_traffic(program), stream.program
+    file = stream.program
+    least = least_traffic(program, file)
     parts = {part.step: (part, traffic) for part, traffic in zip(file.parts, stream.traffic, strict=True)}
     listed = [layer_json(layer) | {"predicted_ns": round(layer.predicted_ns, 1)} for layer in layers]
     for number, (part, traffic) in parts.items():

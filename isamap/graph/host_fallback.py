@@ -7,8 +7,8 @@ remaining statements run on the host. A temporary between two parts becomes a te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -20,18 +20,23 @@ from isamap.driver.request import Request
 from isamap.driver.side_by_side import done_side_by_side
 from isamap.driver.sizes import complete_sizes
 from isamap.emit.c import EmittedC
+from isamap.graph.graph import Array
 from isamap.graph.group_prices import compiled
 from isamap.graph.model_program import Call, Passed, Program, Step, reads_of, writes_of
 from isamap.graph.sizes import most_of
 from isamap.graph.types import size_bytes
-from isamap.ir import Kernel, Range, bind, print_routine
+from isamap.ir import DTYPES, Constraint, Index, Kernel, Range, bind, print_routine
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
-from isamap.match.refusals.refuse import adds_to_narrowed, lacking_abilities
+from isamap.match.patterns.layouts import stored_blocks
+from isamap.match.refusals.refuse import adds_to_narrowed, can_convert, lacking_abilities
 from isamap.source import IsamapError, MissingTool, NoMapping, Source
 from isamap.source.progress import Watch
+from isamap.stream.memory_layout import ALIGNMENT, main_step
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
+from isamap.transform.block_storage import Storage, in_stored_blocks
+from isamap.transform.integer_scales import with_integer_scales
 from isamap.transform.parts import kernel_of, units_of, with_constants, with_values_apart
 from isamap.transform.split_sums import with_late_starts
 
@@ -63,6 +68,8 @@ class Part:
     why: str
     temporaries: Mapping[str, Passed]
     """The temporaries that it shares with other parts, by their names in the kernel, as tensors of that name."""
+    storage: Mapping[str, Storage] = field(default_factory=dict[str, Storage])
+    """How it wants those operands stored that it does not take as the kernel does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +122,9 @@ def make_kernel(request: Request, *, lowered: bool = False) -> Made:
 
 
 def with_known_numbers(program: Program) -> Program:
-    """Return a program whose kernels have the constants of one number as numbers, which instructions may hold.
+    """Return a program whose kernels have constants of one number as numbers, which instructions may hold.
 
+    A vector whose elements are equal, such as one scale for all channels, is one number, too.
     Steps with other numbers then have kernels of their own. Constants that no step reads any more are left out.
     """
     kernels, steps = dict[str, str](), list[Step]()
@@ -127,7 +135,8 @@ def with_known_numbers(program: Program) -> Program:
             known = {
                 name: program.constants[p.tensor].reshape(-1)[0] for name, p in step.reads.items()
                 if p.dtype == "f32" and (array := program.constants.get(p.tensor)) is not None
-                and array.size == 1 and np.isfinite(array).all()
+                and array.size == max(p.shape, default=1) and np.isfinite(array).all()
+                and (array == array.reshape(-1)[0]).all()
             }  # fmt: skip
             if known:
                 kernel = with_constants(parse_kernel(Source("kernel", text)), known)
@@ -145,6 +154,27 @@ def with_known_numbers(program: Program) -> Program:
     return replace(program, kernels=kernels, steps=tuple(steps), constants=constants)
 
 
+def with_shifts_of(program: Program, machine: Machine) -> Program:
+    """Return a program with shifts for scales that are powers of two, if a machine cannot make floats of integers."""
+    if can_convert(machine, "i32", "f32"):
+        return program
+    most: dict[str, dict[str, int]] = {}
+    for step in program.steps:
+        if isinstance(step, Call) and not step.sizes:
+            own = most.setdefault(step.kernel, {})
+            for name in _constant_operands(program, step.kernel):
+                passed = step.reads[name]
+                if DTYPES[passed.dtype].is_integer:
+                    values = program.constants[passed.tensor].reshape(-1).view(DTYPES[passed.dtype].numpy())
+                    own[name] = max(own.get(name, 0), *(abs(int(x)) for x in (values.min(), values.max())))
+    kernels = dict(program.kernels)
+    for name, own in most.items():
+        kernel = make_guards_explicit(bind(parse_kernel(Source("kernel", kernels[name])), {}))
+        if (made := with_integer_scales(kernel, own)) is not None:
+            kernels[name] = print_routine(made)
+    return replace(program, kernels=kernels)
+
+
 def divide(
     program: Program,
     asked: Sequence[tuple[Request, Request]],
@@ -159,21 +189,25 @@ def divide(
     Raises: IsamapError of any kind if the host cannot perform what the accelerator cannot.
     """
     names, parts = list(program.kernels), dict[str, tuple[Part, ...]]()
-    do = partial(_parts_of, lowered=lowered)
-    made = done_side_by_side(do, asked, jobs, here=True, machines=lambda pair: [one.machine for one in pair])
+    constants, do = dict(program.constants), partial(_parts_of, lowered=lowered)
+    given = [(*pair, _constant_operands(program, name)) for name, pair in zip(names, asked, strict=True)]
+    made = done_side_by_side(do, given, jobs, here=True, machines=lambda one: [r.machine for r in one[:2]])
     for done, (number, found) in enumerate(made):
         watch(f"divide {names[number]}", done + 1, len(names))
         parts[names[number]] = found
     steps, origins = list[Step](), dict[str, str]()
     for step in program.steps:
-        made = list(_calls(step, parts[step.kernel])) if isinstance(step, Call) else [step]
+        made = list(_calls(step, parts[step.kernel], constants)) if isinstance(step, Call) else [step]
         first = next(iter(writes_of(step))).tensor
         origins |= {next(iter(writes_of(one))).tensor: first for one in made}
         steps += made
     every = [part for name in names for part in parts[name]]
     kernels = {part.name: part.text for part in every}
+    used = {p.tensor for step in steps for p in reads_of(step)}
+    used |= {port.passed.tensor for port in program.outputs}
+    constants = {name: array for name, array in constants.items() if name in used}
     return Divided(
-        replace(program, kernels=kernels, steps=tuple(steps)),
+        replace(program, kernels=kernels, steps=tuple(steps), constants=constants),
         {part.name: part.made for part in every},
         {part.name: part.why for part in every if part.why},
         origins,
@@ -181,24 +215,55 @@ def divide(
     )
 
 
-def _calls(step: Call, parts: Sequence[Part]) -> Iterator[Call]:
+def _constant_operands(program: Program, kernel: str) -> tuple[str, ...]:
+    """Return the inputs of a kernel that are constants in each of its calls."""
+    calls = [step for step in program.steps if isinstance(step, Call) and step.kernel == kernel]
+    names = calls[0].reads if calls else ()
+    return tuple(n for n in names if all(call.reads[n].tensor in program.constants for call in calls))
+
+
+def _store(passed: Passed, storage: Storage, constants: dict[str, Array]) -> Passed:
+    """Return a tensor as a part wants it stored; a constant in another order is added to `constants`."""
+    if storage.order == tuple(range(len(storage.order))):
+        return replace(passed, shape=storage.shape)
+    name = f"{passed.tensor}_{'_'.join(map(str, storage.shape))}"
+    if name not in constants:
+        values = constants[passed.tensor].reshape(-1).view(DTYPES[passed.dtype].numpy())
+        constants[name] = np.ascontiguousarray(values.reshape(storage.split).transpose(storage.order))
+    return replace(passed, tensor=name, shape=storage.shape)
+
+
+def _calls(step: Call, parts: Sequence[Part], constants: dict[str, Array]) -> Iterator[Call]:
     """Yield the calls of the parts of a kernel; a temporary's tensor is named after the kernel's first result."""
     first = next(iter(step.writes.values())).tensor
     for part in parts:
         own = {n: replace(p, tensor=f"{first}_{n}") for n, p in part.temporaries.items()}
-        known = {**step.reads, **step.writes, **own}
+        known = {**step.reads, **step.writes}
+        known = {
+            n: _store(p, part.storage[n], constants) if n in part.storage else p for n, p in known.items()
+        }
+        known |= own
         roles = {t.name: t.role for t in part.made.emitted.interface.tensors}
         reads = {name: known[name] for name, role in roles.items() if role == "in"}
         writes = {name: known[name] for name, role in roles.items() if role != "in"}
         yield replace(step, kernel=part.name, reads=reads, writes=writes)
 
 
-def _parts_of(asked: tuple[Request, Request], *, lowered: bool = False) -> tuple[Part, ...]:
+def _parts_of(asked: tuple[Request, Request, tuple[str, ...]], *, lowered: bool = False) -> tuple[Part, ...]:
     """Return the parts of a kernel, whose sums start late if the machine can add to sums that it narrows.
+
+    In a stream, constants are stored in the blocks that the machine copies.
 
     Raises: IsamapError if the host does not perform a part.
     """
-    request, host = asked
+    request, host, constants = asked
+    if lowered and constants:
+        for block in stored_blocks(load_machine(request.machine)):
+            parts = _parts_as_written(
+                request, host, lowered, lambda k, own=block: in_stored_blocks(k, constants, own)
+            )
+            if not all(part.why for part in parts):
+                return parts
     late = None
     if adds_to_narrowed(load_machine(request.machine)):
         kernel = parse_kernel(request.kernel)
@@ -216,17 +281,26 @@ def _parts_of(asked: tuple[Request, Request], *, lowered: bool = False) -> tuple
     )
 
 
-def _parts_as_written(request: Request, host: Request, lowered: bool) -> tuple[Part, ...]:
+StoreIn = Callable[[Kernel], tuple[Kernel, dict[str, Storage]] | None]
+"""Returns a kernel that wants operands stored otherwise, and how; None if it is no such kernel."""
+
+
+def _parts_as_written(
+    request: Request, host: Request, lowered: bool, store: StoreIn = lambda kernel: None
+) -> tuple[Part, ...]:
     """Return the parts of a kernel. Raises: IsamapError if the host does not perform one."""
     text = request.kernel.text
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, request.sizes)
     is_open = any(isinstance(size, Range) for size in sizes.values())
     machine = load_machine(request.machine)
-    kernel = parsed
+    kernel, storage = parsed, dict[str, Storage]()
     if not is_open:
-        explicit = make_guards_explicit(bind(parsed, sizes))
-        kernel = with_values_apart(explicit, lambda statement: not lacking_abilities(statement, machine))
+        kernel = make_guards_explicit(bind(parsed, sizes))
+        if (found := store(kernel)) is not None:
+            kernel, storage = found
+            text = print_routine(kernel)
+        kernel = with_values_apart(kernel, lambda statement: not lacking_abilities(statement, machine))
     units = ((),) if is_open else units_of(kernel)
     tried: dict[tuple[int, int], Made | str] = {}
 
@@ -243,8 +317,8 @@ def _parts_as_written(request: Request, host: Request, lowered: bool) -> tuple[P
             if lacks and not is_open:  # the search for mappings would take longer to say the same
                 return tried.setdefault((first, behind), lacks)
             try:
-                wanted = replace(request, kernel=Source(request.kernel.name, own))
-                tried[first, behind] = make_kernel(wanted, lowered=lowered)
+                wanted = Source(request.kernel.name, _promise_alignment(own, machine) if lowered else own)
+                tried[first, behind] = make_kernel(replace(request, kernel=wanted), lowered=lowered)
             except MissingTool:
                 raise
             except IsamapError as error:
@@ -270,9 +344,23 @@ def _parts_as_written(request: Request, host: Request, lowered: bool) -> tuple[P
         yield part(first, behind, made, why)
 
     def part(first: int, behind: int, made: Made, why: str) -> Part:
-        return Part(*text_of(first, behind), made, why, _temporaries(kernel, made))
+        return Part(*text_of(first, behind), made, why, _temporaries(kernel, made), storage)
 
     return tuple(split(0, len(units)))
+
+
+def _promise_alignment(text: str, machine: Machine) -> str:
+    """Return a kernel that says where a stream places its arrays, if that is more than any machine needs."""
+    step = main_step(machine)
+    if step <= ALIGNMENT:
+        return text
+    kernel = parse_kernel(Source("kernel", text))
+    where = (
+        Constraint(Index.of(f"align({o.name})"), ">=", Index.of(step))
+        for o in kernel.operands
+        if o.role != "temp"
+    )
+    return print_routine(replace(kernel, where=(*kernel.where, *where)))
 
 
 def _lacks(kernel: Kernel, machine: Machine) -> str:

@@ -28,7 +28,7 @@ from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps
 from isamap.graph.emitting import Emitted, emit, room_of
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import Prices
-from isamap.graph.host_fallback import Divided, Made, divide, make_kernel, with_known_numbers
+from isamap.graph.host_fallback import Divided, Made, divide, make_kernel, with_known_numbers, with_shifts_of
 from isamap.graph.model_program import Call, Control, Passed, Program, called_by, reads_of
 from isamap.graph.partition import Method, Partition
 from isamap.graph.pitches import find_pitches, room_bytes
@@ -124,7 +124,7 @@ def compile_program_of(
     if program.sizes and watched:
         raise needs_numbers(program.sizes, "running a model layer by layer")
     machine, model = _machine(how, runs=runs)
-    program = with_known_numbers(program) if how.host else program
+    program = with_shifts_of(with_known_numbers(program), machine) if how.host else program
     requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
     jobs = how.scheduler or how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)

@@ -164,20 +164,22 @@ def _traffic(commands: Sequence[Command], machine: Machine, main: str) -> Traffi
     return Traffic(read, written)
 
 
-def least_traffic(program: Program) -> dict[str, int]:
-    """Return the bytes that have to move: weights, inputs and results once, tensors between steps by each step.
+def least_traffic(program: Program, stream: ProgramFile) -> dict[str, int]:
+    """Return the bytes that parts of a stream have to move: each of their weights, inputs and results once, tensors
+    between steps by each part that reads or writes them. Steps of the host do not count.
 
     Units: bytes.
     """
-    ports = (*program.inputs, *program.outputs)
-    outside = {port.passed.tensor for port in ports} | program.constants.keys()
-    crossing = [p for step in program.steps for p in {*reads_of(step), *writes_of(step)}]
-    return {
-        "weights": sum(array.nbytes for array in program.constants.values()),
-        "inputs": sum(size_bytes(p.passed.dtype, p.passed.shape) for p in program.inputs),
-        "results": sum(size_bytes(p.passed.dtype, p.passed.shape) for p in program.outputs),
-        "between steps": sum(size_bytes(p.dtype, p.shape) for p in crossing if p.tensor not in outside),
-    }
+    steps = [program.steps[part.step] for part in stream.parts]
+    moved = [p for step in steps for p in {*reads_of(step), *writes_of(step)}]
+    sizes = {p.tensor: size_bytes(p.dtype, p.shape) for p in moved}
+    given = {port.passed.tensor for port in program.inputs}
+    results = {port.passed.tensor for port in program.outputs}
+    kinds = {"weights": program.constants.keys(), "inputs": given, "results": results}
+    found = {kind: sum(size for t, size in sizes.items() if t in names) for kind, names in kinds.items()}
+    outside = given | results | program.constants.keys()
+    between = sum(size_bytes(p.dtype, p.shape) for p in moved if p.tensor not in outside)
+    return {**found, "between steps": between}
 
 
 # --- steps of the host -------------------------------------------------------------------------------------

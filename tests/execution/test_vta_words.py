@@ -44,6 +44,7 @@ CASES: list[tuple[str, dict[str, Size]]] = [
     (PRODUCT, {"M": 70, "N": 4, "K": 9}),
     (PRODUCT, {"M": 1030, "N": 1, "K": 1}),
     (CONVOLUTION, {"H": 5, "W": 6, "C": 2, "K": 1, "R": 2, "S": 3}),
+    (str(HERE / "data" / "gemm_s8_even.ir"), {"M": 37, "N": 2, "K": 3}),
 ]
 # Biases of all sizes, as `verify` draws them, leave no sum between the ends.
 UNBIASED = Source(
@@ -54,7 +55,7 @@ UNBIASED = Source(
     .replace(", align(bias) >= 64", "")
     .replace("= bias[n, j];", "= 0;"),
 )
-NAMES = ["row", "ragged", "wide", "long", "convolution"]
+NAMES = ["row", "ragged", "wide", "long", "convolution", "ties to even"]
 Arrays = dict[str, NDArray[Any]]
 
 

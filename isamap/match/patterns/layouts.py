@@ -14,6 +14,9 @@ from isamap.ir import Constraint, Index, Kernel, Operand
 from isamap.ir.bind import comparison_holds
 from isamap.machine import Machine, MachineInstruction
 from isamap.match.patterns.address import Location
+from isamap.match.patterns.pattern import patterns_of
+from isamap.transform import reads
+from isamap.transform.block_storage import Side
 
 _POWERS = tuple(1 << n for n in range(16, 0, -1))
 BUFFER_BYTES = 64
@@ -101,3 +104,31 @@ def _stated_alignment(constraint: Constraint, align: Index) -> int:
     if constraint.comparison == "==" and number == 0:
         return next((n for n in _POWERS if constraint.left == align.mod(n)), 1)
     return 1
+
+
+def stored_blocks(machine: Machine) -> tuple[tuple[Side, Side], ...]:
+    """Return the blocks of two axes without gaps that instructions copy out of main memory for a sum."""
+    copied = set[tuple[str | None, str, tuple[Index, ...]]]()
+    patterns = [p for item in machine.instructions.values() for p in patterns_of(item.instruction)]
+    for pattern in patterns:
+        for r in reads(pattern.statement.assign.value):
+            source, target = pattern.instruction.operand(r.buffer), pattern.output
+            block, steps = source.shape[-2:], (source.strides or ())[-2:]
+            memory = machine.memories.get(source.memory or "")
+            is_out_of_main = memory is not None and memory.kind == "addressable"
+            is_block = len(steps) == 2 and steps == (block[-1], Index.of(1)) and block[0].value is not None
+            if is_out_of_main and is_block and pattern.statement.assign.op is None:
+                copied.add((target.memory, target.dtype.name, block))
+    found = dict[tuple[Side, Side], None]()
+    for pattern in patterns:
+        summed = {axis.name for axis in pattern.statement.reduction_axes}
+        for r in reads(pattern.statement.assign.value) if summed else ():
+            operand = pattern.instruction.operand(r.buffer)
+            if (operand.memory, operand.dtype.name, block := operand.shape[-2:]) in copied:
+                sides = (
+                    Side(int(extent.evaluate({})), str(index) in summed)
+                    for extent, index in zip(block, r.index[-2:], strict=True)
+                )
+                first, second = sides
+                found[first, second] = None
+    return tuple(found)

@@ -173,6 +173,12 @@ def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool 
     return tuple(reversed(found.values()))
 
 
+def can_convert(machine: Machine, source: str, target: str) -> bool:
+    """Return whether an instruction converts a type to another one."""
+    every = (p for item in machine.instructions.values() for p in patterns_of(item.instruction))
+    return any(ability == ("cast", source, target) for p in every for _, ability in _abilities(p.statement))
+
+
 def adds_to_narrowed(machine: Machine) -> bool:
     """Return whether an instruction adds two numbers that it reads, and stores a narrower type."""
     assigns = (
