@@ -54,7 +54,7 @@ class Ranking:
 
     @property
     def proven(self) -> int:
-        """How many from the first on are proven: as many of the cheapest schedules are exactly these."""
+        """The number of leading schedules that are proven to be the cheapest ones, in this order."""
         limit = self.rest_ns * (1 + ROUNDING)
         return sum(1 for s in self.schedules if s.cost_ns is not None and s.cost_ns <= limit)
 

@@ -114,7 +114,7 @@ class Reading:
 
     @property
     def size_bytes(self) -> int:
-        """How much of a copy is read."""
+        """The bytes of a copy that are read."""
         return self.copies[0].nbytes // CHUNK * CHUNK
 
     def time(self, calls: int, first: int = 0) -> int:

@@ -95,7 +95,7 @@ class SimulatedRow:
 
     @property
     def bound_by(self) -> str:
-        """Which of them binds."""
+        """The roof that binds."""
         return "array" if self.array_ns >= self.dram_ns else "memory"
 
     def as_json(self) -> dict[str, Any]:

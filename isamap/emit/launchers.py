@@ -17,7 +17,7 @@ from isamap.emit.c_names import Names, compute_type, storage_type
 from isamap.ir.dtypes import DTYPES
 
 _ALIGNMENT = 256
-"""Where buffers begin in the workspace: multiples of it are aligned for all accesses of a device."""
+"""The alignment of buffers in the workspace: it suffices for all accesses of a device. Units: bytes."""
 
 
 def print_launcher(name: str, plan: Mapping[str, Any]) -> dict[str, str]:

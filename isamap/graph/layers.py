@@ -149,7 +149,7 @@ class Compared:
 
     @property
     def is_judged(self) -> bool:
-        """Whether a reference has computed some of its elements, with a finite bound of their errors."""
+        """True if a reference has computed some elements, with a finite bound of their errors."""
         return not self.checked.startswith((NOTHING, "0 of "))
 
 

@@ -101,7 +101,7 @@ class Lowering:
     opened: Opened = field(default_factory=lambda: Opened(()))
     name: str = "model"
     fuse: Fuse = fuse_steps
-    """How the operations of bodies become kernels."""
+    """The function that fuses the operations of bodies into kernels."""
     bodies: Iterator[int] = field(default_factory=counting)
 
     def run(self, graph: Graph, scope: Scope) -> None:

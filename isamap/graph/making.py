@@ -61,7 +61,7 @@ class Value:
 
     @property
     def count(self) -> int:
-        """How many elements it has."""
+        """The number of its elements."""
         return prod(self.shape)
 
     @property

@@ -44,7 +44,7 @@ class Dealt:
 
     @property
     def trips(self) -> Index:
-        """How many shares there are."""
+        """The number of work slices."""
         return product(count for _, count in self.hosts)
 
     @property

@@ -68,7 +68,7 @@ class EmitCall:
 
     @property
     def held(self) -> int:
-        """How many results of calls in it wait at a time for the others and for it itself."""
+        """The most results of inner calls that are live at once."""
         calls = [a for a in self.args if isinstance(a, EmitCall)]
         return max((before + max(1, call.held) for before, call in enumerate(calls)), default=0)
 

@@ -176,7 +176,7 @@ class Slot:
 
     @property
     def bits(self) -> int:
-        """How many there are."""
+        """The number of elements."""
         return self.high - self.low + 1
 
     def put(self, word: int) -> int:

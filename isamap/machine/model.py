@@ -83,13 +83,13 @@ class Memory:
 
     @property
     def named(self) -> str | None:
-        """How a register gets its name: `compiler`, `immediate`, `chosen`; None for other memories."""
+        """The way in which a register is named: `compiler`, `immediate`, `chosen`; None for other memories."""
         value = dict(self.decl.attributes).get("named", "compiler" if self.kind == "registers" else None)
         return value if isinstance(value, str) else None
 
     @property
     def count(self) -> int | None:
-        """How many registers, or slots, there are; None if it is not stated or not a number."""
+        """The number of registers or slots; None if it is not stated or not a number."""
         return self.number("count")
 
     @property

@@ -61,7 +61,7 @@ class RowTimes:
 
     @property
     def hinted_or_other_traffic_factor(self) -> float:
-        """How much of traffic counts where pieces are hinted, stated of them or of all."""
+        """The fraction of the traffic that counts if pieces are hinted; stated for hinted pieces or for all."""
         stated = self.hinted_traffic_factor
         return self.traffic_factor if stated is None else min(stated, self.traffic_factor)
 

@@ -109,5 +109,5 @@ class GraphPlan:
 
     @property
     def gap(self) -> float:
-        """How much of the cost is not proven to be necessary: 0 to 1."""
+        """The fraction of the cost that is not proven to be necessary: 0 to 1."""
         return max(0.0, 1 - self.bound_ns / self.cost_ns) if self.cost_ns else 0.0

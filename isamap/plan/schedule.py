@@ -148,7 +148,7 @@ class Schedule:
 
     @property
     def gap(self) -> float | None:
-        """How far the cost may be above the optimum, as a fraction of the cost."""
+        """The largest possible distance of the cost from the optimum, as a fraction of the cost."""
         if self.cost_ns is None or self.lower_bound_ns is None:
             return None
         return max(0.0, 1 - self.lower_bound_ns / self.cost_ns) if self.cost_ns > 0 else 0.0

@@ -79,7 +79,7 @@ class Pipeline:
 
     @property
     def stages(self) -> int:
-        """How many iterations are under way at once."""
+        """The number of iterations in flight at once."""
         return max(self.starts, default=0) // self.interval + 1
 
 

@@ -49,7 +49,7 @@ MOST_BYTES = 64 << 20
 """The largest content that is read as a whole."""
 T = TypeVar("T")
 kept_here: Counter[str] = Counter()
-"""How many results of each kind this process has put there."""
+"""The number of results of each kind that this process has cached."""
 
 
 def cache_root() -> Path:

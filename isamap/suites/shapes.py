@@ -90,7 +90,7 @@ class Recurrent:
 
     @property
     def gates(self) -> int:
-        """How many products with the state a step has."""
+        """The number of products with the state in one step."""
         return {"vanilla": 1, "lstm": 4, "gru": 3}[self.cell]
 
     @property

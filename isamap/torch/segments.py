@@ -117,7 +117,7 @@ class Segment:
 
     @property
     def kernels(self) -> int:
-        """How many kernels the library has."""
+        """The number of kernels in the library."""
         return self.library.library.kernels
 
 

@@ -187,7 +187,7 @@ class Apart:
 
     @property
     def factor(self) -> float:
-        """How many times larger the larger one is."""
+        """The quotient of the larger value by the smaller one."""
         least, most = sorted((self.stated, self.measured))
         return most / least if least > 0 else float("inf")
 

@@ -99,7 +99,7 @@ class Model:
 
     @property
     def places(self) -> int:
-        """How many groups there may be."""
+        """The largest number of groups."""
         return len(self.runs)
 
     @property

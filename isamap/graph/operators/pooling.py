@@ -28,7 +28,7 @@ class Windows:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """How far each window reaches."""
+        """The extent of a window along each axis, with its dilation."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.window, self.dilations, strict=True))
 
     def places(self, at: Sequence[str], taps: Sequence[str]) -> list[str]:
@@ -40,7 +40,7 @@ class Windows:
 
     @property
     def border(self) -> tuple[tuple[int, int], ...]:
-        """How far windows reach before and behind the image, by axis."""
+        """The padding that windows need before and after the image, by axis."""
         sizes = zip(self.result, self.strides, self.reach, self.before, self.image, strict=True)
         return tuple((b, max(0, (r - 1) * s + k - b - size)) for r, s, k, b, size in sizes)
 

@@ -66,7 +66,7 @@ class Layer:
 
     @property
     def gates(self) -> int:
-        """How many gates there are."""
+        """The number of gates."""
         return _GATES[self.kind]
 
 

@@ -55,14 +55,14 @@ class Dma:
 
     @property
     def trips(self) -> dict[str, Index]:
-        """How often it is issued along each counter of the copy that it does not count to the end."""
+        """The number of issues along each counter of the copy that one issue does not cover."""
         pieces = dict(self.pieces)
         around = {c: n for c, n in self.counts if c not in pieces or (largest(n) or 0) > pieces[c]}
         return {c: n.ceildiv(pieces.get(c, 1)) for c, n in around.items()}
 
     @property
     def issues(self) -> int:
-        """How often it is issued at most."""
+        """The largest number of issues."""
         return prod(largest(n) or 1 for n in self.trips.values())
 
 
@@ -408,7 +408,7 @@ class InBetween:
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
-    """How a tile of a computed operand gets into its scratchpad: copies in order, the last one into its buffer.
+    """The copies that bring a tile of a computed operand into its scratchpad, in order; the last fills its buffer.
 
     Units: `moves` are instructions with nanoseconds per element, one for each copy.
     """
