@@ -341,7 +341,7 @@ class Shares:
     made: list[Statement]
     zeroed: dict[str, Operand]
     arrays: list[Operand]
-    beside: dict[tuple[str, str], Operand] = field(default_factory=dict[tuple[str, str], Operand])
+    extra: dict[tuple[str, str], Operand] = field(default_factory=dict[tuple[str, str], Operand])
 
     def of_adjoint(self, s: Statement, adjoint: Expr) -> Expr:
         """Return the share of a target's adjoint that belongs to the value of its statement."""
@@ -377,7 +377,7 @@ class Shares:
         self, what: str, target: Read, value: Value, of: Callable[[str], bool] | None = None
     ) -> Operand:
         """Return the number of values reduced into each element, of those that read arrays `of` a kind."""
-        known = self.beside.get((what, target.buffer))
+        known = self.extra.get((what, target.buffer))
         if known is None:
             known = self._begin_target(what, target)
             self.zeroed[known.name] = known
@@ -388,7 +388,7 @@ class Shares:
 
     def _product(self, target: Read) -> Operand:
         """Return the product of the factors other than 0."""
-        known = self.beside.get(("product", target.buffer))
+        known = self.extra.get(("product", target.buffer))
         if known is None:
             known = self._begin_target("product", target)
             for q in self._into(target):
@@ -402,7 +402,7 @@ class Shares:
         shape = self.built.operand(target.buffer).shape
         made = Operand(self.names.fresh(f"{what}_{target.buffer}"), "temp", dtype, shape)
         self.arrays.append(made)
-        self.beside[what, target.buffer] = made
+        self.extra[what, target.buffer] = made
         return made
 
     def _add(self, q: Statement, to: Operand, op: str | None, value: Expr) -> None:

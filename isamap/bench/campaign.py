@@ -121,8 +121,8 @@ def _time_row(
     )
     if not verified.get("isamap"):
         return replace(row, left_out="isamap's result is wrong")
-    beside = rules.cache == "rotate" and rules.threads == 1 and not rules.packed
-    readers = readings(rules.loops, shared.arrays[kind.weights[0]]) if beside else ()
+    reads_alone = rules.cache == "rotate" and rules.threads == 1 and not rules.packed
+    readers = readings(rules.loops, shared.arrays[kind.weights[0]]) if reads_alone else ()
     seconds = play([*timed, *readers], rules.seconds, shared)
     rate = fastest_bytes_per_ns(readers, seconds)
     seconds = {name: times for name, times in seconds.items() if name in verified}

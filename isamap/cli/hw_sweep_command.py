@@ -409,8 +409,8 @@ def _neighbours(axes: Sequence[Setting], cases: int) -> list[list[int]]:
     rows = {ranks: number for number, ranks in enumerate(ranked)}
     found: list[list[int]] = []
     for ranks in ranked:
-        beside = [(*ranks[:d], ranks[d] + s, *ranks[d + 1 :]) for d in range(len(axes)) for s in (-1, 1)]
-        found += [[rows[b] * cases + n for b in beside if b in rows] for n in range(cases)]
+        adjacent = [(*ranks[:d], ranks[d] + s, *ranks[d + 1 :]) for d in range(len(axes)) for s in (-1, 1)]
+        found += [[rows[b] * cases + n for b in adjacent if b in rows] for n in range(cases)]
     return found
 
 

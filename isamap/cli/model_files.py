@@ -176,9 +176,9 @@ def _describe_parallel(dealt: Dealt) -> str:
     from isamap.report.mappings import time_text
 
     count = sum(len(phase) > 1 for phase in dealt.phases)
-    beside = {0: "never side by side", 1: "side by side once"}.get(count, f"side by side {count} times")
+    how_often = {0: "never side by side", 1: "side by side once"}.get(count, f"side by side {count} times")
     times = f"{time_text(dealt.plan.cost_ns)} by the model, {time_text(dealt.alone_ns)} on one"
-    return f"devices: {dealt.devices}, {beside}; {times}"
+    return f"devices: {dealt.devices}, {how_often}; {times}"
 
 
 def _summary(program: Program, made: Library, how: How, method: Method) -> dict[str, object]:

@@ -120,9 +120,9 @@ def copies_of(form: Form, machine: Machine) -> int:
     for o in written:
         memory = machine.memories[o.memory or ""]
         if memory.kind == "registers" and memory.count:
-            beside = [x for x in form.passed if x.memory == o.memory and x.role == "in"]
+            same_memory = [x for x in form.passed if x.memory == o.memory and x.role == "in"]
             scratch = 0 if memory.named == "immediate" else 2
-            limit = min(limit, max(1, memory.count - len(beside) - scratch))
+            limit = min(limit, max(1, memory.count - len(same_memory) - scratch))
     return limit
 
 

@@ -77,8 +77,10 @@ def input_of(
     described = with_fields(in_place, staged_ns=load_ns(staged))
     if not prices_copies:
         least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(search, operand.dtype))
-        beside = not first and copied_beside(tile, operand.dtype, search.machine)
-        return with_fields(described, pack_ns_per_element=least, homes=tuple(homes), is_concurrent=beside)
+        is_concurrent = not first and copied_beside(tile, operand.dtype, search.machine)
+        return with_fields(
+            described, pack_ns_per_element=least, homes=tuple(homes), is_concurrent=is_concurrent
+        )
     moved = _scratch_ns(operand, tile, first, search) if first else pack_ns(operand, direct, tile, search)
     described = with_fields(described, pack_ns_per_element=moved, homes=tuple(homes))
     if first:

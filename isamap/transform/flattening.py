@@ -57,8 +57,8 @@ def _without_single_windows(kernel: Kernel) -> Rewrite:
     changed: list[Statement] = []
     gone: list[str] = []
     for s in given:
-        beside = {n for r in accesses(s) for i in r.index if len(i.symbols) > 1 for n in i.symbols}
-        single = {a.name: 0 for a in s.reduction_axes if a.extent.value == 1 and a.name in beside}
+        combined = {n for r in accesses(s) for i in r.index if len(i.symbols) > 1 for n in i.symbols}
+        single = {a.name: 0 for a in s.reduction_axes if a.extent.value == 1 and a.name in combined}
 
         def change(read: Read, single: dict[str, int] = single) -> Read:
             return replace(read, index=tuple(i.substitute(single) for i in read.index))

@@ -269,8 +269,8 @@ def _parted_dimension(given: tuple[Statement, ...], number: int) -> int | None:
     if s.assign.op is None or not s.reduction_axes or s.assign.guard is not None:
         return None
     target = s.assign.target
-    beside = [t for t in given[number + 1 :] if t.ordered_loops == s.ordered_loops]
-    needed = [r for t in beside for r in accesses(t)[1:] if r.buffer == target.buffer]
+    later = [t for t in given[number + 1 :] if t.ordered_loops == s.ordered_loops]
+    needed = [r for t in later for r in accesses(t)[1:] if r.buffer == target.buffer]
     for dimension in range(len(target.index)):
         found = _axis_at(s, dimension)
         if found is not None and any(r.index[dimension].value is not None for r in needed):
@@ -295,8 +295,8 @@ def _part_writes(
     found: list[Statement] = []
     moved: list[Statement] = []
     for t in given:
-        is_beside = t.ordered_loops == s.ordered_loops and t.assign.target.buffer == buffer
-        axis = _axis_at(t, dimension) if is_beside else None
+        is_alike = t.ordered_loops == s.ordered_loops and t.assign.target.buffer == buffer
+        axis = _axis_at(t, dimension) if is_alike else None
         parts = [t] if axis is None else [_of_one(t, axis[1], n) for n in range(axis[0])]
         found += parts
         moved += parts if axis is not None else []

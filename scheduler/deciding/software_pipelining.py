@@ -24,7 +24,7 @@ from isamap.scheduler.deciding.sums import sums_going_on
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, stays_whole
 from isamap.source.records import replace
 
-BESIDE = 2  # ahead, and beside the sum
+CONCURRENT = 2  # ahead, and beside the sum
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
 
 
@@ -157,8 +157,8 @@ def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSch
             stages.append(replace(stage, depth=_with_iterations(nest, space)))
             spread.append(Spread(operand.name, _last_sum(nest)))
         else:
-            beside = made[name_of(space, operand)] == BESIDE
-            stages.append(replace(stage, ahead=1, into=_last_sum(nest) if beside else ""))
+            concurrent = made[name_of(space, operand)] == CONCURRENT
+            stages.append(replace(stage, ahead=1, into=_last_sum(nest) if concurrent else ""))
     return replace(nest, stages=tuple(sorted(stages, key=lambda s: s.depth)), spread=tuple(spread))
 
 
@@ -180,7 +180,7 @@ def _last_sum(nest: NestSchedule) -> str:
 
 def crossings_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
     """Return the decisions that a nest corresponds to; none of them copies more than one iteration ahead."""
-    ahead = {s.operand: BESIDE if s.into else 1 for s in nest.stages if s.ahead}
+    ahead = {s.operand: CONCURRENT if s.into else 1 for s in nest.stages if s.ahead}
     return {
         name_of(space, o): int(spread_in(nest, o.name) is not None)
         if o.is_accumulator

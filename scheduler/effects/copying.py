@@ -19,7 +19,7 @@ from isamap.scheduler.deciding.window_buffers import filled_again
 from isamap.scheduler.effects.flowing import busy_ns, units, waiting
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
-from isamap.scheduler.effects.overlapping import beside, beside_the_sum, buffers, copied, movers
+from isamap.scheduler.effects.overlapping import beside_the_sum, buffers, busy_with_copies, copied, movers
 from isamap.scheduler.effects.register_loads import least_loads
 from isamap.scheduler.effects.residence import holds_all, rows_together
 from isamap.source import add_up
@@ -249,7 +249,11 @@ def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
     def one(operand: TileOperand, unit: str) -> Cost:
         if operand.staging.flow is not None:
             return busy_ns(tiling, operand, unit, again[operand.name])
-        return beside(tiling, operand, again[operand.name]) if operand.staging.mover == unit else Const(0)
+        return (
+            busy_with_copies(tiling, operand, again[operand.name])
+            if operand.staging.mover == unit
+            else Const(0)
+        )
 
     return {u: [one(o, u) for o in operands] for u in sorted({*movers(operands), *units(operands)})}
 

@@ -37,7 +37,7 @@ class Part:
 class Context:
     """A statement under one option, and the costs that several effects share.
 
-    `brought` is the time of operand loads. `beside` is the time of copies by other units in parallel with the
+    `brought` is the time of operand loads. `concurrent` is the time of copies by other units in parallel with the
     sum. `blocks` is the time of the register blocks alone, `missed` the cache misses, and `moved` the busy
     time of units that copy by themselves, by operand.
     """
@@ -45,7 +45,7 @@ class Context:
     problem: Problem
     tiling: Tiling
     brought: tuple[Part, ...]
-    beside: tuple[Cost, ...]
+    concurrent: tuple[Cost, ...]
     blocks: Cost
     missed: tuple[Misses, ...]
     moved: tuple[tuple[str, Sequence[Cost]], ...]

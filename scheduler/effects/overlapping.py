@@ -24,7 +24,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileAxis, TileOperand
-from isamap.scheduler.deciding.software_pipelining import BESIDE, name_of, pipelined_operands
+from isamap.scheduler.deciding.software_pipelining import CONCURRENT, name_of, pipelined_operands
 from isamap.scheduler.deciding.tiling import Tiling
 
 
@@ -53,9 +53,9 @@ def copied(
     decided: dict[int, Cost] = {0: at_once, 1: late}
     if operand.staging.is_concurrent and not operand.is_accumulator:
         element_ns = operand.staging.pack_ns_per_element + afar_ns / _elements(tiling, operand)
-        decided[BESIDE] = times(element_ns, *_first_fills(tiling, operand), *_per_whole(operand, repeats))
+        decided[CONCURRENT] = times(element_ns, *_first_fills(tiling, operand), *_per_whole(operand, repeats))
     elif not operand.is_accumulator:
-        decided[BESIDE] = total([at_once, _interleaving_time(tiling, problem)])
+        decided[CONCURRENT] = total([at_once, _interleaving_time(tiling, problem)])
     return Cases(name_of(tiling.space, operand), tuple(decided.items()))
 
 
@@ -68,7 +68,7 @@ def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem:
     ):
         return Const(0)
     nothing, made = Const(0), total([at_once, _interleaving_time(tiling, problem)])
-    return Cases(name_of(tiling.space, operand), ((0, nothing), (1, nothing), (BESIDE, made)))
+    return Cases(name_of(tiling.space, operand), ((0, nothing), (1, nothing), (CONCURRENT, made)))
 
 
 def _interleaving_time(tiling: Tiling, problem: Problem) -> Cost:
@@ -81,16 +81,16 @@ def buffers(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return how many copies of its buffer an input has."""
     if operand.is_accumulator or operand not in pipelined_operands(tiling.space):
         return Const(1)
-    return Cases(name_of(tiling.space, operand), ((0, Const(1)), (1, Const(2)), (BESIDE, Const(2))))
+    return Cases(name_of(tiling.space, operand), ((0, Const(1)), (1, Const(2)), (CONCURRENT, Const(2))))
 
 
-def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
+def busy_with_copies(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
     """Return how long a separate unit is busy with copies across iterations."""
     if not operand.staging.mover or operand not in pipelined_operands(tiling.space):
         return Const(0)
     once = _elements(tiling, operand) * operand.staging.moved_ns_per_element
     moved = times(once, *_per_whole(operand, repeats))
-    at_once = () if operand.is_accumulator else ((BESIDE, Const(0)),)
+    at_once = () if operand.is_accumulator else ((CONCURRENT, Const(0)),)
     return Cases(name_of(tiling.space, operand), ((0, Const(0)), (1, moved), *at_once))
 
 

@@ -189,8 +189,8 @@ def _side_by_side(rows: _Rows, problem: Problem, in_time: Cost) -> Cost:
     stated, line_bytes = problem.memory_rows, problem.caches[-1].line_bytes
     along = any(a.is_reduction and a.name == operand.layout.dense_axis for a in tiling.space.option.axes)
     # Rows that follow each other without a gap are one stream to a prefetcher.
-    beside = [n for n in operand.axes if rows.run == 1 or n != operand.layout.next_row]
-    together = [tiling.step[axis.name] for axis in tiling.space.register_axes if axis.name in beside]
+    crossing_axes = [n for n in operand.axes if rows.run == 1 or n != operand.layout.next_row]
+    together = [tiling.step[axis.name] for axis in tiling.space.register_axes if axis.name in crossing_axes]
     if not along or not together or not stated.followed_count or not line_bytes:
         return in_time
     lines = rows.count * ceil(rows.size_bytes / line_bytes)

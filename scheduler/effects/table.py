@@ -91,7 +91,7 @@ FILLED = Figure(
     lambda problem: any(rows.fill_count for rows in problem.rows_behind[:1]),
 )
 BARRIERS = Figure("`barrier_ns` of a level", lambda problem: problem.barrier_ns > 0)
-BESIDE = _of_rows("`computing_factor`", lambda rows: rows.computing_factor)
+WITH_ROWS = _of_rows("`computing_factor`", lambda rows: rows.computing_factor)
 BEGUN = _of_rows("`start_ns` or `swept_ns`", lambda rows: rows.start_ns + rows.swept_ns)
 BEGUN_AGAIN = _of_rows("`again_ns`", lambda rows: rows.again_ns)
 EVICTED = Figure(
@@ -132,7 +132,7 @@ def _beside_filled(context: Context) -> Cost:
 
 
 def _leaks(context: Context) -> Iterator[Part]:
-    hidden = total([context.loaded, *context.beside, *(total(costs) for _, costs in context.moved)])
+    hidden = total([context.loaded, *context.concurrent, *(total(costs) for _, costs in context.moved)])
     return map(Part, leaks(context.tiling, hidden, context.missed, context.problem))
 
 
@@ -152,7 +152,7 @@ EFFECTS: tuple[Effect, ...] = (
     Effect("by {by}", "data movement by {by}", Counts.LONGEST, _copy_parts),
     Effect(
         "beside", "loads into registers, and copies in parallel with the sums", Counts.BEYOND,
-        whole(lambda c: total([c.loaded, *c.beside])), (ALONE,), least=least_beside,
+        whole(lambda c: total([c.loaded, *c.concurrent])), (ALONE,), least=least_beside,
     ),
     Effect(
         "levels", "transfers from one level that wait for those from another", Counts.BEYOND,
@@ -180,7 +180,7 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect(
         "beside rows", "computing that does not overlap with loads from far memory", Counts.BEYOND,
-        whole(lambda c: beside_rows(c.tiling, c.missed, c.blocks, c.problem)), (BESIDE,),
+        whole(lambda c: beside_rows(c.tiling, c.missed, c.blocks, c.problem)), (WITH_ROWS,),
     ),
     Effect(
         "same sets", "pieces of rows that evict each other from their sets", Counts.BEYOND,

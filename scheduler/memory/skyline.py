@@ -247,10 +247,10 @@ class _Search:
             return None
         i = self.instance
         walls = [self.skyline[s] for s in (choice.left - 1, choice.right) if self.is_wall(s)]
-        beside = {b for s in range(choice.left, choice.right) for b in self.covering[s]}
+        adjacent = {b for s in range(choice.left, choice.right) for b in self.covering[s]}
         supports = [
             choice.level + i.size[b]
-            for b in beside
+            for b in adjacent
             if not self.placed[b]
             and i.first[b] >= choice.left
             and i.last[b] <= choice.right

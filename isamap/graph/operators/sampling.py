@@ -53,8 +53,8 @@ class Sampled:
     def inside(self, place: str) -> str:
         """Return a place clamped to the image, if required."""
         if self.padding == "border":
-            beside = f"{place} < {self.low!r} | {place} > {self.high!r}"
-            return f"select({beside}, min(max({place}, 0), {self.size - 1}), {place})"
+            is_outside = f"{place} < {self.low!r} | {place} > {self.high!r}"
+            return f"select({is_outside}, min(max({place}, 0), {self.size - 1}), {place})"
         if self.padding == "reflection":
             return self.reflected(place)
         return place
