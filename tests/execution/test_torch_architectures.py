@@ -93,12 +93,9 @@ def test_a_model_that_torch_exports_is_right(
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_sizes_that_data_decides_leave_the_rest_in_kernels(
-    architectures: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch._dynamo.config, "capture_dynamic_output_shape_ops", True)
+def test_sizes_that_data_decides_leave_the_rest_in_kernels(architectures: Mapping[str, Any]) -> None:
     model, (x,) = architectures["experts-sparse"](**SMALL["experts"][1])
-    with torch.no_grad():
+    with torch.no_grad(), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         for rows, is_dynamic in ((7, False), (9, True)):
             torch._dynamo.reset()
             fast = torch.compile(model, backend=backend.backend, options=OPTIONS, dynamic=is_dynamic)
