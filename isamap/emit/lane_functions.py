@@ -109,6 +109,8 @@ def digits_of(lane: Index, lanes: int) -> tuple[Digit, ...] | None:
 
     `4 * (i % 8) + j / 2` of 32 lanes is two digits: `(lane / 4) % 8` is `i % 8`, and `lane % 4` is `j / 2`.
     """
+    if lane == Index.of(0):
+        return () if lanes == 1 else None
     terms = sorted((coefficient, monomial) for monomial, coefficient in lane.terms)
     ends = [*(coefficient for coefficient, _ in terms[1:]), lanes]
     found: list[Digit] = []
@@ -175,10 +177,12 @@ class _LaneFunction(ModelWriter):
         machine: Machine,
         model: bool,
     ) -> None:
-        self.lane = names.take("lane")
+        self.lane, self.lane_count = names.take("lane"), names.take("lanes")
         super().__init__(item.instruction, operands, names)
         self.item, self.machine = item, machine
         self.lanes = self.lanes_used = machine.levels[-1].count or 1
+        in_registers = any(self.is_register(o.operand) for o in operands)
+        self.all_lanes = str(self.lanes) if in_registers else self.lane_count
         self.private = private_memories(machine)
         self.is_dealt = False
         self.model = model
@@ -195,13 +199,15 @@ class _LaneFunction(ModelWriter):
             self.statement(stmt, 1)
         if self.shown:
             shows = [f"  SHOW({number}, {self.names.of(name)});" for name, number in self.shown.items()]
-            self.lines[opening:opening] = [*shows, "  TOGETHER;"]
-            self.add(1, "TOGETHER;")
+            self.lines[opening:opening] = [*shows, f"  TOGETHER({self.lanes});"]
+            self.add(1, f"TOGETHER({self.lanes});")
         self.add(0, "}")
         return self.lines
 
     def parameters(self) -> list[str]:
         found = [f"int64_t {self.lane}"]
+        if self.all_lanes == self.lane_count:
+            found.append(f"int64_t {self.lane_count}")
         for m in self.operands.values():
             o, name = m.operand, self.names.of(m.operand.name)
             const = "const " if o.role == "in" else ""
@@ -288,7 +294,7 @@ class _LaneFunction(ModelWriter):
         """Open a lane's loop where iterations are distributed cyclically among the lanes."""
         at = self.names.take("at")
         total = index_text(index_product([axis.extent for axis in axes]), self.names.of, self.used)
-        self.add(depth, f"for (int64_t {at} = {self.lane}; {at} < {total}; {at} += {self.lanes}) {{")
+        self.add(depth, f"for (int64_t {at} = {self.lane}; {at} < {total}; {at} += {self.all_lanes}) {{")
         names = [self.names.take(axis.name) for axis in axes]
         inner = Index.of(1)
         for axis, name in reversed(list(zip(axes, names, strict=True))):
@@ -385,7 +391,7 @@ class _LaneFunction(ModelWriter):
             at = fragment.place.substitute(given)
             if o.name in self.shown:
                 lane = index_text(fragment.lane.substitute(given), self.names.of, self.used)
-                name = f"((const {storage_type(o.dtype)} *)SHOWN({self.shown[o.name]}, {lane}))"
+                name = f"((const {storage_type(o.dtype)} *)SHOWN({self.shown[o.name]}, LANE - {self.lane} + {lane}))"
         return Text(f"{name}[{index_text(at, self.names.of, self.used)}]")
 
     def load(self, read: Read) -> Text:

@@ -63,7 +63,7 @@ from isamap.lower.program import (
     Tensor,
     Value,
 )
-from isamap.lower.walk import has_parallel, walk
+from isamap.lower.walk import has_parallel, names_in, walk
 from isamap.machine import EmitArg, Machine, allowed, private_memories
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, replace
@@ -194,7 +194,7 @@ def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
     title = emitted_title(program, False)
     source = f"/* {title}\n   Emitted by isamap {__version__}."
     source += f" Compile with {device.compile} */\n\n" if device.compile else " */\n\n"
-    source += f"#define LANES {writer.lanes}\n" + "\n".join((device.prelude, *headers, kernels)) + "\n"
+    source += "\n".join((device.prelude, *headers, kernels)) + "\n"
     plan = {
         "kernel": program.kernel.name,
         "machine": machine.name,
@@ -243,7 +243,22 @@ class HostFunction(Function):
 
 
 class LaneIssuer(Issuer):
-    """Renders issues as calls of the functions of one lane."""
+    """Renders issues as calls of the functions of one lane.
+
+    `team` are the numbers of the instances of a level that a block has, in the kernel that is written.
+    """
+
+    team: frozenset[str] = frozenset()
+
+    def lanes_of(self, issue: Issue) -> tuple[str, ...]:
+        """Return the names of a lane's number and, for an issue of which each lane performs a part, of their count.
+
+        What depends on no instance of a level, and uses no registers, is performed by all lanes of a block.
+        """
+        in_registers = any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
+        if in_registers or self.team & names_in(issue):
+            return ("lane",) if in_registers else ("lane", "lanes")
+        return "block_lane", "block_lanes"
 
     @property
     def has_versions(self) -> bool:
@@ -268,7 +283,7 @@ class LaneIssuer(Issuer):
             self.models[item.name] = build_lane_function(item, self.machine, self.names, model=self.model)
             self.used |= self.models[item.name].used
         model, operands, params = self.models[item.name], dict(issue.operands), dict(issue.params)
-        args = [Text(here.names.of("lane"))]
+        args = [Text(here.names.of(lane)) for lane in self.lanes_of(issue)]
         for m in model.operands:
             ref = operands[m.operand.name]
             if isinstance(ref, RegisterRef):
@@ -404,8 +419,29 @@ class LaneWriter(BodyWriter):
         self.launches.append({"counter": counter, "trips": node.trips.value, "launches": inside})
 
     def parallel(self, node: Parallel, depth: int) -> None:
-        """Write the launch of a kernel with a block for each iteration."""
-        self.launch(node.counters, node.body, depth, node.note)
+        """Write the launch of a kernel with a block for each iteration; in a kernel, the instances of a level."""
+        if self.is_kernel:
+            self.instances(node, depth)
+        elif node.level:
+            self.launch((), (node,), depth, node.note)
+        else:
+            self.launch(node.counters, node.body, depth, node.note)
+
+    def instances(self, node: Parallel, depth: int) -> None:
+        """Write which instance a lane belongs to."""
+        names, self.names = self.names, self.names.inside()
+        number = Index.of("block_lane").floordiv(self.lanes)
+        for position, (counter, _) in enumerate(node.counters):
+            inner = product([trips for _, trips in node.counters[position + 1 :]])
+            value = (
+                number.floordiv(inner)
+                if position == 0
+                else number.floordiv(inner).mod(node.counters[position][1])
+            )
+            text = index_text(value, self.names.of, self.issuer.used).text
+            self.add(depth, f"const int64_t {self.names.take(counter)} = {text};")
+        self.block(node.body, depth)
+        self.names = names
 
     def launch(
         self, counters: tuple[tuple[str, Index], ...], nodes: tuple[Node, ...], depth: int, note: str
@@ -415,7 +451,16 @@ class LaneWriter(BodyWriter):
         kept = self.lines, self.values, self.names, self.counters
         self.lines, self.values, self.names, self.is_kernel = [], {}, self.names.inside(), True
         before, self.issuer.used = self.issuer.used, set[str]()
-        self.add(1, f"const int64_t {self.names.take('lane')} = LANE;")
+        team = [node for node in walk(nodes) if isinstance(node, Parallel) and node.level]
+        lanes = self.lanes * max((product([n for _, n in one.counters]).constant for one in team), default=1)
+        assert isinstance(self.issuer, LaneIssuer)
+        self.issuer.team = frozenset(counter for one in team for counter, _ in one.counters)
+        for stem, value in (("block_lane", "LANE"), ("block_lanes", str(lanes)), ("lanes", str(self.lanes))):
+            self.add(1, f"const int64_t {self.names.take(stem)} = {value};")
+        own = self.names.of("block_lane")
+        self.add(
+            1, f"const int64_t {self.names.take('lane')} = {own if not team else f'{own} % {self.lanes}'};"
+        )
         if counters:
             self.add(1, "const int64_t part = BLOCK;")
             self.part_counters(Parallel(counters, nodes))
@@ -430,28 +475,29 @@ class LaneWriter(BodyWriter):
             if own in words
         ]
         listed = ",\n    ".join(_kernel_parameter(declared) for declared, _ in taken)
-        self.kernels.append([f"__kernel void {name}(\n    {listed}) {{", *arrays, *self.lines, "}"])
+        declared = [f"#undef LANES\n#define LANES {lanes}", f"__kernel void {name}(\n    {listed}) {{"]
+        self.kernels.append([*declared, *arrays, *self.lines, "}"])
         self.wrappers.append(_wrapper(name, taken))
         self.lines, self.values, self.names, self.counters = kept
         self.is_kernel = False
         values = [self.memories.get(own, own) for _, own in taken]
         shown = ", ".join(f"{{&{value}, sizeof {value}}}" for value in values)
         blocks = self.index(product([trips for _, trips in counters]))
-        self.plan(name, counters, [own for _, own in taken])
+        self.plan(name, counters, [own for _, own in taken], lanes)
         self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
         self.add(depth + 1, f"const isamap_value given[] = {{{shown}}};")
         self.add(
             depth + 1,
-            f"isamap_launch(&{self.handle}, LAUNCH({name}), {blocks}, {self.lanes}, given, {len(values)});",
+            f"isamap_launch(&{self.handle}, LAUNCH({name}), {blocks}, {lanes}, given, {len(values)});",
         )
         self.add(depth, "}")
 
-    def plan(self, name: str, counters: tuple[tuple[str, Index], ...], taken: list[str]) -> None:
+    def plan(self, name: str, counters: tuple[tuple[str, Index], ...], taken: list[str], lanes: int) -> None:
         """Keep how a kernel is launched, where the rows of arrays lie one behind the other."""
         blocks = product([trips for _, trips in counters]).value
         self.is_fixed &= blocks is not None and not self.is_conditional
         arguments = [self.argument(own) for own in taken]
-        self.launches.append({"kernel": name, "blocks": blocks, "lanes": self.lanes, "arguments": arguments})
+        self.launches.append({"kernel": name, "blocks": blocks, "lanes": lanes, "arguments": arguments})
 
     def argument(self, own: str) -> dict[str, object]:
         """Return an argument of a launch: an array, a scalar of the kernel, a number, or a loop's counter."""
@@ -476,8 +522,9 @@ class LaneWriter(BodyWriter):
         offset = index_text(node.offset, self.names.of, self.issuer.used).inside(SUM)
         shared = int(any(b.name == node.buffer for b in self.private.values()))
         place = f"{self.names.of(node.buffer)}[{offset} + {at}]"
-        lane, count = self.names.of("lane"), self.index(node.elements)
-        self.add(depth, f"for (int64_t {at} = {lane}; {at} < {count}; {at} += {self.lanes}) {{")
+        lane, lanes = self.names.of("block_lane"), self.names.of("block_lanes")
+        count = self.index(node.elements)
+        self.add(depth, f"for (int64_t {at} = {lane}; {at} < {count}; {at} += {lanes}) {{")
         self.add(depth + 1, f"STORE({shared}, {place}, 0);")
         self.add(depth, "}")
 

@@ -1,5 +1,5 @@
 /* A device as a model on this processor: blocks in random order, and in each block its lanes in random order
-   from one barrier to the next. Every access of memory is compared with those of other lanes: two of one place,
+   from one barrier to the next. Lanes of one instance of a level may also wait for each other alone. Every access of memory is compared with those of other lanes: two of one place,
    of which one writes, are a race unless a barrier of their block stands between them. So is a read of memory of
    the block that no lane of it has written before, and an access outside of the arrays of the block. */
 
@@ -13,12 +13,13 @@ enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16, ISAMAP_SHOWN 
 
 typedef struct {
   int status, race, diverged;
-  int64_t lane, block, epoch;
+  int64_t lane, block, epoch, together;
   uint64_t random;
   isamap_access *accesses;
   size_t room, used;
   ucontext_t host, *lanes;
   int64_t *waits_at, *order;
+  char *ready;
   const void *(*shown)[ISAMAP_SHOWN];
   void (*kernel)(const isamap_value *given);
   const isamap_value *given;
@@ -40,7 +41,7 @@ static _Thread_local isamap_device *isamap_here;
 #define BARRIER isamap_wait(__LINE__)
 #define SHOW(number, place) (isamap_here->shown[LANE][number] = (place))
 #define SHOWN(number, lane) (isamap_here->shown[lane][number])
-#define TOGETHER isamap_wait(-__LINE__) /* for registers of others: it orders no accesses of memory */
+#define TOGETHER(count) (isamap_here->together = (count), isamap_wait(-__LINE__)) /* for registers of others: it orders no accesses of memory */
 #define UNROLL
 #define LOAD(is_shared, place) (isamap_touch(&(place), is_shared, 0), (place))
 #define STORE(is_shared, place, value) (isamap_touch(&(place), is_shared, 1), (void)((place) = (value)))
@@ -141,6 +142,27 @@ static void isamap_begin_lane(void) {
   isamap_here->waits_at[isamap_here->lane] = 0;
 }
 
+/* Let lanes go on that all they wait for have reached: those of one instance, or all of the block. */
+static int isamap_meet(isamap_device *d, int64_t lanes) {
+  int some = 0;
+  for (int64_t first = 0; d->together && first < lanes; first += d->together) {
+    int64_t waiting = 0, alike = 0;
+    for (int64_t lane = first; lane < first + d->together; lane++) {
+      waiting += d->waits_at[lane] < 0;
+      alike += d->waits_at[lane] == d->waits_at[first];
+    }
+    if (waiting && alike != d->together) d->diverged = 1;
+    for (int64_t lane = first; waiting && lane < first + d->together; lane++) some |= d->ready[lane] = 1;
+  }
+  if (some) return 1;
+  for (int64_t lane = 0; lane < lanes; lane++) {
+    d->diverged |= d->waits_at[lane] != d->waits_at[0];
+    d->ready[lane] = 1;
+  }
+  d->epoch++;
+  return d->waits_at[0] != 0;
+}
+
 static void isamap_run_block(isamap_device *d, int64_t lanes, char *stacks) {
   for (int64_t lane = 0; lane < lanes; lane++) {
     getcontext(&d->lanes[lane]);
@@ -149,14 +171,16 @@ static void isamap_run_block(isamap_device *d, int64_t lanes, char *stacks) {
     d->lanes[lane].uc_link = &d->host;
     makecontext(&d->lanes[lane], isamap_begin_lane, 0);
   }
-  for (int running = 1; running && !d->diverged; d->epoch += d->waits_at[0] >= 0) {
+  for (int64_t lane = 0; lane < lanes; lane++) d->ready[lane] = 1;
+  for (int running = 1; running && !d->diverged;) {
     const int64_t count = isamap_shuffle(d, d->order, lanes);
     for (int64_t at = 0; at < count; at++) {
       d->lane = d->order[at];
+      if (!d->ready[d->lane]) continue;
+      d->ready[d->lane] = 0;
       swapcontext(&d->host, &d->lanes[d->lane]);
     }
-    for (int64_t lane = 1; lane < lanes; lane++) d->diverged |= d->waits_at[lane] != d->waits_at[0];
-    running = d->waits_at[0] != 0;
+    running = isamap_meet(d, lanes);
   }
 }
 
@@ -200,10 +224,12 @@ static void isamap_launch(
   d->lanes = calloc((size_t)lanes, sizeof *d->lanes);
   d->waits_at = calloc((size_t)lanes, sizeof *d->waits_at);
   d->order = calloc((size_t)lanes, sizeof *d->order);
+  d->ready = calloc((size_t)lanes, sizeof *d->ready);
+  d->together = 0;
   d->shown = calloc((size_t)lanes, sizeof *d->shown);
   char *stacks = malloc((size_t)lanes * ISAMAP_STACK);
   int64_t *order = calloc((size_t)blocks, sizeof *order);
-  if (!d->accesses || !d->lanes || !d->waits_at || !d->order || !d->shown || !stacks || !order) abort();
+  if (!d->accesses || !d->lanes || !d->waits_at || !d->order || !d->ready || !d->shown || !stacks || !order) abort();
   const int64_t all = isamap_shuffle(d, order, blocks);
   for (int64_t at = 0; at < all && !d->diverged; at++) {
     d->block = order[at];
@@ -214,6 +240,7 @@ static void isamap_launch(
   free(order);
   free(stacks);
   free(d->order);
+  free(d->ready);
   free(d->shown);
   free(d->waits_at);
   free(d->lanes);

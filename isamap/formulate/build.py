@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from isamap.formulate.binding import bound_options
 from isamap.formulate.frame import Frame
 from isamap.formulate.load_costs import input_of
 from isamap.formulate.matches import Matches, tiles_of
@@ -53,7 +54,7 @@ def build_problem(
         for tile in tiles_of(frame.matches[number], machine, named):
             option = whole_option(tile, number, frame)
             if option is not None:
-                options.append(option)
+                options += bound_options(option, machine)
         known = tuple(packed_options(options, packed, statement, machine.name))
         nests.append(NestProblem(number, known, iterations=frame.iterations[number]))
     if named is None:

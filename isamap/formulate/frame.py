@@ -10,7 +10,7 @@ from isamap.formulate.hierarchy import Memories
 from isamap.formulate.matches import Matches, find_matches
 from isamap.formulate.packable import require_packable
 from isamap.ir import Kernel, Range, product, typical_size, typical_value
-from isamap.machine import Machine, bound_level, line_hints, private_memories
+from isamap.machine import Machine, bound_level, line_hints, private_memories, team_level, threads_of
 from isamap.match import MoveSearch, move_search_of, scratchpads
 from isamap.plan.problem import Energies, NestProblem, Problem
 from isamap.source import add_up
@@ -61,8 +61,7 @@ class Frame:
         )
         given = tuple(sorted(sizes.items()))
         known = tuple(matches) if matches else find_matches(kernel, machine)
-        if (level := bound_level(machine)) is not None:
-            threads = level.at_once
+        threads = threads_of(machine) or threads
         return Frame(kernel, given, threads, profile, search, memories, iterations, known, tuple(packed))
 
     def is_cold(self, number: int, tensor: str) -> bool:
@@ -130,6 +129,7 @@ class Frame:
             energies=energies_of(machine),
             private=private_memories(machine),
             barrier_ns=0.0 if (level := bound_level(machine)) is None else level.barrier_ns,
+            team_threads=1 if (team := team_level(machine)) is None else team.at_once,
         )
 
 

@@ -3,7 +3,7 @@
     stage a { … a_tiles0 … }                  stage a { … a_tiles0 … }
     for k { v1 = load a_tiles0 }      ->      for k { barrier; v1 = load a_tiles0 }
 
-A barrier precedes an issue that reads an array written since the last barrier, or writes an array accessed
+A barrier precedes an issue that reads elements written since the last barrier, or writes elements accessed
 since then. A loop that carries such accesses between iterations counts as two iterations. All writes of one
 parallel loop are complete before the next one begins.
 
@@ -13,14 +13,18 @@ the body of each loop twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import product as points
 from math import prod
 
 from isamap.ir import Index
+from isamap.ir.domains import largest_value
+from isamap.ir.index import ZERO
 from isamap.lower.program import (
     Barrier,
     Begin,
+    Condition,
     Fill,
     For,
     If,
@@ -29,48 +33,209 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    RegisterRef,
     Share,
 )
 from isamap.lower.walk import children, walk, with_children
-from isamap.machine import Machine
-from isamap.source.records import dataclass
+from isamap.lower.work_slices import is_met
+from isamap.machine import Machine, bound_level
+from isamap.source.records import dataclass, replace
 
-Arrays = frozenset[str]
-NONE: Arrays = frozenset()
 _MOST_POINTS = 1 << 16
 
 
-def touched_arrays(node: Issue | Fill, machine: Machine) -> tuple[Arrays, Arrays]:
-    """Return the arrays that the lanes of a block read, and those that they write, in one issue."""
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """The elements of an array that an issue touches: a box of so many along each stride, or all if it `is_whole`.
+
+    With `carried`, they are those of another iteration of a loop, each of which moves the box by so many elements.
+    """
+
+    array: str
+    offset: Index = ZERO
+    strides: tuple[Index, ...] = ()
+    counts: tuple[int, ...] = ()
+    carried: int = 0
+    is_whole: bool = False
+
+    @property
+    def span(self) -> int:
+        """How many elements there are from the first one to the last; the strides have to be numbers."""
+        pairs = zip(self.strides, self.counts, strict=True)
+        return 1 + sum(stride.constant * (count - 1) for stride, count in pairs)
+
+    def step(self, variable: str) -> int | None:
+        """Return by how many elements an iteration of a loop moves the box; None if that is not a number."""
+        found = self.offset.coefficient(variable)
+        return found.value if found is not None else None
+
+    def of_others(self, variable: str) -> Touch:
+        """Return the touch as another iteration of a loop sees it."""
+        if variable not in self.offset.symbols:
+            return self
+        step = self.step(variable)
+        return (
+            Touch(self.array, is_whole=True)
+            if step is None or self.carried
+            else replace(self, carried=abs(step))
+        )
+
+    def of_all(self, variable: str, trips: int | None) -> Touch:
+        """Return the elements of all iterations of a loop."""
+        if variable not in self.offset.symbols:
+            return self
+        step = self.step(variable)
+        if step is None or trips is None or step < 0:
+            return Touch(self.array, is_whole=True)
+        offset = self.offset.substitute({variable: ZERO})
+        return Touch(self.array, offset, (*self.strides, Index.of(step)), (*self.counts, trips))
+
+
+Touches = frozenset[Touch]
+NONE: Touches = frozenset()
+NO_LOOPS: Mapping[str, Index] = {}
+FAR, MOST_AXES = 1 << 24, 16
+"""A stride that only the caller knows, in elements: longer than any row. Tensors have fewer axes."""
+
+
+def touched(
+    node: Issue | Fill, machine: Machine, loops: Mapping[str, Index] = NO_LOOPS
+) -> tuple[Touches, Touches]:
+    """Return what the lanes of a block read in one issue, and what they write; `loops` have so many iterations."""
     if isinstance(node, Fill):
-        return NONE, frozenset((node.buffer,))
-    operands = machine.instructions[node.instruction].instruction
-    refs = [(operands.operand(o), ref.buffer) for o, ref in node.operands if isinstance(ref, MemoryRef)]
-    return (
-        frozenset(buffer for operand, buffer in refs if operand.role != "out"),
-        frozenset(buffer for operand, buffer in refs if operand.role != "in"),
-    )
+        return NONE, frozenset((Touch(node.buffer, is_whole=True),))
+    read: set[Touch] = set()
+    written: set[Touch] = set()
+    instruction = machine.instructions[node.instruction].instruction
+    for name, ref in node.operands:
+        if not isinstance(ref, MemoryRef):
+            continue
+        operand = instruction.operand(name)
+        most = {p.name: p.high for p in instruction.params if p.high is not None}
+        known_params = ((n, Index.of(v) if isinstance(v, int) else v) for n, v in node.params)
+        ends = ((n, largest_value(v, loops)) for n, v in known_params if isinstance(v, Index))
+        most |= {name: end for name, end in ends if end.value is not None}
+        counts = tuple(n.value for n in (e.substitute(most) for e in operand.shape) if n.value is not None)
+        known = len(counts) == len(ref.strides) == len(operand.shape)
+        far = _strides_apart(ref)
+        strides = tuple(stride.substitute(far) for stride in ref.strides)
+        known = known and all(stride.value is not None for stride in strides)
+        one = (
+            Touch(ref.buffer, ref.offset.substitute(far), strides, counts)
+            if known
+            else Touch(ref.buffer, is_whole=True)
+        )
+        read |= {one} if operand.role != "out" else set()
+        written |= {one} if operand.role != "in" else set()
+    return frozenset(read), frozenset(written)
+
+
+def _strides_apart(ref: MemoryRef) -> dict[str, int]:
+    """Return numbers for the strides of a tensor that only the caller knows: each longer than all inside of it."""
+    stem = f"{ref.buffer}.s"
+    own = {s for index in (ref.offset, *ref.strides) for s in index.symbols if s.startswith(stem)}
+    return {s: FAR ** (MOST_AXES - int(s.removeprefix(stem))) for s in own}
+
+
+def are_apart(one: Touch, other: Touch, team: Mapping[str, int]) -> bool:
+    """Return whether two touches of one array have no element in common, whichever instances of a team they are of.
+
+    Rows of a tensor whose stride is not a number do not overlap: they are taken to be far apart.
+    """
+    if one.is_whole or other.is_whole:
+        return False
+    moving = [name for name in team if name in one.offset.symbols | other.offset.symbols]
+    for mine in points(*(range(team[name]) for name in moving)):
+        here = one.offset.substitute(dict(zip(moving, mine, strict=True)))
+        for theirs in points(*(range(team[name]) for name in moving)):
+            gap = other.offset.substitute(dict(zip(moving, theirs, strict=True))) - here
+            if not _is_gap(gap, one, other):
+                return False
+    return True
+
+
+def _is_gap(gap: Index, one: Touch, other: Touch) -> bool:
+    """Return whether a distance takes one box beyond another one along one of its axes."""
+    if gap.value is not None:
+        if step := max(one.carried, other.carried):
+            return step - abs(gap.value) >= max(one.span, other.span)
+        boxes = _box(one), _box(other)
+        return None not in boxes and (boxes[0] or NO_PLACES).isdisjoint(
+            gap.value + at for at in boxes[1] or NO_PLACES
+        )
+    return False
+
+
+NO_PLACES: frozenset[int] = frozenset()
+
+
+@lru_cache(maxsize=1024)
+def _places(steps: tuple[tuple[int, int], ...]) -> frozenset[int]:
+    found: frozenset[int] = frozenset((0,))
+    for step, count in steps:
+        found = frozenset(at + step * n for at in found for n in range(count))
+    return found
+
+
+def _box(touch: Touch) -> frozenset[int] | None:
+    """Return the distances of the elements of a box from its first one; None of many."""
+    steps = tuple((stride.constant, n) for stride, n in zip(touch.strides, touch.counts, strict=True))
+    return _places(steps) if prod(touch.counts) <= _MOST_POINTS else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Since:
-    """The arrays that lanes have read and written since all of them waited for each other."""
+    """What lanes have read and written since all of them waited for each other."""
 
-    read: Arrays = NONE
-    written: Arrays = NONE
+    read: Touches = NONE
+    written: Touches = NONE
 
     def joined(self, other: _Since) -> _Since:
         return _Since(self.read | other.read, self.written | other.written)
 
+    def changed(self, change: Callable[[Touch], Touch]) -> _Since:
+        """Return the same with other touches."""
+        return _Since(frozenset(map(change, self.read)), frozenset(map(change, self.written)))
+
+    def meets(self, other: _Since, team: Mapping[str, int], loops: Mapping[str, Index]) -> bool:
+        """Return whether one of both writes what the other one touches."""
+        pairs = [(w, t) for w in other.written for t in self.read | self.written]
+        pairs += [(r, w) for r in other.read for w in self.written]
+        return any(
+            a.array == b.array and not are_apart(_beside(a, b, loops), _beside(b, a, loops), team)
+            for a, b in pairs
+        )
+
+
+def _beside(touch: Touch, other: Touch, loops: Mapping[str, Index]) -> Touch:
+    """Return what a touch covers in all iterations of loops that the other one has left."""
+    for variable in sorted((touch.offset.symbols - other.offset.symbols) & loops.keys()):
+        touch = touch.of_all(variable, largest_value(loops[variable], loops).value)
+    return touch
+
 
 def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]:
     """Return the body of a program in which lanes wait for each other before they need it."""
-    barrier = Barrier(machine.levels[-2].name)
+    level = bound_level(machine)
+    assert level is not None, "only lanes wait for each other"
+    barrier, team, loops = Barrier(level.name), dict[str, int](), dict[str, Index]()
+
+    def of_all(since: _Since, variable: str) -> _Since:
+        most = largest_value(loops[variable], loops).value
+        return since.changed(lambda touch: touch.of_all(variable, most))
 
     def placed(nodes: tuple[Node, ...], since: _Since) -> tuple[tuple[Node, ...], _Since]:
         found: list[Node] = []
+        earlier, branches = since, list[If]()
         for node in nodes:
-            before, made, since = one(node, since)
+            if isinstance(node, If) and branches and all(exclude(branch, node) for branch in branches):
+                before, made, other = one(node, earlier)
+                since = since.joined(other)
+            else:
+                earlier = since
+                branches.clear()
+                before, made, since = one(node, since)
+            branches += [node] if isinstance(node, If) else []
             found += [*before, made]
         return tuple(found), since
 
@@ -78,18 +243,31 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
         """Return the nodes before a node, the node with barriers inside, and the accesses after it."""
         match node:
             case Issue() | Fill():
-                return touched(node, node, since)
+                return performed(node, (node,), since)
             case For() if (issue := _repeated(node, machine)) is not None:
-                return touched(node, issue, since)
-            case Parallel(body=body):
+                own = _Since(*touched(issue, machine, loops))
+                nest = [inner for inner in walk((node,)) if isinstance(inner, For)]
+                loops.update((loop.variable, loop.trips) for loop in nest)
+                for loop in reversed(nest):
+                    own = of_all(own, loop.variable)
+                return waited(node, own, since)
+            case Parallel(counters, body, level=str(own)) if own:
+                team.update((name, trips.constant) for name, trips in counters)
+                inside, after = placed(body, since)
+                return (), with_children(node, inside), after
+            case Parallel(counters, body):
+                loops.update(counters)
                 return (), with_children(node, placed(body, _Since())[0]), _Since()
-            case For(body=body) | Share(body=body):
-                carried = placed(body, _Since())[1]
+            case For(counter, trips, body) | Share(nth=counter, trips=trips, body=body):
+                loops[counter] = trips
+                carried = placed(body, _Since())[1].changed(lambda touch: touch.of_others(counter))
                 alone, after = placed(body, carried)
                 inside, behind = placed(body, carried.joined(since))
                 if _barriers(inside) > _barriers(alone):  # one in front of the loop does for all iterations
-                    return (barrier,), with_children(node, alone), after
-                return (), with_children(node, inside), since.joined(behind)
+                    return (barrier,), with_children(node, alone), of_all(after, counter)
+                return (), with_children(node, inside), since.joined(of_all(behind, counter))
+            case If(conditions, body) if any(names_of_condition(c) & team.keys() for c in conditions):
+                return performed(node, tuple(n for n in walk(body) if isinstance(n, Issue | Fill)), since)
             case If(body=body):
                 inside, after = placed(body, since)
                 return (), with_children(node, inside), since.joined(after)
@@ -97,13 +275,30 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
                 inside, after = placed(children(node), since)
                 return (), with_children(node, inside), after
 
-    def touched(node: Node, issue: Issue | Fill, since: _Since) -> tuple[tuple[Node, ...], Node, _Since]:
-        read, written = touched_arrays(issue, machine)
-        if read & since.written or written & (since.read | since.written):
-            return (barrier,), node, _Since(read, written)
-        return (), node, since.joined(_Since(read, written))
+    def performed(
+        node: Node, issues: tuple[Issue | Fill, ...], since: _Since
+    ) -> tuple[tuple[Node, ...], Node, _Since]:
+        own = _Since()
+        for issue in issues:
+            own = own.joined(_Since(*touched(issue, machine, loops)))
+        return waited(node, own, since)
+
+    def waited(node: Node, own: _Since, since: _Since) -> tuple[tuple[Node, ...], Node, _Since]:
+        return ((barrier,), node, own) if since.meets(own, team, loops) else ((), node, since.joined(own))
 
     return placed(program.body, _Since())[0]
+
+
+def exclude(one: If, other: If) -> bool:
+    """Return whether a condition of one node is the opposite of one of the other: one of both runs at most."""
+    opposite = {"<": "<=", "<=": "<"}
+    return any((b, opposite.get(sign), a) in other.conditions for a, sign, b in one.conditions)
+
+
+def names_of_condition(condition: Condition) -> frozenset[str]:
+    """Return the variables and sizes on which a condition depends."""
+    left, _, right = condition
+    return left.symbols | right.symbols
 
 
 def _barriers(nodes: tuple[Node, ...]) -> int:
@@ -121,8 +316,8 @@ def _repeated(loop: For, machine: Machine) -> Issue | None:
         (node,) = node.body
     if not isinstance(node, Issue):
         return None
-    read, written = touched_arrays(node, machine)
-    if read & written:
+    read, written = touched(node, machine)
+    if {touch.array for touch in read} & {touch.array for touch in written}:
         return None
     operands, params = machine.instructions[node.instruction].instruction, dict(node.params)
     for name, ref in node.operands:
@@ -163,46 +358,217 @@ def check_barriers(program: LoweredProgram, machine: Machine) -> tuple[str, ...]
     return tuple(dict.fromkeys(_Walk(machine).said(program.body)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """An access that no barrier has ended: its issue, whether it writes, and its elements, if they are known.
+
+    `elements` are the first one, and the distances of all from there. If `other` is the variable of a loop, it was
+    in another iteration of that loop.
+    """
+
+    name: str
+    writes: bool
+    array: str
+    elements: tuple[Index, ...] | None
+    other: str = ""
+
+
 class _Walk:
-    """One way through a program; `last` is, for each array, which accesses no barrier has ended."""
+    """One way through a program; `last` has, for each array, the accesses that no barrier has ended.
+
+    Accesses are compared element by element. Strides that the caller decides are taken to be large numbers, so
+    that an element lies at one place of its array.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.levels = {level.name for level in machine.levels[1:-1]}
-        self.last: dict[str, set[str]] = {}
+        level = bound_level(machine)
+        self.level = "" if level is None else level.name
+        self.last: dict[str, set[_Access]] = {}
+        self.team: dict[str, int] = {}
+        self.loops: dict[str, Index] = {}
+        self.here: tuple[Condition, ...] = ()
 
     def said(self, nodes: tuple[Node, ...]) -> Iterator[str]:
+        earlier: dict[str, set[_Access]] = {}
+        ways: list[If] = []
         for node in nodes:
+            others = ways if isinstance(node, If) else []
+            ways = [*others, node] if isinstance(node, If) else []
             match node:
+                case If(conditions) if others and all(self.is_else(other, conditions) for other in others):
+                    behind = self.last
+                    self.last = {array: set(some) for array, some in earlier.items()}
+                    yield from self.said((node,))
+                    for array, some in behind.items():
+                        self.last.setdefault(array, set()).update(some)
                 case Barrier(level):
-                    if level not in self.levels:
+                    if level != self.level:
                         yield f"a barrier is of {level}, which is no level whose lanes may wait for each other"
                     self.last.clear()
-                case Issue(name, operands):
-                    roles = {o.name: o.role for o in self.machine.instructions[name].instruction.operands}
-                    yield from self.touch(
-                        name, [(r.buffer, roles[o]) for o, r in operands if isinstance(r, MemoryRef)]
-                    )
+                case Issue(name):
+                    made = self.accesses(node)
+                    if self.is_of_each(node) and any(one.writes and self.meets_itself(one) for one in made):
+                        yield f"several instances of a block write the same elements by {name}"
+                    yield from self.touch(name, made)
                 case Fill(buffer):
-                    yield from self.touch("a fill", [(buffer, "out")])
-                case Parallel(_, body):
+                    yield from self.touch("a fill", [_Access("a fill", True, buffer, None)])
+                case Parallel(counters, body, level=str(own)) if own:
+                    self.team |= {counter: trips.constant for counter, trips in counters}
+                    yield from self.said(body)
+                case Parallel(counters, body):
+                    self.loops |= dict(counters)
                     self.last.clear()
                     yield from self.said(body)
                     self.last.clear()
-                case For(_, _, body) | Share(body=body):
+                case For(variable, trips, body) | Share(nth=variable, trips=trips, body=body):
+                    self.loops[variable] = trips
                     yield from self.said(body)
                     if not (isinstance(node, For) and self.writes_apart(node)):
+                        self.change(lambda access: self.before(access, variable))
                         yield from self.said(body)
-                case If(_, body):
+                    self.change(lambda access: self.every(access, variable))
+                case If(conditions, body):
+                    ways = [node]
+                    earlier = {array: set(some) for array, some in self.last.items()}
+                    own = {name for left, _, right in conditions for name in left.symbols | right.symbols}
+                    if own & self.team.keys() and any(isinstance(inner, Barrier) for inner in walk(body)):
+                        yield "a barrier stands where only some instances of a block come"
                     # A barrier inside may be left out, and ends nothing behind it.
-                    before = {array: set(kinds) for array, kinds in self.last.items()}
+                    before = {array: set(some) for array, some in self.last.items()}
+                    around, self.here = self.here, (*self.here, *conditions)
                     yield from self.said(body)
-                    for array, kinds in before.items():
-                        self.last.setdefault(array, set()).update(kinds)
+                    self.here = around
+                    for array, some in before.items():
+                        self.last.setdefault(array, set()).update(some)
                 case Begin(work):
                     yield f"{work} is dealt to iterations, and lanes have no order of these"
                 case _:
                     yield from self.said(children(node))
+
+    def is_of_each(self, issue: Issue) -> bool:
+        """Return whether each instance performs an issue; one that all perform together uses no register."""
+        return bool(self.team) and any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
+
+    def instances(self) -> Iterator[dict[str, Index]]:
+        """Yield the numbers of the instances that come here, as far as conditions about these numbers say."""
+        about = [c for c in self.here if (c[0].symbols | c[2].symbols) <= self.team.keys()]
+        for values in points(*(range(count) for count in self.team.values())):
+            numbers = dict(zip(self.team, values, strict=True))
+            if is_met(about, numbers):
+                yield {name: Index.of(value) for name, value in numbers.items()}
+
+    def meets_itself(self, one: _Access) -> bool:
+        """Return whether two instances touch one element by the same issue."""
+        if one.elements is None:
+            return True
+        (first, *own), seen = one.elements, list[Index]()
+        places = {at.constant for at in own}
+        for numbers in self.instances():
+            here = first.substitute(numbers)
+            gaps = [(here - other).value for other in seen]
+            if any(gap is None or not places.isdisjoint(gap + at for at in places) for gap in gaps):
+                return True
+            seen.append(here)
+        return False
+
+    def is_else(self, before: If, conditions: tuple[Condition, ...]) -> bool:
+        """Return whether conditions hold only where those of another node do not: `a < b` and `b <= a`."""
+        return any(
+            {one, other} == {"<", "<="} and (left, right) == (there, here)
+            for left, one, right in before.conditions
+            for here, other, there in conditions
+        )
+
+    def change(self, change: Callable[[_Access], _Access]) -> None:
+        for array, some in self.last.items():
+            self.last[array] = set(map(change, some))
+
+    def before(self, access: _Access, variable: str) -> _Access:
+        """Return an access as a later iteration of a loop sees it."""
+        if access.elements is None or variable not in access.elements[0].symbols:
+            return access
+        return replace(access, elements=None) if access.other else replace(access, other=variable)
+
+    def every(self, access: _Access, variable: str) -> _Access:
+        """Return an access behind a loop: that of any iteration."""
+        if access.elements is None or variable not in access.elements[0].symbols:
+            return access
+        first, *own = access.elements
+        step, most = first.coefficient(variable), largest_value(self.loops[variable], self.loops).value
+        if step is None or step.value is None or most is None or most * len(own) > _MOST_POINTS:
+            return replace(access, elements=None)
+        places = {at.constant + step.value * n for at in own for n in range(most)}
+        elements = (first.substitute({variable: 0}), *map(Index.of, sorted(places)))
+        return replace(access, elements=elements, other="" if access.other == variable else access.other)
+
+    def accesses(self, issue: Issue) -> list[_Access]:
+        """Return the accesses of memory of an issue."""
+        instruction = self.machine.instructions[issue.instruction].instruction
+        longest = {p.name: p.high for p in instruction.params if p.high is not None}
+        for name, value in issue.params:
+            end = largest_value(value, self.loops) if isinstance(value, Index) else Index.of(0)
+            end = Index.of(value) if isinstance(value, int) else end
+            longest |= {name: end} if end.value else {}
+        found: list[_Access] = []
+        for name, ref in issue.operands:
+            if not isinstance(ref, MemoryRef):
+                continue
+            operand = instruction.operand(name)
+            shape = [extent.substitute(longest).value for extent in operand.shape]
+            symbols = ref.offset.symbols.union(*(stride.symbols for stride in ref.strides))
+            own = [s for s in symbols if s.rpartition(".s")[0] == ref.buffer]
+            numbers = {s: 1 << 30 * (20 - int(s.rpartition(".s")[2])) for s in own}
+            steps = [stride.substitute(numbers).value for stride in ref.strides]
+            elements: tuple[Index, ...] | None = None
+            if None not in shape and None not in steps and prod(n or 1 for n in shape) <= _MOST_POINTS:
+                places = points(*(range(n or 1) for n in shape))
+                first = ref.offset.substitute(numbers)
+                distances = sorted(
+                    {sum((s or 0) * n for s, n in zip(steps, at, strict=True)) for at in places}
+                )
+                elements = (first, *map(Index.of, distances))
+            roles = {"in": (False,), "out": (True,), "inout": (False, True)}[operand.role]
+            found += [_Access(issue.instruction, writes, ref.buffer, elements) for writes in roles]
+        return found
+
+    def meet(self, one: _Access, other: _Access) -> bool:
+        """Return whether two accesses may touch one element, each by some instance of a team."""
+        if one.elements is None or other.elements is None:
+            return True
+        left = (one.elements[0].symbols ^ other.elements[0].symbols) & self.loops.keys()
+        for variable in sorted(left):  # a loop that one of them is behind
+            one, other = self.every(one, variable), self.every(other, variable)
+            if one.elements is None or other.elements is None:
+                return True
+        (here, *mine), (there, *theirs) = one.elements, other.elements
+        own = {at.constant for at in mine}
+        names = [name for name in self.team if name in here.symbols | there.symbols]
+        for a in points(*(range(self.team[name]) for name in names)):
+            for b in points(*(range(self.team[name]) for name in names)):
+                known = (dict(zip(names, values, strict=True)) for values in (a, b))
+                first, second = (
+                    at.substitute(numbers) for at, numbers in zip((here, there), known, strict=True)
+                )
+                gap = (second - first).value
+                steps = [first.coefficient(name) for name in (one.other, other.other) if name]
+                if gap is None or any(step is None or not step.value for step in steps):
+                    return True
+                if not steps and not own.isdisjoint(gap + at.constant for at in theirs):
+                    return True
+                if any(
+                    step is not None and self.meets_later(own, gap, theirs, step.constant) for step in steps
+                ):
+                    return True
+        return False
+
+    def meets_later(self, own: set[int], gap: int, theirs: list[Index], step: int) -> bool:
+        """Return whether another iteration, each of which moves on by `step`, touches one of the own elements."""
+        alike: dict[int, set[int]] = {}
+        for at in own:
+            alike.setdefault(at % step, set()).add(at)
+        moved = [gap + at.constant for at in theirs]
+        return any(alike.get(at % step, {at}) - {at} for at in moved)
 
     def writes_apart(self, loop: For) -> bool:
         """Return whether a nest of loops around one issue writes each element once, by its addresses."""
@@ -237,13 +603,12 @@ class _Walk:
                 seen.update(inside)
         return True
 
-    def touch(self, name: str, accesses: list[tuple[str, str]]) -> Iterator[str]:
-        for array, role in accesses:
-            kinds = self.last.get(array, set[str]())
-            if "written" in kinds:
-                yield f"{name} touches {array}, which lanes have written, and no barrier stands between"
-            elif role != "in" and "read" in kinds:
-                yield f"{name} writes {array}, which lanes have read, and no barrier stands between"
-        for array, role in accesses:
-            here = self.last.setdefault(array, set())
-            here |= ({"read"} if role != "out" else set()) | ({"written"} if role != "in" else set())
+    def touch(self, name: str, accesses: list[_Access]) -> Iterator[str]:
+        for one in accesses:
+            met = [other for other in self.last.get(one.array, set[_Access]()) if self.meet(other, one)]
+            if any(other.writes for other in met):
+                yield f"{name} touches {one.array}, which lanes have written, and no barrier stands between"
+            elif one.writes and met:
+                yield f"{name} writes {one.array}, which lanes have read, and no barrier stands between"
+        for one in accesses:
+            self.last.setdefault(one.array, set()).add(one)

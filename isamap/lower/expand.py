@@ -10,13 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, assert_never
 
-from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Kernel, Read, index_min, substitute_expr
+from isamap.ir import (
+    Assign,
+    Call,
+    Const,
+    Expr,
+    Index,
+    IndexValue,
+    Kernel,
+    Read,
+    index_min,
+    product,
+    substitute_expr,
+)
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.finish import Finish, before_tiles, copied_in, copy_back, finish_of, in_case, where_last
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints
 from isamap.lower.packed_operands import pack_apart, packed_tile
-from isamap.lower.parallel_parts import distribute_loops, parallel_nest, part_count
+from isamap.lower.parallel_parts import distribute_loops, parallel_nest, part_count, regions, team_of
 from isamap.lower.place import Piece, Place, count_tiles_here, elements_left, is_multiple, start_of
 from isamap.lower.program import Block, Condition, For, If, Names
 from isamap.lower.register_block import issue_tiles, register_block
@@ -53,12 +65,19 @@ class Case:
 
 def in_pieces(nest: Nest, block: LoopStep, scope: Scope, build: Build) -> Nodes:
     """Return all pieces of a block's remainder at a place, each with the body that `build` returns."""
-    axis, place = nest.tile.axis(block.axis), scope.place
+    place = scope.place
+    axis = _of_team(nest.tile.axis(block.axis), nest, place)
     staged = frozenset(stage.operand for stage in nest.schedule.stages)
     known = staged, nest.search
     masked = axis.tile > 1 and not block.rest and is_masked(nest.tile, axis, nest.finish, *known)
     cases = _last_cut(block, axis, place) if masked else _full_first(block, axis, place)
     return tuple(If(case.conditions, build(scope.at(_at(place, axis, case)))) for case in cases)
+
+
+def _of_team(axis: LoopAxis, nest: Nest, place: Place) -> LoopAxis:
+    """Return an axis whose tile is that of all instances of a level together."""
+    count = product([n for number, (_, n) in place.team.items() if nest.loops[number].axis == axis.name])
+    return replace(axis, tile=axis.tile * count.constant)
 
 
 def _at(place: Place, axis: LoopAxis, case: Case) -> Place:
@@ -271,7 +290,11 @@ def expand_nest(kernel: Kernel, tree: Tree, search: MoveSearch, names: Names) ->
     seen = seen_where(kernel, tile.statement)
     before = before_tiles(finish, tile, nest, search, names)
     known = Nest(tile, nest, finish, search, names, seen)
-    return (*before, *_expanded(known, tree.steps, Scope(start_of(tile))))
+    claimed, place = len(names.buffers), replace(start_of(tile), team=team_of(nest, search.machine, names))
+    nodes = _expanded(known, tree.steps, Scope(place))
+    if not nest.parallel:
+        nodes = regions(nodes, (), known, claimed, place)
+    return (*before, *nodes)
 
 
 def _expanded(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
@@ -381,7 +404,7 @@ def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: Scope, build: Bui
     """Return pieces, or a loop over tiles, around code that unrolls an axis of symbolic length."""
     place = scope.place
     for number, axis, size, block in ((u.number, u.axis, u.step, u.block) for u in unrolled):
-        if count_tiles_here(place, axis, size) is None and number not in place.trips:
+        if count_tiles_here(place, axis, size) is None and number not in {*place.trips, *place.team}:
             if block is not None:
                 return in_pieces(nest, block, scope, lambda s: _by_tiles(nest, unrolled, s, build))
             left, variable = place.left[axis], nest.names.fresh(axis)

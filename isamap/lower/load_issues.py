@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from isamap.ir import Const, Expr, Index, substitute_expr
 from isamap.lower.program import (
     Argument,
+    Condition,
     Declare,
+    If,
     Issue,
     MemoryRef,
     Names,
@@ -20,6 +23,7 @@ from isamap.match import Leaf, Location, OperandMove
 from isamap.source.records import dataclass, field, replace
 
 Bindings = Mapping[str, Index]
+Emitted = TypeVar("Emitted")
 
 
 @dataclass
@@ -54,6 +58,17 @@ class Emitter:
             place = _bind_location(found, bindings)
             return MemoryRef(place.buffer, place.offset, place.strides)
         return RegisterRef(self.value(found, bindings).name)
+
+    def where(self, conditions: tuple[Condition, ...], emit: Callable[[], Emitted]) -> Emitted:
+        """Return what `emit` returns; the issues that it emits are performed where all conditions hold."""
+        first = len(self.nodes)
+        made = emit()
+        own = self.nodes[first:]
+        if conditions and any(not isinstance(node, Declare) for node in own):
+            declared = [node for node in own if isinstance(node, Declare)]
+            issues = tuple(node for node in own if not isinstance(node, Declare))
+            self.nodes[first:] = [*declared, If(conditions, issues)]
+        return made
 
     def deliver(self, load: OperandMove, bindings: Bindings, leaf: Value | None = None) -> None:
         """Write the result of an operand store to its place in memory."""

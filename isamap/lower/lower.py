@@ -17,11 +17,12 @@ from isamap.lower.passes import PASSES, SHAPE, Pass, Setting, State, names_of, p
 from isamap.lower.program import Block, Buffer, Condition, If, LoweredProgram, Names
 from isamap.lower.software_pipeline import main_loop, steady_of
 from isamap.lower.steps import Tree
-from isamap.machine import Machine
+from isamap.machine import Machine, team_level
 from isamap.match import move_search_of, statement_text
-from isamap.plan.schedule import NestSchedule, Schedule
+from isamap.plan.loops import UnrolledLoop
+from isamap.plan.schedule import NestSchedule, Schedule, bound_axes
 from isamap.plan.steady import Steady
-from isamap.source.records import dataclass
+from isamap.source.records import dataclass, replace
 from isamap.transform import statements
 
 
@@ -70,6 +71,9 @@ def _tree(
     """Return a nest before all passes."""
     given = statements(kernel)
     tile = chosen_tile(given[nest.statement], machine, nest, matches)
+    if (level := team_level(machine)) is not None:
+        bound = (UnrolledLoop(axis, tile.axis(axis).tile) for axis, _ in bound_axes(nest, level.name))
+        nest = replace(nest, loops=(*nest.loops, *bound))
     note = "; ".join(statement_text(given[n]) for n in sorted((nest.statement, *nest.fused)))
     return Tree(nest, tile, note)
 

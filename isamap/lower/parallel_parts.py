@@ -13,6 +13,7 @@ parts, and everything in the body that names one is moved to the part's own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from math import lcm
 
 from isamap.ir import Index, index_min, product
@@ -22,14 +23,25 @@ from isamap.lower.copies import copy_loops
 from isamap.lower.finish import Finish, copied_in, copy_back
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.place import Place, is_multiple
-from isamap.lower.program import Block, Condition, Fill, For, If, Names, Parallel
+from isamap.lower.program import (
+    Block,
+    Condition,
+    Fill,
+    For,
+    If,
+    Issue,
+    Names,
+    Node,
+    Parallel,
+    RegisterRef,
+)
 from isamap.lower.staging import Staged, stage_at
-from isamap.lower.walk import rename_in, shifted
-from isamap.machine import Machine, line_bytes, private_memories
+from isamap.lower.walk import children, names_in, rename_in, shifted, walk, with_children
+from isamap.machine import Machine, line_bytes, private_memories, team_level
 from isamap.match import MoveSearch, Tile
 from isamap.match.moves.transfers import BLOCK, COUNTER, joining
 from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule
+from isamap.plan.schedule import NestSchedule, bound_axes
 from isamap.source.records import dataclass, replace
 
 InPart = Callable[[Place], Nodes]
@@ -74,13 +86,13 @@ def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) ->
     claimed, place = len(nest.names.buffers), scope.place
     if not step.split:
         body = in_parts(nest.tile, parts, place, lambda here: inside(scope.at(here)))
-        return _regions(body, parts.counters, nest.names, claimed, nest.search.machine)
+        return regions(body, parts.counters, nest, claimed, place)
     sums = _split(nest, parts)
     within = scope.with_staged(sums.staged, sums.staged.operand.name)
     body = in_parts(
         nest.tile, parts, place, lambda here: (*sums.first_contents(here), *inside(within.at(here)))
     )
-    nodes = _regions(body, parts.counters, nest.names, claimed, nest.search.machine)
+    nodes = regions(body, parts.counters, nest, claimed, place)
     return (*nodes, *sums.joined(), *sums.written_back(place))
 
 
@@ -118,11 +130,17 @@ def in_parts(
     return (If((full,), enter(Index.of(step), counter)), If((last,), enter(rest, counter)))
 
 
-def _regions(body: Nodes, counters: Counters, names: Names, claimed: int, machine: Machine) -> Nodes:
-    """Return the body for all parts, each with copies of its own of the buffers claimed since then."""
-    if not counters:
+def regions(body: Nodes, counters: Counters, nest: Nest, claimed: int, place: Place) -> Nodes:
+    """Return the body for all parts, each with copies of its own of the buffers claimed since then.
+
+    Instances of a level that perform a part together have copies of their own, too, but for memories that they
+    share.
+    """
+    machine, names = nest.search.machine, nest.names
+    team = tuple((str(counter), Index.of(count)) for counter, count in place.team.values())
+    if not (*counters, *team):
         return body
-    part, count = part_number(counters), product([trips for _, trips in counters])
+    part, count = part_number((*counters, *team)), product([trips for _, trips in (*counters, *team)])
     moves: dict[str, Index] = {}
     for number in range(claimed, len(names.buffers)):
         buffer = names.buffers[number]
@@ -131,7 +149,44 @@ def _regions(body: Nodes, counters: Counters, names: Names, claimed: int, machin
         stride = copy_stride(buffer.elements, buffer.dtype.size_bytes, machine)
         moves[buffer.name] = part * stride
         names.buffers[number] = replace(buffer, elements=stride * count, why=f"{buffer.why}, per part")
-    return (Parallel(counters, shifted(body, moves)),)
+    body = shifted(body, moves)
+    if (level := team_level(machine)) is not None and team:
+        body = (Parallel(team, _by_first(body, team), level=level.name),)
+    return (Parallel(counters, body),) if counters else body
+
+
+def team_of(nest: NestSchedule, machine: Machine, names: Names) -> dict[int, tuple[Index, int]]:
+    """Return the loops over the tiles of a level's instances, by number: which instance, and how many there are."""
+    level = team_level(machine)
+    bound = () if level is None else bound_axes(nest, level.name)
+    first = len(nest.loops) - len(bound)
+    return {first + n: (Index.of(names.fresh(axis)), count) for n, (axis, count) in enumerate(bound)}
+
+
+def _by_first(nodes: Nodes, team: Counters) -> Nodes:
+    """Return the nodes; the first instance alone performs copies through registers that are equal for all."""
+    counters = {counter for counter, _ in team}
+    issues = [node for node in walk(nodes) if isinstance(node, Issue)]
+    own = {value for issue in issues if counters & names_in(issue) for value in _values(issue)}
+    while more := {v for issue in issues if own & _values(issue) for v in _values(issue)} - own:
+        own |= more
+    first: tuple[Condition, ...] = tuple((Index.of(counter), "==", ZERO) for counter, _ in team)
+
+    def alone(node: Node) -> bool:
+        return isinstance(node, Issue) and bool(_values(node)) and not own & _values(node)
+
+    def inside(some: Nodes) -> Nodes:
+        found: list[Node] = []
+        for is_alone, group in groupby(some, alone):
+            run = tuple(group)
+            found += [If(first, run)] if is_alone else (with_children(n, inside(children(n))) for n in run)
+        return tuple(found)
+
+    return inside(nodes)
+
+
+def _values(issue: Issue) -> frozenset[str]:
+    return frozenset(ref.value for _, ref in issue.operands if isinstance(ref, RegisterRef))
 
 
 def part_number(counters: Counters) -> Index:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
+from isamap.lower.program import Condition
 from isamap.lower.steps import Unroll
 from isamap.match import LoopAxis, Tile
 from isamap.plan.loops import LoopStep
-from isamap.source.records import dataclass, field
+from isamap.source.records import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ class Place:
     """Units: `position` and `left` in elements of the axis, over loop variables; `trips` counts from 0.
 
     `spans` are the lengths of axes that threads share, of which this place covers a part. `pieces` are the
-    numbers of tiles at this place, for axes whose blocks are partial.
+    numbers of tiles at this place, for axes whose blocks are partial. `team` has the loops, by number, whose
+    iterations belong to the instances of a level, with the number of an instance and how many there are; an
+    instance has something to do here if all `conditions` hold.
     """
 
     position: Mapping[str, Index]
@@ -36,11 +39,13 @@ class Place:
     trips: Mapping[int, Index] = field(default_factory=dict[int, Index])
     spans: Mapping[str, Index] = field(default_factory=dict[str, Index])
     pieces: Mapping[str, Piece] = field(default_factory=dict[str, Piece])
+    team: Mapping[int, tuple[Index, int]] = field(default_factory=dict[int, tuple[Index, int]])
+    conditions: tuple[Condition, ...] = ()
 
     def enter(self, loop: int, axis: str, position: Index, left: Index, trip: Index) -> Place:
         """Return the place inside loop number `loop`."""
         moved = {**self.position, axis: position}, {**self.left, axis: left}, {**self.trips, loop: trip}
-        return Place(*moved, self.spans, self.pieces)
+        return Place(*moved, self.spans, self.pieces, self.team, self.conditions)
 
     def first(self, axis: str) -> Index:
         """Return the number of tiles of an axis's block before this place."""
@@ -103,6 +108,10 @@ def unrolled_places(place: Place, loops: Sequence[Unroll]) -> Iterator[tuple[tup
         return
     rest = loops[1:]
     number, axis, step = loops[0].number, loops[0].axis, loops[0].step
+    if number in place.team:
+        for counters, leaf in unrolled_places(_own_tile(place, loops[0]), rest):
+            yield (0, *counters), leaf
+        return
     if number in place.trips:  # a loop over its tiles stands around it, and has set the place
         for counters, leaf in unrolled_places(place, rest):
             yield (0, *counters), leaf
@@ -114,3 +123,14 @@ def unrolled_places(place: Place, loops: Sequence[Unroll]) -> Iterator[tuple[tup
         inside = place.enter(number, axis, place.position[axis] + trip * step, inner, counter)
         for counters, leaf in unrolled_places(inside, rest):
             yield (trip, *counters), leaf
+
+
+def _own_tile(place: Place, loop: Unroll) -> Place:
+    """Return the place of the tile that an instance has under a loop over the tiles of all instances."""
+    (counter, count), left = place.team[loop.number], place.left[loop.axis]
+    position = place.position[loop.axis] + counter * loop.step
+    if at_least(left, count * loop.step) or is_multiple(left, count * loop.step):
+        return place.enter(loop.number, loop.axis, position, Index.of(loop.step), counter)
+    inside = index_min(loop.step, left - counter * loop.step)
+    here = place.enter(loop.number, loop.axis, position, inside, counter)
+    return replace(here, conditions=(*here.conditions, (counter * loop.step, "<", left)))

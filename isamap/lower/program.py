@@ -201,12 +201,15 @@ class For:
 class Parallel:
     """The body for every combination of the counters (each 0 ... trips-1), in any order, by several threads.
 
-    Nothing in it uses values of registers from outside, and no two combinations write one element.
+    Nothing in it uses values of registers from outside, and no two combinations write one element. If a `level`
+    is named, the combinations are the instances of that level in one part of the parallel loop around: they run
+    together, wait at its barriers, and perform as one what depends on none of the counters and uses no registers.
     """
 
     counters: tuple[tuple[str, Index], ...]
     body: tuple[Node, ...]
     note: str = ""
+    level: str = ""
 
 
 Condition = tuple[Index, Literal["<", "<=", "=="], Index]

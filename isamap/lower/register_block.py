@@ -21,6 +21,7 @@ iteration loads the element from memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from isamap.ir import Axis, Index, Read, index_min
@@ -114,10 +115,10 @@ def issue_tiles(nest: Nest, step: Issues, scope: Scope) -> Nodes:
     emitter = Emitter(nest.names)
     brought: Brought = {}
     for _, here in unrolled_places(scope.place, step.unrolled):
-        if nest.tile.result is not None:
-            _assign(nest, nest.tile.result, here, emitter)
+        if (result := nest.tile.result) is not None:
+            emitter.where(here.conditions, partial(_assign, nest, result, here, emitter))
         else:
-            _accumulate(nest, scope, here, emitter, brought)
+            emitter.where(here.conditions, partial(_accumulate, nest, scope, here, emitter, brought))
     return in_iterations(step.carried, tuple(emitter.nodes), nest.tile, nest.search.machine)
 
 
@@ -167,7 +168,8 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside:
         return (Block(f"hold {acc.name}", inside(replace(scope, held=held))),)
     buffers: list[str | None] = []
     for leaf in here:
-        held[key_of(acc, leaf)], buffer = _bring(nest, scope, begun, leaf, before)
+        bring_here = partial(_bring, nest, scope, begun, leaf, before)
+        held[key_of(acc, leaf)], buffer = before.where(leaf.conditions, bring_here)
         buffers.append(buffer)
     inner = inside(replace(scope, held=held))
 
@@ -176,7 +178,8 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside:
         for leaf, buffer in zip(here, buffers, strict=True):
             value = held[key_of(acc, leaf)]
             assert isinstance(value, Value), "only sums in registers are written back"
-            _take_back(nest, scope, acc, leaf, value, buffer, written, after)
+            known = nest, scope, acc, leaf, value, buffer, written, after
+            after.where(leaf.conditions, partial(_take_back, *known))
         return tuple(after.nodes)
 
     is_staged = acc.name in scope.staged

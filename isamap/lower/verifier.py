@@ -128,7 +128,7 @@ def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
             case For(variable, trips, body):
                 yield from _loop(((variable, trips),), body, here, here.in_parallel)
             case Parallel(counters, body):
-                if here.in_parallel:
+                if here.in_parallel and not node.level:
                     yield f"parallel {', '.join(v for v, _ in counters)} stands inside another parallel loop"
                 yield from _loop(counters, body, _Around(here.machine, here.symbols, here.arrays, {}), True)
             case If(conditions, body):

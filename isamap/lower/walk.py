@@ -70,6 +70,14 @@ def rewrite(nodes: Iterable[Node], change: Callable[[Node], Iterable[Node] | Non
     return tuple(found)
 
 
+def names_in(node: Issue) -> frozenset[str]:
+    """Return the variables and sizes on which the operands and parameters of an issue depend."""
+    refs = (ref for _, ref in node.operands if isinstance(ref, MemoryRef))
+    found = [index for ref in refs for index in (ref.offset, *ref.strides)]
+    found += [value for _, value in node.params if isinstance(value, Index)]
+    return frozenset(name for index in found for name in index.symbols)
+
+
 def has_parallel(nodes: Nodes) -> bool:
     """Return whether threads perform some of the nodes."""
     return any(isinstance(node, Parallel) for node in walk(nodes))

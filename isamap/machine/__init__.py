@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         line_bytes,
         line_hints,
         private_memories,
+        team_level,
+        threads_of,
         unset_state,
     )
     from isamap.machine.parts import ANSWERS, PARTS
@@ -59,7 +61,8 @@ _HOMES = {
     ),
     "model": (
         "Cost", "Level", "LineHint", "Link", "Machine", "MachineInstruction", "Memory", "State", "bound_level",
-        "caches_from_nearest", "held_between", "line_bytes", "line_hints", "private_memories", "unset_state",
+        "caches_from_nearest", "held_between", "line_bytes", "line_hints", "private_memories", "team_level",
+        "threads_of", "unset_state",
     ),
 }  # fmt: skip
 
@@ -102,6 +105,8 @@ __all__ = [
     "private_memories",
     "shared_link",
     "split_word",
+    "team_level",
+    "threads_of",
     "unset_state",
     "with_addressed_registers",
 ]

@@ -168,12 +168,14 @@ class Link:
 class Level:
     """An execution level: `count` of them, or as many as a program has, run inside one of the level around it.
 
-    `at_once` of them run at the same time. Each has `memories` of its own. Units: `barrier_ns` is the time
-    until all that run inside of one have waited for each other.
+    `most` is the largest number of them that may run inside of one, where a schedule chooses it. `at_once` of
+    them run at the same time. Each has `memories` of its own. Units: `barrier_ns` is the time until all that
+    run inside of one have waited for each other.
     """
 
     name: str
     count: int | None = None
+    most: int | None = None
     at_once: int = 1
     memories: tuple[str, ...] = ()
     barrier_ns: float = 0.0
@@ -303,7 +305,21 @@ def area_mm2(machine: Machine) -> float | None:
 
 def bound_level(machine: Machine) -> Level | None:
     """Return the level whose instances perform the iterations of parallel loops; None if threads do."""
-    return machine.levels[-2] if machine.levels else None
+    return machine.levels[1] if machine.levels else None
+
+
+def team_level(machine: Machine) -> Level | None:
+    """Return the level whose instances share the iterations of one instance of `bound_level`; None without it."""
+    return machine.levels[2] if len(machine.levels) == 4 else None
+
+
+def threads_of(machine: Machine) -> int | None:
+    """Return how many instances compute at the same time, of the innermost level that has lanes inside.
+
+    None if threads perform parallel loops.
+    """
+    bound, team = bound_level(machine), team_level(machine)
+    return None if bound is None else bound.at_once * (1 if team is None else team.at_once)
 
 
 def private_memories(machine: Machine) -> tuple[str, ...]:

@@ -93,6 +93,7 @@ class LevelSpec:
 
     name: Scalar
     count: int | None
+    most: int | None
     at_once: int
     memories: tuple[Scalar, ...]
     barrier_ns: float
@@ -185,7 +186,9 @@ UNIT = Keys(
     {"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "area_mm2": NUMBER, "source": TEXT},
     ("count",),
 )
-LEVEL = Keys({"count": COUNT, "at_once": COUNT, "memories": ListOf(TEXT), "barrier_ns": NUMBER})
+LEVEL = Keys(
+    {"count": COUNT, "up_to": COUNT, "at_once": COUNT, "memories": ListOf(TEXT), "barrier_ns": NUMBER}
+)
 FIELD = Keys({"offset_bytes": Leaf("bytes")}, ("offset_bytes",))
 STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
 _TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
@@ -342,15 +345,15 @@ def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
 
 def _read_level(name: Scalar, node: Node, findings: Findings) -> LevelSpec:
     keys = read_mapping(node, f"level `{name.text}`", LEVEL, findings)
-    count, at_once = (
-        read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True) for key in ("count", "at_once")
+    count, most, at_once = (
+        None if number is None else int(number)
+        for key in ("count", "up_to", "at_once")
+        for number in [read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True)]
     )
     items = read_items(keys.get("memories"), "`memories`", findings)
     memories = tuple(text for item in items if (text := read_text(item, "a memory", findings)) is not None)
     barrier_ns = read_number(keys.get("barrier_ns"), "`barrier_ns`", findings, lowest=0)
-    return LevelSpec(
-        name, None if count is None else int(count), int(at_once or 1), memories, barrier_ns or 0.0
-    )
+    return LevelSpec(name, count, most, at_once or 1, memories, barrier_ns or 0.0)
 
 
 def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | None:

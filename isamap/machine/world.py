@@ -283,7 +283,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
 def _levels(
     specs: tuple[LevelSpec, ...], memories: Mapping[str, Memory], findings: Findings
 ) -> tuple[Level, ...]:
-    """Return the execution levels: one device, instances that parallel loops fill, and the lanes of each."""
+    """Return the execution levels: one device, instances that parallel loops fill, and the lanes inside."""
     owners: dict[str, str] = {}
     for spec in specs:
         for memory in spec.memories:
@@ -295,22 +295,37 @@ def _levels(
                     memory.span, "each memory is one for each instance of one level",
                     advice="leave it to one of them",
                 )  # fmt: skip
-    if len(specs) != len(_LEVELS):
+    if len(specs) not in (3, 4):
         findings.report(
-            "bad-levels", f"there are {len(specs)} levels; isamap knows machines of {len(_LEVELS)}",
+            "bad-levels", f"there are {len(specs)} levels; isamap knows machines of three and of four",
             specs[0].name.span, *_LEVELS,
             advice="write them as `levels: {grid: {}, block: {at_once: 64}, lane: {count: 256}}`",
         )  # fmt: skip
-    for at, spec in enumerate(specs):
-        if (spec.count is not None) != (at == len(_LEVELS) - 1) and len(specs) == len(_LEVELS):
+        return ()
+    rules = (*_LEVELS[:2], *_LEVELS[-1:]) if len(specs) == 3 else _LEVELS
+    for at, (spec, rule) in enumerate(zip(specs, rules, strict=True)):
+        stated = [key for key, number in (("count", spec.count), ("up_to", spec.most)) if number is not None]
+        wanted: list[list[str]] = (
+            [["count"]] if rule == _LEVELS[3] else [["count"], ["up_to"]] if at == 2 else [[]]
+        )
+        if stated not in wanted:
             findings.report(
                 "bad-levels",
-                f"`{spec.name.text}` " + ("states a `count`" if spec.count else "states no `count`"),
-                spec.name.span, _LEVELS[at],
-                advice="state the `count` of the innermost level, and of no other",
+                f"`{spec.name.text}` states {f'a `{stated[0]}`' if stated else 'no `count`'}",
+                spec.name.span, rule,
+                advice="state the `count` of the innermost level, the `count` or the largest number `up_to` of the "
+                "third one of four, and nothing of others",
             )  # fmt: skip
     return tuple(
-        Level(s.name.text, s.count, s.at_once, tuple(m.text for m in s.memories), s.barrier_ns, s.name.span)
+        Level(
+            s.name.text,
+            s.count,
+            s.most,
+            s.at_once,
+            tuple(m.text for m in s.memories),
+            s.barrier_ns,
+            s.name.span,
+        )
         for s in specs
     )
 
@@ -318,7 +333,8 @@ def _levels(
 _LEVELS = (
     "the first level is the whole device",
     "instances of the second level perform the iterations of parallel loops, however many there are",
-    "a fixed number of instances of the third level performs each instruction together",
+    "of four levels, instances of the third one share the iterations of one of the second",
+    "a fixed number of instances of the innermost level performs each instruction together",
 )
 
 

@@ -292,7 +292,8 @@ class NestOption:
     they do not. `passes` are the bytes of scratchpads that inputs take while they are computed. `banked`
     gives for scratchpads with banks the time for which one issue keeps all of them busy, and that of a
     nanosecond of loading an operand into registers. `issue_pj` is the energy of one issue
-    without its accesses, in picojoules. `is_sum` is false if the statement only assigns.
+    without its accesses, in picojoules. `is_sum` is false if the statement only assigns. `team` is the number
+    of the problem's threads that perform each part together: costs are those of one of them.
     """
 
     mapping: str
@@ -311,6 +312,7 @@ class NestOption:
     issue_pj: float = 0.0
     is_sum: bool = True
     passes: tuple[tuple[str, int], ...] = ()
+    team: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +381,7 @@ class Problem:
     are multiples of `address_steps`. `blocks` are axes that statements share in blocks, with the iterations
     of each: the problem is about the kernel in these blocks. `energies` are None if the machine states none.
     `private` are memories of which each part of a parallel loop has its own, and `barrier_ns` is the time
-    until all lanes of such a part have waited for each other.
+    until all lanes of such a part have waited for each other. `team_threads` of the threads share one of them.
     """
 
     kernel: str
@@ -404,6 +406,11 @@ class Problem:
     energies: Energies | None = None
     private: tuple[str, ...] = ()
     barrier_ns: float = 0.0
+    team_threads: int = 1
+
+    def teams(self, option: NestOption) -> int:
+        """Return how many parts of an option run at the same time."""
+        return max(1, self.threads // option.team)
 
     def room(self, option: NestOption) -> dict[str, int]:
         """Return the bytes of each scratchpad for an option's buffers: its end is reserved for passing values.
@@ -416,6 +423,8 @@ class Problem:
             passing = (size for f in option.fusions for name, size in f.passes if name == memory)
             computed = sum(size for name, size in option.passes if name == memory)
             kept[memory] = size_bytes - max(passing, default=0) - computed
+            if memory in self.private:
+                kept[memory] = kept[memory] * option.team // self.team_threads
         return kept
 
     @property

@@ -72,7 +72,8 @@ class NestSchedule:
     """The schedule of one statement.
 
     `mapping` is the canonical name of a mapping, `choose` the values of the instruction's `choose`
-    parameters. `hold` is the depth at which the accumulator enters and leaves registers. `fused` are the
+    parameters, and `LEVEL.AXIS` the number of instances of a level that have tiles side by side along an axis.
+    `hold` is the depth at which the accumulator enters and leaves registers. `fused` are the
     numbers of elementwise statements that are computed on each tile while it is in the accumulator, and
     therefore have no nest of their own. `carried` is the axis of an ordered loop that runs inside these
     loops, around the unrolled ones, and keeps in registers the values that one iteration leaves for the
@@ -100,6 +101,12 @@ class NestSchedule:
     def loops_around_unrolled(self) -> int:
         """The number of loops around the unrolled ones."""
         return next((i for i, loop in enumerate(self.loops) if loop.is_unrolled), len(self.loops))
+
+
+def bound_axes(nest: NestSchedule, level: str) -> tuple[tuple[str, int], ...]:
+    """Return the axes along which instances of a level have tiles side by side, and how many lie along each."""
+    found = ((name.partition("."), count) for name, count in nest.choose)
+    return tuple((axis, count) for (own, _, axis), count in found if own == level and axis)
 
 
 COST_UNITS = {"energy": "pJ", "edp": "pJ·ns"}

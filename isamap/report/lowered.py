@@ -86,7 +86,8 @@ def _line(node: Node) -> str:
         case For(variable, trips):
             return f"for {variable} < {trips}"
         case Parallel(counters):
-            return f"parallel {', '.join(f'{variable} < {trips}' for variable, trips in counters)}"
+            instances = f" of {node.level}" if node.level else ""
+            return f"parallel{instances} {', '.join(f'{variable} < {trips}' for variable, trips in counters)}"
         case If(conditions):
             return f"if {' and '.join(f'{a} {c} {b}' for a, c, b in conditions)}"
         case Block(note):

@@ -51,7 +51,7 @@ def part_options(
         yield option
     seen: set[Parts] = set()
     for more in _ways(
-        problem.threads, [a for a in _dealable(option, problem.private) if a.name not in pinned], cut
+        problem.teams(option), [a for a in _dealable(option, problem.private) if a.name not in pinned], cut
     ):
         found = part_of(option, {**cut, **more})
         agrees = found is not None and all((name, parts) in found.parts for name, parts in cut.items())
@@ -119,7 +119,7 @@ def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: Co
     """Return the cost of all iterations of a statement under an option, partitioned or not. Units: nanoseconds."""
     if not option.parts:
         return shared(times(nest.iterations, model.expression(problem, nest, option)))
-    rounds = -(-_count(option) // problem.threads)
+    rounds = -(-_count(option) // problem.teams(option))
     one = model.expression(part_problem(problem, option), nest, option)
     return shared(times(nest.iterations, total([times(rounds, one), overhead(problem, nest, option)])))
 
@@ -132,7 +132,7 @@ def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
 
 def part_problem(problem: Problem, option: NestOption) -> Problem:
     """Return the problem of one thread's part while others run: with its share of common resources."""
-    sharing = min(_count(option), problem.threads)
+    sharing = min(_count(option), problem.teams(option))
     if sharing == 1:
         return problem
     caches = tuple(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
+from isamap.formulate.binding import bound_options
 from isamap.formulate.build import build_problem
 from isamap.formulate.frame import Frame
 from isamap.formulate.matches import Matches
@@ -152,12 +153,13 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
 
     def settle(whole: Outline, *, splits: bool = False) -> None:
         nonlocal price, ruled_out
-        floor, best = judge.floor_and_best(whole.option, price, splits=splits)
-        if splits and floor >= price:
-            ruled_out = min(ruled_out, floor)
-            return
-        price = min(price, inf if best is None else best.cost_ns)
-        wholes.append(_Settled(whole.number, whole.option, floor, best))
+        for option in bound_options(whole.option, judge.frame.search.machine):
+            floor, best = judge.floor_and_best(option, price, splits=splits)
+            if splits and floor >= price:
+                ruled_out = min(ruled_out, floor)
+                continue
+            price = min(price, inf if best is None else best.cost_ns)
+            wholes.append(_Settled(whole.number, option, floor, best))
 
     plain, queue = _plain(given, judge)
     for waiting in plain:

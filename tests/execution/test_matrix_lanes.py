@@ -52,7 +52,7 @@ def test_matrix_instructions_of_lanes_compute_products_of_all_kinds(
     described = without_vector_products(machine, tmp_path)
     prepared = prepare(Request(text, described, KERNELS[kernel], heuristic="greedy"))
     assert prepared.ran_on == "model"
-    assert prepared.program.emitted.source.count("  TOGETHER;") == 2, "of one matrix instruction"
+    assert prepared.program.emitted.source.count("  TOGETHER(32);") == 2, "of one matrix instruction"
     found = verify_case(prepared, KERNELS[kernel], "random")
     assert found.ok, found.problems
 

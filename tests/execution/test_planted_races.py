@@ -53,7 +53,7 @@ class Subject:
 WINDOWS = {"N": 1, "H": 5, "W": 6, "C": 4, "K": 17, "R": 3, "S": 3, "stride": 1, "pad": 1}
 SUBJECTS = {
     "product": Subject(
-        shipped("gemm_f32"), {"M": 64, "N": 64, "K": 16}, {**STAGED, "nest0.block.k": 8}
+        shipped("gemm_f32"), {"M": 64, "N": 64, "K": 16}, {**STAGED, "nest0.block.k": 8, "nest0.mapping": 3}
     ),
     "tails": Subject(shipped("gemm_f32"), {"M": 37, "N": 53, "K": 5}, STAGED),
     "bytes": Subject(shipped("gemm_s8s8"), {"M": 33, "N": 20, "K": 9}),

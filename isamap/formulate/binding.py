@@ -1,0 +1,112 @@
+"""Bind axes of an option to the level whose instances share one block: warps of a block, cores of a cluster.
+
+    mma 16x8x16, axes m by 16, n by 8      ->      itself, for blocks of one warp
+                                                   m by 32, n by 16: 2 x 2 warps, `choose warp.m = 2, warp.n = 2`
+
+Each instance issues the instruction for its own tile, so an issue of all of them covers a tile that is so many
+times as long along the axes that are bound. Registers belong to an instance. Copies into the memory that they
+share are made by all of them together, once for all. All costs are those that one instance sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from math import prod
+
+from isamap.machine import Machine, team_level
+from isamap.plan.problem import Busy, Flow, NestOption, TileAxis, TileOperand
+from isamap.source.records import replace
+
+Bound = Mapping[str, int]
+
+MOST_BOUND_AXES = 2
+"""Axes that the instances of a block are laid along: a third one reuses no operand more."""
+ROUNDS, FEW = 2, 4
+"""A block has at most so many times the instances that run at once, or so few: more share and hide hardly more."""
+
+
+def bound_options(option: NestOption, machine: Machine) -> Iterator[NestOption]:
+    """Yield an option for each way to bind axes; only itself on machines without such a level."""
+    level = team_level(machine)
+    if level is None:
+        yield option
+        return
+    most = level.count or min(level.most or 1, max(FEW, ROUNDS * level.at_once))
+    counts = [level.count] if level.count else [1 << n for n in range(1, most.bit_length()) if 1 << n <= most]
+    axes = [axis for axis in option.axes if _may_bind(axis, option)]
+    ways = [bound for count in counts for bound in _ways(axes, count)]
+    if level.count is None or not ways:  # one instance alone, while others are idle
+        yield option
+    for bound in ways:
+        found = bound_option(option, bound, level.at_once)
+        names = tuple((f"{level.name}.{axis}", instances) for axis, instances in bound.items())
+        yield replace(found, choose=(*option.choose, *names))
+
+
+def _may_bind(axis: TileAxis, option: NestOption) -> bool:
+    """Return whether instances may have tiles side by side along an axis."""
+    windows = {name for o in option.operands for w in o.windows for name in (w.along, w.tap)}
+    return not axis.is_reduction and axis.name not in windows and option.carried is None
+
+
+def _ways(axes: list[TileAxis], count: int) -> Iterator[dict[str, int]]:
+    """Yield how many instances lie along each axis, so that each has a tile."""
+    issues = {axis.name: -(-axis.extent // axis.tile) for axis in axes}
+    for axis in axes:
+        if issues[axis.name] >= count > 1:
+            yield {axis.name: count}
+    for one, other in combinations(axes, MOST_BOUND_AXES):
+        for along in (1 << n for n in range(1, count.bit_length() - 1)):
+            if count % along == 0 and issues[one.name] >= along and issues[other.name] >= count // along:
+                yield {one.name: along, other.name: count // along}
+
+
+def bound_option(option: NestOption, bound: Bound, at_once: int) -> NestOption:
+    """Return an option whose issues are those of all instances, `at_once` of which run at the same time."""
+    count = prod(bound.values())
+    waits = max(1.0, count / at_once)
+    axes = tuple(replace(a, tile=a.tile * bound.get(a.name, 1)) for a in option.axes)
+    fusions = tuple(replace(f, extra_ns=f.extra_ns * waits / count) for f in option.fusions)
+    return replace(
+        option,
+        axes=axes,
+        operands=tuple(_shared(o, bound, count, waits) for o in option.operands),
+        interval_ns=option.interval_ns * waits,
+        fusions=fusions,
+        team=min(count, at_once),
+    )
+
+
+def _shared(operand: TileOperand, bound: Bound, count: int, waits: float) -> TileOperand:
+    """Return an operand of whose tiles each instance has its own along bound axes, and whose copies they share."""
+    own = prod(n for axis, n in bound.items() if axis in operand.axes)
+    return replace(
+        operand,
+        tile_elements=operand.tile_elements * own,
+        direct_ns=None if operand.direct_ns is None else operand.direct_ns * waits,
+        staged_ns=None if operand.staged_ns is None else operand.staged_ns * waits,
+        direct_busy_ns=operand.direct_busy_ns * waits,
+        staged_busy_ns=operand.staged_busy_ns * waits,
+        pack_ns_per_element=operand.pack_ns_per_element * waits / count,
+        moved_ns_per_element=operand.moved_ns_per_element * waits / count,
+        flow=None if operand.flow is None else _shared_flow(operand.flow, waits / count, waits / own),
+    )
+
+
+def _shared_flow(flow: Flow, together: float, own: float) -> Flow:
+    """Return the times of an operand: copies are made `together`, and each instance loads its `own` tiles."""
+
+    def times(busy: Busy, factor: float) -> Busy:
+        return tuple((unit, ns * factor) for unit, ns in busy)
+
+    return replace(
+        flow,
+        begun=times(flow.begun, together),
+        finished=times(flow.finished, together),
+        first_ns=flow.first_ns * together,
+        loaded=times(flow.loaded, own),
+        around=times(flow.around, own),
+        between=times(flow.between, own),
+        apart=times(flow.apart, own),
+    )

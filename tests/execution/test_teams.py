@@ -1,0 +1,175 @@
+"""Blocks of several warps, teams or cores that share tiles: right at odd sizes, in models and by OpenCL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import verify_case
+from isamap.emit.lanes import emit_lanes
+from isamap.ir import Index
+from isamap.lower.barriers import check_barriers
+from isamap.lower.program import Barrier, If, Issue, LoweredProgram, MemoryRef, Node, Parallel
+from isamap.lower.walk import rewrite, walk
+from isamap.machine import Machine, load_machine
+from isamap.source import Source
+from tests.device_kernels import product, shipped
+
+SIZES = {"M": 72, "N": 56, "K": 40}
+SHARED = """isamap schedule 1
+kernel product
+machine {machine}
+sizes K = 40, M = 72, N = 56
+status MANUAL
+nest 0 {{
+  map {mapping} (a = A[m, k], b = B[k, n]);
+  choose {level}.m = 2, {level}.n = 2;
+  par n by {n} {{ par m by {m} {{ for k by {k} {{
+    {stage}stage a in {memory} at 8192;
+    hold;
+    for k by {tile} {{ unroll n by {pair} {{ unroll m by 32 {{ issue; }} }} }}
+  }} }} }}
+}}
+"""
+MATRIX = {
+    "nvidia-sm80": SHARED.format(
+        machine="nvidia-sm80", mapping="mma_f16 { i: m, j: n, k: k }", level="warp", memory="shared",
+        n=32, m=64, k=32, tile=16, pair=16, stage="stage b in shared at 0; ",
+    ),
+    "amd-rdna3": SHARED.format(
+        machine="amd-rdna3", mapping="wmma_f32_f16 { i: m, j: n, k: k }", level="wave", memory="lds",
+        n=64, m=64, k=32, tile=16, pair=32, stage="",
+    ),
+}  # fmt: skip
+TEAMS = """isamap schedule 1
+kernel gemm_f32
+machine opencl-simt
+sizes K = 9, M = 50, N = 20
+status MANUAL
+nest 0 {
+  map fma_f32 { i: m, j: n } (a = A[m, k], b = B[k, n]);
+  choose team.m = 2;
+  par m by 32 { stage a in shared at 0; stage b in shared at 7680;
+    for n by 16 { hold; for k by 1 { issue; } } }
+}
+"""
+TEAM_SIZES = {"M": 50, "N": 20, "K": 9}
+
+
+def program_of(machine: str) -> LoweredProgram:
+    kernel = product("f16", "f32")
+    given = Source("given", MATRIX[machine])
+    made = compile_kernel(Request(kernel, machine, SIZES, schedule=given, model=True)).program
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("machine", MATRIX)
+def test_four_instances_share_the_tiles_of_a_block(machine: str) -> None:
+    kernel = product("f16", "f32")
+    given = Source("given", MATRIX[machine])
+    prepared = prepare(Request(kernel, machine, SIZES, schedule=given))
+    found = verify_case(prepared, SIZES, "random")
+    assert found.ok, found.problems
+    assert ", 128, given" in prepared.program.emitted.source, "a launch of four times 32 lanes"
+
+
+@pytest.mark.parametrize("model", [False, True])
+def test_teams_of_a_work_group_share_local_memory(model: bool) -> None:
+    request = Request(
+        shipped("gemm_f32"), "opencl-simt", TEAM_SIZES, schedule=Source("given", TEAMS), model=model
+    )
+    prepared = prepare(request)
+    found = verify_case(prepared, TEAM_SIZES, "random")
+    assert found.ok, found.problems
+    assert ", 512, given" in prepared.program.emitted.source
+    if not model and prepared.ran_on != "native":
+        pytest.skip("there is no OpenCL device")
+
+
+def test_cores_of_a_cluster_are_described_by_the_same_words() -> None:
+    sizes = {"M": 37, "N": 53, "K": 20}
+    prepared = prepare(Request(shipped("gemm_f32"), "core-cluster", sizes, heuristic="greedy"))
+    found = verify_case(prepared, sizes, "random")
+    assert found.ok, found.problems
+    made = compile_kernel(Request(shipped("gemm_f32"), "core-cluster", sizes, heuristic="greedy"))
+    assert made.schedule is not None
+    (nest,) = made.schedule.nests
+    assert [count for name, count in nest.choose if name.startswith("core.")] == [8]
+
+
+def test_a_kernel_with_fewer_tiles_than_cores_leaves_cores_idle() -> None:
+    sizes = {"M": 3, "N": 5, "K": 4}
+    prepared = prepare(Request(shipped("gemm_f32"), "core-cluster", sizes, heuristic="greedy"))
+    assert verify_case(prepared, sizes, "random").ok
+
+
+# --- faults across instances
+
+
+def changed(program: LoweredProgram, change: object) -> LoweredProgram:
+    assert callable(change)
+    return replace(program, body=rewrite(program.body, change))
+
+
+def counters(program: LoweredProgram) -> list[str]:
+    return [
+        c
+        for node in walk(program.body)
+        if isinstance(node, Parallel) and node.level
+        for c, _ in node.counters
+    ]
+
+
+def is_of_team(node: If, program: LoweredProgram) -> bool:
+    own = set(counters(program))
+    return any(own & (left.symbols | right.symbols) for left, _, right in node.conditions)
+
+
+def machine_of(machine: str) -> Machine:
+    return load_machine(machine)
+
+
+@pytest.mark.parametrize("machine", MATRIX)
+def test_instances_that_store_the_same_tile_are_found_at_each_place(machine: str) -> None:
+    program, described = program_of(machine), machine_of(machine)
+    assert not check_barriers(program, described)
+    tails = [n for node in walk(program.body) if isinstance(node, If) and is_of_team(node, program)
+             for n in node.body]  # fmt: skip
+    stores = [n for n in walk(program.body) if isinstance(n, Issue) and n.instruction.startswith("store")]
+    stores = [store for store in stores if store not in tails]
+    planted = 0
+    for store in dict.fromkeys(stores):
+        for counter in counters(program):
+            operands = tuple(
+                (name, replace(ref, offset=ref.offset.substitute({counter: Index.of(0)})))
+                if isinstance(ref, MemoryRef)
+                else (name, ref)
+                for name, ref in store.operands
+            )
+            if operands == store.operands:
+                continue
+            planted += 1
+            wrong = changed(
+                program, lambda n, s=store, o=operands: (replace(s, operands=o),) if n == s else None
+            )
+            assert check_barriers(wrong, described), (store, counter)
+    assert planted >= 8, "two for each of several stores"
+
+
+@pytest.mark.parametrize("machine", MATRIX)
+def test_barriers_that_only_some_instances_reach_are_found(machine: str) -> None:
+    program, described = program_of(machine), machine_of(machine)
+    (first, *_) = counters(program)
+
+    def alone(node: Node) -> tuple[Node, ...] | None:
+        return (If(((Index.of(first), "==", Index.of(0)),), (node,)),) if isinstance(node, Barrier) else None
+
+    said = check_barriers(changed(program, alone), described)
+    assert "a barrier stands where only some instances of a block come" in said
+    source = emit_lanes(program, described, model=True).source
+    assert source.count("BARRIER;") > 4
