@@ -522,7 +522,9 @@ class LaneWriter(BodyWriter):
         offset = index_text(node.offset, self.names.of, self.issuer.used).inside(SUM)
         shared = int(any(b.name == node.buffer for b in self.private.values()))
         place = f"{self.names.of(node.buffer)}[{offset} + {at}]"
-        lane, lanes = self.names.of("block_lane"), self.names.of("block_lanes")
+        assert isinstance(self.issuer, LaneIssuer)
+        each = self.issuer.team & (node.offset.symbols | node.elements.symbols)
+        lane, lanes = map(self.names.of, ("lane", "lanes") if each else ("block_lane", "block_lanes"))
         count = self.index(node.elements)
         self.add(depth, f"for (int64_t {at} = {lane}; {at} < {count}; {at} += {lanes}) {{")
         self.add(depth + 1, f"STORE({shared}, {place}, 0);")

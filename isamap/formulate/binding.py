@@ -15,7 +15,7 @@ from itertools import combinations
 from math import prod
 
 from isamap.machine import Machine, team_level
-from isamap.plan.problem import Busy, Flow, NestOption, TileAxis, TileOperand
+from isamap.plan.problem import Busy, Flow, NestOption, TileAxis, TileOperand, with_fields
 from isamap.source.records import replace
 
 Bound = Mapping[str, int]
@@ -46,7 +46,7 @@ def bound_options(option: NestOption, machine: Machine) -> Iterator[NestOption]:
 
 def _may_bind(axis: TileAxis, option: NestOption) -> bool:
     """Return whether instances may have tiles side by side along an axis."""
-    windows = {name for o in option.operands for w in o.windows for name in (w.along, w.tap)}
+    windows = {name for o in option.operands for w in o.staging.windows for name in (w.along, w.tap)}
     return not axis.is_reduction and axis.name not in windows and option.carried is None
 
 
@@ -81,16 +81,17 @@ def bound_option(option: NestOption, bound: Bound, at_once: int) -> NestOption:
 def _shared(operand: TileOperand, bound: Bound, count: int, waits: float) -> TileOperand:
     """Return an operand of whose tiles each instance has its own along bound axes, and whose copies they share."""
     own = prod(n for axis, n in bound.items() if axis in operand.axes)
-    return replace(
+    costs, staging = operand.costs, operand.staging
+    return with_fields(
         operand,
         tile_elements=operand.tile_elements * own,
-        direct_ns=None if operand.direct_ns is None else operand.direct_ns * waits,
-        staged_ns=None if operand.staged_ns is None else operand.staged_ns * waits,
-        direct_busy_ns=operand.direct_busy_ns * waits,
-        staged_busy_ns=operand.staged_busy_ns * waits,
-        pack_ns_per_element=operand.pack_ns_per_element * waits / count,
-        moved_ns_per_element=operand.moved_ns_per_element * waits / count,
-        flow=None if operand.flow is None else _shared_flow(operand.flow, waits / count, waits / own),
+        direct_ns=None if costs.direct_ns is None else costs.direct_ns * waits,
+        staged_ns=None if costs.staged_ns is None else costs.staged_ns * waits,
+        direct_busy_ns=costs.direct_busy_ns * waits,
+        staged_busy_ns=costs.staged_busy_ns * waits,
+        pack_ns_per_element=staging.pack_ns_per_element * waits / count,
+        moved_ns_per_element=staging.moved_ns_per_element * waits / count,
+        flow=None if staging.flow is None else _shared_flow(staging.flow, waits / count, waits / own),
     )
 
 

@@ -36,7 +36,7 @@ from isamap.lower.program import (
     RegisterRef,
     Share,
 )
-from isamap.lower.walk import children, walk, with_children
+from isamap.lower.walk import children, names_in, walk, with_children
 from isamap.lower.work_slices import is_met
 from isamap.machine import Machine, bound_level
 from isamap.source.records import dataclass, replace
@@ -243,7 +243,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
         """Return the nodes before a node, the node with barriers inside, and the accesses after it."""
         match node:
             case Issue() | Fill():
-                return performed(node, (node,), since)
+                return waited(node, touches_of((node,)), since)
             case For() if (issue := _repeated(node, machine)) is not None:
                 own = _Since(*touched(issue, machine, loops))
                 nest = [inner for inner in walk((node,)) if isinstance(inner, For)]
@@ -267,7 +267,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
                     return (barrier,), with_children(node, alone), of_all(after, counter)
                 return (), with_children(node, inside), since.joined(of_all(behind, counter))
             case If(conditions, body) if any(names_of_condition(c) & team.keys() for c in conditions):
-                return performed(node, tuple(n for n in walk(body) if isinstance(n, Issue | Fill)), since)
+                return where(conditions, body, since)
             case If(body=body):
                 inside, after = placed(body, since)
                 return (), with_children(node, inside), since.joined(after)
@@ -275,13 +275,29 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
                 inside, after = placed(children(node), since)
                 return (), with_children(node, inside), after
 
-    def performed(
-        node: Node, issues: tuple[Issue | Fill, ...], since: _Since
+    def where(
+        conditions: tuple[Condition, ...], body: tuple[Node, ...], since: _Since
     ) -> tuple[tuple[Node, ...], Node, _Since]:
+        """Return nodes that only some instances perform, divided where lanes wait: all come to a barrier."""
+        found: list[Node] = []
+        together: list[Node] = []
+        own = _Since()
+        for node in body:
+            touches = touches_of(tuple(n for n in walk((node,)) if isinstance(n, Issue | Fill)))
+            if own.meets(touches, team, loops):
+                before, made, since = waited(If(conditions, tuple(together)), own, since)
+                found += [*before, made]
+                together, own = [], _Since()
+            together.append(node)
+            own = own.joined(touches)
+        before, made, since = waited(If(conditions, tuple(together)), own, since)
+        return (*found, *before), made, since
+
+    def touches_of(issues: tuple[Issue | Fill, ...]) -> _Since:
         own = _Since()
         for issue in issues:
             own = own.joined(_Since(*touched(issue, machine, loops)))
-        return waited(node, own, since)
+        return own
 
     def waited(node: Node, own: _Since, since: _Since) -> tuple[tuple[Node, ...], Node, _Since]:
         return ((barrier,), node, own) if since.meets(own, team, loops) else ((), node, since.joined(own))
@@ -376,6 +392,8 @@ class _Access:
 class _Walk:
     """One way through a program; `last` has, for each array, the accesses that no barrier has ended.
 
+    `own` are the numbers of the instances that perform the nodes that it is at, and `team` all so far.
+
     Accesses are compared element by element. Strides that the caller decides are taken to be large numbers, so
     that an element lies at one place of its array.
     """
@@ -386,6 +404,7 @@ class _Walk:
         self.level = "" if level is None else level.name
         self.last: dict[str, set[_Access]] = {}
         self.team: dict[str, int] = {}
+        self.own: dict[str, int] = {}
         self.loops: dict[str, Index] = {}
         self.here: tuple[Condition, ...] = ()
 
@@ -407,15 +426,17 @@ class _Walk:
                         yield f"a barrier is of {level}, which is no level whose lanes may wait for each other"
                     self.last.clear()
                 case Issue(name):
-                    made = self.accesses(node)
-                    if self.is_of_each(node) and any(one.writes and self.meets_itself(one) for one in made):
-                        yield f"several instances of a block write the same elements by {name}"
-                    yield from self.touch(name, made)
-                case Fill(buffer):
-                    yield from self.touch("a fill", [_Access("a fill", True, buffer, None)])
+                    yield from self.performed(name, self.accesses(node), self.is_of_each(node))
+                case Fill(buffer, offset, count):
+                    most = count.value if count.value is not None and count.value <= _MOST_POINTS else None
+                    elements = None if most is None else (offset, *map(Index.of, range(most)))
+                    each = bool(self.own.keys() & (offset.symbols | count.symbols))
+                    yield from self.performed("a fill", [_Access("a fill", True, buffer, elements)], each)
                 case Parallel(counters, body, level=str(own)) if own:
-                    self.team |= {counter: trips.constant for counter, trips in counters}
+                    around, self.own = self.own, {counter: trips.constant for counter, trips in counters}
+                    self.team |= self.own
                     yield from self.said(body)
+                    self.own = around
                 case Parallel(counters, body):
                     self.loops |= dict(counters)
                     self.last.clear()
@@ -423,10 +444,16 @@ class _Walk:
                     self.last.clear()
                 case For(variable, trips, body) | Share(nth=variable, trips=trips, body=body):
                     self.loops[variable] = trips
+                    outside = self.here
+                    if trips.symbols & self.own.keys():
+                        self.here = (*self.here, (Index.of(variable), "<", trips))
+                        if any(isinstance(inner, Barrier) for inner in walk(body)):
+                            yield "a barrier stands where only some instances of a block come"
                     yield from self.said(body)
                     if not (isinstance(node, For) and self.writes_apart(node)):
                         self.change(lambda access: self.before(access, variable))
                         yield from self.said(body)
+                    self.here = outside
                     self.change(lambda access: self.every(access, variable))
                 case If(conditions, body):
                     ways = [node]
@@ -446,15 +473,25 @@ class _Walk:
                 case _:
                     yield from self.said(children(node))
 
+    def performed(self, name: str, made: list[_Access], each: bool) -> Iterator[str]:
+        """Yield what is wrong with accesses that each instance makes, or that all make together."""
+        if each and any(one.writes and self.meets_itself(one) for one in made):
+            yield f"several instances of a block write the same elements by {name}"
+        some = any((left.symbols | right.symbols) & self.own.keys() for left, _, right in self.here)
+        if some and not each:
+            yield f"all instances of a block perform {name} together where only some of them come"
+        yield from self.touch(name, made)
+
     def is_of_each(self, issue: Issue) -> bool:
         """Return whether each instance performs an issue; one that all perform together uses no register."""
-        return bool(self.team) and any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
+        in_registers = any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
+        return bool(self.own) and (in_registers or not self.own.keys().isdisjoint(names_in(issue)))
 
     def instances(self) -> Iterator[dict[str, Index]]:
         """Yield the numbers of the instances that come here, as far as conditions about these numbers say."""
-        about = [c for c in self.here if (c[0].symbols | c[2].symbols) <= self.team.keys()]
-        for values in points(*(range(count) for count in self.team.values())):
-            numbers = dict(zip(self.team, values, strict=True))
+        about = [c for c in self.here if (c[0].symbols | c[2].symbols) <= self.own.keys()]
+        for values in points(*(range(count) for count in self.own.values())):
+            numbers = dict(zip(self.own, values, strict=True))
             if is_met(about, numbers):
                 yield {name: Index.of(value) for name, value in numbers.items()}
 
@@ -551,24 +588,31 @@ class _Walk:
                     at.substitute(numbers) for at, numbers in zip((here, there), known, strict=True)
                 )
                 gap = (second - first).value
-                steps = [first.coefficient(name) for name in (one.other, other.other) if name]
-                if gap is None or any(step is None or not step.value for step in steps):
+                steps = {name: first.coefficient(name) for name in (one.other, other.other) if name}
+                if gap is None or any(step is None or not step.value for step in steps.values()):
                     return True
                 if not steps and not own.isdisjoint(gap + at.constant for at in theirs):
                     return True
                 if any(
-                    step is not None and self.meets_later(own, gap, theirs, step.constant) for step in steps
+                    step is not None and self.meets_later(own, gap, theirs, (step.constant, name))
+                    for name, step in steps.items()
                 ):
                     return True
         return False
 
-    def meets_later(self, own: set[int], gap: int, theirs: list[Index], step: int) -> bool:
-        """Return whether another iteration, each of which moves on by `step`, touches one of the own elements."""
+    def meets_later(self, own: set[int], gap: int, theirs: list[Index], loop: tuple[int, str]) -> bool:
+        """Return whether another iteration of a loop, by its step and variable, touches one of the own elements."""
+        step, variable = loop
+        most = largest_value(self.loops[variable], self.loops).value
         alike: dict[int, set[int]] = {}
         for at in own:
             alike.setdefault(at % step, set()).add(at)
         moved = [gap + at.constant for at in theirs]
-        return any(alike.get(at % step, {at}) - {at} for at in moved)
+        return any(
+            at != mine and (most is None or abs(at - mine) < abs(step) * most)
+            for at in moved
+            for mine in alike.get(at % step, ())
+        )
 
     def writes_apart(self, loop: For) -> bool:
         """Return whether a nest of loops around one issue writes each element once, by its addresses."""

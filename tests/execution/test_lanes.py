@@ -85,8 +85,10 @@ def test_the_model_finds_the_races_where_lanes_do_not_wait() -> None:
     assert program is not None
     every = set(range(barriers_of(program)))
     assert ended(emitted(without(program, *every))) == "RACE"
-    assert ended(emitted(without(program, 0))) == "RACE", "what is staged is read before it is there"
-    assert ended(emitted(without(program, *every - {0}))) == "RACE", "it is staged again while it is read"
+    assert ended(emitted(without(program, 0))) == "RACE", "it is staged again while it is read"
+    assert ended(emitted(without(program, *every - {0}))) == "RACE", (
+        "what is staged is read before it is there"
+    )
     assert ended(emitted(without(program))) == "OK"
 
 
@@ -98,8 +100,12 @@ def test_the_model_finds_the_races_where_lanes_do_not_wait() -> None:
         ("for (int64_t at = lane;", "for (int64_t at = 0;", "RACE"),
         ("const int64_t i = lane / 16;", "const int64_t i = lane / 32;", "RACE"),
         ("const int64_t j = lane % 16;", "const int64_t j = lane % 8;", "RACE"),
-        ("stage_f32(lane, A", "if (0) stage_f32(lane, A", "RACE"),
-        ("stage_f32(lane, B", "if (lane != 7) stage_f32(lane, B", "RACE"),
+        ("stage_f32(block_lane, block_lanes, A", "if (0) stage_f32(block_lane, block_lanes, A", "RACE"),
+        (
+            "stage_f32(block_lane, block_lanes, B",
+            "if (lane != 7) stage_f32(block_lane, block_lanes, B",
+            "RACE",
+        ),
         ("BARRIER;", "if (lane != 3) BARRIER;", "DIVERGED"),
         ("BARRIER;", "if (lane < 128) { BARRIER; } else { BARRIER; }", "OK"),
         ("BARRIER;", "if (lane < 128) { BARRIER; }\nelse { BARRIER; }", "DIVERGED"),
@@ -134,7 +140,7 @@ def test_the_model_finds_planted_faults(was: str, becomes: str, status: str) -> 
 def staged() -> Compilation:
     """Return a product whose two operands are staged part by part of its sum."""
     fixed = {"nest0.parallel.m": 2, "nest0.parallel.n": 2, "nest0.block.k": 20}
-    fixed |= {"nest0.stage.a": 1, "nest0.stage.b": 1}
+    fixed |= {"nest0.stage.a": 1, "nest0.stage.b": 1, "nest0.mapping": 3}
     return compile_kernel(replace(request("gemm_f32", {"M": 64, "N": 64, "K": 40}), fixed=fixed))
 
 

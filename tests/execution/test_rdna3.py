@@ -129,7 +129,9 @@ def test_lanes_show_others_the_registers_that_these_read(name: str, shown: list[
     machine = load_machine(RDNA3)
     text = build_lane_function(machine.instructions[name], machine, Names(), model=True).text
     assert re.findall(r"SHOW\(\d, (\w+)\)", text) == shown
-    assert text.count("TOGETHER;") == (2 if shown else 0), "before others read them, and before they change"
+    assert text.count("TOGETHER(32);") == (2 if shown else 0), (
+        "before others read them, and before they change"
+    )
 
 
 def test_lanes_behind_those_of_a_placement_repeat_them() -> None:

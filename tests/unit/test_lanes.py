@@ -19,6 +19,7 @@ from isamap.kernels import kernel_path
 from isamap.lower.barriers import check_barriers, with_barriers
 from isamap.lower.program import (
     Barrier,
+    Fill,
     For,
     If,
     Issue,
@@ -267,6 +268,72 @@ def test_a_barrier_of_another_level_is_refused(tmp_path: Path) -> None:
     made = machine(tmp_path, BRING, TAKE)
     (said,) = check_barriers(compile_empty((Barrier("thread"),)), made)
     assert "which is no level whose lanes may wait" in said
+
+
+# --- instances of a level between blocks and lanes
+
+
+NUMBER = Index.of("m")
+SOME = ((NUMBER, "<", Index.of(1)),)
+
+
+def of_each(*nodes: Node) -> tuple[Node, ...]:
+    return (Parallel((("m", Index.of(2)),), nodes, level="core"),)
+
+
+def moved(instruction: str, step: int) -> Issue:
+    """Return an issue of each core for its own four elements, so many apart."""
+    register = ("c" if instruction == "store" else "d", RegisterRef("v0"))
+    place = MemoryRef("tiles", step * NUMBER, (Index.of(1),))
+    name = "y" if instruction == "store" else "x"
+    return Issue(instruction, (register, (name, place)), (("L", 4),))
+
+
+def test_lanes_wait_between_parts_of_what_some_instances_perform() -> None:
+    made, wait = load_machine("core-cluster"), Barrier("cluster")
+    store, load = moved("store", 4), moved("load_far", 4)
+    found = with_barriers(compile_empty(of_each(If(SOME, (store, load)))), made)
+    assert found == of_each(If(SOME, (store,)), wait, If(SOME, (load,)))
+    assert not check_barriers(compile_empty(found), made)
+    (said,) = check_barriers(compile_empty(of_each(If(SOME, (store, load)))), made)
+    assert "load_far touches tiles, which lanes have written" in said
+
+
+def test_what_instances_write_apart_is_accepted_and_no_more() -> None:
+    made = load_machine("core-cluster")
+
+    def said(*nodes: Node) -> tuple[str, ...]:
+        return check_barriers(compile_empty(of_each(*nodes)), made)
+
+    assert not said(moved("store", 4))
+    assert said(moved("store", 3)) == ("several instances of a block write the same elements by store",)
+    assert not said(If(SOME, (moved("store", 3),)))
+    assert not said(Fill("tiles", 8 * NUMBER, Index.of(8)))
+    several = "several instances of a block write the same elements by a fill"
+    assert said(Fill("tiles", 4 * NUMBER, Index.of(8))) == (several,)
+
+
+def test_what_all_instances_perform_stands_where_all_of_them_come() -> None:
+    made, all_of_it = load_machine("core-cluster"), Fill("tiles", Index.of(0), Index.of(8))
+    assert not check_barriers(compile_empty(of_each(all_of_it)), made)
+    (said,) = check_barriers(compile_empty(of_each(If(SOME, (all_of_it,)))), made)
+    assert said == "all instances of a block perform a fill together where only some of them come"
+    loop = For("n", 2 * NUMBER, (Barrier("cluster"),))
+    (said,) = check_barriers(compile_empty(of_each(loop)), made)
+    assert said == "a barrier stands where only some instances of a block come"
+
+
+def test_counters_of_earlier_instances_are_no_instances_any_more() -> None:
+    """A store of one instance for each tile was taken for one of several, behind other instances."""
+    first = of_each(moved("store", 4))
+    other = Index.of("n")
+    store = Issue(
+        "store",
+        (("c", RegisterRef("v0")), ("y", MemoryRef("others", 4 * other, (Index.of(1),)))),
+        (("L", 4),),
+    )
+    second = Parallel((("n", Index.of(2)),), (store,), level="core")
+    assert not check_barriers(compile_empty((*first, second)), load_machine("core-cluster"))
 
 
 # --- levels
