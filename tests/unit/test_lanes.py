@@ -19,6 +19,7 @@ from isamap.kernels import kernel_path
 from isamap.lower.barriers import check_barriers, with_barriers
 from isamap.lower.program import (
     Barrier,
+    Condition,
     Fill,
     For,
     If,
@@ -274,7 +275,7 @@ def test_a_barrier_of_another_level_is_refused(tmp_path: Path) -> None:
 
 
 NUMBER = Index.of("m")
-SOME = ((NUMBER, "<", Index.of(1)),)
+SOME: tuple[Condition, ...] = ((NUMBER, "<", Index.of(1)),)
 
 
 def of_each(*nodes: Node) -> tuple[Node, ...]:
