@@ -26,7 +26,7 @@ from isamap.emit.lane_functions import build_lane_function, fragment_of
 from isamap.ir import Operand
 from isamap.ir.dtypes import DTYPES
 from isamap.ir.interpret import interpret
-from isamap.machine import Machine, MachineInstruction
+from isamap.machine import Machine, MachineInstruction, private_memories
 from isamap.machine.allowed import devices, headers
 from isamap.simulate.issue import operand_shapes
 
@@ -206,7 +206,7 @@ def _kernel(
     places: Mapping[str, _Place],
     model: Model | None,
 ) -> str:
-    own = machine.levels[-2].memories
+    own = private_memories(machine)
     declared, lines, behind = list[str](), list[str](), list[str]()
     handles: dict[str, str] = {}
     for operand, place in places.items():
@@ -231,7 +231,8 @@ def _kernel(
     at = next((n for n, line in enumerate(lines) if "OWN_OF_BLOCK" not in line), len(lines))
     lines.insert(at, "  const int64_t lane = LANE;")
     if model is not None:
-        given = ["lane"]
+        in_registers = any(place.kind == "registers" for place in places.values())
+        given = ["lane"] if in_registers else ["lane", "LANES"]
         for m in model.operands:
             place = places[m.operand.name]
             given.append(handles[m.operand.name])
