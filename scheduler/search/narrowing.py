@@ -104,6 +104,12 @@ _Waiting = tuple[float, int, Outline]
 """A mapping to refine: its lower bound (nanoseconds), its number, and its known costs."""
 
 
+def _promise(waiting: _Waiting) -> float:
+    """Return the lower bound of a mapping, higher for each axis that it joins to another."""
+    least, _, outline = waiting
+    return least * PER_JOINED**outline.joined
+
+
 @dataclass(frozen=True, slots=True)
 class _Judge:
     """The prices of a statement's mappings. `saved_ns` is the most that fusing other statements may save.
@@ -161,26 +167,31 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
             price = min(price, inf if best is None else best.cost_ns)
             wholes.append(_Settled(whole.number, option, floor, best))
 
-    plain, queue = _plain(given, judge)
+    def queued(waiting: _Waiting) -> tuple[float, int, _Waiting]:
+        # A few looks go to mappings that promise most: of those that join axes, many have the least bound.
+        return waiting[0] if looks is None else _promise(waiting), waiting[1], waiting
+
+    plain, further = _plain(given, judge)
     for waiting in plain:
         if waiting[0] > price + judge.saved_ns:
-            queue.append(waiting)
+            further.append(waiting)
         elif (whole := _complete_outline(waiting[2])) is not None:
             settle(whole)
+    queue = list(map(queued, further))
     heapify(queue)
     looked = 0
     while queue:
-        least, _, outline = heappop(queue)
+        *_, (least, _, outline) = heappop(queue)
         is_tired = looks is not None and looked >= looks and price < inf
         if least > price + judge.saved_ns or is_tired:
-            others = least
-            break
+            others = min(others, least)
+            continue
         looked += 1
         if outline.further is None:
             # To split takes as long as greedy does, and proves of most mappings that they cannot win.
             settle(outline, splits=looks is None and not judge.saved_ns)
         elif (more := looked_at(outline, at_once=looks is not None)) is not None:
-            heappush(queue, (max(least, judge.least_ns(more.option)), more.number, more))
+            heappush(queue, queued((max(least, judge.least_ns(more.option)), more.number, more)))
     limit = price + judge.saved_ns
     kept = sorted((own for own in wholes if own.floor_ns <= limit), key=lambda own: own.number)
     others = min([others, ruled_out, *(own.floor_ns for own in wholes if own.floor_ns > limit)])
@@ -214,9 +225,9 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
         return judge.least_ns(outline.option), outline.number, outline
 
     def promise(candidate: _Waiting) -> tuple[int, float, int]:
-        least, number, outline = candidate
+        _, number, outline = candidate
         absent = sum(operand.costs.direct_ns is None for operand in outline.option.operands)
-        return absent, least * PER_JOINED**outline.joined, number
+        return absent, _promise(candidate), number
 
     ordered = sorted(map(waiting, given), key=promise)
     glanced = [o for _, _, outline in ordered[:GLANCED] if (o := _refine_once(outline)) is not None]
