@@ -62,6 +62,18 @@ class Measure:
         over = sizes + np.where(np.isfinite(magnitudes), self.scale * magnitudes, 0.0) > dtype.largest
         return np.where(over, np.inf, magnitudes) if over.any() else magnitudes
 
+    def reach(self, op: str, magnitudes: Array, values: Array) -> tuple[Array, Array]:
+        """Return the least and the greatest that values may be: negated and swapped for `min`, so that `max` chooses.
+
+        The error of a maximum is that of values whose greatest is not below the greatest of all leasts.
+        """
+        if not self.scale:
+            return np.full((), -np.inf), np.full((), np.inf)
+        ordered, errors = -values if op == "min" else values, self.errors(magnitudes)
+        with np.errstate(invalid="ignore"):
+            low, high = ordered - errors, ordered + errors
+        return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+
     def narrowing(self, magnitudes: Array, values: Callable[[], Array], dtype: DType) -> Array:
         """Return the rounding error of a type for given magnitudes: zero for small integers, which are exact."""
         if self.exact_below:
@@ -95,18 +107,19 @@ def is_one_rounding(e: Expr, measure: Measure) -> bool:
     """Return whether an expression has one correct value: an input, or one correctly rounded operation on inputs."""
     match e:
         case Call(op, args) if not (OPS[op].ulp or OPS[op].is_exact):
-            return all(_is_given(a, measure) for a in args)
+            return all(is_given(a, measure) for a in args)
         case _:
-            return _is_given(e, measure)
+            return is_given(e, measure)
 
 
-def _is_given(e: Expr, measure: Measure) -> bool:
+def is_given(e: Expr, measure: Measure) -> bool:
+    """Return whether an expression is an input, exact in its type."""
     match e:
         case Read(buffer):
             return buffer in measure.given
         case Cast(value, dtype):
             exact = value.dtype.is_integer or value.dtype.mantissa_bits <= dtype.mantissa_bits
-            return dtype.is_float and exact and _is_given(value, measure)
+            return dtype.is_float and exact and is_given(value, measure)
         case Const() | Scalar() | IndexValue():
             return True
         case _:

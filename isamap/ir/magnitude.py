@@ -16,7 +16,7 @@ from typing import assert_never
 import numpy as np
 
 from isamap.ir.dtypes import F64, DType
-from isamap.ir.error_bounds import PLAIN, Measure, is_one_rounding, size_of
+from isamap.ir.error_bounds import PLAIN, Measure, is_given, is_one_rounding, size_of
 from isamap.ir.evaluate import Env, Loader, evaluate_expr
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS
@@ -77,6 +77,8 @@ class _Work:
                 op = OPS[e.op]
                 take = self.floats if op.saturates else self.operand
                 args = [np.zeros(()) if a.dtype.kind == "bool" else take(a) for a in e.args]
+                if e.op in ("add", "sub") and not all(np.isfinite(a).all() for a in args):
+                    args = self._addends(e, args)
                 return self._round_narrow(
                     e, self._settle_special(e, self._call(e, args), args), not op.is_exact
                 )
@@ -84,8 +86,18 @@ class _Work:
                 assert_never(e)
 
     def operand(self, e: Expr) -> Array:
-        """Return the magnitudes of a float that something is computed with."""
+        """Return the magnitudes of a float that something is computed with; an input has not overflowed."""
+        if is_given(e, self.measure):
+            return self.floats(e)
         return self.measure.beyond(self.floats(e), self.value(e), e.dtype)
+
+    def _addends(self, e: Call, args: list[Array]) -> list[Array]:
+        """Return the magnitudes of two addends, finite ones where their sum is beyond the largest number as they are.
+
+        What reads the sum finds that it may be an infinity, and `exp` has one result for all such numbers.
+        """
+        sums = self.measure.beyond(self.floats(e.args[0]) + self.floats(e.args[1]), self.value(e), e.dtype)
+        return [np.where(np.isinf(sums), self.floats(a), m) for a, m in zip(e.args, args, strict=True)]
 
     def _settle_special(self, e: Call, magnitude: Array, args: list[Array]) -> Array:
         """Return the magnitude of an operation's result: 0 if it is certainly infinite or NaN."""
@@ -146,8 +158,10 @@ class _Work:
                 return self._product(e.args[0], e.args[1], a, b)
             case "fma", [a, b, c]:
                 return self._product(e.args[0], e.args[1], a, b) + c
-            case "min" | "max", [a, b]:
-                return np.maximum(a, b)
+            case "min" | "max" as op, [a, b]:
+                own = zip(args, e.args, strict=True)
+                (low_a, high_a), (low_b, high_b) = (self.measure.reach(op, m, self.value(x)) for m, x in own)
+                return np.maximum(np.where(high_a >= low_b, a, 0.0), np.where(high_b >= low_a, b, 0.0))
             case "select", [_, a, b]:
                 return np.where(evaluate_expr(e.args[0], self.env), a, b)
             case "neg" | "abs", [a]:

@@ -21,7 +21,7 @@ from isamap.ir.index import Index
 from isamap.ir.magnitude import anything, evaluate_magnitude
 from isamap.ir.nodes import Assign, Cast, Const, Expr, Operand, Read, Routine
 from isamap.ir.rounding import Array
-from isamap.ir.updates import Cells, full_rank, update
+from isamap.ir.updates import Cells, full_rank, reduce_values, update
 from isamap.source.records import dataclass, replace
 
 
@@ -47,7 +47,7 @@ def measure_box(
     home = measured.magnitudes[s.target.buffer]
     within = cells.reduced() if by_products else cells
     if tally is None:
-        sizes, op = _measure_write(s, env, cells, by_products, measured)
+        sizes, op = _measure_write(s, env, cells, mask, by_products, measured)
         update(home, within, op, sizes, mask, F64, _as_is)
         return
     update(tally.touched, cells, "or", np.asarray(True), mask, BOOL, _as_is)
@@ -193,13 +193,16 @@ def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
 
 
 def _measure_write(
-    s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measured
+    s: Assign, env: Env, cells: Cells, mask: Array | None, by_products: bool, measured: Measured
 ) -> tuple[Array, str | None]:
     """Return the magnitudes of a statement that is no rounding reduction of floats, and how they are reduced."""
     sizes = _sizes(s, env, cells, by_products, measured)
     if s.op is None:
         return with_roundings(sizes, s.value, evaluate_expr(s.value, env), measured.measure), None
     if s.op in ("min", "max"):
+        if s.value.dtype.is_float:
+            low, high = measured.measure.reach(s.op, sizes, evaluate_expr(s.value, env))
+            sizes = np.where(high >= reduce_values("max", low, mask, F64, cells), sizes, 0.0)
         return sizes, "max"
     if s.op == "add":
         return sizes, "add"
