@@ -28,7 +28,7 @@ from isamap.graph.model_library import Library
 from isamap.graph.model_program import Call, Control, Move, Passed, Program, called_by, reads_of, writes_of
 from isamap.graph.sizes import most_of, value_of
 from isamap.graph.types import make_dense, size_bytes
-from isamap.ir import DTYPES, bind
+from isamap.ir import DTYPES, bind, round_to
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Source
 from isamap.stream.program_file import ProgramFile
@@ -164,7 +164,7 @@ class Evaluated:
     def expected(
         self, passed: Passed, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
     ) -> Expected:
-        """Return the expected value of a tensor, with its kernel's error bounds; exact values if it has none.
+        """Return the expected value of a tensor, with its kernel's error bounds; values rounded once if it has none.
 
         Around a value with a border, anything is as expected: the kernel's own comparison covers it.
         """
@@ -180,6 +180,7 @@ class Evaluated:
             bound = open_
         values = values.reshape(shape)
         if oracle is None:
+            values = round_to(values, dtype) if dtype.is_float else values
             return Expected(values, bound, None, not dtype.is_float, dtype, bound)
         if oracle.at is None:
             return replace(oracle, values=values, bound=bound)

@@ -167,7 +167,7 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
             price = min(price, inf if best is None else best.cost_ns)
             wholes.append(_Settled(whole.number, option, floor, best))
 
-    def queued(waiting: _Waiting) -> tuple[float, int, _Waiting]:
+    def entry_of(waiting: _Waiting) -> tuple[float, int, _Waiting]:
         # A few looks go to mappings that promise most: of those that join axes, many have the least bound.
         return waiting[0] if looks is None else _promise(waiting), waiting[1], waiting
 
@@ -177,7 +177,7 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
             further.append(waiting)
         elif (whole := _complete_outline(waiting[2])) is not None:
             settle(whole)
-    queue = list(map(queued, further))
+    queue = list(map(entry_of, further))
     heapify(queue)
     looked = 0
     while queue:
@@ -191,7 +191,7 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
             # To split takes as long as greedy does, and proves of most mappings that they cannot win.
             settle(outline, splits=looks is None and not judge.saved_ns)
         elif (more := looked_at(outline, at_once=looks is not None)) is not None:
-            heappush(queue, queued((max(least, judge.least_ns(more.option)), more.number, more)))
+            heappush(queue, entry_of((max(least, judge.least_ns(more.option)), more.number, more)))
     limit = price + judge.saved_ns
     kept = sorted((own for own in wholes if own.floor_ns <= limit), key=lambda own: own.number)
     others = min([others, ruled_out, *(own.floor_ns for own in wholes if own.floor_ns > limit)])

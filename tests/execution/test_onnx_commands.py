@@ -86,7 +86,21 @@ def narrow() -> Any:
     return make(nodes, {"x": drawn(4, 8, dtype="float16")}, ["y", "m"], {"w": drawn(8, 6, dtype="float16")})
 
 
-MODELS = {"images": images, "quantised": quantised, "narrow": narrow}
+def looked_up() -> Any:
+    """Rows of a table of bytes, which is dequantised ahead: in f32, where the evaluator's f64 has more digits."""
+    nodes: Described = [
+        ("DequantizeLinear", ["t", "s"], ["f"], {}),
+        ("Gather", ["f", "rows"], ["g"], {}),
+        ("MatMul", ["g", "k"], ["m"], {}),
+        ("Softmax", ["m"], ["y"], {}),
+    ]
+    constants = {
+        "t": RNG.integers(-128, 127, (50, 16), np.int8), "s": np.asarray(0.0123, np.float32), "k": drawn(16, 5),
+    }  # fmt: skip
+    return make(nodes, {"rows": np.zeros((7,), np.int64)}, ["g", "m", "y"], constants)
+
+
+MODELS = {"images": images, "quantised": quantised, "narrow": narrow, "table": looked_up}
 
 
 def answered(command: str, path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, Any]:
