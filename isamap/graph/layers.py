@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from isamap.driver.deviation import Deviation, find_deviation
-from isamap.driver.oracle import Expected
+from isamap.driver.oracle import Expected, expect
 from isamap.driver.verifying import Judged, comparisons
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.graph import Array
@@ -227,6 +227,7 @@ def compare_layers(
     trace = replace(trace, values={n: _with_counted_sizes(v, counts) for n, v in trace.values.items()})
     wanted: dict[str, Evaluated] = evaluate(inputs, trace, own) if evaluate else {}
     tensors |= program.constants
+    between: dict[str, Array] = {}  # bounds of tensors between parts of one node, which ONNX does not compute
     for step, layer, made in zip(program.steps, layers, written, strict=True):
         exact: dict[str, Expected] = {}
         problems: list[Diagnostic] = []
@@ -243,6 +244,12 @@ def compare_layers(
             for name, expected in comparisons(judged, {}):
                 judged.hold(name, expected)
                 exact[step.writes[name].tensor] = expected
+            errors = {name: between[p.tensor] for name, p in step.reads.items() if p.tensor in between}
+            if errors:
+                exact = _with_errors(
+                    judged, {name: exact[p.tensor] for name, p in step.writes.items()}, errors, step
+                )
+            between |= {tensor: one.bound for tensor, one in exact.items() if wanted and tensor not in wanted}
             closest, checked = Deviation(0, judged.error, judged.bound, judged.worst, 0), judged.checked
         compared = 0
         for passed in (_with_counted_sizes(one, counts) for one in writes_of(step)):
@@ -260,6 +267,37 @@ def compare_layers(
         checked = "all elements, with ONNX" if compared and checked == NOTHING else checked
         tensors |= made
         yield Compared(layer, closest.error, closest.bound, checked, compared, tuple(problems))
+
+
+def _with_errors(
+    judged: Judged, exact: Mapping[str, Expected], errors: Mapping[str, Array], step: Call
+) -> dict[str, Expected]:
+    """Return what tensors should be, with bounds that include the errors of what the kernel reads.
+
+    A node that two machines share has a tensor between them, which the evaluator of ONNX does not have.
+    The bound of a result grows by the change that the bounds of such tensors, added and subtracted, cause.
+    """
+    found = dict(exact)
+    for sign in (1, -1):
+        moved = {name: _moved(judged.arrays[name], error, sign) for name, error in errors.items()}
+        for name, other in expect(judged.kernel, {**judged.arrays, **moved}, {}, judged.fill).items():
+            if (
+                name in found
+                and (one := exact[name]).dtype.is_float
+                and other.values.shape == one.values.shape
+            ):
+                change = np.abs(other.values - one.values)
+                bound = np.maximum(found[name].bound, one.bound + np.nan_to_num(change))
+                found[name] = replace(one, bound=bound, is_exact=False)
+    return {step.writes[name].tensor: one for name, one in found.items()}
+
+
+def _moved(array: Array, error: Array, sign: int) -> Array:
+    """Return an array with errors added or subtracted: the largest one, if only samples have errors."""
+    if not np.any(error):
+        return array
+    errors = error if error.shape == array.shape else error.max()
+    return (array.astype(np.float64) + sign * errors).astype(array.dtype)
 
 
 Shaped = TypeVar("Shaped", Passed, Value)

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
 
+import onnx
 from quantised_networks import inverted_residual, residual, two_layers
 
 from isamap.cli.command_line import run
@@ -117,6 +118,25 @@ def test_scales_of_one_number_are_numbers_in_the_kernels_of_an_accelerator() -> 
     for scale, kernel in zip((one, other), changed.kernels.values(), strict=True):
         found = interpret(parse_kernel(Source("k", kernel)), {"a0": given}, {})["y"]
         assert np.array_equal(found, given.astype(np.float32) * scale)
+
+
+def test_a_node_that_two_machines_share_is_judged_with_the_errors_of_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer(capsys, "hw", "new", "npu", "--kind", "matrix")
+    rng, sizes = np.random.default_rng(0), {"x": [32, 128], "y": [32, 64]}
+    weights = [onnx.numpy_helper.from_array(rng.standard_normal((128, 64)).astype(np.float32), "w")]
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["h"], name="fc"),
+        onnx.helper.make_node("Relu", ["h"], ["y"], name="relu"),
+    ]
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes[name]) for name in "xy")
+    graph = onnx.helper.make_graph(nodes, "net", [x], [y], weights)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), "net.onnx")
+    found = answer(capsys, "verify", "net.onnx", "--hw", "npu.yaml", "--heuristic", "greedy")["layers"]
+    assert [(one["machine"], one["verified"]) for one in found] == [("npu", True), ("generic-c", True)]
+    assert 0 < found[0]["bound"] <= found[1]["bound"] < 1.1 * found[0]["bound"]
 
 
 def test_without_a_host_the_network_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
