@@ -29,7 +29,7 @@ from isamap.scheduler import AnalyticModel, Candidate, OpenOption, decided, open
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.scheduler.process.exchange import Limits, Search
-from isamap.scheduler.process.solving import search
+from isamap.scheduler.process.solve import search
 from isamap.scheduler.search.greedy import SAME, first_assignment
 from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.statement_model import Contender

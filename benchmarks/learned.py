@@ -25,8 +25,8 @@ from ranking_report import problem_of
 
 from isamap.driver.pipeline import compile_kernel
 from isamap.plan.plugins import load_cost_model
+from isamap.plan.protocols import Trial
 from isamap.plan.text import parse_schedule
-from isamap.plan.trial import Trial
 from isamap.source import Source
 from isamap.tune.evaluating import Log
 from isamap.tune.features import FEATURES, described

@@ -29,7 +29,7 @@ from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import Group, solve_groups
 from isamap.scheduler.search.greedy import first_candidate
-from isamap.scheduler.search.neighbours import neighbours
+from isamap.scheduler.search.points import neighbours
 from isamap.source import add_up
 from isamap.source.records import dataclass, field, replace
 

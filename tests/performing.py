@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from isamap.ir import Routine
 from isamap.scheduler.process.exchange import Search
 from isamap.scheduler.process.isolate import Answer
-from isamap.scheduler.process.solving import search
+from isamap.scheduler.process.solve import search
 
 
 def size_values(routine: Routine, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -25,14 +25,13 @@ from isamap.bench.ceilings import (
     padded_operations,
 )
 from isamap.bench.contender import Contender
-from isamap.bench.kept_rows import cores_for, keep_environment, open_rows, rows_in_turn
+from isamap.bench.kept_rows import Row, cores_for, keep_environment, open_rows, rows_in_turn
 from isamap.bench.kind import C, Kind, Rules, Work
 from isamap.bench.libraries import HOLDS
 from isamap.bench.packed_libraries import packs_of
 from isamap.bench.paired_timing import Ratio, play, ratio
 from isamap.bench.predictions import predicted_ns
 from isamap.bench.ring import Shared, Task, fastest_bytes_per_ns, readings
-from isamap.bench.stored_rows import Row
 from isamap.bench.timed_loops import FLAGS, build_loops
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.runnable import Prepared, prepare

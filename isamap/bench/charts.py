@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from html import escape
 from math import ceil, floor, log2, log10
 
+from isamap.bench.kept_rows import Row, classes_of
 from isamap.bench.predictions import FIGURES, agreements
-from isamap.bench.stored_rows import Row, classes_of
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 960, 420, 60, 40, 60
 SVG = "http://www.w3.org/2000/svg"

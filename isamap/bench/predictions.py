@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
+from isamap.bench.kept_rows import Row
 from isamap.bench.paired_timing import geometric_mean
-from isamap.bench.stored_rows import Row
 from isamap.driver.sizes import read_size
 from isamap.formulate.build import build_problem
 from isamap.machine import load_machine

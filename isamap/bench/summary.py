@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from textwrap import wrap
 
+from isamap.bench.kept_rows import Row, classes_of
 from isamap.bench.paired_timing import WIDE, Ratio, geometric_mean
 from isamap.bench.predictions import FIGURES, Agreement, agreements
-from isamap.bench.stored_rows import Row, classes_of
 from isamap.report.columns import align
 from isamap.source.records import dataclass
 

@@ -35,7 +35,7 @@ from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.bench import Campaign
-    from isamap.bench.stored_rows import Row
+    from isamap.bench.kept_rows import Row
 
 _BESIDE = "and compare with the installed libraries; every row is verified first."
 PARTS = ("training", "inference_server", "inference_device", "all")

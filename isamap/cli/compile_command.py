@@ -148,8 +148,7 @@ def _write_report(report: Report, place: str, force: bool) -> tuple[list[str], s
 
 def _as_file(report: Report, ending: str) -> str:
     from isamap.report.page.as_html import report_html
-    from isamap.report.page.as_json import report_json
-    from isamap.report.page.as_text import report_text
+    from isamap.report.page.as_text import report_json, report_text
     from isamap.report.page.stamp import STAMP, stamped
 
     match ending:

@@ -311,7 +311,7 @@ def _verdicts(
 ) -> Verdicts:
     from isamap.driver.refining import evaluate_schedules
     from isamap.driver.sizes import complete_sizes
-    from isamap.plan.trial import Trial
+    from isamap.plan.protocols import Trial
     from isamap.report.schedules import Verdicts
     from isamap.syntax import parse_kernel
 

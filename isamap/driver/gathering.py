@@ -23,7 +23,7 @@ from isamap.driver.side_by_side import done_side_by_side
 from isamap.machine.processor import this_cpu
 from isamap.plan.check import check_schedule
 from isamap.plan.plugins import load_cost_model
-from isamap.plan.trial import Trial
+from isamap.plan.protocols import Trial
 from isamap.scheduler.answer import schedule as solve
 from isamap.scheduler.search.points import Point, SearchSpace
 from isamap.scheduler.search.varied import varied

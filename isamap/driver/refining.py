@@ -14,9 +14,8 @@ from isamap.lower.lower import steady_states
 from isamap.machine import Machine
 from isamap.plan.plugins import load_cost_model, load_evaluator
 from isamap.plan.problem import Problem
-from isamap.plan.protocols import Evaluator
+from isamap.plan.protocols import Evaluator, Trial
 from isamap.plan.schedule import NestSchedule, Schedule
-from isamap.plan.trial import Trial
 from isamap.report.compilation import Ordered, Pipelined
 from isamap.run.child import RunProblem
 from isamap.source import Diagnostic

@@ -23,9 +23,9 @@ from isamap.machine.processor import this_cpu
 from isamap.plan.check import check_schedule
 from isamap.plan.plugins import load_cost_model, load_searcher
 from isamap.plan.problem import Problem
+from isamap.plan.protocols import Trial
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import parse_schedule, print_schedule
-from isamap.plan.trial import Trial
 from isamap.run.child import RunProblem
 from isamap.scheduler.search.points import Point, SearchSpace
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source, UsageProblem

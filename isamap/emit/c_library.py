@@ -28,8 +28,8 @@ from isamap.emit.c_names import Names, literal
 from isamap.emit.c_parts import Function
 from isamap.emit.c_text import cast, index_text
 from isamap.ir import Const, Constraint, Kernel, Scalar
+from isamap.libraries.description import Parameter
 from isamap.libraries.installed import Installed
-from isamap.libraries.prototype import Parameter
 from isamap.libraries.recognise import Passed, Performed
 from isamap.lower.program import Condition, LoweredProgram
 from isamap.source.records import replace

@@ -24,8 +24,7 @@ from isamap.emit.c_names import Names, storage_type
 from isamap.emit.c_text import index_text
 from isamap.graph.graph_file import weights_of
 from isamap.graph.model_program import Call, Control, Move, Passed, Port, Program, Step
-from isamap.graph.pitches import apart_bytes
-from isamap.graph.planning import LINE_BYTES, Plan
+from isamap.graph.planning import LINE_BYTES, Plan, apart_bytes
 from isamap.graph.sizes import OpenSize, index_of, most_of
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES, Index

@@ -13,10 +13,9 @@ import numpy as np
 from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps, reads_of, writes_of
 from isamap.graph.graph import Array, Graph, Model, Node, Room, Signature, names_read
 from isamap.graph.lowering import Lowering, Taken, known_names, own_results, program_of
-from isamap.graph.making import Making, Value
+from isamap.graph.making import Making, Names, Scope, Value
 from isamap.graph.model_program import Control, Port, Program
 from isamap.graph.model_program import writes_of as program_writes
-from isamap.graph.node_scope import Names, Scope
 from isamap.graph.pending import Written
 from isamap.graph.quantising import LEAST_OPSET, OWN, RUNTIMES, with_integer_operators, with_signed_bytes
 from isamap.graph.sizes import Given, Guard, Opened, opened_sizes

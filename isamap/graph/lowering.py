@@ -30,11 +30,10 @@ from isamap.graph.graph import (
     Signature,
     names_read,
 )  # fmt: skip
-from isamap.graph.making import Making, OutOfOrder, Value, whole
+from isamap.graph.making import Making, Names, OutOfOrder, Scope, Value, whole
 from isamap.graph.model_program import Call, Control, Given, Move, Passed, Port, Program
 from isamap.graph.model_program import reads_of as reads_of_step
 from isamap.graph.model_program import writes_of as writes_of_step
-from isamap.graph.node_scope import Names, Scope
 from isamap.graph.operators import OPERATORS
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.fixed import fold_sizes

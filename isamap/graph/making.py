@@ -441,3 +441,26 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
 def broadcast_index(shape: Shape, axes: Sequence[str]) -> list[str]:
     """Return the index into an array of this shape that is repeated to a larger one with such axes."""
     return list(axes[len(axes) - len(shape) :])
+
+
+# --- the scope of a node --------------------------------------------------------------------------------
+
+Names = dict[str, Value | None]
+"""Values by name; None for those whose node was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names in scope.
+
+    `names` grows with each node. `opsets` has a version for each domain. The depth counts the functions and
+    graphs around the node.
+    """
+
+    names: Names
+    opsets: Mapping[str, int]
+    depth: int = 0
+
+    def inside(self, names: Names, opsets: Mapping[str, int] | None = None) -> Scope:
+        """Return the scope of a function or graph that is lowered in place, with its own names."""
+        return Scope(names, self.opsets if opsets is None else opsets, self.depth + 1)

@@ -31,8 +31,7 @@ from isamap.graph.group_prices import Prices
 from isamap.graph.host_fallback import Divided, Made, divide, make_kernel, with_known_numbers, with_shifts_of
 from isamap.graph.model_program import Call, Control, Passed, Program, called_by, reads_of
 from isamap.graph.partition import Method, Partition
-from isamap.graph.pitches import find_pitches, room_bytes
-from isamap.graph.planning import LINE_BYTES, plan
+from isamap.graph.planning import LINE_BYTES, find_pitches, plan, room_bytes
 from isamap.graph.sizes import index_of, is_open, most_of, needs_numbers, value_of
 from isamap.graph.types import make_dense, size_bytes, stored
 from isamap.ir import DTYPES, Index, bind

@@ -16,7 +16,7 @@ from isamap.machine import Link, Machine, Memory
 from isamap.machine.model import Unit
 from isamap.report.columns import count_text, shorten
 from isamap.report.machine_changes import memory_text
-from isamap.report.svg_style import COLOURS, STYLE
+from isamap.report.picture import COLOURS, STYLE
 from isamap.source.records import dataclass, replace
 
 BOX_WIDTH, LINE, GAP, COLUMN_GAP, MARGIN, TITLE = 176, 17, 24, 110, 28, 48

@@ -20,9 +20,9 @@ from difflib import unified_diff
 from itertools import combinations
 from math import inf, sqrt
 
+from isamap.plan.protocols import Evaluation
 from isamap.plan.schedule import NestSchedule, Schedule, cost_unit
 from isamap.plan.text import print_nest
-from isamap.plan.trial import Evaluation
 from isamap.source.records import dataclass
 
 

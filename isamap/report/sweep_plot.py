@@ -11,7 +11,7 @@ from math import ceil, floor, log10
 
 from isamap.report.columns import energy_text
 from isamap.report.mappings import time_text
-from isamap.report.svg_style import COLOURS, STYLE
+from isamap.report.picture import COLOURS, STYLE
 from isamap.report.sweeps import Place, Sweep, fronts
 from isamap.source.records import dataclass
 

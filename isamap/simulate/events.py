@@ -20,7 +20,7 @@ from isamap.lower.work_slices import is_met
 from isamap.machine import Machine
 from isamap.machine.timings import IN_FLIGHT
 from isamap.plan.problem import Problem
-from isamap.plan.trial import Evaluation, Fact, Trial
+from isamap.plan.protocols import Evaluation, Fact, Trial
 from isamap.simulate.machine_time import MachineTime, Step, Swept, Touch, Watcher
 from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
 from isamap.simulate.reuse import Reuse, Weights

@@ -22,10 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from isamap.ir import Range
-from isamap.plan.protocols import ComparingEvaluator, CostModel, DependentEvaluator, Evaluator
+from isamap.plan.protocols import (
+    ComparingEvaluator,
+    CostModel,
+    DependentEvaluator,
+    Evaluation,
+    Evaluator,
+    Fact,
+    Trial,
+)
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
-from isamap.plan.trial import Evaluation, Fact, Trial
 from isamap.source import Diagnostic, OnlyWarned, Unkept
 from isamap.source.records import dataclass, fields
 from isamap.tune.features import FEATURES_VERSION, described

@@ -16,10 +16,9 @@ from math import log2, prod
 
 from isamap.plan.decisions import ahead_of, block_of, prefetch_of, rows_of, spread_of, stage_of, unroll_of
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
-from isamap.plan.protocols import CostModel
+from isamap.plan.protocols import CostModel, Trial
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.time_shares import NestTime
-from isamap.plan.trial import Trial
 from isamap.scheduler.effects.table import EFFECTS
 from isamap.scheduler.effects.time_parts import FUSED, where_time_goes
 from isamap.scheduler.nests.pricing import read_nest

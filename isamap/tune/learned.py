@@ -19,7 +19,7 @@ import numpy as np
 
 from isamap.machine import Machine
 from isamap.plan.plugins import load_cost_model
-from isamap.plan.trial import Trial
+from isamap.plan.protocols import Trial
 from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, show_value
 from isamap.source.records import dataclass
 from isamap.tune.features import FEATURES, FEATURES_VERSION, described

@@ -18,7 +18,7 @@ from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine, missing_features
 from isamap.machine.processor import this_cpu
-from isamap.plan.trial import Evaluation, Trial
+from isamap.plan.protocols import Evaluation, Trial
 from isamap.run.fills import make_arrays, make_scalars
 from isamap.run.runner import Limits, RunProblem, compile_packers, packed_arrays, run_program
 from isamap.run.toolchain import Compiled, compile_library, find_compiler

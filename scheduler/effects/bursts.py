@@ -36,7 +36,7 @@ from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.scheduler.deciding.fetching import in_rows, prefetch_level
 from isamap.scheduler.deciding.space import MAX_UNROLLED, Space, issues_along
 from isamap.scheduler.deciding.tiling import Tiling, by_stage
-from isamap.scheduler.effects.in_time import if_in_time
+from isamap.scheduler.effects.hint_costs import if_in_time
 from isamap.scheduler.effects.levels import Misses
 from isamap.scheduler.effects.residence import holds_all
 from isamap.source.records import dataclass

@@ -20,7 +20,7 @@ from isamap.plan.problem import Problem
 from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.tiling import Tiling, by_stage
 from isamap.scheduler.effects.following import if_followed
-from isamap.scheduler.effects.in_time import if_in_time
+from isamap.scheduler.effects.hint_costs import if_in_time
 from isamap.scheduler.effects.levels import Misses, added, added_in_pieces
 from isamap.scheduler.effects.row_conflict_misses import if_kept
 

@@ -37,9 +37,8 @@ from isamap.scheduler.effects.effect import (
     each_result,
     whole,
 )
-from isamap.scheduler.effects.fill_buffers import buffers_filled
-from isamap.scheduler.effects.levels import one_after_another
-from isamap.scheduler.effects.overlap_inefficiency import leaks, least_leak
+from isamap.scheduler.effects.levels import buffers_filled, one_after_another
+from isamap.scheduler.effects.overlapping import leaks, least_leak
 from isamap.scheduler.effects.register_blocks import chains, loops_ns
 from isamap.scheduler.effects.register_loads import least_loads, pages
 from isamap.scheduler.effects.results import results_begun

@@ -11,7 +11,7 @@ from isamap.cli import main
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.plan.trial import Trial
+from isamap.plan.protocols import Trial
 from isamap.run.child import Limits
 from isamap.scheduler import AnalyticModel, k_best
 from isamap.source import MissingTool

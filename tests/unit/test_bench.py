@@ -17,6 +17,7 @@ from isamap.bench.cases import FORMS, pick_rows
 from isamap.bench.ceilings import SIZES_BYTES, Bandwidths, attainable
 from isamap.bench.charts import ratio_chart
 from isamap.bench.contender import Contender, ContenderLost
+from isamap.bench.kept_rows import Row
 from isamap.bench.kinds import PRODUCTS
 from isamap.bench.paired_timing import Ratio, geometric_mean, ratio, trimmed
 from isamap.bench.product_cases import (
@@ -29,7 +30,6 @@ from isamap.bench.product_cases import (
 )
 from isamap.bench.product_check import check_product
 from isamap.bench.ring import Task, random_values
-from isamap.bench.stored_rows import Row
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
 from isamap.bench.timed_loops import READS, build_loops, load_loops
 from isamap.driver.request import Request

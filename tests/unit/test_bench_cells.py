@@ -11,9 +11,9 @@ import pytest
 from isamap.bench.campaign import Campaign, run_campaign
 from isamap.bench.cases import FORMS
 from isamap.bench.cells import CellCase, cell_cases, cell_kernel, cell_values, is_right
+from isamap.bench.kept_rows import Row
 from isamap.bench.kinds import CELLS, prepare_onnxruntime_cell, prepare_torch_cell
 from isamap.bench.ring import Mapped, Shared, Task
-from isamap.bench.stored_rows import Row
 from isamap.bench.summary import rows_table, summarise, summary_text
 from isamap.ir import interpret
 

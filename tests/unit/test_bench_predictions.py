@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from isamap.bench.charts import prediction_chart
+from isamap.bench.kept_rows import Row
 from isamap.bench.predictions import agreements, pairs, predicted_ns, spearman
-from isamap.bench.stored_rows import Row
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
 from isamap.driver.api import source_of
 from isamap.driver.request import Request

@@ -11,9 +11,16 @@ from fake_library import KERNEL, TOTAL, FakeLibrary
 
 from isamap.ir import DTYPES, Const, Kernel, Range, Scalar, bind
 from isamap.kernels import kernel_path
-from isamap.libraries.description import Library, Place, read_library, shipped_libraries, shipped_library
+from isamap.libraries.description import (
+    Library,
+    Place,
+    Prototype,
+    read_library,
+    read_prototype,
+    shipped_libraries,
+    shipped_library,
+)
 from isamap.libraries.installed import find_installed
-from isamap.libraries.prototype import Prototype, read_prototype
 from isamap.libraries.recognise import Performed, find_call
 from isamap.source import Source, SpecProblem, UsageProblem
 from isamap.syntax import parse_kernel

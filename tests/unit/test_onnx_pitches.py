@@ -10,7 +10,7 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import Described, evaluated, imported, make
 
 from isamap.graph.model_program import Call, Move, Passed, Port, Program
-from isamap.graph.pitches import apart_bytes, find_pitches, room_bytes
+from isamap.graph.planning import apart_bytes, find_pitches, room_bytes
 from isamap.machine import load_machine
 from isamap.onnx import compile_model
 

@@ -13,7 +13,7 @@ import pytest
 from plan_problems import gemm
 
 from isamap.cli import main
-from isamap.plan.trial import Evaluation
+from isamap.plan.protocols import Evaluation
 from isamap.report.schedules import (
     Attempt,
     Verdicts,

@@ -18,8 +18,7 @@ from isamap.driver.length_versions import compile_request
 from isamap.driver.reporting import recording_of, report_of
 from isamap.driver.request import Request
 from isamap.report.page.as_html import report_html
-from isamap.report.page.as_json import report_json
-from isamap.report.page.as_text import PLAIN, report_text
+from isamap.report.page.as_text import PLAIN, report_json, report_text
 from isamap.report.page.pictures import all_pictures
 from isamap.report.page.stamp import is_as_stamped, is_stamped, stamped
 from isamap.source import Source

@@ -12,8 +12,7 @@ from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
-from isamap.scheduler.effects.fill_buffers import buffers_filled
-from isamap.scheduler.effects.levels import misses
+from isamap.scheduler.effects.levels import buffers_filled, misses
 from isamap.scheduler.nests.pricing import price, read_nest
 
 M, N, K = 1024, 32, 2048  # 8 MB of A: beyond the second cache, within the third

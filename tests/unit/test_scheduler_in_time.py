@@ -13,7 +13,7 @@ from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.bursts import shown
-from isamap.scheduler.effects.in_time import if_in_time
+from isamap.scheduler.effects.hint_costs import if_in_time
 from isamap.scheduler.effects.levels import misses
 from isamap.scheduler.effects.row_pieces import beside_rows
 

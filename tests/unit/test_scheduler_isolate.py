@@ -23,7 +23,7 @@ from isamap.scheduler.cpsat import Ask
 from isamap.scheduler.process.children import borrowed, idle, start_early
 from isamap.scheduler.process.exchange import Found, Limits, Search
 from isamap.scheduler.process.isolate import Answer, ask_apart
-from isamap.scheduler.process.solving import SECOND, USUAL, Answered, Configuration, Tell, run_solver, search
+from isamap.scheduler.process.solve import SECOND, USUAL, Answered, Configuration, Tell, run_solver, search
 from isamap.scheduler.statement_model import NestModel
 from isamap.source import Infeasible
 from isamap.source.codec import read, write
@@ -47,9 +47,9 @@ def child(program: str) -> tuple[str, ...]:
 def solving(first: str = "0", told: str = "0") -> str:
     """Return the solver's own program that does something before it searches, or after it told of a schedule."""
     return (
-        "import sys, os; from isamap.scheduler.process import solve, solving\n"
+        "import sys, os; from isamap.scheduler.process import solve\nsearch = solve.search\n"
         f"def searching(job, tell):\n    {first}\n"
-        f"    return solving.search(job, lambda found: (tell(found), {told}))\n"
+        f"    return search(job, lambda found: (tell(found), {told}))\n"
         "solve.search = searching; sys.argv[1:] = [str(4 << 30)]; solve.main()"
     )
 

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from isamap.report.svg_style import COLOURS, STYLE
+from isamap.report.picture import COLOURS, STYLE
 
 Colour = tuple[float, float, float]
 

@@ -9,7 +9,7 @@ import pytest
 
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.plan.trial import Trial
+from isamap.plan.protocols import Trial
 from isamap.scheduler import AnalyticModel
 from isamap.source import Source
 from isamap.tune.features import FEATURES, Described, described

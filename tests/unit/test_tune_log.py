@@ -20,7 +20,7 @@ from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.machine import Machine
-from isamap.plan.trial import Evaluation, Trial
+from isamap.plan.protocols import Evaluation, Trial
 from isamap.scheduler import AnalyticModel
 from isamap.source import UsageProblem
 from isamap.tune.evaluating import Evaluated, Log, Record, Setting, evaluate_all

@@ -16,7 +16,7 @@ from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.plan.plugins import load_evaluator
-from isamap.plan.trial import Trial
+from isamap.plan.protocols import Trial
 from isamap.source import MissingTool, UsageProblem
 from isamap.tune.evaluating import Log, Record
 from isamap.tune.features import FEATURES, FEATURES_VERSION, OF_PRICE

@@ -14,9 +14,9 @@ from isamap.cli import main
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
+from isamap.plan.protocols import Trial
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
-from isamap.plan.trial import Trial
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.search.varied import varied
 from isamap.source import UsageProblem

@@ -19,9 +19,8 @@ from isamap.report.page.pictures import memory_pictures, roofline_pictures, time
 from isamap.report.page.report_facts import Line, Mark, Pane, Report, names_in
 from isamap.report.page.stamp import STAMP
 from isamap.report.page.traffic import level_rows
-from isamap.report.picture import PLOT, Picture
+from isamap.report.picture import PLOT, STYLE, Picture
 from isamap.report.roofline import roofline_rows, roofline_sentence
-from isamap.report.svg_style import STYLE
 
 OPEN = 4
 """Pictures of a section that are shown at once; others wait to be opened."""
