@@ -6,7 +6,7 @@ It is data only. `isamap.plan.decisions` has the names of the decisions.
 from __future__ import annotations
 
 from dataclasses import fields
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 from isamap.machine.timings import (
@@ -74,6 +74,19 @@ class Flow:
     apart: Busy = ()
     again_ns: float = 0.0
     turn_ns: float = 0.0
+
+    def scaled(self, share: float) -> Flow:
+        """Return the times of a share of the operand; those of a single tile stay."""
+
+        def times(busy: Busy) -> Busy:
+            return tuple((unit, ns * share) for unit, ns in busy)
+
+        moved = {name: times(getattr(self, name)) for name in BUSY_FIELDS}
+        issues = ceil(self.issues * share)
+        return replace(self, **moved, first_ns=self.first_ns * share, issues=issues)
+
+
+BUSY_FIELDS = ("begun", "finished", "loaded", "around", "between", "apart")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ threads, and its bounds stay exact.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, times, total
 from isamap.plan.cost.sharing import shared
 from isamap.plan.decisions import parallel_of, stage_of
-from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand, with_fields
 from isamap.plan.protocols import CostModel
 from isamap.scheduler.deciding.space import issues_along
 from isamap.source.records import replace
@@ -76,7 +76,31 @@ def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
     made = tuple((a.name, -(-issues_along(a) // shares[a.name])) for a in option.axes if a.name in shares)
     outside = prod(count for name, count in made if not axes[name].is_reduction)
     fusions = tuple(replace(f, extra_ns=f.extra_ns / outside) for f in option.fusions)
-    return replace(option, axes=cut, fusions=fusions, parts=made)
+    operands = tuple(_of_part(operand, option.axes, cut) for operand in option.operands)
+    return replace(option, axes=cut, operands=operands, fusions=fusions, parts=made)
+
+
+def _of_part(operand: TileOperand, whole: Sequence[TileAxis], cut: Sequence[TileAxis]) -> TileOperand:
+    """Return an operand of a part: other units move only the tiles of the part."""
+    flow = operand.staging.flow
+    if flow is None:
+        return operand
+    share = _moved_elements(operand, cut) / _moved_elements(operand, whole)
+    return with_fields(operand, flow=flow.scaled(min(1.0, share)))
+
+
+def _moved_elements(operand: TileOperand, axes: Sequence[TileAxis]) -> int:
+    """Return the elements of an operand that are moved once; of a window each plane, with what its taps reach."""
+    extents = {axis.name: axis.extent for axis in axes if axis.name in operand.axes}
+    windows = {w.along: w for w in operand.staging.windows}
+    taps = {w.tap for w in operand.staging.windows}
+
+    def moved(name: str) -> int:
+        if name not in windows:
+            return extents[name]
+        return sum(extents[name] + reach for reach in windows[name].reaches(extents[windows[name].tap]))
+
+    return prod(moved(name) for name in extents if name not in taps)
 
 
 def _dealable(option: NestOption, private: Collection[str]) -> list[TileAxis]:

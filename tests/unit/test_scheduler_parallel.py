@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
+import pytest
 from plan_problems import CACHES, gemm
 
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.formulate.build import build_problem
+from isamap.ir import bind
+from isamap.machine import load_machine
 from isamap.plan.problem import Problem
 from isamap.scheduler.deciding.partitioning import part_of, part_problem
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+from tests.device_kernels import product
 
 
 def seen(problem: Problem, threads: int, **parts: int) -> Problem:
@@ -33,3 +43,46 @@ def test_parts_divide_both_where_the_link_is_shared() -> None:
     found = seen(problem, 4, n=4).caches[2]
     assert found.capacity_bytes == last.capacity_bytes // 4
     assert found.bandwidth_bytes_per_ns == last.bandwidth_bytes_per_ns / 4
+
+
+@pytest.mark.parametrize("machine", ["nvidia-sm80", "amd-rdna3", "simt-32"])
+def test_other_units_move_the_bytes_of_a_part_and_no_more(machine: str) -> None:
+    """The traffic of all of an array was the price of each part, so that vectors seemed faster than matrices."""
+    hardware = load_machine(machine)
+    text = """kernel product() {
+      in A: f16[256, 192]; in B: f16[192, 128]; inout C: f32[256, 128];
+      for m in 256, n in 128, k in 192 { C[m, n] += f32(A[m, k]) * f32(B[k, n]); }
+    }"""
+    problem = build_problem(bind(parse_kernel(Source("product.ir", text)), {}), hardware, {})
+    seen = 0
+    for option in problem.nests[0].options:
+        if {"m", "n"} - {axis.name for axis in option.axes}:
+            continue  # of axes that are fused
+        part = part_of(option, {"m": 4, "n": 2})
+        if part is None or prod(count for _, count in part.parts) != 8:
+            continue
+        for whole, own in zip(option.operands, part.operands, strict=True):
+            if whole.staging.flow is None or own.staging.flow is None or whole.is_accumulator:
+                continue
+            shares = prod(count for name, count in part.parts if name in own.axes)
+            for (unit, all_ns), (same, ns) in zip(
+                whole.staging.flow.begun, own.staging.flow.begun, strict=True
+            ):
+                assert unit == same
+                assert ns == pytest.approx(all_ns / shares)
+                seen += 1
+    assert seen
+
+
+@pytest.mark.parametrize("machine", ["nvidia-sm80", "nvidia-sm90", "amd-rdna3"])
+def test_a_product_is_computed_by_matrix_instructions_where_a_machine_has_them(machine: str) -> None:
+    """Their operands are staged for a whole block."""
+    made = compile_kernel(
+        Request(product("f16", "f32"), machine, {"M": 256, "N": 256, "K": 256}, heuristic="greedy"),
+        "schedule",
+    )
+    assert made.schedule is not None
+    (nest,) = made.schedule.nests
+    performed = load_machine(machine).instructions[nest.mapping.split()[0]].instruction
+    fragments = [o for o in performed.operands if o.role == "in"]
+    assert all(len(o.shape) == 2 for o in fragments), nest.mapping
