@@ -30,8 +30,7 @@ from isamap.plan.graph_check import check_graph_plan
 from isamap.plan.graphs import GraphNode, GraphProblem, Group
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily
-from isamap.scheduler.graphs.improving import better_start, make_plan
-from isamap.scheduler.graphs.pieces import improved_in_pieces
+from isamap.scheduler.graphs.improving import better_start, improved_in_pieces, make_plan
 
 MACHINE = "x86-avx512"
 OPERATIONS_PER_NS = 64.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from isamap.bench.kept_rows import Row
 from isamap.bench.paired_timing import geometric_mean
-from isamap.driver.sizes import read_size
+from isamap.driver.request import read_size
 from isamap.formulate.build import build_problem
 from isamap.machine import load_machine
 from isamap.plan.plugins import load_cost_model

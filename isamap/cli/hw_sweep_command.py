@@ -229,7 +229,7 @@ def sweep_command(asked: SweepOptions) -> Answer:
     )
     files = _write_files(asked, sweep)
     if svg is not None:
-        from isamap.report.sweep_plot import sweep_svg
+        from isamap.report.sweeps import sweep_svg
 
         write_text(Path(svg), sweep_svg(Path(asked.name).stem, sweep), overwrite=asked.overwrite)
     payload: dict[str, object] = {
@@ -250,7 +250,7 @@ def _write_files(asked: SweepOptions, sweep: Sweep) -> list[str]:
     """Write the requested plot of the front and the table, and return their paths."""
     texts: list[tuple[str, str]] = []
     if asked.front is not None:
-        from isamap.report.sweep_plot import front_svg
+        from isamap.report.sweeps import front_svg
 
         texts.append((asked.front, front_svg(Path(asked.name).stem, sweep)))
     if asked.csv is not None:

@@ -27,7 +27,7 @@ class MemplanOptions(CommandOptions):
 
 def memplan_command(asked: MemplanOptions) -> Answer:
     """Give each buffer an offset so that no two that live at one time overlap."""
-    from isamap.plan.buffers_csv import print_offsets, read_buffers
+    from isamap.plan.placement import print_offsets, read_buffers
     from isamap.scheduler.memory.allocation import allocate
 
     capacity_bytes, limit_s, output = asked.capacity_bytes, asked.limit_s, asked.output

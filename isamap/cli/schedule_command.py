@@ -228,7 +228,7 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
 
 def _mappings(matched: Compilation) -> dict[str, object]:
     """Return how many mappings the scheduler could choose from, and why not from the others."""
-    from isamap.driver.sizes import read_size
+    from isamap.driver.request import read_size
     from isamap.formulate.build import offers
 
     assert matched.canonical is not None
@@ -310,7 +310,7 @@ def _verdicts(
     again: bool,
 ) -> Verdicts:
     from isamap.driver.refining import evaluate_schedules
-    from isamap.driver.sizes import complete_sizes
+    from isamap.driver.request import complete_sizes
     from isamap.plan.protocols import Trial
     from isamap.report.schedules import Verdicts
     from isamap.syntax import parse_kernel

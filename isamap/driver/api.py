@@ -10,9 +10,8 @@ from isamap.adjoint import differentiate
 from isamap.driver.compiling import compile_program
 from isamap.driver.inputs import given_text, load_machine, machine_of, named_kernel, read_file
 from isamap.driver.options import given_choice, given_flag, given_names, given_word
-from isamap.driver.request import Request, given_sizes, make_request, take_choices
+from isamap.driver.request import Request, complete_sizes, given_sizes, make_request, take_choices
 from isamap.driver.runnable import CompiledKernel, prepare
-from isamap.driver.sizes import complete_sizes
 from isamap.driver.verifying import Case, all_cases
 from isamap.ir import bind, print_routine
 from isamap.match import CountMode

@@ -8,8 +8,7 @@ from pathlib import Path
 from isamap.driver.length_versions import compile_request
 from isamap.driver.pipeline import Compilation
 from isamap.driver.printers import emit_artifact
-from isamap.driver.request import Request
-from isamap.driver.sizes import complete_sizes
+from isamap.driver.request import Request, complete_sizes
 from isamap.driver.verifying import Case, Judged, case_of, with_unverified
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine

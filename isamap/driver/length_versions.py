@@ -13,8 +13,7 @@ from math import inf, isqrt, prod
 
 from isamap.driver.pipeline import Compilation, Seen, compile_kernel, ignore_pass
 from isamap.driver.printers import emit_artifact
-from isamap.driver.request import Request, Size
-from isamap.driver.sizes import complete_sizes, has_versions, read_profiles, whole_sizes
+from isamap.driver.request import Request, Size, complete_sizes, has_versions, read_profiles, whole_sizes
 from isamap.driver.stages import PASS_NAMES, STAGES, Clock, Watch
 from isamap.driver.workspace_packing import judged, pack_workspace
 from isamap.ir import bind, print_routine

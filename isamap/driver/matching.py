@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isamap.driver.request import Size
-from isamap.driver.sizes import complete_sizes
+from isamap.driver.request import Size, complete_sizes
 from isamap.ir import Kernel, Range, bind, typical_size
 from isamap.machine import Machine
 from isamap.match import (

@@ -21,8 +21,7 @@ from isamap.driver.explaining import form_warnings, scalar_warnings
 from isamap.driver.formulation import Extent, Questions, choose_form, choose_registers, extent_of
 from isamap.driver.inputs import with_profile
 from isamap.driver.printers import Artifact, emit_artifact
-from isamap.driver.request import Request, read_bound
-from isamap.driver.sizes import complete_sizes
+from isamap.driver.request import Request, complete_sizes, read_bound
 from isamap.driver.stages import Clock, Watch
 from isamap.driver.workspace_packing import ALL_PASSES, judged
 from isamap.formulate.matches import Matches

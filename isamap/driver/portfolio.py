@@ -16,8 +16,8 @@ from typing import Any
 
 from isamap.driver.cached_compilations import Warned
 from isamap.driver.compiling import Program, manifest
+from isamap.driver.request import complete_sizes, whole_sizes
 from isamap.driver.runnable import Prepared
-from isamap.driver.sizes import complete_sizes, whole_sizes
 from isamap.driver.stages import Watch
 from isamap.driver.verifying import symbols_of, verify_case
 from isamap.emit.c_build import pool_files
@@ -35,9 +35,9 @@ from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
-from isamap.tune.alternation import play
 from isamap.tune.implementation_choices import OURS, Choice, Choices
 from isamap.tune.measured import FEWEST_CALLS, LIMITS, SECONDS, Contender
+from isamap.tune.tournament import play
 
 Sizes = Mapping[str, int]
 PATIENCE_NS = 20_000_000_000

@@ -8,8 +8,7 @@ from itertools import accumulate
 from isamap.driver.explaining import explain, schedule_accesses
 from isamap.driver.pipeline import Compilation
 from isamap.driver.refining import RUNNERS_UP, rank_schedules
-from isamap.driver.request import Request
-from isamap.driver.sizes import read_size
+from isamap.driver.request import Request, read_size
 from isamap.driver.stages import Watch
 from isamap.emit.c import EmittedC
 from isamap.ir import Kernel, print_routine, typical_size
@@ -24,12 +23,10 @@ from isamap.report.access_tables import energy_figures
 from isamap.report.columns import Row, energy_text, percent_text
 from isamap.report.explained import Explained
 from isamap.report.mappings import time_text
-from isamap.report.page.code_links import code_lines, listing_lines
-from isamap.report.page.line_links import Nest, kernel_lines, schedule_lines
+from isamap.report.page.line_links import Nest, code_lines, kernel_lines, listing_lines, schedule_lines
 from isamap.report.page.memories import memories_of
 from isamap.report.page.report_facts import Line, Pane, Report
-from isamap.report.page.timeline import timeline_of
-from isamap.report.page.trace import trace_json
+from isamap.report.page.timeline import timeline_of, trace_json
 from isamap.report.page.traffic import access_rows, levels_by_model, levels_by_program, with_links
 from isamap.report.roofline import Roofline, roofline_sentence
 from isamap.simulate.recording import Recorded, record

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from isamap.driver.deviation import Deviation, Vague, find_deviation, find_vague, must_overflow
 from isamap.driver.oracle import ORDER_FACTOR, Expected, count_operations, expect, sum_type
+from isamap.driver.request import complete_sizes, whole_sizes
 from isamap.driver.runnable import Prepared, RanOn
-from isamap.driver.sizes import complete_sizes, whole_sizes
 from isamap.ir import (
     Assign,
     Call,

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from isamap.driver.inputs import load_machine, machine_of
-from isamap.driver.request import Request
+from isamap.driver.request import Request, complete_sizes
 from isamap.driver.side_by_side import done_side_by_side
-from isamap.driver.sizes import complete_sizes
 from isamap.emit.c import EmittedC
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import compiled

@@ -17,10 +17,9 @@ from isamap.driver.ahead import compile_ahead, label_of
 from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.inputs import find_profile, machine_of, with_profile
 from isamap.driver.model_rewrites import form_of
-from isamap.driver.request import DEFAULT_COST_MODEL, Request, Size
+from isamap.driver.request import DEFAULT_COST_MODEL, Request, Size, complete_sizes, has_versions, whole_sizes
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
-from isamap.driver.sizes import complete_sizes, has_versions, whole_sizes
 from isamap.emit.c import EmittedC
 from isamap.formulate.packable import require_packable
 from isamap.graph.device_assignment import Dealt, deal, places_of

@@ -26,8 +26,7 @@ from isamap.plan.graphs import GraphPlan, GraphProblem, Group
 from isamap.plan.placement import Buffer
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, shown
-from isamap.scheduler.graphs.improving import better_start, make_plan
-from isamap.scheduler.graphs.pieces import improved_in_pieces
+from isamap.scheduler.graphs.improving import better_start, improved_in_pieces, make_plan
 from isamap.scheduler.memory.allocation import pack
 from isamap.source import Diagnostic, UsageProblem
 

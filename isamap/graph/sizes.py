@@ -16,8 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.driver.request import is_range
-from isamap.driver.sizes import read_profiles
+from isamap.driver.request import is_range, read_profiles
 from isamap.graph.terms import NotTaken
 from isamap.ir import DTYPES, Index
 from isamap.ir.index import bounds

@@ -27,8 +27,14 @@ from isamap.plan.time_shares import NestTime, TimeShare
 from isamap.report.columns import Row, align, indent, percent_text
 from isamap.report.mappings import time_text
 from isamap.report.nest_tree import NestTree, nest_tree, registers_text, stationary_text, tree_json, tree_rows
-from isamap.report.roofline import Roofline, roofline_json, roofline_rows, roofline_sentence, rooflines
-from isamap.report.roofline_picture import roofline_picture
+from isamap.report.roofline import (
+    Roofline,
+    roofline_json,
+    roofline_picture,
+    roofline_rows,
+    roofline_sentence,
+    rooflines,
+)
 from isamap.source import add_up
 from isamap.source.records import dataclass
 

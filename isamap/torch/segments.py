@@ -36,8 +36,8 @@ from isamap.source.cache import digest
 from isamap.torch.fx_nodes import is_result, is_view, layout_of, name_of, outside_tracing
 from isamap.torch.operation_rows import ROWS
 from isamap.torch.operators import OPERATIONS, PARTS, Translation, translate
-from isamap.tune.alternation import time_alternately
 from isamap.tune.implementation_choices import OURS, Choice, Choices
+from isamap.tune.tournament import time_alternately
 
 OPSETS = {"": 20, "aten": 1, "isamap": 1}
 NO_KERNEL = "it has no kernel here"

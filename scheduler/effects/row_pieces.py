@@ -14,15 +14,92 @@ docs/decisions/0020-memory-model.md and docs/decisions/0024-prefetch-hints.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
-from isamap.plan.cost import Const, Cost, largest, times, total
-from isamap.plan.problem import Problem
+from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
+from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.deciding.fetching import in_rows
-from isamap.scheduler.deciding.tiling import Tiling, by_stage
+from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, rows_held
 from isamap.scheduler.effects.following import if_followed
 from isamap.scheduler.effects.hint_costs import if_in_time
 from isamap.scheduler.effects.levels import Misses, added, added_in_pieces
-from isamap.scheduler.effects.row_conflict_misses import if_kept
+
+# --- conflict misses of pieces --------------------------------------------------------------------------
+
+# Price conflict misses of row pieces that evict each other from the nearest cache.
+#
+#     for n by 32 {             64 bytes of each row of B[k, n], whose rows lie 4 KB apart: all in one set
+#       for m by 11 {
+#         hold;
+#         for k by 2 { … }        64 rows, but a set holds 12 lines: none is left when the next block starts
+#
+# Lines that enter one set arrive one after the other. Measured on a Zen 5 guest, from l2 and l3: each piece of
+# a register block, of one to four lines, takes 1.9 to 2.4 ns. It takes half of that if rows alternate between
+# two sets, and 0.8 ns if they are spread over all sets. A longer computation hides this time. The link into the
+# nearest cache states it (`crowded_piece_ns`), and `isamap hw calibrate` measures it
+# (docs/decisions/0025-conflict-misses.md).
+#
+# If a piece is shorter than a line, the remainder of the line is evicted before the next piece is read. The
+# line is then loaded several times, and all of its load time is exposed.
+#
+# Known error: conflict misses among results are ignored.
+
+
+def pieces_at_least(tiling: Tiling, problem: Problem) -> Cost:
+    """Return the least time of conflict misses among pieces of inputs. Units: nanoseconds."""
+    if not problem.caches or not problem.rows_behind[0].crowded_piece_ns:
+        return Const(0)
+    return total(_of_input(tiling, operand, problem) for operand in tiling.space.option.operands)
+
+
+def _of_input(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    cache, piece_ns = problem.caches[0], problem.rows_behind[0].crowded_piece_ns
+    held = _count_cached_rows(tiling, operand, problem)
+    if not held or 0 not in tiling.space.stage_values(operand):
+        return Const(0)
+    rows = (axis.extent for axis in tiling.space.option.axes if axis.name in _rows(operand))
+    blocks = [
+        tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
+        for axis in tiling.space.axes
+        if axis.name not in _rows(operand)
+    ]
+    every = times(piece_ns * cache.ways / held, *rows, *blocks)
+    lost = Threshold(_together(tiling, operand), held, Const(0), every)
+    return by_stage(tiling.space, operand, lost, Const(0))
+
+
+def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, lost: Cost) -> Cost:
+    """Return one of two costs: whether the remainder of a line is still cached when the next piece of a row starts.
+
+    `kept` must not exceed `lost`, so that costs grow with their decisions.
+    """
+    held = _count_cached_rows(tiling, operand, problem)
+    if not held:
+        return kept
+    extent = next(a.extent for a in tiling.space.option.axes if a.name == operand.layout.dense_axis)
+    lines = ceil(extent * operand.layout.tensor_bytes / problem.caches[0].line_bytes)
+    short = Threshold(tiling.steps[operand.layout.dense_axis], lines, kept, largest([kept, lost]))
+    return Threshold(_together(tiling, operand), held, kept, short)
+
+
+def _count_cached_rows(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
+    """Return how many rows of an input that is read across a sum the nearest cache holds; 0: all, or unknown."""
+    if operand.is_accumulator or operand.staging.is_packed or operand.layout.dense_axis not in tiling.step:
+        return 0
+    if in_rows(tiling.space.option, operand) or not problem.caches[0].line_bytes:
+        return 0
+    return rows_held(operand, problem.caches[0])
+
+
+def _rows(operand: TileOperand) -> list[str]:
+    return [name for name in operand.axes if name != operand.layout.dense_axis]
+
+
+def _together(tiling: Tiling, operand: TileOperand) -> Cost:
+    """Return the number of rows of which a register block reads pieces."""
+    space = tiling.space
+    within = {a.name: tiling.block[a.name] if a.is_reduction else tiling.step[a.name] for a in space.axes}
+    return times(*(extent_of(space, name, within) for name in _rows(operand)))
 
 
 def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:

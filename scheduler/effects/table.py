@@ -43,8 +43,7 @@ from isamap.scheduler.effects.register_blocks import chains, loops_ns
 from isamap.scheduler.effects.register_loads import least_loads, pages
 from isamap.scheduler.effects.results import results_begun
 from isamap.scheduler.effects.revisits import revisits
-from isamap.scheduler.effects.row_conflict_misses import pieces_at_least
-from isamap.scheduler.effects.row_pieces import beside_rows
+from isamap.scheduler.effects.row_pieces import beside_rows, pieces_at_least
 from isamap.scheduler.effects.store_conflict_misses import store_conflict_ns
 from isamap.scheduler.effects.streams import exposed_stream
 from isamap.scheduler.effects.time_parts import Counts

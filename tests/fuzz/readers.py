@@ -268,7 +268,7 @@ def _kernel() -> Kernel:
 def read_buffers(data: bytes, folder: Path) -> None:
     """Read the buffers of `memplan`, and place them."""
     from isamap.driver.inputs import read_file
-    from isamap.plan.buffers_csv import print_offsets, read_buffers
+    from isamap.plan.placement import print_offsets, read_buffers
 
     (folder / "x.csv").write_bytes(data)
     table = read_buffers(read_file(folder / "x.csv", "x.csv"))

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.driver.formulation import Questions, choose_form
-from isamap.driver.request import Request
-from isamap.driver.sizes import complete_sizes
+from isamap.driver.request import Request, complete_sizes
 from isamap.driver.stages import Clock
 from isamap.ir import Kernel, bind, print_routine
 from isamap.kernels import kernel_path

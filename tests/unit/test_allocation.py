@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isamap.plan.buffers_csv import print_offsets, read_buffers
-from isamap.plan.placement import Buffer, check_placement
+from isamap.plan.placement import Buffer, check_placement, print_offsets, read_buffers
 from isamap.scheduler.memory.allocation import allocate
 from isamap.scheduler.memory.placing import place, place_isolated
 from isamap.scheduler.memory.skyline import Effort, make_instance, search

@@ -11,7 +11,7 @@ from random_graphs import least_ns, random_problem
 
 from isamap.plan.graph_check import check_graph_plan, peak_bytes
 from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Group, Near
-from isamap.scheduler.graphs import pieces
+from isamap.scheduler.graphs import improving
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily, shown
 from isamap.scheduler.graphs.improving import WHOLE, ask_apart, better_start, improved, make_plan
@@ -154,8 +154,8 @@ def test_whatever_is_inside_of_a_group_may_be_computed_where_it_is_read(seed: in
 def test_graphs_of_many_kernels_are_improved_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, none, _ = random_problem(4, 3 * WHOLE)
     start = make_plan(problem, none)
-    monkeypatch.setattr(pieces, "PIECE", 40)
-    found = pieces.improved_in_pieces(problem, start, 6.0, start.peak_bytes, decide)
+    monkeypatch.setattr(improving, "PIECE", 40)
+    found = improving.improved_in_pieces(problem, start, 6.0, start.peak_bytes, decide)
     assert check_graph_plan(problem, found, start.peak_bytes) == ()
     assert bound_ns(problem) <= found.cost_ns < start.cost_ns
     assert found.method == "CP-SAT, in pieces"
@@ -180,7 +180,7 @@ def test_a_failing_solver_leaves_the_plan_and_is_told_of(
     problem, none, _ = random_problem(4, WHOLE)
     start = make_plan(problem, none)
     ask = partial(ask_apart, command=(sys.executable, "-c", program))
-    found = pieces.improved_in_pieces(problem, start, 0.5, start.peak_bytes, ask)
+    found = improving.improved_in_pieces(problem, start, 0.5, start.peak_bytes, ask)
     assert replace(found, warnings=()) == start
     (warning,) = found.warnings
     assert (warning.code, warning.severity) == ("solver-failed", "warning")
@@ -193,14 +193,14 @@ def test_a_solver_that_fails_for_one_piece_is_told_of_and_the_others_are_improve
 ) -> None:
     problem, none, _ = random_problem(4, 3 * WHOLE)
     start = make_plan(problem, none)
-    monkeypatch.setattr(pieces, "PIECE", 40)
+    monkeypatch.setattr(improving, "PIECE", 40)
     asked: list[Window] = []
 
     def ask(window: Window) -> Decided | Diagnostic | None:
         asked.append(window)
         return failed("out of luck", "plan") if len(asked) == 1 else decide(window)
 
-    found = pieces.improved_in_pieces(problem, start, 6.0, start.peak_bytes, ask)
+    found = improving.improved_in_pieces(problem, start, 6.0, start.peak_bytes, ask)
     assert [warning.notes for warning in found.warnings] == [("out of luck",)]
     assert found.cost_ns < start.cost_ns
 

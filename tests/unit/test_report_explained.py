@@ -25,8 +25,7 @@ from isamap.plan.schedule import Stage
 from isamap.report.columns import bytes_text, percent_text
 from isamap.report.explained import Explained, bound_sentence, differences, explained_json, explained_text
 from isamap.report.nest_tree import nest_tree
-from isamap.report.roofline import Roofline, Slope, rooflines
-from isamap.report.roofline_picture import roofline_picture
+from isamap.report.roofline import Roofline, Slope, roofline_picture, rooflines
 from isamap.scheduler import AnalyticModel, k_best, schedule
 from isamap.scheduler.effects.time_parts import where_time_goes
 

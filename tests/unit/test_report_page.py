@@ -14,8 +14,7 @@ from isamap.driver.reporting import Made, recording_of, report_of
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC
 from isamap.lower.walk import has_parallel
-from isamap.report.page.code_links import code_lines
-from isamap.report.page.line_links import kernel_lines
+from isamap.report.page.line_links import code_lines, kernel_lines
 from isamap.report.page.timeline import Bar, merged
 
 

@@ -11,7 +11,7 @@ from properties.sampled_prices import of_blocks, sampled_prices
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
-from isamap.scheduler.effects.row_conflict_misses import if_kept, pieces_at_least
+from isamap.scheduler.effects.row_pieces import if_kept, pieces_at_least
 
 K, M = 64, 64
 

@@ -29,8 +29,7 @@ from isamap.machine.parameter_changes import edited
 from isamap.machine.templates import begin
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.text import parse_schedule
-from isamap.report.sweep_plot import front_svg, sweep_svg
-from isamap.report.sweeps import Line, Sweep, fronts, sweep_csv, sweep_text
+from isamap.report.sweeps import Line, Sweep, front_svg, fronts, sweep_csv, sweep_svg, sweep_text
 from isamap.scheduler import schedule as solve
 from isamap.scheduler.nests.pricing import start_from
 from isamap.source import Source, UsageProblem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from isamap.tune.alternation import play, time_alternately
+from isamap.tune.tournament import play, time_alternately
 
 
 def test_what_has_lost_three_rounds_plays_no_more() -> None:

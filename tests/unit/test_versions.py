@@ -9,9 +9,8 @@ import pytest
 from isamap.driver.compiling import describe
 from isamap.driver.length_versions import PRECISION, compile_request, end_of_first
 from isamap.driver.pipeline import Compilation
-from isamap.driver.request import Request, Size
+from isamap.driver.request import Request, Size, has_versions, read_profiles, read_size, whole_sizes
 from isamap.driver.runnable import prepare
-from isamap.driver.sizes import has_versions, read_profiles, read_size, whole_sizes
 from isamap.driver.verifying import concrete_sizes, profile_sizes, verify_case
 from isamap.emit.c import EmittedC
 from isamap.ir import Range

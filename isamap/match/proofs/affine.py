@@ -19,7 +19,7 @@ from itertools import islice, permutations, product
 from typing import TYPE_CHECKING
 
 from isamap.ir import Constraint, Index
-from isamap.ir.integer_sets import Names, is_empty, isl_context
+from isamap.ir.prove import Names, is_empty, isl_context
 from isamap.match.mappings.mapping import AxisGroup
 from isamap.source.records import dataclass
 

@@ -16,12 +16,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from isamap.ir import Call, Cast, Expr, Kernel, Read
-from isamap.ir.walk import walk
+from isamap.ir import (
+    OPS,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+    Scalar,
+    passes_through,
+    print_expr,
+)
+from isamap.ir.evaluate import number_of
+from isamap.ir.walk import parts_of, walk
 from isamap.machine import Machine, MachineInstruction
 from isamap.match.mappings.enumerate import find_in_statement, find_mappings
 from isamap.match.mappings.mapping import Mapping
-from isamap.match.patterns.pattern import pattern_of, patterns_of
+from isamap.match.patterns.pattern import encoded_values, pattern_of, patterns_of
+from isamap.match.patterns.unify import Bindings, unify
 from isamap.match.refusals.axis_conditions import (
     refuse_axes,
     refuse_elements,
@@ -33,13 +47,385 @@ from isamap.match.refusals.axis_conditions import (
     refuse_parameters,
     refuse_preconditions,
 )
-from isamap.match.refusals.expression_conditions import refuse_tree
 from isamap.match.refusals.heads import refuse_heads, refuse_product
-from isamap.match.refusals.kernel_edits import abridge
-from isamap.match.refusals.rejection import REASONS, Case, Cause, Rejection
+from isamap.match.refusals.kernel_edits import (
+    Edits,
+    abridge,
+    as_factor,
+    fitting_casts,
+    needs_parentheses,
+    replace_by,
+    text_of,
+    wrap,
+)
+from isamap.match.refusals.rejection import OTHER, REASONS, Case, Cause, Rejection
 from isamap.match.refusals.surroundings import Surroundings, refuse_around
-from isamap.source.records import replace
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads
+
+# --- conditions on expressions --------------------------------------------------------------------------
+
+MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two nodes that differ, and how. `by_casts` is true if casts would make them equal."""
+
+    reason: str
+    words: str
+    pattern: Expr
+    subject: Expr
+    edit: str | None = None
+    edits: Edits = ()
+    by_casts: bool = False
+
+
+def first_difference(pattern: Expr, subject: Expr) -> Difference | None:
+    """Return the first difference of two expressions, operands of commutative operations in the nearer order."""
+    match pattern, subject:
+        case Read(), _ if pattern.dtype == subject.dtype:
+            return None
+        case (IndexValue(), _) | (Cast(IndexValue()), _):
+            return None if pattern == subject else _immediate_differs(pattern, subject)
+        case Call(op, args), Call(other, others) if op == other and len(args) == len(others):
+            if pattern.mode != subject.mode:
+                return _modes_differ(pattern, subject)
+            return _calls_differ(pattern, subject)
+        case Cast(value), Cast(inner) if pattern.dtype == subject.dtype:
+            if pattern.mode != subject.mode:
+                return _modes_differ(pattern, subject)
+            if isinstance(value, Read) and passes_through(inner.dtype, value.dtype, pattern.dtype):
+                return None
+            return first_difference(value, inner)
+        case (Read(), _) | (Cast(Read()), _):
+            return _types_differ(pattern, subject)
+        case Scalar(), _:
+            return _parameter_differs(pattern, subject)
+        case Const(), Const():
+            return None if pattern == subject else _constants_differ(pattern, subject)
+        case _:
+            return _structures_differ(pattern, subject)
+
+
+def _calls_differ(pattern: Call, subject: Call) -> Difference | None:
+    straight = _of_arguments(pattern.args, subject.args)
+    if straight is None or len(pattern.args) != 2:
+        return straight
+    swapped = _of_arguments(pattern.args, subject.args[::-1])
+    if OPS[pattern.op].commutative:
+        return None if swapped is None else max(straight, swapped, key=_nearness)
+    if swapped is not None:
+        return straight
+    left, right = subject.args
+    spelled = OPS[pattern.op].spelling
+    text = f"{as_factor(right)} {spelled} {as_factor(left)}" if spelled else ""
+    return Difference(
+        "operands-reversed",
+        f"computes `{print_expr(pattern)}`, which does not commute: the statement has its operands the other "
+        f"way round, `{abridge(subject)}`",
+        pattern,
+        subject,
+        f"`{text}`, which is another value" if text else None,
+        replace_by(subject, text) if text else (),
+    )
+
+
+def _nearness(found: Difference) -> int:
+    """Return how far the expressions agree: a difference between leaves is nearer than one between operations."""
+    return (found.reason != "expression-differs") + 2 * found.by_casts
+
+
+def _of_arguments(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...]) -> Difference | None:
+    pairs = zip(patterns, subjects, strict=True)
+    return next((d for p, s in pairs if (d := first_difference(p, s)) is not None), None)
+
+
+# --- types ------------------------------------------------------------------------------------------------
+
+
+def _types_differ(pattern: Expr, subject: Expr) -> Difference:
+    leaf = pattern.value if isinstance(pattern, Cast) else pattern
+    assert isinstance(leaf, Read)
+    required = leaf.dtype
+    same_outside = isinstance(pattern, Cast) and isinstance(subject, Cast) and pattern.dtype == subject.dtype
+    inner = subject.value if same_outside and isinstance(subject, Cast) else subject
+    shown = abridge(inner)
+    words = f"takes {leaf.buffer} of {required}; `{shown}` is {inner.dtype}"
+    reason = "operand-type-differs"
+    if isinstance(pattern, Cast) and inner.dtype == required:
+        reason = "widening-differs"
+        words = f"widens {leaf.buffer} from {required} to {pattern.dtype}; `{shown}` stays {required}"
+    elif required.is_integer and inner.dtype.is_integer and required.bits == inner.dtype.bits:
+        reason = "signedness-differs"
+        words += f": {_signs(required.kind)} and {_signs(inner.dtype.kind)}"
+    return Difference(reason, words, pattern, subject, by_casts=True)
+
+
+def _signs(kind: str) -> str:
+    return "signed" if kind == "int" else "unsigned"
+
+
+def _modes_differ(pattern: Call | Cast, subject: Call | Cast) -> Difference:
+    if isinstance(pattern, Cast) and isinstance(subject, Cast):
+        mine, theirs = (_cast_text(c) for c in (pattern, subject))
+        text = text_of(subject)
+        changed = mine + text[len(theirs) :] if text.startswith(f"{theirs}(") else ""
+    else:
+        assert isinstance(pattern, Call)
+        assert isinstance(subject, Call)
+        mine, theirs = (f"{c.op}(…, {c.mode})" for c in (pattern, subject))
+        head, comma, _ = text_of(subject).rpartition(",")
+        changed = f"{head}{comma} {pattern.mode})" if comma else ""
+    words = f"computes `{mine}`; the statement has `{theirs}`"
+    edit = f"`{changed}`, which gives other values" if changed else None
+    return Difference(
+        "mode-differs", words, pattern, subject, edit, replace_by(subject, changed) if changed else ()
+    )
+
+
+def _cast_text(cast: Cast) -> str:
+    return cast.dtype.name if cast.mode == "exact" else f"{cast.mode}_{cast.dtype}"
+
+
+# --- constants and parameters -----------------------------------------------------------------------------
+
+
+def _constants_differ(pattern: Const, subject: Const) -> Difference:
+    mine, theirs = print_expr(pattern), text_of(subject)
+    return Difference(
+        "constant-differs",
+        f"has the constant `{mine}` where the statement has `{theirs}`",
+        pattern,
+        subject,
+        f"`{mine}`, which is another value" if pattern.dtype == subject.dtype else None,
+        replace_by(subject, mine) if pattern.dtype == subject.dtype else (),
+    )
+
+
+def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
+    subject = number_of(subject)
+    if isinstance(subject, (Const, Scalar, IndexValue)):
+        if pattern.dtype == subject.dtype:
+            return None
+        words = (
+            f"takes its parameter {pattern.name} of {pattern.dtype}; `{text_of(subject)}` is {subject.dtype}"
+        )
+        return Difference("operand-type-differs", words, pattern, subject)
+    words = (
+        f"takes {pattern.name} as a number that is the same for all elements; `{abridge(subject)}` is read "
+        "or computed"
+    )
+    advice = f"make it a scalar parameter: `scalar {pattern.name}: {pattern.dtype}`"
+    return Difference("parameter-not-scalar", words, pattern, subject, advice)
+
+
+def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
+    own, theirs = text_of(pattern), abridge(subject)
+    words = f"computes with its own `{own}`, which is no operand; the statement has `{theirs}`"
+    return Difference("immediate-differs", words, pattern, subject, OTHER)
+
+
+# --- operations -------------------------------------------------------------------------------------------
+
+
+def _structures_differ(pattern: Expr, subject: Expr) -> Difference:
+    found = (
+        _find_mirrored(pattern, subject)
+        or _rounded_otherwise(pattern, subject)
+        or _factor_missing(pattern, subject)
+        or _factor_extra(pattern, subject)
+    )
+    if found is not None:
+        return found
+    words = f"computes `{print_expr(pattern)}` where the statement has `{abridge(subject)}`"
+    return Difference("expression-differs", words, pattern, subject, OTHER)
+
+
+def _find_mirrored(pattern: Expr, subject: Expr) -> Difference | None:
+    """Return the difference where a comparison is mirrored: `a < b` over `B > A`."""
+    if not isinstance(pattern, Call) or not isinstance(subject, Call):
+        return None
+    if MIRRORED.get(pattern.op) != subject.op or _of_arguments(pattern.args, subject.args[::-1]) is not None:
+        return None
+    left, right = subject.args
+    text = f"{as_factor(right)} {OPS[pattern.op].spelling} {as_factor(left)}"
+    words = f"computes `{print_expr(pattern)}`; the statement has `{abridge(subject)}`"
+    edits = replace_by(subject, text)
+    return Difference("comparison-mirrored", words, pattern, subject, f"`{text}`, the same", edits)
+
+
+def _rounded_otherwise(pattern: Expr, subject: Expr) -> Difference | None:
+    """Return `fma(a, b, c)` over `A * B + C`, or the other way round."""
+    match pattern, subject:
+        case Call("fma"), Call("add", (a, b)):
+            product, rest = (a, b) if isinstance(a, Call) and a.op == "mul" else (b, a)
+            if not isinstance(product, Call) or product.op != "mul":
+                return None
+            left, right = product.args
+            text = f"fma({text_of(left)}, {text_of(right)}, {text_of(rest)})"
+            often, other = "once", "twice"
+        case Call("add"), Call("fma", (a, b, c)):
+            text = f"{as_factor(a)} * {as_factor(b)} + {as_factor(c)}"
+            often, other = "twice", "once"
+        case _:
+            return None
+    words = f"rounds {often}, in `{print_expr(pattern)}`; the statement's `{abridge(subject)}` rounds {other}"
+    return Difference(
+        "fused-rounding", words, pattern, subject, f"`{text}`, rounded {often}", replace_by(subject, text)
+    )
+
+
+def _factor_missing(pattern: Expr, subject: Expr) -> Difference | None:
+    """Return the difference where the kernel lacks a factor: `a * b` over `A`."""
+    if not isinstance(pattern, Call) or pattern.op != "mul":
+        return None
+    for mine, other in (pattern.args, pattern.args[::-1]):
+        one = _one(other)
+        if one is None or first_difference(mine, subject) is not None:
+            continue
+        inside = needs_parentheses(subject)
+        edits = wrap(subject, "(" if inside else "", f") * {one}" if inside else f" * {one}")
+        words = f"multiplies, `{print_expr(pattern)}`; the statement has one factor, `{abridge(subject)}`"
+        advice = f"`{as_factor(subject)} * {one}`"
+        return Difference("factor-missing", words, pattern, subject, advice, edits)
+    return None
+
+
+def _one(pattern: Expr) -> str | None:
+    """Return 1 in the form that a factor of the instruction takes."""
+    match pattern:
+        case Read() | Scalar():
+            return "1"
+        case Cast(Read() as narrow):
+            return f"{pattern.dtype}({narrow.dtype}(1))"
+        case _:
+            return None
+
+
+def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
+    """Return the difference where the kernel has one factor more: `a + b` over `(A + B) * s`."""
+    if not isinstance(subject, Call) or subject.op != "mul":
+        return None
+    for own, other in (subject.args, subject.args[::-1]):
+        if isinstance(pattern, (Call, Cast)) and first_difference(pattern, own) is None:
+            shown = abridge(other)
+            words = f"computes `{print_expr(pattern)}`; the statement multiplies that by `{shown}` besides"
+            advice = f"multiply by `{shown}` in a statement of its own"
+            return Difference("factor-extra", words, pattern, subject, advice)
+    return None
+
+
+def refuse_tree(case: Case) -> Cause | None:
+    """Return the operand tree, at the first node that differs."""
+    pattern = case.pattern
+    assert pattern is not None
+    subject = case.statement.assign.value
+    laid = list(unify(pattern.value, subject))
+    if any(encoded_values(pattern.instruction, bindings) is not None for bindings in laid):
+        return None
+    if laid:
+        return _not_encodable(case, laid[0])
+    found = first_difference(pattern.value, subject)
+    if found is None:
+        return _operand_twice(pattern.value, subject)
+    if isinstance(found.pattern, Scalar) and found.reason == "parameter-not-scalar":
+        found = _as_immediate(case, found, found.pattern.name)
+    elif found.reason == "immediate-differs":
+        found = _as_declared(case, found)
+    edit, edits = found.edit, found.edits
+    if found.by_casts:
+        casts = fitting_casts(pattern.value, subject)
+        if casts is not None:
+            edits, edit = casts, _cast_words(found)
+        else:
+            edit = OTHER
+    return Cause(found.reason, found.words, found.subject.span, found.pattern.span, edit, edits)
+
+
+def _not_encodable(case: Case, bindings: Bindings) -> Cause:
+    """Return the cause that an encoded parameter would need a run-time value, or one out of its range."""
+    instruction = case.item.instruction
+    binding = next(b for b in bindings if encoded_values(instruction, (b,)) is None)
+    param, shown = instruction.param(binding.name), abridge(binding.subject)
+    if isinstance(binding.subject, Const):
+        words = f"encodes {param.name} from {param.low or 1} to {param.high}; the statement has {shown}"
+        return Cause("parameter-out-of-range", words, binding.subject.span, param.span, OTHER)
+    words = f"has {param.name} encoded in itself, a number; `{shown}` is known at run time only"
+    return Cause("immediate-differs", words, binding.subject.span, param.span, OTHER)
+
+
+def _as_immediate(case: Case, found: Difference, name: str) -> Difference:
+    """Return the difference, or a clearer one if an encoded constant would have to be a run-time value."""
+    param = case.item.instruction.param(name)
+    if param.kind != "imm":
+        return found
+    words = f"has {name} encoded in itself, a number; `{abridge(found.subject)}` is read or computed"
+    own = Scalar(name, found.pattern.dtype, param.span)
+    return replace(found, reason="immediate-differs", words=words, pattern=own, edit=OTHER)
+
+
+def _as_declared(case: Case, found: Difference) -> Difference:
+    """Return the difference with the declaration of the instruction's number that would meet it, if one does.
+
+    A number of the statement has to be encoded (`imm`); one that comes at run time is a scalar of its type.
+    """
+    instruction = case.item.instruction
+    own = found.pattern.value if isinstance(found.pattern, Cast) else found.pattern
+    param = next((p for p in instruction.params if p.name == str(getattr(own, "index", ""))), None)
+    if param is None or param.kind != "scalar" or param.span is None:
+        return found
+    edit = OTHER
+    encoded = replace(param, kind="imm")
+    with_imm = replace(instruction, params=tuple(encoded if p is param else p for p in instruction.params))
+    pattern = pattern_of(with_imm)
+    laid = unify(pattern.value, case.statement.assign.value) if pattern is not None else ()
+    if any(encoded_values(with_imm, bindings) is not None for bindings in laid):
+        edit = f"declare `imm{param.span.text.removeprefix('scalar')}` in {instruction.name}"
+    elif isinstance(found.subject, Scalar) and found.subject.dtype == found.pattern.dtype:
+        declared = f"scalar {param.name}: {found.pattern.dtype}"
+        edit = f"declare `{declared}` in {instruction.name}, and compute with `{param.name}`"
+    return replace(found, pattern=Scalar(param.name, found.pattern.dtype, param.span), edit=edit)
+
+
+def _cast_words(found: Difference) -> str:
+    casts = fitting_casts(found.pattern, found.subject) or ()
+    if found.subject.span is None or not casts:
+        return "cast it"
+    text, start = found.subject.span.text, found.subject.span.start
+    for e in sorted(casts, key=lambda e: -e.span.start):
+        text = text[: e.span.start - start] + e.replacement + text[e.span.end - start :]
+    return f"`{' '.join(text.split())}`"
+
+
+def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
+    """Refuse expressions that agree except that one operand of the instruction would be two different elements."""
+    mine = reads(pattern)
+    twice = next((r for r in mine if mine.count(r) > 1), None)
+    name, theirs = ("", []) if twice is None else (twice.buffer, _standing_for(pattern, subject, twice))
+    words = f"takes {name or 'one operand'} twice in `{print_expr(pattern)}`, where the statement has two"
+    if len(theirs) < 2:
+        return Cause("operand-twice", words, subject.span, pattern.span)
+    first, second = theirs[0], theirs[1]
+    words = (
+        f"takes {name} twice in `{print_expr(pattern)}`; `{abridge(first)}` and `{abridge(second)}` differ"
+    )
+    edit = f"`{text_of(first)}` in both places, which is another value"
+    edits = replace_by(second, text_of(first))
+    return Cause("operand-twice", words, second.span, pattern.span, edit, edits)
+
+
+def _standing_for(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
+    """Return the subjects of an operand where it is read so, operands paired in written order."""
+    match pattern:
+        case Read():
+            return [subject] if pattern == required else []
+        case _:
+            mine, theirs = parts_of(pattern), parts_of(subject)
+            if len(mine) != len(theirs):
+                return []
+            return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, required)]
+
 
 CONDITIONS: tuple[Callable[[Case], Cause | None], ...] = (
     refuse_instruction,

@@ -26,7 +26,7 @@ from isamap.report.picture import (
     told_apart,
     words,
 )
-from isamap.report.roofline_picture import roofline_picture
+from isamap.report.roofline import roofline_picture
 from isamap.source.records import dataclass
 
 
