@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from math import prod
 
-from isamap.machine import Machine, team_level
+from isamap.machine import Machine, bound_level, team_level
 from isamap.plan.problem import Busy, Flow, NestOption, TileAxis, TileOperand, with_fields
 from isamap.source.records import replace
 
@@ -29,6 +29,7 @@ ROUNDS, FEW = 2, 4
 def bound_options(option: NestOption, machine: Machine) -> Iterator[NestOption]:
     """Yield an option for each way to bind axes; only itself on machines without such a level."""
     level = team_level(machine)
+    option = replace(option, shares_work=bound_level(machine) is None)
     if level is None:
         yield option
         return

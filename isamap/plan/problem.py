@@ -306,7 +306,8 @@ class NestOption:
     gives for scratchpads with banks the time for which one issue keeps all of them busy, and that of a
     nanosecond of loading an operand into registers. `issue_pj` is the energy of one issue
     without its accesses, in picojoules. `is_sum` is false if the statement only assigns. `team` is the number
-    of the problem's threads that perform each part together: costs are those of one of them.
+    of the problem's threads that perform each part together: costs are those of one of them. `shares_work` is
+    false if lanes perform it: iterations that share a copy would be in an order that lanes do not have.
     """
 
     mapping: str
@@ -326,6 +327,7 @@ class NestOption:
     is_sum: bool = True
     passes: tuple[tuple[str, int], ...] = ()
     team: int = 1
+    shares_work: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,18 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
     Parts that threads perform have their buffers filled at once.
     """
     able = [0] if space.option.parts else [0, 1] if operand.is_accumulator else [0, 1, 2]
+    if not space.option.shares_work:
+        able = [value for value in able if value != shared_by_iterations(operand)]
     pinned = space.fixed.get(name_of(space, operand))
     if pinned is not None:
         return (pinned,) if pinned in able else ()
     searched = {0, 1} if operand.staging.mover else {0, 2} if operand.staging.is_concurrent else {0}
     return tuple(value for value in able if value in searched)
+
+
+def shared_by_iterations(operand: TileOperand) -> int:
+    """Return the decision by which iterations of a loop share the copies of an operand."""
+    return 1 if operand.is_accumulator else CONCURRENT
 
 
 def crossings(space: Choices) -> dict[str, tuple[int, ...]]:
@@ -101,6 +108,14 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
         [Is(stage, (1,))],
         lambda made: f"{stage} = {made[stage]} ({STAGES[made[stage]]}) fills no buffer per iteration",
     )
+    if not space.option.shares_work:
+        name_of_it = f"{name} = {shared_by_iterations(operand)}"
+        apart = [value for value in (0, 1, CONCURRENT) if value != shared_by_iterations(operand)]
+        yield Constraint(
+            (Is(name, tuple(apart)),),
+            "fix-crossing",
+            lambda _: f"{name_of_it} cannot be: lanes have no order in which iterations could share a copy",
+        )
     if _is_dealt(space):
         yield constraint([], lambda _: "parts for threads have their buffers filled at once")
     if not operand.is_accumulator:

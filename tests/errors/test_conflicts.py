@@ -83,6 +83,10 @@ CASES: dict[str, tuple[Problem, dict[str, int]]] = {
         GEMM,
         {"stage.b": 2, "ahead.b": 1},
     ),
+    "copies that lanes cannot share": (
+        problem(replace(GEMM.nests[0].options[0], shares_work=False)),
+        {"ahead.b": 2},
+    ),
     "nothing to be early for": (
         GEMM,
         {"ahead.b": 1, "block.n": 512, "block.k": 512},

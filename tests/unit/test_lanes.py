@@ -32,7 +32,8 @@ from isamap.lower.program import (
 )
 from isamap.machine import Machine, bound_level, load_machine, private_memories
 from isamap.machine.allowed import devices
-from isamap.source import Source, UsageProblem
+from isamap.plan.check import check_schedule
+from isamap.source import Infeasible, Source, UsageProblem
 
 ROW, COLUMN, DEPTH = (Index.of(name) for name in "ijk")
 HEAD = """isamap: 1
@@ -335,6 +336,27 @@ def test_counters_of_earlier_instances_are_no_instances_any_more() -> None:
     )
     second = Parallel((("n", Index.of(2)),), (store,), level="core")
     assert not check_barriers(compile_empty((*first, second)), load_machine("core-cluster"))
+
+
+def test_iterations_share_no_copies_that_lanes_make() -> None:
+    """Decisions and schedules that said so broke the rules of the pass that inserts barriers."""
+    path = kernel_path("gemm_f32")
+    text = Source(path.name, path.read_text(encoding="utf-8"))
+    request = Request(text, "core-cluster", {"M": 16, "N": 16, "K": 32}, heuristic="greedy")
+    for decision in ("nest0.ahead.b", "nest0.spread.c"):
+        fixed = {decision: 2 if "ahead" in decision else 1}
+        with pytest.raises(Infeasible, match="lanes have no order"):
+            compile_kernel(replace(request, fixed=fixed), "schedule")
+    made = compile_kernel(request, "schedule")
+    assert made.schedule is not None
+    assert made.problem is not None
+    (nest,) = made.schedule.nests
+    stages = tuple(
+        replace(stage, ahead=1, into="k") if stage.operand == "b" else stage for stage in nest.stages
+    )
+    shared = replace(made.schedule, nests=(replace(nest, stages=stages),))
+    said = [str(problem) for problem in check_schedule(shared, made.problem)]
+    assert any("`stage b ahead 1 into k;`: lanes have no order" in one for one in said), said
 
 
 # --- levels

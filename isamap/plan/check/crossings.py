@@ -19,6 +19,14 @@ def check_overlap(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
     """Yield the errors in stages ahead and in deferred write-backs."""
     operands = {operand.name: operand for operand in option.operands}
     stages = {stage.operand: stage for stage in nest.stages}
+    shared = [f"stage {s.operand} ahead {s.ahead} into {s.into}" for s in nest.stages if s.into]
+    shared += [f"spread write {spread.operand} into {spread.axis}" for spread in nest.spread]
+    for line in shared if not option.shares_work else ():
+        yield Diagnostic(
+            "schedule-overlap",
+            f"nest {nest.statement}: `{line};`: lanes have no order in which iterations could share a copy",
+            help="leave out `into` and the axis" if " ahead " in line else "leave the line out",
+        )
     for stage in nest.stages:
         if stage.ahead and stage.operand in operands:
             yield from _check_ahead(nest, stage, operands[stage.operand])
