@@ -33,17 +33,18 @@ from isamap.graph.pending import (
     written,
 )
 from isamap.graph.sizes import opened_by
+from isamap.graph.thresholds import (
+    CHAIN_ELEMENTS,
+    CHAIN_KERNELS,
+    EXPRESSION_CHARACTERS,
+    KERNEL_STATEMENTS,
+    REPEATED_CHARACTERS,
+)
 from isamap.ir import DTYPES
 
 # --- chains of products in one kernel -------------------------------------------------------------------
 
 NAME = re.compile(r"\b([asy][0-9]+)\b(?=\[)")
-MOST_KERNELS = 3
-"""Scores, what becomes of their rows, and the second product."""
-
-
-LEAST_ELEMENTS = 1 << 14
-"""Between two kernels: smaller results stay in a near cache by themselves, so that no search for blocks pays."""
 
 
 def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
@@ -55,10 +56,12 @@ def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
     found: list[Open | None] = list(steps)
     for number, step in enumerate(steps):
         chain = [number]
-        while len(chain) < MOST_KERNELS and (before := _producer(found, chain[0], made, readers)) is not None:
+        while (
+            len(chain) < CHAIN_KERNELS and (before := _producer(found, chain[0], made, readers)) is not None
+        ):
             chain.insert(0, before)
         parts = [part for n in chain if isinstance(part := found[n], Written)]
-        if isinstance(step, Written) and len(chain) == MOST_KERNELS and _pays(parts):
+        if isinstance(step, Written) and len(chain) == CHAIN_KERNELS and _pays(parts):
             for n in chain:
                 found[n] = None
             found[number] = _join_parts(parts)
@@ -90,7 +93,7 @@ def _pays(parts: Sequence[Written]) -> bool:
         return False
     inner = {p.tensor: prod(p.shape) for part in (first, rows) for p in part.writes.values()}
     outer = [prod(p.shape) for part in parts for p in reads_of(part) if p.tensor not in inner and not p.band]
-    return min(inner.values()) >= LEAST_ELEMENTS and min(inner.values()) > max(
+    return min(inner.values()) >= CHAIN_ELEMENTS and min(inner.values()) > max(
         (*outer, *(prod(p.shape) for p in last.writes.values()))
     )
 
@@ -136,11 +139,6 @@ def _join_parts(parts: Sequence[Written]) -> Written:
 
 Fuse = Callable[[Sequence[Open], set[str]], tuple[list[Step], dict[str, str]]]
 """From open steps, and the tensors that the caller reads, to calls and moves with kernels' texts by name."""
-MOST_CHARACTERS = 1500
-"""Of an expression: chains of instructions are searched for each of its parts."""
-MOST_STATEMENTS = 16
-MOST_REPEATED = 120
-"""The most characters of all copies of an expression that occurs several times in another."""
 
 
 def fuse_steps(
@@ -221,7 +219,7 @@ def _with_producers(
             and sum(p.tensor == passed.tensor for p in step.inputs) == 1
             and producer.output == passed
             and passed.shape == step.output.shape
-            and size + places[number] * len(producer.expression) <= MOST_CHARACTERS
+            and size + places[number] * len(producer.expression) <= EXPRESSION_CHARACTERS
         ):
             size += places[number] * len(producer.expression)
             elements.append(f"({placed(producer.expression, put_places(inputs, producer.inputs))})")
@@ -259,7 +257,7 @@ def _narrower(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | N
 def _is_cheap(expression: str, times: int) -> bool:
     """Return whether an expression may be written several times: it is short, divides nothing, calls no function."""
     called = set(re.findall(r"([a-z][a-z0-9_]*)\(", expression))
-    is_short = times * len(expression) <= MOST_REPEATED and not set("/%") & set(expression)
+    is_short = times * len(expression) <= REPEATED_CHARACTERS and not set("/%") & set(expression)
     return is_short and called <= {*DTYPES, "abs", "max", "min", "select"}
 
 
@@ -295,7 +293,7 @@ def _behind(
             continue
         if freely and isinstance(kernel, Pointwise):
             kernel = written(kernel)
-        if isinstance(kernel, Pointwise) or len(kernel.statements) >= MOST_STATEMENTS:
+        if isinstance(kernel, Pointwise) or len(kernel.statements) >= KERNEL_STATEMENTS:
             continue
         result = next(p for p in kernel.writes.values() if p.tensor == passed.tensor)
         is_alone = readers[passed.tensor] == 1 and len(kernel.writes) == 1

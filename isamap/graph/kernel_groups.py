@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from isamap.graph.elementwise_fusion import (
-    MOST_CHARACTERS,
-    MOST_STATEMENTS,
     Open,
     free_name,
     joined,
@@ -34,6 +32,7 @@ from isamap.graph.pending import (
     placed,
     written,
 )
+from isamap.graph.thresholds import EXPRESSION_CHARACTERS, KERNEL_STATEMENTS
 from isamap.plan.graphs import GraphNode
 
 
@@ -120,7 +119,7 @@ class Writer:
             return whole
         below = self.steps[kernel]
         assert isinstance(below, Written)
-        if len(below.statements) >= MOST_STATEMENTS:
+        if len(below.statements) >= KERNEL_STATEMENTS:
             raise TooLong
         (output,) = below.writes.values()
         return joined(self._with_producers(below, inner), whole, output.tensor)
@@ -146,7 +145,7 @@ class Writer:
         size = len(step.expression) + sum(
             len(elements[int(place)]) for place in PLACE.findall(step.expression)
         )
-        if size > MOST_CHARACTERS:
+        if size > EXPRESSION_CHARACTERS:
             raise TooLong
         found = replace(
             step,
@@ -192,7 +191,7 @@ def _inline_step(kernel: Written, name: str, step: Pointwise) -> Written:
         return f"({placed(step.expression, elements)})"
 
     statements = tuple(pattern.sub(element, text) for text in kernel.statements)
-    if max(map(len, statements)) > MOST_CHARACTERS:
+    if max(map(len, statements)) > EXPRESSION_CHARACTERS:
         raise TooLong
     return replace(
         kernel,

@@ -32,6 +32,7 @@ from isamap.graph.model_program import Call, Control, Passed, Program, called_by
 from isamap.graph.partition import Method, Partition
 from isamap.graph.planning import LINE_BYTES, find_pitches, plan, room_bytes
 from isamap.graph.sizes import index_of, is_open, most_of, needs_numbers, value_of
+from isamap.graph.thresholds import AHEAD_KERNELS, PACKED_BYTES, SPILLED_BYTES
 from isamap.graph.types import make_dense, size_bytes, stored
 from isamap.ir import DTYPES, Index, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
@@ -49,8 +50,6 @@ from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, reads, statements, symbols
 
 MAX_DEVICES = 16
-LEAST_AHEAD = 4
-"""Kernels for which processes are started: each needs a second or two before its first one."""
 MOST_PRICED = 1 << 32
 """A loop of more iterations than these has no known number of them, and the price of one."""
 SOURCE = "kernel"
@@ -125,7 +124,7 @@ def compile_program_of(
     program = with_shifts_of(with_known_numbers(program), machine) if how.host else program
     requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
-    jobs = how.scheduler or how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)
+    jobs = how.scheduler or how.jobs or (all_jobs() if len(requests) >= AHEAD_KERNELS else 1)
     made, performed = dict[str, Made](), program
     divided, builder = None, _builder(machine, is_model=model)
     if how.host:
@@ -517,11 +516,11 @@ def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
 
 def _compile_ahead(program: Program, how: How, jobs: int, watch: Watch = unwatched) -> None:
     """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
-    if jobs == 1 or how.host or len(program.kernels) < LEAST_AHEAD:
+    if jobs == 1 or how.host or len(program.kernels) < AHEAD_KERNELS:
         return  # with a host, parts of kernels are compiled
     with suppress(IsamapError):  # which is said where each of them is asked for
         new = [r for r in _requests(program, how, runs=True) if recall_emitted(key_of(r)) is None]
-        if len(new) >= LEAST_AHEAD:
+        if len(new) >= AHEAD_KERNELS:
             compile_ahead([_describe_request(request) for request in new], jobs, watch)
 
 
@@ -615,12 +614,6 @@ class Kept:
 # processor when the model is compiled; the model holds what it wrote, in place of the weights.
 
 
-LEAST_SPILLED = 1 << 22
-"""Packed weights of so many bytes wait in a file for the place where they go."""
-LEAST_BYTES = 1 << 18
-"""The least size of weights worth packing: smaller ones stay in a near cache, and packing takes time to plan."""
-
-
 def packed_of(program: Program, given: Mapping[str, Mapping[str, Size]]) -> dict[str, tuple[str, ...]]:
     """Return, by kernel, at most one operand to pass packed; `given` are the ranges of its open sizes."""
     constant: dict[str, set[str]] = {}
@@ -657,7 +650,7 @@ def _is_packed(text: str, name: str, size: int, sizes: Mapping[str, Size]) -> bo
             others = {axis.name for axis in statement.reduction_axes}
             others |= {symbol for read in factors if read is not own for symbol in symbols(read)}
             is_narrow = own.dtype.bits < statement.accumulator.bits
-            return size >= LEAST_BYTES or (is_narrow and not symbols(own) <= others)
+            return size >= PACKED_BYTES or (is_narrow and not symbols(own) <= others)
     return False
 
 
@@ -690,7 +683,7 @@ def _with_packed(step: Call, packers: tuple[Packer, ...], program: Program, made
             content = program.constants[passed.tensor]
             array: Array = content.reshape(-1).view(DTYPES[passed.dtype].numpy()).reshape(passed.shape)
             packed = pack_in_process(packer, np.require(array, requirements=("C", "A")), {})
-            if packed.nbytes >= LEAST_SPILLED:
+            if packed.nbytes >= SPILLED_BYTES:
                 with suppress(OSError):  # without room for the file they wait in memory
                     packed = np.frombuffer(spill(packed.view(np.uint8).data), packed.dtype)
             release(content)

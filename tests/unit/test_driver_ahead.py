@@ -20,8 +20,9 @@ from isamap.driver.api import _request  # pyright: ignore[reportPrivateUsage] - 
 from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.model_rewrites import form_of
 from isamap.graph import model_library
-from isamap.graph.model_library import LEAST_AHEAD, How, compile_program_of
+from isamap.graph.model_library import How, compile_program_of
 from isamap.graph.model_program import Call, Program
+from isamap.graph.thresholds import AHEAD_KERNELS
 
 compile_those_ahead = model_library._compile_ahead  # pyright: ignore[reportPrivateUsage] - a step of its own
 requests_of = model_library._requests  # pyright: ignore[reportPrivateUsage] - what kernels are asked for with
@@ -112,7 +113,7 @@ def test_each_kernel_of_a_graph_that_is_new_is_compiled_ahead_once(given: list[l
 
 
 def test_for_a_few_kernels_no_process_is_started(given: list[list[str]]) -> None:
-    texts = [asked(number)["kernel"] for number in range(LEAST_AHEAD - 1)]
+    texts = [asked(number)["kernel"] for number in range(AHEAD_KERNELS - 1)]
     compile_those_ahead(program(texts), How("generic-c"), 2)
     assert given == []
 

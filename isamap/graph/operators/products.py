@@ -13,6 +13,7 @@ from isamap.graph.making import Operand, Text, Value, axes_of, broadcast_index, 
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.sizes import is_open
 from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
+from isamap.graph.thresholds import MOVED_FACTOR_ROWS
 
 
 def product(
@@ -107,16 +108,12 @@ def multiplied(
     return done.shaped(kept)
 
 
-LEAST_ROWS = 8
-"""Rows of a left factor for which moving a right one costs less than reading it across its memory order."""
-
-
 def _with_rows(o: Applied, left: Value, right: Value) -> Value:
     """Return the right factors of several products by rows: computed ones that lie otherwise are moved."""
     if right.known is not None or any(map(is_open, (*left.shape, *right.shape, *right.walk))):
         return right
     is_across = right.shape[-1] != 1 and right.walk[-1] != 1
-    is_worth = left.shape[-2] >= LEAST_ROWS and prod(right.shape[:-2]) > 1
+    is_worth = left.shape[-2] >= MOVED_FACTOR_ROWS and prod(right.shape[:-2]) > 1
     return o.making.laid(right, ()) if is_across and is_worth else right
 
 
