@@ -103,7 +103,7 @@ def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ())
 def gradient_pair(
     kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = (), *, keep: Sequence[str]
 ) -> tuple[str, str]:
-    """Return the texts of the kernel forwards, which hands out the arrays `keep`, and of the one that reads them.
+    """Return the texts of the kernel, which also returns the arrays `keep`, and of the gradient that reads them.
 
     Raises: IsamapError as `gradient`, and where an array is not one that would be computed again.
     """

@@ -321,7 +321,7 @@ def _steps(tree: Tree) -> Iterator[str]:
                 staged.add(stage.operand)
             case Parts(loops):
                 if depth or is_held or loops != tree.schedule.loops[: len(loops)]:
-                    yield "the loops that are dealt to threads are not its outermost"
+                    yield "the loops whose iterations are distributed over threads are not its outermost"
                 depth = len(loops)
             case LoopNode():
                 yield from _iterations(tree, step, depth)

@@ -116,13 +116,13 @@ def compile_model(
 ) -> CompiledModel:
     """Return a model of a file, or one that was imported, compiled for a machine.
 
-    `sizes` gives open ones a number, or a range as (1, 64) or "1..64@1,16"; `constants` gives inputs a value
-    for all calls. `jobs` is by how many processes kernels are compiled, 0 for as many as there are cores; so
-    many `threads` share each kernel.
-    `fusion` is "none", "greedy" or "cpsat": how operations become kernels (docs/graphs.md), of a file.
-    `devices` are cores to which whole kernels are dealt instead.
-    `host` performs what the machine does not, "none" refuses it; None: as the machine's description says.
-    Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
+    `sizes` gives open sizes a number, or a range such as (1, 64) or "1..64@1,16". `constants` gives inputs a value
+    for all calls. `jobs` is the number of processes that compile kernels, 0 for the number of cores. Each kernel
+    runs on `threads` threads. `devices` is the number of cores to which whole kernels are assigned instead.
+    `fusion` is "none", "greedy" or "cpsat": how operations of a file become kernels (docs/graphs.md). `host` is
+    the machine for operators that `machine` lacks; with "none", such a model is refused, and with None the
+    machine's description names the host.
+    Raises: UsageProblem for a model that is refused, and IsamapError of every kind.
     """
     if fusion not in METHODS:
         said = f"`fusion` is {', '.join(METHODS)}, not `{fusion}`"
