@@ -12,25 +12,27 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from isamap.machine.timings import LoopTimes, RowTimes, Tlb
-from isamap.plan.problem import (
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests")]
+
+from plan_problems import LOOPS, MEMORY_ROWS, TLB, tile_operand  # noqa: E402 - the path has to be set first
+
+from isamap.machine.timings import RowTimes  # noqa: E402 - as above
+from isamap.plan.problem import (  # noqa: E402 - as above
     Cache,
     NestOption,
     NestProblem,
     Problem,
-    Staging,
-    TensorLayout,
     TileAxis,
-    TileCosts,
     TileOperand,
     with_fields,
 )
-from isamap.scheduler import schedule
+from isamap.scheduler import schedule  # noqa: E402 - as above
 
 LIMIT_S = 10.0
 ELEMENTS = 1 << 27  # of iterations, dealt to the axes
@@ -40,7 +42,7 @@ LEVELS = (
     Cache("l3", 32 << 20, 60.0, 16, line_bytes=64, rows=RowTimes(2.0, again_ns=12.0)),
     Cache("l4", 256 << 20, 30.0, 16, line_bytes=64, rows=RowTimes(2.0)),
 )
-FAR = RowTimes(5.0, 20.0, 128, again_ns=12.0, followed_count=20, late_line_ns=1.5)
+FAR = replace(MEMORY_ROWS, again_ns=12.0)
 ROLES = ("m", "n", "k")  # rows, columns, summed: further axes take turns
 
 
@@ -84,7 +86,7 @@ def contraction(axes: int, levels: int, mappings: int) -> Problem:
     registers = (("zmm", 32),)
     nests = (NestProblem(0, options),)
     made = Problem("k", "m", sizes, nests, registers, LEVELS[:levels], 20.0, memory_rows=FAR)
-    return replace(made, tlb=Tlb(64, 4096, 0.5), loops=LoopTimes(0.1, 0.07, 0.03, 0.006, 120.0))
+    return replace(made, tlb=TLB, loops=LOOPS)
 
 
 def _option(named: list[tuple[str, str]], extent: int, vector: int, number: int) -> NestOption:
@@ -98,18 +100,7 @@ def _option(named: list[tuple[str, str]], extent: int, vector: int, number: int)
         tile = vector if lanes in own else 1
         is_held = name == "c"
         direct = 0.42 if is_held else 0.14
-        operand = TileOperand(
-            name,
-            tensor,
-            own,
-            is_held,
-            "zmm",
-            1,
-            tile,
-            TensorLayout(4),
-            TileCosts(direct, direct),
-            Staging(4, 0.1),
-        )
+        operand = tile_operand(name, tensor, own, "zmm", tile, direct, direct, is_accumulator=is_held)
         if own:
             operand = with_fields(operand, dense_axis=own[-1], pitch_bytes=4 * extent)
         operands.append(operand)

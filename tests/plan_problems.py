@@ -40,6 +40,25 @@ def problem(option: NestOption, *others: NestOption, registers: dict[str, int] |
     return replace(made, memory_rows=MEMORY_ROWS, tlb=TLB, loops=LOOPS)
 
 
+def tile_operand(
+    name: str,
+    tensor: str,
+    axes: tuple[str, ...],
+    memory: str,
+    elements: int,
+    direct_ns: float | None,
+    staged_ns: float | None,
+    *,
+    element_bytes: int = 4,
+    staging: Staging | None = None,
+    is_accumulator: bool = False,
+) -> TileOperand:
+    """Return an operand in one register, of f32 unless `element_bytes` is given. Units: nanoseconds per issue."""
+    layout, costs = TensorLayout(element_bytes), TileCosts(direct_ns, staged_ns)
+    kept = staging or Staging(4, 0.1)
+    return TileOperand(name, tensor, axes, is_accumulator, memory, 1, elements, layout, costs, kept)
+
+
 def small_caches(first_bytes: int) -> tuple[Cache, Cache]:
     """Caches of which small problems use much; rows are lost by the second of them."""
     second = Cache("l2", 8192, 4.0, line_bytes=64, rows=RowTimes(start_ns=0.7))
@@ -49,24 +68,9 @@ def small_caches(first_bytes: int) -> tuple[Cache, Cache]:
 def gemm_option(m: int, n: int, k: int, vector: int = 16, memory: str = "zmm") -> NestOption:
     """f32: C[m, n] += A[m, k] * B[k, n], a vector of n per issue, A broadcast."""
     axes = (TileAxis("m", m, 1, False), TileAxis("n", n, vector, False), TileAxis("k", k, 1, True))
-    a = TileOperand(
-        "a", "A", ("m", "k"), False, memory, 1, 1, TensorLayout(4), TileCosts(0.14, 0.14), Staging(4, 0.1)
-    )
-    b = TileOperand(
-        "b",
-        "B",
-        ("k", "n"),
-        False,
-        memory,
-        1,
-        vector,
-        TensorLayout(4),
-        TileCosts(0.14, 0.14),
-        Staging(4, 0.1),
-    )
-    c = TileOperand(
-        "c", "C", ("m", "n"), True, memory, 1, vector, TensorLayout(4), TileCosts(0.42, 0.42), Staging(4, 0.1)
-    )
+    a = tile_operand("a", "A", ("m", "k"), memory, 1, 0.14, 0.14)
+    b = tile_operand("b", "B", ("k", "n"), memory, vector, 0.14, 0.14)
+    c = tile_operand("c", "C", ("m", "n"), memory, vector, 0.42, 0.42, is_accumulator=True)
     a = with_fields(a, dense_axis="k", pitch_bytes=4 * k)
     b = with_fields(b, dense_axis="n", pitch_bytes=4 * n)
     return NestOption(f"fma{vector} {{ i: n }} (a = A, b = B, c = C)", (), axes, (a, b, c), 0.14, 1.1)
@@ -96,23 +100,19 @@ def scalar_gemm(m: int, n: int, k: int) -> Problem:
 def tiled_gemm(m: int, n: int, k: int) -> Problem:
     """bf16 on tiles of 16 x 16 x 32, 8 registers; B has to be interleaved, C is narrower than its sums."""
     axes = (TileAxis("m", m, 16, False), TileAxis("n", n, 16, False), TileAxis("k", k, 32, True))
-    a = TileOperand(
-        "a", "A", ("m", "k"), False, "tmm", 1, 512, TensorLayout(2), TileCosts(2.4, 2.4), Staging(2, 0.1)
-    )
-    b = TileOperand(
-        "b", "B", ("k", "n"), False, "tmm", 1, 512, TensorLayout(2), TileCosts(None, 2.4), Staging(2, 0.2)
-    )
-    c = TileOperand(
+    a = tile_operand("a", "A", ("m", "k"), "tmm", 512, 2.4, 2.4, element_bytes=2, staging=Staging(2, 0.1))
+    b = tile_operand("b", "B", ("k", "n"), "tmm", 512, None, 2.4, element_bytes=2, staging=Staging(2, 0.2))
+    c = tile_operand(
         "c",
         "C",
         ("m", "n"),
-        True,
         "tmm",
-        1,
         256,
-        TensorLayout(2),
-        TileCosts(60.0, 6.9),
-        Staging(4, 0.2, stage_whole=True),
+        60.0,
+        6.9,
+        element_bytes=2,
+        staging=Staging(4, 0.2, stage_whole=True),
+        is_accumulator=True,
     )
     option = NestOption("tdp (a = A, b = B, c = C)", (("N", 16), ("R", 16)), axes, (a, b, c), 4.9, 16.0)
     return problem(option, registers={"tmm": 8})
@@ -123,42 +123,9 @@ def conv2d(n: int, k: int, c: int, p: int, q: int, r: int, s: int) -> Problem:
     extents = {"n": n, "k": k, "p": p, "q": q, "c": c, "r": r, "s": s}
     axes = tuple(TileAxis(x, e, 16 if x == "k" else 1, x in "crs") for x, e in extents.items())
     windows = ((("n", 1),), (("c", 1),), (("p", 1), ("r", 1)), (("q", 1), ("s", 1)))
-    x = TileOperand(
-        "a",
-        "X",
-        ("n", "c", "p", "q", "r", "s"),
-        False,
-        "zmm",
-        1,
-        1,
-        TensorLayout(4),
-        TileCosts(0.14, 0.14),
-        Staging(4, 0.1),
-    )
-    w = TileOperand(
-        "b",
-        "W",
-        ("k", "c", "r", "s"),
-        False,
-        "zmm",
-        1,
-        16,
-        TensorLayout(4),
-        TileCosts(None, 0.14),
-        Staging(4, 0.1),
-    )
-    y = TileOperand(
-        "c",
-        "Y",
-        ("n", "k", "p", "q"),
-        True,
-        "zmm",
-        1,
-        16,
-        TensorLayout(4),
-        TileCosts(5.0, 0.42),
-        Staging(4, 0.1),
-    )
+    x = tile_operand("a", "X", ("n", "c", "p", "q", "r", "s"), "zmm", 1, 0.14, 0.14)
+    w = tile_operand("b", "W", ("k", "c", "r", "s"), "zmm", 16, None, 0.14)
+    y = tile_operand("c", "Y", ("n", "k", "p", "q"), "zmm", 16, 5.0, 0.42, is_accumulator=True)
     operands = (with_fields(x, subscripts=windows), w, y)
     return problem(NestOption("fma { i: k }", (), axes, operands, 0.14, 1.1))
 
@@ -166,30 +133,18 @@ def conv2d(n: int, k: int, c: int, p: int, q: int, r: int, s: int) -> Problem:
 def elementwise(m: int, n: int) -> Problem:
     """f32: C[m, n] = A[m, n] * B[n]."""
     axes = (TileAxis("m", m, 1, False), TileAxis("n", n, 16, False))
-    a = TileOperand(
-        "a", "A", ("m", "n"), False, "zmm", 1, 16, TensorLayout(4), TileCosts(0.14, 0.14), Staging(4, 0.1)
-    )
-    b = TileOperand(
-        "b", "B", ("n",), False, "zmm", 1, 16, TensorLayout(4), TileCosts(0.14, 0.14), Staging(4, 0.1)
-    )
-    c = TileOperand(
-        "c", "C", ("m", "n"), True, "zmm", 1, 16, TensorLayout(4), TileCosts(0.28, None), Staging(4, 0.1)
-    )
+    a = tile_operand("a", "A", ("m", "n"), "zmm", 16, 0.14, 0.14)
+    b = tile_operand("b", "B", ("n",), "zmm", 16, 0.14, 0.14)
+    c = tile_operand("c", "C", ("m", "n"), "zmm", 16, 0.28, None, is_accumulator=True)
     return problem(NestOption("mul { i: n }", (), axes, (a, b, c), 0.14, 0.0))
 
 
 def gemv(m: int, k: int) -> Problem:
     """f32: y[m] += A[m, k] * x[k], a vector of m per issue, so that A has to be staged."""
     axes = (TileAxis("m", m, 16, False), TileAxis("k", k, 1, True))
-    a = TileOperand(
-        "a", "A", ("m", "k"), False, "zmm", 1, 16, TensorLayout(4), TileCosts(None, 0.14), Staging(4, 0.1)
-    )
-    x = TileOperand(
-        "b", "x", ("k",), False, "zmm", 1, 1, TensorLayout(4), TileCosts(0.14, 0.14), Staging(4, 0.1)
-    )
-    y = TileOperand(
-        "c", "y", ("m",), True, "zmm", 1, 16, TensorLayout(4), TileCosts(0.42, 0.42), Staging(4, 0.1)
-    )
+    a = tile_operand("a", "A", ("m", "k"), "zmm", 16, None, 0.14)
+    x = tile_operand("b", "x", ("k",), "zmm", 1, 0.14, 0.14)
+    y = tile_operand("c", "y", ("m",), "zmm", 16, 0.42, 0.42, is_accumulator=True)
     return problem(NestOption("fma { i: m }", (), axes, (a, x, y), 0.14, 1.1))
 
 

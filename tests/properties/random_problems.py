@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from plan_problems import LOOPS, MEMORY_ROWS, TLB, small_caches
+from plan_problems import LOOPS, MEMORY_ROWS, TLB, small_caches, tile_operand
 
 from isamap.machine.timings import NO_ROWS
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, OverBlocks, Threshold
@@ -14,9 +14,7 @@ from isamap.plan.problem import (
     NestProblem,
     Problem,
     Staging,
-    TensorLayout,
     TileAxis,
-    TileCosts,
     TileOperand,
     with_fields,
 )
@@ -87,17 +85,17 @@ def _operand(random: Random, name: str, axes: tuple[str, ...]) -> TileOperand:
     wide = name == "c" and staged is not None and random.random() < 0.5
     pack = random.choice([0.0, 0.2, 1.0])
     memory = random.choice(["reg", "reg", "wide"]) if name == "b" else "reg"
-    operand = TileOperand(
+    operand = tile_operand(
         name,
         name.upper(),
         axes,
-        name == "c",
         memory,
-        1,
         4,
-        TensorLayout(random.choice([2, 4])),
-        TileCosts(direct, staged),
-        Staging(4, pack, stage_whole=wide),
+        direct,
+        staged,
+        element_bytes=random.choice([2, 4]),
+        staging=Staging(4, pack, stage_whole=wide),
+        is_accumulator=name == "c",
     )
     if staged is not None and random.random() < (0.75 if name == "c" else 0.25):
         moved = random.choice([pack / 2, 2 * pack])
