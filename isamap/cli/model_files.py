@@ -11,7 +11,7 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported
 from isamap.cli.option_parser import CommandOptions, one_word, refuse
 from isamap.driver.options import WORD, Option, count, flags_of, given_flags, one_of, option, read_count
-from isamap.driver.request import Choices
+from isamap.driver.request import BEST_FORM, Choices
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.progress import Progress
 from isamap.source.records import dataclass
@@ -79,6 +79,7 @@ OF_BOTH = (
     "--limit",
     "--threads",
     "--no-cache",
+    "--transform",
     *flags_of(CommandOptions),
 )
 """The options of kernels that a model obeys as well."""
@@ -155,6 +156,9 @@ def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices:
     if len(machines) > 1:
         said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"
         raise UsageProblem(Diagnostic("usage", said, help="compile it for each by itself"))
+    if choices.transform not in (None, BEST_FORM):
+        said = f"`--transform {choices.transform}` is a variant of one kernel, and a model has many"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out the number"))
     how = How(
         machines[0],
         choices.heuristic,
@@ -166,6 +170,7 @@ def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices:
         devices=read_count(devices, "--devices", 1, MAX_DEVICES),
         host=host_of(host, machines[0]),
         scheduler=choices.scheduler,
+        transform=choices.transform is not None,
     )
     refuse_both(how)
     return how

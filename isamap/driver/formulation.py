@@ -17,7 +17,7 @@ from typing import Literal
 
 from isamap.driver.blocking import of_nests
 from isamap.driver.cached_schedules import problem_key, recall_problem, remember_problem
-from isamap.driver.matching import forms_of
+from isamap.driver.matching import forms_at_points, forms_of
 from isamap.driver.request import BEST_FORM, DEFAULT_COST_MODEL, Request
 from isamap.driver.stages import Clock
 from isamap.formulate.build import build_problem
@@ -288,7 +288,7 @@ def choose_form(
                 help="`isamap match --transform --all` lists them",
             )
         )
-    return Rewrite(forms[number].kernel, forms[number].steps)
+    return Rewrite(forms[number].kernel, forms[number].steps, rounded=forms[number].rounded)
 
 
 def _cheapest(
@@ -302,9 +302,9 @@ def _cheapest(
     """Return the kernel as it is written, or the variant whose plan costs least."""
     written = Rewrite(kernel, ())
     found = improving_rewrites(kernel, machine)[: MOST_FORMS - 1]
-    if not found:
+    forms = (written, *(improvement.rewrite for improvement in found), *forms_at_points(kernel, sizes))
+    if len(forms) == 1:
         return written
-    forms = (written, *(improvement.rewrite for improvement in found))
     costs = [_cost_ns(request, form.kernel, machine, sizes, problem_of, "greedy", clock) for form in forms]
     order = sorted(range(len(forms)), key=lambda i: costs[i])
     rivals = [i for i in order if costs[i] <= RIVAL * costs[order[0]]][:MOST_RIVALS]

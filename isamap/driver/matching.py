@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from isamap.driver.oracle import spares_operations
 from isamap.driver.request import Size, complete_sizes
 from isamap.ir import Kernel, Range, bind, typical_size
 from isamap.machine import Machine
@@ -29,9 +30,9 @@ from isamap.match import (
 from isamap.report.kernel_forms import Form
 from isamap.report.mapping_facts import Matched
 from isamap.source import Source
-from isamap.source.records import dataclass
+from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
-from isamap.transform import Rewrite, factorisations, rewrites
+from isamap.transform import Rewrite, factorisations, rewrites, winograd_forms
 
 
 def match_kernel(
@@ -71,7 +72,7 @@ def forms_of(
     def form(rewrite: Rewrite, gains: tuple[Gain, ...]) -> Form:
         bound = bind(rewrite.kernel, values) if values else rewrite.kernel
         matched = match_parsed(bound, machine, values, mode).only(instruction)
-        return Form(rewrite.kernel, rewrite.steps, gains, matched)
+        return Form(rewrite.kernel, rewrite.steps, gains, matched, rewrite.rounded)
 
     gained = {i.rewrite.kernel: i for i in improving_rewrites(kernel, machine, mode)}
     better: list[Form] = []
@@ -81,11 +82,25 @@ def forms_of(
             better.append(form(improvement.rewrite, own))
     seen = {kernel, *(f.kernel for f in better)}
     others: list[Form] = []
-    for rewrite in (*factorisations(kernel), *rewrites(kernel)):
+    for rewrite in (*factorisations(kernel), *rewrites(kernel), *forms_at_points(kernel, values)):
         if rewrite.kernel not in seen:
             seen.add(rewrite.kernel)
             others.append(form(rewrite, ()))
     return (form(Rewrite(kernel, ()), ()), *better, *others)
+
+
+def forms_at_points(kernel: Kernel, sizes: Mapping[str, int | Range]) -> tuple[Rewrite, ...]:
+    """Return a convolution computed at points, for sizes that are numbers; it takes the sizes as the kernel does."""
+    if any(isinstance(size, Range) for size in sizes.values()) or any(
+        p.dtype is None and p.name not in sizes for p in kernel.params
+    ):
+        return ()
+    bound = bind(kernel, sizes)
+    return tuple(
+        replace(form, kernel=replace(form.kernel, params=kernel.params))
+        for form in winograd_forms(bound)
+        if spares_operations(form.kernel, bound)
+    )
 
 
 MOST = 32

@@ -49,6 +49,8 @@ WHOLE_ITERATIONS = 1 << 35
 """Above this many iterations only samples are computed by the oracle."""
 SAMPLES = 2048
 ORDER_FACTOR = 4
+MOST_OPERATIONS = 0.5
+"""Of a convolution at points, as a part of those of the sum: passes over its tiles cost more than operations do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,40 @@ def expect(
         apart = _expect(cut.kernel, arrays, scalars, measure, samples)
         found = {name: _open_at_edges(e, apart[name]) for name, e in found.items()}
     return {**found, **{name: e for name, e in exact.items() if e.is_exact}}
+
+
+def expect_rounded(
+    kernel: Kernel,
+    rounded: Kernel,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, float],
+    fill: str,
+) -> dict[str, Expected]:
+    """Return the expected values of a kernel, off by as much as those of a rewritten kernel may be.
+
+    Where the rewritten kernel gives an infinity or a NaN, and not the same as the kernel, anything is right: these
+    reach all results that are computed together.
+    """
+    own = _expect(rounded, arrays, scalars, measure_of(rounded, fill), None)
+    found = expect(kernel, arrays, scalars, fill)
+    return {name: _as_rounded(e, own[name]) for name, e in found.items()}
+
+
+def _as_rounded(expected: Expected, own: Expected) -> Expected:
+    if not expected.dtype.is_float:
+        return expected
+    values, bound, computed = (
+        a if expected.at is None else a[expected.at] for a in (own.values, own.bound, own.computed)
+    )
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(values.astype(np.float64) - expected.values.astype(np.float64))
+    apart = np.where(np.isfinite(apart), apart, np.where(values == expected.values, 0.0, np.inf))
+    return replace(
+        expected,
+        bound=np.maximum(expected.bound, bound + apart),
+        computed=np.maximum(expected.computed, computed + apart),
+        is_exact=False,
+    )
 
 
 def _open_at_edges(expected: Expected, apart: Expected) -> Expected:
@@ -238,6 +274,11 @@ def count_operations(kernel: Kernel) -> int:
         own = sum(2 if e.op == "fma" else 1 for e in done if symbols(e) & names == depends)
         total += prod(n for _, n in axes) * (own + (s.op is not None))
     return total
+
+
+def spares_operations(form: Kernel, kernel: Kernel) -> bool:
+    """Return whether a form of a kernel takes so much fewer operations that its price is worth finding."""
+    return count_operations(form) < MOST_OPERATIONS * count_operations(kernel)
 
 
 def sums_only(kernel: Kernel) -> bool:

@@ -114,7 +114,7 @@ def compile_kernel(
         written = bind(form.kernel, sizes) if form.steps else kernel
         dense, blocks = form_in_blocks(request, written, machine, questions.problem, clock)
         canonical = dense.kernel
-        form = Rewrite(canonical, (*form.steps, *dense.steps)) if dense.steps else form
+        form = replace(form, kernel=canonical, steps=(*form.steps, *dense.steps)) if dense.steps else form
         if questions.machine is not machine:
             questions = choose_registers(questions, Questions(request, machine, sizes, clock), canonical)
             machine = questions.machine

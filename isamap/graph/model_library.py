@@ -25,6 +25,7 @@ from isamap.formulate.packable import require_packable
 from isamap.graph.device_assignment import Dealt, deal, places_of
 from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps
 from isamap.graph.emitting import Emitted, emit, room_of
+from isamap.graph.filters_at_points import cheapest_forms, forms_at_points, with_forms
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import Prices
 from isamap.graph.host_fallback import Divided, Made, divide, make_kernel, with_known_numbers, with_shifts_of
@@ -76,6 +77,8 @@ class How:
     cost_model: str = DEFAULT_COST_MODEL
     host: str = ""
     """The machine that performs kernels which the first cannot; "" if they are refused."""
+    transform: bool = False
+    """Convolutions may be computed at points, with other rounding errors, where the cost model says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ def compile_program_of(
         raise needs_numbers(program.sizes, "running a model layer by layer")
     machine, model = _machine(how, runs=runs)
     program = with_shifts_of(with_known_numbers(program), machine) if how.host else program
+    program = _at_points(program, how, watch, runs=runs) if how.transform and not how.host else program
     requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
     jobs = how.scheduler or how.jobs or (all_jobs() if len(requests) >= AHEAD_KERNELS else 1)
@@ -220,6 +224,27 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
         )
         for kernel, text in program.kernels.items()
     ]  # fmt: skip
+
+
+def _at_points(program: Program, how: How, watch: Watch, *, runs: bool) -> Program:
+    """Return the program with convolutions computed at points where their kernels then cost less."""
+    forms = forms_at_points(program)
+    asked = dict(zip(program.kernels, _requests(program, how, runs=runs), strict=True))
+    requests = {kernel: asked[kernel] for kernel in forms}
+    for kernel, form in ((kernel, form) for kernel, of in forms.items() for form in of):
+        dtype = form.ahead.operand(form.filters).dtype.name
+        is_packed = _is_packed(form.text, form.filters, size_bytes(dtype, form.shape), {})
+        packed = (form.filters,) if is_packed and requests[kernel].packed else ()
+        requests[form.name] = replace(requests[kernel], kernel=Source(SOURCE, form.text), packed=packed)
+    jobs = how.scheduler or how.jobs or (all_jobs() if len(requests) >= AHEAD_KERNELS else 1)
+    names, costs = list(requests), dict[str, float]()
+    found = done_side_by_side(
+        make_kernel, list(requests.values()), jobs, here=True, machines=lambda one: (one.machine,)
+    )
+    for done, (number, one) in enumerate(found):
+        watch(f"price {names[number]}", done + 1, len(names))
+        costs[names[number]] = one.cost_ns
+    return with_forms(program, cheapest_forms(forms, costs))
 
 
 def fuse_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watch = unwatched) -> Fuse:
@@ -484,7 +509,8 @@ def compile_whole(
 
 def program_key(program: Program, how: How) -> str:
     """Return the sha256 of all that the kernels of a program depend on. Raises: IsamapError of every kind."""
-    return digest(*(key_of(request) or "" for request in _requests(program, how, runs=True)))
+    keys = (key_of(request) or "" for request in _requests(program, how, runs=True))
+    return digest(*keys, *(("transform",) if how.transform else ()))
 
 
 def kernels_refused(program: Program, how: How) -> dict[str, str]:
@@ -502,11 +528,14 @@ def kernels_refused(program: Program, how: How) -> dict[str, str]:
 
 
 def refuse_both(how: How) -> None:
-    """Nothing, where a core is either one of several threads or a device. Raises: UsageProblem."""
+    """Refuse options that exclude each other: threads and devices, rewrites and a host. Raises: UsageProblem."""
     if how.threads > 1 and how.devices > 1:
         said = "threads share each kernel, devices have kernels of their own: a core is one or the other"
         help_ = "give one of both; docs/graphs.md compares them"
         raise UsageProblem(Diagnostic("argument-mismatch", said, help=help_))
+    if how.transform and how.host:
+        said = f"`--transform` is for a model on one machine, and `{how.host}` performs steps of this one"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out one of --transform and --host"))
 
 
 def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:

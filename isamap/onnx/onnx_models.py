@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.driver.options import given_count
+from isamap.driver.options import given_count, given_flag
 from isamap.driver.request import MAX_THREADS
 from isamap.graph.elementwise_fusion import Fuse, fuse_steps
 from isamap.graph.graph import Array, Model
@@ -113,6 +113,7 @@ def compile_model(
     fusion: Method = "greedy",
     devices: int = 1,
     host: str | None = None,
+    transform: bool = False,
 ) -> CompiledModel:
     """Return a model of a file, or one that was imported, compiled for a machine.
 
@@ -122,6 +123,7 @@ def compile_model(
     `fusion` is "none", "greedy" or "cpsat": how operations of a file become kernels (docs/graphs.md). `host` is
     the machine for operators that `machine` lacks; with "none", such a model is refused, and with None the
     machine's description names the host.
+    With `transform`, convolutions may be computed at points, with larger errors, if that is faster.
     Raises: UsageProblem for a model that is refused, and IsamapError of every kind.
     """
     if fusion not in METHODS:
@@ -131,7 +133,7 @@ def compile_model(
         machine, heuristic, limit_s, jobs=1,
         threads=given_count("threads", threads, 1, MAX_THREADS),
         devices=given_count("devices", devices, 1, MAX_DEVICES),
-        host=host_of(host, machine),
+        host=host_of(host, machine), transform=given_flag("transform", transform),
     )  # fmt: skip
     refuse_both(how)
     fuse = fuse_of(fusion, how)

@@ -61,13 +61,15 @@ GAINS = 4
 class Form:
     """A variant of a kernel and its mappings; the kernel as written has no steps.
 
-    `kernel` is before sizes are given. `gains` are the instructions that perform more of it.
+    `kernel` is before sizes are given. `gains` are the instructions that perform more of it, `rounded` is as
+    that of the rewrite.
     """
 
     kernel: Kernel
     steps: tuple[str, ...]
     gains: tuple[Gain, ...]
     matched: Matched
+    rounded: Kernel | None = None
 
     @property
     def tally(self) -> Tally:

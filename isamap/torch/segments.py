@@ -58,6 +58,7 @@ class Options:
     limit_s: float = 10.0
     pack: bool = False
     portfolio: bool = False
+    transform: bool = False
 
     @staticmethod
     def of(given: dict[str, Any] | None) -> Options:
@@ -71,11 +72,14 @@ class Options:
         found = Options(**(given or {}))
         given_flag("pack", found.pack)
         given_flag("portfolio", found.portfolio)
+        given_flag("transform", found.transform)
         return found
 
     def how(self) -> How:
         """Return how kernels are compiled."""
-        return How(self.machine, self.heuristic, self.limit_s, jobs=1, threads=self.threads)
+        return How(
+            self.machine, self.heuristic, self.limit_s, jobs=1, threads=self.threads, transform=self.transform
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from isamap.transform.margins import tells_apart
 from isamap.transform.rewrite import Refusal, Rewrite, accesses, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
 from isamap.transform.statements import Statement, bounding_axes, identity_of, in_ordered_loops, statements
+from isamap.transform.winograd import winograd_forms
 from isamap.transform.zero_points import without_zero_points
 
 __all__ = [
@@ -41,5 +42,6 @@ __all__ = [
     "statements",
     "symbols",
     "tells_apart",
+    "winograd_forms",
     "without_zero_points",
 ]

@@ -12,17 +12,21 @@ from isamap.ir import Assign, Kernel, Loop, Operand, Read, Stmt, print_stmt, ver
 from isamap.ir.index import has_elements
 from isamap.ir.walk import map_reads, reads
 from isamap.source import Span
-from isamap.source.records import dataclass, replace
+from isamap.source.records import dataclass, field, replace
 from isamap.syntax.bodies import RESERVED
 from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A kernel with the same results as another one, and the steps that lead to it: `fission: …`."""
+    """A kernel with the same results as another one, and the steps that lead to it: `fission: …`.
+
+    `rounded` is the kernel whose roundings bound the errors of results, if another order of sums does not.
+    """
 
     kernel: Kernel
     steps: tuple[str, ...]
+    rounded: Kernel | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

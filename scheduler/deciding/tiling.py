@@ -166,8 +166,11 @@ def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Co
             covered[operand.layout.dense_axis] = largest([covered[operand.layout.dense_axis], line])
         return tuple(covered.values())
     found: list[Cost] = []
-    for subscript in operand.layout.subscripts:
+    for number, subscript in enumerate(operand.layout.subscripts, 1):
         steps = [(axis, abs(coefficient)) for axis, coefficient in subscript]
+        if len(steps) == 1 and number < len(operand.layout.subscripts):
+            found.append(extent_of(space, steps[0][0], extents))  # the rows between are not touched
+            continue
         parts = [times(coefficient, extent_of(space, axis, extents)) for axis, coefficient in steps]
         found.append(total([*parts, Const(1 - sum(coefficient for _, coefficient in steps))]))
     return (*found[:-1], largest([found[-1], line])) if operand.layout.least_row_bytes else tuple(found)

@@ -52,3 +52,16 @@ def test_windows_of_rows_take_whole_lines_of_a_cache() -> None:
     inside = {"m": Const(6), "n": Const(16), "k": Const(4)}
     assert evaluate(touched_bytes(space, inside), IN_PLACE) == 6 * 64 + 4 * (64 + 96)
     assert evaluate(touched_bytes(space, {**inside, "k": Const(20)}), IN_PLACE) == 4 * (6 * 39 + 320 + 96)
+
+
+def test_rows_between_those_that_are_read_are_not_touched() -> None:
+    """`A[4*m + 1, k]` reads a row of four; once all four counted."""
+    option = gemm_option(64, 256, 512)
+    a, *others = option.operands
+    a = with_fields(a, least_row_bytes=64, subscripts=((("m", 4),), (("k", 1),)))
+    space = Space(0, replace(option, operands=(a, *others)), {"zmm": 32}, {})
+    inside = {"m": Const(6), "n": Const(16), "k": Const(20)}
+    assert evaluate(touched_bytes(space, inside), IN_PLACE) == 4 * (6 * 20 + 320 + 96)
+    window = with_fields(a, subscripts=((("m", 4), ("k", 1)), (("k", 1),)))
+    space = Space(0, replace(option, operands=(window, *others)), {"zmm": 32}, {})
+    assert evaluate(touched_bytes(space, inside), IN_PLACE) == 4 * (40 * 20 + 320 + 96)

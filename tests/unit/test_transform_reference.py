@@ -10,7 +10,7 @@ import pytest
 from isamap.ir import print_routine
 from isamap.source import Source
 from isamap.syntax import format_source, parse_kernel
-from isamap.transform import factorisations, refused_rewrites, rewrites
+from isamap.transform import factorisations, refused_rewrites, rewrites, winograd_forms
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "transformations.md").read_text(encoding="utf-8")
@@ -31,7 +31,8 @@ def steps_of(quoted: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(("before", "quoted", "after"), MADE, ids=[name(b) for b, _, _ in MADE])
 def test_an_example_is_rewritten_as_it_stands_there(before: str, quoted: str, after: str) -> None:
     kernel = parse_kernel(Source("before", before))
-    found = {r.steps: print_routine(r.kernel) for r in (*rewrites(kernel), *factorisations(kernel))}
+    all_ = (*rewrites(kernel), *factorisations(kernel), *winograd_forms(kernel))
+    found = {r.steps: print_routine(r.kernel) for r in all_}
     assert found[steps_of(quoted)] == after
 
 
