@@ -112,7 +112,8 @@ def emit_network(
         stream = assemble_network(program, lowered, made.machine, progress)
         host = compile_host(program, stream.program, how, progress, runs=False)
     file = stream.program
-    least = least_traffic(program, file)
+    images = {v.tensor: v.shape for v in found.trace.values.values() if v.tensor in found.trace.borders}
+    least = least_traffic(program, file, images)
     parts = {part.step: (part, traffic) for part, traffic in zip(file.parts, stream.traffic, strict=True)}
     listed = [layer_json(layer) | {"predicted_ns": round(layer.predicted_ns, 1)} for layer in layers]
     for number, (part, traffic) in parts.items():

@@ -104,6 +104,16 @@ def reads_signed_bytes_only(machine: str) -> bool:
     return "i8" in read and "u8" not in read
 
 
+def writes_borders(machine: str) -> bool:
+    """Return whether a machine writes constant bytes into main memory, as into the border of an image."""
+    text = "kernel border() { out y: i8[64]; for i in 64 { y[i] = 1; } }"
+    try:
+        make_kernel(Request(Source("border", text), machine, {}, heuristic="greedy"))
+    except IsamapError:
+        return False
+    return True
+
+
 def make_kernel(request: Request, *, lowered: bool = False) -> Made:
     """Return the C of a kernel, its workspace and arguments, and whether the time limit ended its search early."""
     try:

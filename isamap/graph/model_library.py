@@ -28,7 +28,15 @@ from isamap.graph.emitting import Emitted, emit, room_of
 from isamap.graph.filters_at_points import cheapest_forms, forms_at_points, with_forms
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import Prices
-from isamap.graph.host_fallback import Divided, Made, divide, make_kernel, with_known_numbers, with_shifts_of
+from isamap.graph.host_fallback import (
+    Divided,
+    Made,
+    divide,
+    make_kernel,
+    with_known_numbers,
+    with_shifts_of,
+    writes_borders,
+)
 from isamap.graph.model_program import Call, Control, Passed, Program, called_by, reads_of
 from isamap.graph.partition import Method, Partition
 from isamap.graph.planning import LINE_BYTES, find_pitches, plan, room_bytes
@@ -251,7 +259,9 @@ def fuse_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watch = u
     """Return how operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
     if method != "cpsat":
         rule = fuse_steps if method == "greedy" else finished
-        return partial(rule, borders=False) if how.host else rule
+        return (
+            partial(rule, borders=False) if how.host and not writes_borders(machine_of(how.machine)) else rule
+        )
     return partition_of(method, how, workspace_bytes, watch)
 
 

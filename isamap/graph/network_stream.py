@@ -164,21 +164,28 @@ def _traffic(commands: Sequence[Command], machine: Machine, main: str) -> Traffi
     return Traffic(read, written)
 
 
-def least_traffic(program: Program, stream: ProgramFile) -> dict[str, int]:
+def least_traffic(
+    program: Program, stream: ProgramFile, images: Mapping[str, tuple[int, ...]]
+) -> dict[str, int]:
     """Return the bytes that parts of a stream have to move: each of their weights, inputs and results once, tensors
-    between steps by each part that reads or writes them. Steps of the host do not count.
+    between steps by each part that reads or writes them. Steps of the host do not count, nor
+    borders of images; `images` has the sizes inside of them.
 
     Units: bytes.
     """
     steps = [program.steps[part.step] for part in stream.parts]
+
+    def inside(p: Passed) -> int:
+        return size_bytes(p.dtype, images.get(p.tensor, p.shape))
+
     moved = [p for step in steps for p in {*reads_of(step), *writes_of(step)}]
-    sizes = {p.tensor: size_bytes(p.dtype, p.shape) for p in moved}
+    sizes = {p.tensor: inside(p) for p in moved}
     given = {port.passed.tensor for port in program.inputs}
     results = {port.passed.tensor for port in program.outputs}
     kinds = {"weights": program.constants.keys(), "inputs": given, "results": results}
     found = {kind: sum(size for t, size in sizes.items() if t in names) for kind, names in kinds.items()}
     outside = given | results | program.constants.keys()
-    between = sum(size_bytes(p.dtype, p.shape) for p in moved if p.tensor not in outside)
+    between = sum(inside(p) for p in moved if p.tensor not in outside)
     return {**found, "between steps": between}
 
 

@@ -16,7 +16,7 @@ import onnx
 from quantised_networks import inverted_residual, residual, two_layers
 
 from isamap.cli.command_line import run
-from isamap.graph.host_fallback import with_known_numbers
+from isamap.graph.host_fallback import with_known_numbers, writes_borders
 from isamap.graph.model_program import Call, Passed, Port, Program
 from isamap.ir import interpret
 from isamap.onnx.onnx_models import compile_model
@@ -222,6 +222,24 @@ def test_a_network_is_a_stream_on_a_machine_that_requantises_in_its_own_way(
     assert found["ran_on"] == "stream"
     assert all(layer["verified"] for layer in found["layers"])
     assert all(layer["max_error"] == 0 for layer in found["layers"] if "Sin" not in layer["operators"])
+
+
+def test_a_layer_writes_the_border_that_the_next_one_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, out = str(inverted_residual(tmp_path / "block.onnx")), str(tmp_path / "net")
+    made = answer(capsys, "compile", model, *NPU, "--emit", "program", "-o", out)
+    first, depthwise = [layer for layer in made["layers"] if layer["operators"][0] == "QLinearConv"][:2]
+    assert first["written_bytes"] == 6 * 10 * 64, "an image of 4 by 8, and a border around it"
+    assert depthwise["written_bytes"] == 4 * 8 * 64, "no copy with a border"
+    assert made["least_traffic_bytes"]["between steps"] == 4 * 4 * 8 * 64 + 7 * 4 * 8 * 32, "no borders"
+    found = answer(capsys, "verify", model, *NPU, "--program", out)
+    assert all(layer["verified"] and layer["max_error"] == 0 for layer in found["layers"])
+
+
+@pytest.mark.parametrize(("machine", "can"), [("edge-npu", True), ("gemmini", False), ("vta", False)])
+def test_a_machine_that_stores_no_constants_is_given_images_with_borders(machine: str, *, can: bool) -> None:
+    assert writes_borders(machine) == can
 
 
 def test_a_spoilt_word_and_a_spoilt_weight_of_a_network_are_found(
