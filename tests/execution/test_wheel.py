@@ -53,6 +53,25 @@ def test_the_wheel_carries_the_licence(wheel: Path) -> None:
     assert [n for n in names if PurePosixPath(n).name == "LICENSE"]
 
 
+def test_equal_sources_give_equal_bytes_whatever_their_times_and_modes(
+    archive: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    built: list[dict[str, bytes]] = []
+    for number, mode in enumerate((0o644, 0o664)):
+        sources = tmp_path / f"sources{number}"
+        archive.extractall(sources)
+        for path in sources.rglob("*"):
+            if path.is_file():
+                path.chmod(mode)
+                os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", "."]
+        done = subprocess.run(command, cwd=sources, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        built.append({path.name: path.read_bytes() for path in (sources / "dist").iterdir()})
+    assert {Path(name).suffix for name in built[0]} == {".whl", ".gz"}
+    assert built[0] == built[1]
+
+
 def test_an_installed_wheel_lists_all_machines_and_kernels(
     archive: zipfile.ZipFile, wheel: Path, tmp_path: Path
 ) -> None:
