@@ -256,7 +256,7 @@ def _find_floors(options: Sequence[OpenOption], best: Candidate, stop: float) ->
 
 
 def _start_options(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Known]:
-    """Return the same options, each one that may win with a schedule, as far as time allows."""
+    """Return the options, with a first schedule for each that may win, as far as time allows."""
     found: list[_Known] = []
     for own in known:
         start = best if own.option is best.option else None
@@ -267,7 +267,7 @@ def _start_options(known: Sequence[_Known], best: Candidate, stop: float) -> lis
 
 
 def _split_options(known: Sequence[_Known], best: Candidate, stop: float) -> tuple[list[_Known], Candidate]:
-    """Return the same with floors raised towards the best schedule, and the best schedule known then."""
+    """Return the options with raised lower bounds, and the best schedule found meanwhile."""
     found: list[_Known] = []
     for own in known:
         start, floors = best if own.option is best.option else own.best, own.floors_ns

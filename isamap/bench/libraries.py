@@ -150,8 +150,9 @@ def _blas(
 
 
 def prepare_torch(mapped: Mapped[GemmCase], threads: int) -> Ready:
-    """Return torch.mm, torch.addmm and torch._int_mm, their results written in place; with packed weights a linear
-    layer of oneDNN, whose last result is copied into C outside the clock. Raises: NotOffered.
+    """Return calls of torch.mm, torch.addmm and torch._int_mm that write their results in place. Raises: NotOffered.
+
+    With packed weights the call is a linear layer of oneDNN; its last result is copied into C after the clock stops.
     """
     try:
         torch: Any = import_module("torch")

@@ -69,7 +69,7 @@ def _compiler() -> str:
 
 
 def _emulators() -> str:
-    """Return those that descriptions may name and that are here. None is no lack: most machines need none."""
+    """Return the installed emulators that descriptions may name. Most machines need none."""
     from isamap.machine.allowed import emulators
 
     here = [name for name in emulators() if shutil.which(name) is not None]

@@ -95,7 +95,7 @@ class Contest:
         return "\n".join([*lines, *([""] if said else []), *said])
 
     def json(self) -> dict[str, object]:
-        """Return the same as JSON."""
+        """Return the answer as JSON."""
         from isamap.report.schedules import agreement_json, contest_json
 
         found: dict[str, object] = {

@@ -82,7 +82,7 @@ def _parts(operand: OperandTile, tile: Tile, search: MoveSearch) -> Iterator[tup
 def _pack_tile_ns(
     operand: OperandTile, direct: OperandMove | Leaf | Location | None, search: MoveSearch
 ) -> float:
-    """Return the same of a single tile: register by register where registers serve, else one by one."""
+    """Return the time to copy one tile: by registers where that is possible, otherwise by elements."""
     elements = prod(operand.cell_shape)
     if isinstance(direct, OperandMove) and elements == prod(operand.shape):
         stored = find_operand_store(

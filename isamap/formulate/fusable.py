@@ -113,7 +113,7 @@ def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> I
 def _start_ns(
     kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> float | None:
-    """Return bringing the first contents in from elsewhere; it must be possible to write them to the array, too."""
+    """Return the added time to load a sum's initial value from another array; None if nothing can load it."""
     first = start_of_sum(tile, fused_result(kernel, number, (companion.number,)))
     home = _home(acc, tile, search)
     if first is not None and home:

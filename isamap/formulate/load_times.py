@@ -44,7 +44,7 @@ def issued_pj(load: OperandMove | Leaf | Location | None, search: MoveSearch) ->
 
 
 def loading_ns(load: OperandMove | Leaf | Location | None) -> float:
-    """Return those that read memory. Units: nanoseconds."""
+    """Return the time of the instructions that read memory. Units: nanoseconds."""
     if not isinstance(load, OperandMove):
         return 0.0
     inside = [source for _, source in load.inputs if isinstance(source, OperandMove)]

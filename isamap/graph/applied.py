@@ -179,7 +179,7 @@ class Applied:
     def formed(
         self, form: Callable[[Sequence[Term]], str], values: Sequence[Value], dtype: str, inside: str
     ) -> Value:
-        """Return the same by a function of terms, whose text has the type `inside`.
+        """Return an elementwise result by a function of terms, whose text has the type `inside`.
 
         The result lies as most values do that have all its sizes.
         """

@@ -313,7 +313,7 @@ class Lowering:
 
 
 def _with_own_kernels(program: Program) -> Program:
-    """Return a program whose kernels are called as no other program's are: each has C of its own."""
+    """Return the program with kernel names of its own, so that its C does not clash with another program's."""
     suffix = program.name.rpartition("_")[2]
     steps = (
         replace(step, kernel=f"{step.kernel}_{suffix}") if isinstance(step, Call) else step

@@ -91,7 +91,7 @@ class Value:
         return replace(self, shape=tuple(shape), strides=tuple(strides), offset=self.offset + more, order=())
 
     def ordered(self, order: Shape) -> Value:
-        """Return the same memory, taken for axes in that order."""
+        """Return a view of the same memory with its axes in that order."""
         return replace(self, order=() if is_in_place(self.shape, order) else order)
 
     @property
@@ -294,7 +294,7 @@ class Operand:
         return {name: size for name, size in sizes if name != "0"}
 
     def term(self, index: Sequence[str]) -> Term:
-        """Return the same as a value with its type."""
+        """Return the element as a term with its type."""
         return Term(self.at(index), self.dtype)
 
     def filled(self, index: Sequence[str], fill: str) -> str:

@@ -325,7 +325,7 @@ def _element(
 def _bounded_by_facts(
     atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int
 ) -> Iterator[Index]:
-    """Yield the same by facts: s*atom + t >= 0 with s >= 1 gives s*(c*atom + rest) >= s*rest - c*t where c >= 0."""
+    """Yield bounds by facts: s*atom + t >= 0 with s >= 1 gives s*(c*atom + rest) >= s*rest - c*t for c >= 0."""
     sign = 1 if rising else -1
     for fact in search.facts.nonnegative:
         split = _split_at(fact, atom)

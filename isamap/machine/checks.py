@@ -109,7 +109,7 @@ def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
 
 
 def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSummary:
-    """Return the summary of a machine without mistakes; `stamps` is the folder if that is remembered.
+    """Return the summary of a correct machine description; `stamps` is the folder that caches it.
 
     Raises: as `load_machine`.
     """

@@ -108,7 +108,7 @@ def _is_whole(place: Read, tile: Operand, axis: int, axes: tuple[Axis, ...]) -> 
 
 
 def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
-    """Return the move of all rows; None if several calls move one."""
+    """Return the instruction that moves all rows at once; None if one row takes several calls."""
     emit = _emission(entry.emit, row)
     if emit is None:
         return None

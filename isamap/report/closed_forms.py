@@ -91,7 +91,7 @@ def _bracket(text: str) -> str:
 
 
 def _extent(size: Index) -> Expr:
-    """Return the same expression for SymPy."""
+    """Return the expression in SymPy's syntax."""
     return Add(*(Mul(Integer(factor), *map(_atom, monomial)) for monomial, factor in size.terms))
 
 

@@ -207,7 +207,7 @@ class Matched:
         return by_instruction(self.of_statement(number), groups)
 
     def only(self, instruction: str | None) -> Matched:
-        """Return the same with the mappings of one instruction; unchanged if none is named."""
+        """Return the facts restricted to one instruction's mappings; unchanged if none is named."""
         if instruction is None:
             return self
         return replace(

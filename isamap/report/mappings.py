@@ -346,7 +346,7 @@ def _variant_row(facts: Facts, variant: Variant) -> tuple[str, str, str]:
 
 
 def variants_json(matched: Matched, *, every: bool = False) -> list[dict[str, object]]:
-    """Return the same as JSON: a list of mappings, each with its first variants and the number of all orders."""
+    """Return the variants as JSON: mappings, each with its first variants and the number of all orders."""
     return [
         {
             "mapping": facts.mapping.ident,

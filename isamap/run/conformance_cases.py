@@ -99,7 +99,7 @@ def make_cases(
 
 
 def _is_tried(instruction: Instruction, sizes: Mapping[str, int]) -> bool:
-    """Return whether every operand has elements, as the language knows no arrays without any, and not too many."""
+    """Return whether every operand has at least one element, as the language requires, and not too many."""
     shapes = [[extent.evaluate(sizes) for extent in o.shape] for o in instruction.operands]
     return all(min(shape, default=1) >= 1 and prod(shape) <= _MOST_ELEMENTS for shape in shapes)
 

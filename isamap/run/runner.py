@@ -186,7 +186,7 @@ def compile_packers(
 def compile_packers_together(
     programs: Mapping[str, EmittedC], machine: Machine, model: bool = False
 ) -> dict[str, tuple[Packer, ...]]:
-    """Return the same of several programs by name, as one library. Raises: as `compile_library`."""
+    """Return the packing functions of several programs, by name, in one library. Raises: as `compile_library`."""
     packs = [pack for emitted in programs.values() for pack in emitted.packs]
     made = iter(compile_together(packs, machine, model) if packs else ())
     return {name: tuple(_packer(next(made)) for _ in emitted.packs) for name, emitted in programs.items()}

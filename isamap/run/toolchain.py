@@ -136,7 +136,7 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A library on disk, how its function is called, and the permissions to ask for before.
+    """A library on disk, the signature of its function, and the permissions that it needs before a call.
 
     `pool` is the library of a pool of threads, for a program that has parts for several. `environment` are
     variables that libraries which it calls read when they are loaded.

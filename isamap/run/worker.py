@@ -61,7 +61,7 @@ def load_function(library: str, name: str) -> tuple[Any, Any]:
 
 
 def functions_of(loaded: ctypes.CDLL, name: str) -> tuple[Any, Any]:
-    """Return the same of a library that is loaded."""
+    """Return the functions of a library that is loaded already."""
     function, size = loaded[name], loaded[f"{name}_workspace_bytes"]
     function.restype, size.restype = ctypes.c_int, ctypes.c_size_t
     function.argtypes = [ctypes.c_void_p] * 3

@@ -232,7 +232,7 @@ class _Builder:
     def _in_banks(
         self, touch: Touch, place: MemoryRef, item: MachineInstruction, name: str, params: Mapping[str, int]
     ) -> Touch:
-        """Return the same with the banks that its bytes lie in, which are units."""
+        """Return the issue with the banks of its bytes, which count as units."""
         banks = banks_of(self.machine.memories[touch.memory], self.machine.clock_ghz)
         if banks is None:
             return touch

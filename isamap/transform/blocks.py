@@ -488,7 +488,7 @@ def _objection(kernel: Kernel, members: Members) -> str | None:
 
 
 def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
-    """Yield arrays that do not shrink and whose accesses in one block belong to another."""
+    """Yield the accesses that may read a result of a later block, in arrays that are not cut into blocks."""
     cut = members.dimensions
     for n in members.rows:
         for r in accesses(members.given[n]):

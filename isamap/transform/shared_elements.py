@@ -91,7 +91,7 @@ def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, i
 
 
 def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
-    """Return whether two statements of the same ordered loops may change one element, be it by equal reductions."""
+    """Return whether two statements of the same ordered loops may change one element; equal reductions count."""
     mine, its = a.assign.target, b.assign.target
     if mine.buffer != its.buffer:
         return False

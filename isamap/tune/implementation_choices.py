@@ -109,7 +109,7 @@ class Choices:
             return int(count)
 
     def clear(self) -> int:
-        """Return how many choices are gone now: all of them. Raises: Unkept if the file cannot be used."""
+        """Delete all choices, and return their number. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return 0
         with self._connect() as connection, connection:

@@ -173,7 +173,7 @@ def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float
 def _hinted_traffic_shown(
     found: Mapping[Product, Took], counts: Sequence[int], near: Near, computing_factor: float
 ) -> float:
-    """Return the same share for hinted pieces of several numbers of rows: the median over the numbers."""
+    """Return the exposed share of the traffic of hinted pieces: the median over several numbers of rows."""
     return median(
         max(0.0, took.per_piece_ns - near.computing_ns(one.together, computing_factor)) / near.far_lines_ns
         for one, took in found.items()

@@ -430,7 +430,7 @@ def _hopeless(question: Question, options: Sequence[NestOption]) -> Diagnostic:
 
 
 def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
-    """Return the conflict in the option that is fixed, or else in the first one that could be had otherwise."""
+    """Return the conflict in the fixed option, or in the first option that is feasible without fixed decisions."""
     statement = question.nest.statement
     pinned = fixed.get(mapping_of(statement))
     if pinned is not None and not 0 <= pinned < len(question.nest.options):

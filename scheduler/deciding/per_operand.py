@@ -86,7 +86,7 @@ def constraints_of(space: Choices) -> Iterator[Constraint]:
 
 
 def staged_by(space: Choices, operand: TileOperand, values: Iterable[int]) -> list[int]:
-    """Return those of the given stagings of an operand that agree with the fixed decisions."""
+    """Return the given stagings of an operand that agree with the fixed decisions."""
     found = list(values)
     for kind in KINDS:
         left = kind.staged(space, operand)

@@ -150,7 +150,7 @@ class Space:
         return tuple((order_of(self.statement, a.name, b.name), a, b) for a, b in pairs)
 
     def sweep_pairs(self) -> tuple[tuple[str, TileAxis, TileAxis], ...]:
-        """Return the same about register-block loops."""
+        """Return the pairs of axes whose register-block loops may be in either order."""
         pairs = combinations(self.register_axes, 2)
         return tuple((sweep_of(self.statement, a.name, b.name), a, b) for a, b in pairs)
 

@@ -40,7 +40,7 @@ def sum_factors(space: Space, block: RegisterBlock) -> tuple[int, ...]:
 
 
 def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:
-    """Return the same as decisions: one of nothing if there is nothing to decide."""
+    """Return the unroll factors as decisions; one empty decision if there is no choice."""
     axis = summed_axis(space.option)
     if axis is None:
         return [{}]

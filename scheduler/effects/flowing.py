@@ -100,7 +100,7 @@ def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
 
 
 def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
-    """Return these units, and links that they share; with those that load and store sums of parts."""
+    """Return the units that copy operands, the links that they share, and the units that move partial sums."""
     flows = [flow for _, flow in flowing(operands)]
     found = {u for f in flows for busy in (f.begun, f.finished, f.around, f.between) for u, _ in busy}
     return tuple(sorted(found))

@@ -63,7 +63,7 @@ def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_windows(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Return that count for windows `2*q + s`, where q alone is no reduction axis and moves nothing else."""
+    """Return how often a cache loads each line of windows `2*q + s`: only q moves them, and no other dimension."""
     *others, last = operand.layout.subscripts
     summed = {axis.name for axis in tiling.space.axes if axis.is_reduction}
     moving = [(axis, step) for axis, step in last if axis not in summed]
@@ -75,7 +75,7 @@ def _by_windows(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Return that count along a sum: more rows in a register block than the cache holds evict each other's lines."""
+    """Return how often a cache loads each line along a sum: rows beyond the cache's capacity evict each other."""
     space = tiling.space
     held = rows_held(operand, cache)
     (along,) = (axis for axis in space.axes if axis.name == operand.layout.dense_axis)
@@ -89,7 +89,7 @@ def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_pieces(tiling: Tiling, operand: TileOperand, along: str, step: int, cache: Cache) -> Cost:
-    """Return that count along other axes: the inner loops may evict a line before the next block reads it."""
+    """Return how often a cache loads each line along other axes: inner loops may evict a line before its next use."""
     axis = next((a for a in tiling.space.register_axes if a.name == along), None)
     bytes_apart = step * operand.layout.tensor_bytes
     if axis is None or axis.tile * bytes_apart >= cache.line_bytes:

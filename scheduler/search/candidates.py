@@ -104,7 +104,7 @@ def _price_option(
 def _bound_option(
     problem: Problem, space: Space, model: CostModel, blocks: Sequence[RegisterBlock]
 ) -> tuple[Cost, float]:
-    """Return the same of a problem of one option."""
+    """Return the cost and the lower bound of the only option of a problem."""
     (nest,) = problem.nests
     cost = part_cost(problem, nest, space.option, model)
     return cost, min(floors_of(cost, space, blocks))
@@ -112,7 +112,7 @@ def _bound_option(
 
 @lru_cache(maxsize=RECALLED)
 def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, float]:
-    """Return the same, with nothing fixed: narrowing a problem asks first, and scheduling it again."""
+    """Return the cached cost and lower bound without fixed decisions: narrowing and scheduling both ask."""
     (nest,) = problem.nests
     (option,) = nest.options
     space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))

@@ -235,7 +235,7 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 
 
 def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Yield these changes, and those that are left to the solver and to long searches."""
+    """Yield the greedy changes, then the changes that only the solver and long searches try."""
     yield from other_values(option.space, current)
     yield from moves(option, current)
 

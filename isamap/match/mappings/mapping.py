@@ -134,7 +134,7 @@ class Seen:
 
 
 def image(mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]) -> Key:
-    """Return pairing and sets of axes, with the instruction's axes and operands renamed."""
+    """Return the key of a mapping after the instruction's axes and operands are renamed."""
     axis, operand = dict(axes), dict(operands)
     pairing = sorted(
         (operand.get(b.name, b.name), _subscripts(b.pattern, axes), _text(b.subject))

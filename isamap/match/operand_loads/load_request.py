@@ -33,7 +33,7 @@ def placement_of(operand: Operand, params: Params) -> Places:
 
 
 def registers_of(instruction: Instruction, name: str, params: Mapping[str, int]) -> int:
-    """Return over how many registers an operand lies, at most: parameters that have no number are largest."""
+    """Return the most registers that an operand occupies: parameters without a number take their largest value."""
     operand = instruction.operand(name)
     if operand.placement is None:
         return 1
@@ -44,7 +44,7 @@ def registers_of(instruction: Instruction, name: str, params: Mapping[str, int])
 
 
 def registers_taken(places: Places, shape: tuple[int, ...]) -> int:
-    """Return over how many registers an array lies: one, unless `places` tell each element's register."""
+    """Return the number of registers that an array occupies: one, unless `places` name each element's register."""
     register = dict(places).get("register")
     if register is None:
         return 1

@@ -158,7 +158,7 @@ def _least_register_ns(search: MoveSearch, operand: Operand) -> float:
 
 
 def _least_ns(search: MoveSearch, pattern: Pattern) -> float:
-    """Return the least time per element that an instruction writes, of any size; 0 if sizes are too many."""
+    """Return the least time per written element over all sizes of an instruction; 0 if there are too many sizes."""
     known = {p.name: p for p in pattern.instruction.params}
     names = sorted({n for size in pattern.output.shape for n in size.symbols})
     ends = [(p.low, p.high) if (p := known.get(n)) is not None else (None, None) for n in names]

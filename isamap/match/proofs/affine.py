@@ -119,7 +119,7 @@ def determined(
 
 
 def primed(axis: str) -> str:
-    """Return the same axis at the other of two points."""
+    """Return the axis at the second of two points."""
     return f"{axis}'"
 
 

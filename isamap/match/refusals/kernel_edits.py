@@ -195,7 +195,7 @@ def _are_legal(source: Source, name: str, edits: Edits) -> bool:
 
 
 def wrap(expr: Expr, before: str, after: str) -> Edits:
-    """Return something written around an expression."""
+    """Return the edits that write text before and after an expression."""
     if expr.span is None:
         return ()
     source = expr.span.source
@@ -204,7 +204,7 @@ def wrap(expr: Expr, before: str, after: str) -> Edits:
 
 
 def replace_by(expr: Expr, text: str) -> Edits:
-    """Return something written instead of an expression."""
+    """Return the edits that replace an expression by a text."""
     return (Edit(expr.span, text),) if expr.span is not None else ()
 
 

@@ -170,7 +170,7 @@ class Loops:
 
     @staticmethod
     def of(statement: Statement) -> Loops:
-        """Return those around, and no others yet."""
+        """Return the loops around a statement, without loops of its own."""
         reductions = {a.name for a in statement.reduction_axes}
         around = {a.name: LoopAxis(a.name, a.extent, 1, a.name in reductions) for a in statement.axes}
         return Loops(statement, around)

@@ -73,7 +73,7 @@ class _Spans:
         return found
 
     def inside_blocks(self, sizes: Mapping[str, Numbers]) -> _Spans:
-        """Return the same, with register blocks of these sizes."""
+        """Return the spans inside register blocks of these sizes."""
         return replace(self, boxes={**self.boxes, **sizes}, known={}, masks={})
 
 
