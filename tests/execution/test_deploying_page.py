@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,7 +26,7 @@ BUILD = next(words for command in COMMANDS if "ziglang" in (words := shlex.split
 def test_every_compilation_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = [shlex.split(command)[1:] for command in COMMANDS if command.startswith("isamap ")]
-    assert [words[0] for words in given] == ["new", "compile", "compile"]
+    assert [words[0] for words in given] == ["new", "compile", "compile", "compile"]
     for words in given:
         assert main([*words, *(["--heuristic", "greedy"] if words[0] == "compile" else [])]) == 0
 
@@ -44,5 +45,35 @@ def test_the_microcontroller_prints_what_the_page_says(
     compile_ = next(shlex.split(c)[1:] for c in COMMANDS if c.startswith("isamap compile gemm_s8s8"))
     assert main([*compile_, "--heuristic", "greedy"]) == 0
     subprocess.run([sys.executable, *BUILD[1:]], check=True, timeout=300)
-    ran = subprocess.run(shlex.split(COMMANDS[-1]), capture_output=True, text=True, check=True, timeout=60)
+    (running,) = (shlex.split(command) for command in COMMANDS if command.startswith("qemu-arm "))
+    ran = subprocess.run(running, capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout + ran.stderr == said[1]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
+def test_the_wheel_of_the_page_computes_a_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    compile_ = next(shlex.split(c)[1:] for c in COMMANDS if c.endswith("-o out") and "gemm_f32" in c)
+    assert main([*compile_, "--heuristic", "greedy"]) == 0
+    files = re.findall(r"^`([\w/]+\.py)`:\n\n```python\n((?:(?!```).*\n)*)```", PAGE, re.MULTILINE)
+    assert [name for name, _ in files] == ["setup.py", "fastgemm/__init__.py"]
+    for name, text in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (building,) = (shlex.split(command)[1:] for command in COMMANDS if "pip wheel" in command)
+    subprocess.run([sys.executable, *building], check=True, timeout=300, capture_output=True)
+    (wheel,) = (tmp_path / "dist").glob("fastgemm-1.0-*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    trial = (
+        "import numpy as np, fastgemm; a = np.eye(64, dtype=np.float32); b = a + 1; c = a * 0; "
+        "fastgemm.gemm(2 * a, b, c); assert np.array_equal(c, 2 * b); print(fastgemm.__file__)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", trial],
+        cwd=tmp_path / "site",
+        check=True,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.startswith(str(tmp_path / "site"))
