@@ -9,28 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from isamap.plan.plugins import check_name, known_names, load_cost_model, load_heuristic
     from isamap.scheduler.answer import schedule
     from isamap.scheduler.cpsat import CpSat
     from isamap.scheduler.effects.analytic import AnalyticModel
     from isamap.scheduler.pinning import complete
     from isamap.scheduler.process.children import start_early
     from isamap.scheduler.ranking import Ranking, k_best
-    from isamap.scheduler.search.annealing import Annealing
     from isamap.scheduler.search.assembling import Solved, assemble
     from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of, open_options
     from isamap.scheduler.search.greedy import Greedy, greedy_candidate
     from isamap.scheduler.search.narrowing import FIRST_LOOKS, narrow_problem
 
 _HOMES = {
-    "plan.plugins": "check_name known_names load_cost_model load_heuristic",
     "scheduler.answer": "schedule",
     "scheduler.cpsat": "CpSat",
     "scheduler.effects.analytic": "AnalyticModel",
     "scheduler.pinning": "complete",
     "scheduler.process.children": "start_early",
     "scheduler.ranking": "Ranking k_best",
-    "scheduler.search.annealing": "Annealing",
     "scheduler.search.assembling": "Solved assemble",
     "scheduler.search.candidates": "Candidate OpenOption candidate_of open_options",
     "scheduler.search.greedy": "Greedy greedy_candidate",
@@ -38,29 +34,11 @@ _HOMES = {
 }
 
 __all__ = [
-    "FIRST_LOOKS",
-    "AnalyticModel",
-    "Annealing",
-    "Candidate",
-    "CpSat",
-    "Greedy",
-    "OpenOption",
-    "Ranking",
-    "Solved",
-    "assemble",
-    "candidate_of",
-    "check_name",
-    "complete",
-    "greedy_candidate",
-    "k_best",
-    "known_names",
-    "load_cost_model",
-    "load_heuristic",
-    "narrow_problem",
-    "open_options",
-    "schedule",
+    "FIRST_LOOKS", "AnalyticModel", "Candidate", "CpSat", "Greedy", "OpenOption", "Ranking",
+    "Solved", "assemble", "candidate_of", "complete", "greedy_candidate", "k_best",
+    "narrow_problem", "open_options", "schedule",
     "start_early",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

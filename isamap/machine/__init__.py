@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from isamap.machine.lengths import at_one_length, passed_when_run
     from isamap.machine.links import carried_ns, shared_link
     from isamap.machine.model import (
-        Cost,
-        Level,
         LineHint,
         Link,
         Machine,
@@ -60,56 +58,21 @@ _HOMES = {
         "EmitArg", "EmitArithmetic", "EmitCall", "EmitNothing", "EmitSemantics", "EmitSteps", "EmitValue",
     ),
     "model": (
-        "Cost", "Level", "LineHint", "Link", "Machine", "MachineInstruction", "Memory", "State", "bound_level",
+        "LineHint", "Link", "Machine", "MachineInstruction", "Memory", "State", "bound_level",
         "caches_from_nearest", "held_between", "line_bytes", "line_hints", "private_memories", "team_level",
         "threads_of", "unset_state",
     ),
 }  # fmt: skip
 
 __all__ = [
-    "ANSWERS",
-    "PARTS",
-    "Cost",
-    "EmitArg",
-    "EmitArithmetic",
-    "EmitCall",
-    "EmitNothing",
-    "EmitSemantics",
-    "EmitSteps",
-    "EmitValue",
-    "Level",
-    "LineHint",
-    "Link",
-    "Machine",
-    "MachineInstruction",
-    "Memory",
-    "State",
-    "at_one_length",
-    "bound_level",
-    "caches_from_nearest",
-    "carried_ns",
-    "check_machine",
-    "cost_params",
-    "cost_value",
-    "detect_features",
-    "detect_machine",
-    "held_between",
-    "join_word",
-    "line_bytes",
-    "line_hints",
-    "list_machines",
-    "load_machine",
-    "machine_digest",
-    "missing_features",
-    "passed_when_run",
-    "private_memories",
-    "shared_link",
-    "split_word",
-    "team_level",
-    "threads_of",
-    "unset_state",
+    "ANSWERS", "PARTS", "EmitArg", "EmitArithmetic", "EmitCall", "EmitNothing", "EmitSemantics",
+    "EmitSteps", "EmitValue", "LineHint", "Link", "Machine", "MachineInstruction", "Memory", "State",
+    "at_one_length", "bound_level", "caches_from_nearest", "carried_ns", "check_machine", "cost_params",
+    "cost_value", "detect_features", "detect_machine", "held_between", "join_word", "line_bytes",
+    "line_hints", "list_machines", "load_machine", "machine_digest", "missing_features", "passed_when_run",
+    "private_memories", "shared_link", "split_word", "team_level", "threads_of", "unset_state",
     "with_addressed_registers",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

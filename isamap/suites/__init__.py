@@ -13,13 +13,5 @@ from isamap.suites.shapes import (
 )
 
 __all__ = [
-    "SUITES",
-    "Conv",
-    "Product",
-    "Recurrent",
-    "Shape",
-    "Sparse",
-    "read_suite",
-    "suite_path",
-    "usual_sizes",
-]
+    "SUITES", "Conv", "Product", "Recurrent", "Shape", "Sparse", "read_suite", "suite_path", "usual_sizes",
+]  # fmt: skip

@@ -13,13 +13,6 @@ from isamap.syntax.parsing import (
 from isamap.syntax.tree_builder import parse_declarations
 
 __all__ = [
-    "VARIABLE",
-    "format_source",
-    "parse_declarations",
-    "parse_expression",
-    "parse_kernel",
-    "parse_module",
-    "parse_template",
-    "resolve_template",
-    "substitute_text",
-]
+    "VARIABLE", "format_source", "parse_declarations", "parse_expression", "parse_kernel", "parse_module",
+    "parse_template", "resolve_template", "substitute_text",
+]  # fmt: skip

@@ -22,24 +22,7 @@ from isamap.plan.cost.algebra import (
 from isamap.plan.cost.number import Assignment, block_classes, evaluate
 
 __all__ = [
-    "Add",
-    "Assignment",
-    "Cases",
-    "CeilDiv",
-    "Const",
-    "Cost",
-    "Decision",
-    "Max",
-    "Mul",
-    "Number",
-    "OverBlocks",
-    "Threshold",
-    "block_classes",
-    "decisions_in",
-    "evaluate",
-    "is_whole",
-    "largest",
-    "parts_of",
-    "times",
-    "total",
-]
+    "Add", "Assignment", "Cases", "CeilDiv", "Const", "Cost", "Decision", "Max", "Mul", "Number",
+    "OverBlocks", "Threshold", "block_classes", "decisions_in", "evaluate", "is_whole", "largest", "parts_of",
+    "times", "total",
+]  # fmt: skip

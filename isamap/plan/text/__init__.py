@@ -6,16 +6,6 @@ from isamap.plan.text.several import box_of, check_versions, print_versions, spl
 from isamap.plan.text.writing import DIGITS, blocks_words, fixed_words, loop_words, print_nest, print_schedule
 
 __all__ = [
-    "DIGITS",
-    "blocks_words",
-    "box_of",
-    "check_versions",
-    "fixed_words",
-    "loop_words",
-    "parse_schedule",
-    "print_nest",
-    "print_problem",
-    "print_schedule",
-    "print_versions",
-    "split_versions",
-]
+    "DIGITS", "blocks_words", "box_of", "check_versions", "fixed_words", "loop_words", "parse_schedule",
+    "print_nest", "print_problem", "print_schedule", "print_versions", "split_versions",
+]  # fmt: skip
