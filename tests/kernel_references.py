@@ -63,6 +63,21 @@ def weights_of_4_bits(a: Arrays, _: Sizes) -> Arrays:
     return {"C": a["C"] + np.einsum("mghp,ghpn->mn", a["A"], weights * a["scale"][:, None, None])}
 
 
+def blocks_of_32(bits: int) -> Reference:
+    """Multiply dequantised activations by dequantised weights; the given sums count, whatever A has."""
+    middle = 1 << (bits - 1)
+
+    def of(a: Arrays, _: Sizes) -> Arrays:
+        codes = np.stack([a["B"] & 15, a["B"] >> 4], axis=2) if bits == 4 else a["B"][:, :, None]
+        products = np.einsum(
+            "bgpqnk,gmpqk->gmbn", codes, a["A"].reshape(*a["A"].shape[:2], *codes.shape[2:4], 4)
+        )
+        products = (products - middle * a["sums"][:, :, None, None]).astype(np.int32)  # which wraps
+        return {"C": np.einsum("gmbn,gm,bgn->mbn", products, a["A_scale"], a["B_scale"])}
+
+    return of
+
+
 def sparse(block: Callable[[Sizes], tuple[int, int]], ends: str, interleaved: bool = False) -> Reference:
     """Multiply by the dense matrix that rows of blocks make, one block after the other."""
 
@@ -319,6 +334,8 @@ REFERENCES: dict[str, Row] = {
     "gemm_bias_relu_f32": Row(lambda a, _: {"C": np.maximum(a["A"] @ a["B"] + a["bias"], 0)}, LAYERS),
     "gemm_u8s8_requant": Row(quantised, LAYERS),
     "gemm_s8s8_requant": Row(quantised, LAYERS),
+    "gemm_q4_0": Row(blocks_of_32(4), ("M=2 N=1 G=3", "M=1 N=2 G=1")),
+    "gemm_q8_0": Row(blocks_of_32(8), ("M=2 N=1 G=3", "M=1 N=2 G=1")),
     "gemm_w4_f32": Row(weights_of_4_bits, ("M=2 N=3 G=2 H=4", "M=1 N=5 G=3")),
     **_both_types("gemv", product("mk,k->m", "A", "x", into="y"), "M=1 K=1", "M=5 K=17"),
     "bmm_f32": Row(product("lmk,lkn->lmn", "A", "B", into="C"), ("L=2 M=3 N=5 K=7",)),

@@ -1,0 +1,100 @@
+"""Time products with quantised weights beside ggml's, in alternation on one thread.
+
+    python benchmarks/quantised.py                rows 1, 16 and 128 of 4096 x 4096, both formats
+
+Needs `ggml` for Python (the package `ggml-python`, built on this processor). Activations are f32 for ggml, which
+quantises them in each call. isamap's kernels take them quantised: a line of numpy outside of the measurement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import isamap
+
+WIDTH, ROUNDS = 4096, 15
+FORMATS = {
+    "gemm_q4_0": ("GGML_TYPE_Q4_0", (4, 64, 4), (2, 4, 4), 0.5),
+    "gemm_q8_0": ("GGML_TYPE_Q8_0", (8, 64, 4), (8, 4), 1),
+}
+"""By kernel: ggml's type, the shapes of a group of weights and of activations, and the bytes of a code."""
+
+
+def our_call(name: str, rows: int) -> Callable[[], None]:
+    """Return the product by isamap's kernel."""
+    _, weights, group, _ = FORMATS[name]
+    blocks, groups, rng = WIDTH // 64, WIDTH // 32, np.random.default_rng(0)
+    kernel = isamap.compile(name, "host", {"M": rows, "N": blocks, "G": groups}, heuristic="greedy")
+    a = rng.integers(-127, 128, (groups, rows, *group)).astype(np.int8)
+    arrays = {
+        "A": a,
+        "A_scale": rng.random((groups, rows), np.float32),
+        "sums": a.reshape(groups, rows, -1).sum(axis=2, dtype=np.int32),
+        "B": rng.integers(0, 256, (blocks, groups, *weights)).astype(np.uint8),
+        "B_scale": rng.random((blocks, groups, 64), np.float32),
+        "C": np.zeros((rows, blocks, 64), np.float32),
+    }
+    return lambda: kernel({}, **arrays)
+
+
+def their_call(name: str, rows: int) -> Callable[[], None]:
+    """Return the product by ggml, in a context of its own."""
+    import ggml
+
+    g: Any = ggml
+    kind = getattr(g, FORMATS[name][0])
+    context = g.ggml_init(g.ggml_init_params(mem_size=1 << 29, mem_buffer=None, no_alloc=False))
+    w = g.ggml_new_tensor_2d(context, kind, WIDTH, WIDTH)
+    x = g.ggml_new_tensor_2d(context, g.GGML_TYPE_F32, WIDTH, rows)
+    rng = np.random.default_rng(0)
+    given = rng.standard_normal((WIDTH, WIDTH), np.float32)
+    floats = ctypes.POINTER(ctypes.c_float)
+    g.ggml_quantize_chunk(kind, given.ctypes.data_as(floats), g.ggml_get_data(w), 0, WIDTH, WIDTH, None)
+    taken = rng.standard_normal((rows, WIDTH), np.float32)
+    ctypes.memmove(g.ggml_get_data(x), taken.ctypes.data, taken.nbytes)
+    graph = g.ggml_new_graph(context)
+    g.ggml_build_forward_expand(graph, g.ggml_mul_mat(context, w, x))
+    return lambda: g.ggml_graph_compute_with_ctx(context, graph, 1)
+
+
+def time_us(call: Callable[[], None]) -> float:
+    """Return the processor time of one call in microseconds."""
+    start = time.process_time_ns()
+    call()
+    return (time.process_time_ns() - start) / 1e3
+
+
+def main() -> None:
+    """Print the least and the median time of each, their ratio, and lower bounds."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 16, 128])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    asked = parser.parse_args()
+    print("kernel     rows    isamap us   (median)      ggml us   (median)   ratio  GB/s of weights  GMAC/s")
+    for name, (_, _, _, code_bytes) in FORMATS.items():
+        for rows in asked.rows:
+            calls = our_call(name, rows), their_call(name, rows)
+            for call in calls:
+                call()
+            times = [[time_us(call) for call in calls] for _ in range(asked.rounds)]
+            ours, theirs = zip(*times, strict=True)
+            size = WIDTH * WIDTH * (code_bytes + 4 / 32)
+            least = min(ours)
+            print(
+                f"{name:9} {rows:5} {least:12.0f} {median(ours):10.0f} {min(theirs):12.0f} {median(theirs):10.0f}"
+                f" {min(theirs) / least:7.2f} {size / least / 1e3:16.1f} {rows * WIDTH * WIDTH / least / 1e3:7.0f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
