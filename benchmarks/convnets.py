@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,12 @@ from stages import MOBILENETV2
 class Network:
     """A model of ONNX in the making: layers are added one behind the other."""
 
-    def __init__(self, name: str, size: int = 224) -> None:
+    def __init__(self, name: str, size: int = 224, channels: int = 3) -> None:
         self.name = name
         self.random = np.random.default_rng(0)
         self.nodes: list[Any] = []
         self.weights: list[Any] = []
-        self.input = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, size, size])
+        self.input = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, channels, size, size])
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Return a node; the name of its result."""
@@ -61,8 +62,11 @@ class Network:
         flat = self.add("Flatten", self.add("GlobalAveragePool", x), axis=1)
         weights = self.random.normal(0, channels**-0.5, (1000, channels))
         classes = self.constant(weights), self.constant(np.zeros(1000))
-        found = self.add("Gemm", flat, *classes, transB=1)
-        output = helper.make_tensor_value_info(found, TensorProto.FLOAT, [1, 1000])
+        return self.model(self.add("Gemm", flat, *classes, transB=1), [1, 1000])
+
+    def model(self, result: str, sizes: Sequence[int]) -> onnx.ModelProto:
+        """Return the model with this result."""
+        output = helper.make_tensor_value_info(result, TensorProto.FLOAT, sizes)
         graph = helper.make_graph(self.nodes, self.name, [self.input], [output], self.weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -98,7 +102,20 @@ def resnet50() -> onnx.ModelProto:
     return net.classified(x, channels)
 
 
-NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {"mobilenetv2": mobilenetv2, "resnet50": resnet50}
+def of_size(size: int, channels: int) -> onnx.ModelProto:
+    """Return four convolutions of 3 by 3 with ReLU, of one size of ResNet-50."""
+    net = Network(f"convolutions{size}", size, channels)
+    x = "image"
+    for _ in range(4):
+        x = net.add("Relu", net.conv(x, (channels, channels), 3))
+    return net.model(x, [1, channels, size, size])
+
+
+NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "mobilenetv2": mobilenetv2,
+    "resnet50": resnet50,
+    **{f"convolutions{n}": partial(of_size, n, c) for n, c in ((56, 64), (28, 128), (14, 256), (7, 512))},
+}
 
 
 def saved(names: Sequence[str], folder: Path) -> list[Path]:
@@ -113,7 +130,7 @@ def saved(names: Sequence[str], folder: Path) -> list[Path]:
 def main() -> None:
     """Write the files."""
     parser = argparse.ArgumentParser(description="Convolution networks with random weights as files of ONNX.")
-    parser.add_argument("networks", nargs="*", default=list(NETWORKS))
+    parser.add_argument("networks", nargs="*", default=["mobilenetv2", "resnet50"])
     parser.add_argument("--folder", type=Path, default=Path())
     given = parser.parse_args()
     for path in saved(given.networks, given.folder):

@@ -299,11 +299,11 @@ class Choices:
     transform: str | None = option(
         "--transform",
         "[N]",
-        "Rewrite the kernel if that is faster, or to variant N of `match --transform`.",
+        "Rewrite the kernel, or a model's convolutions, if that is faster; N: variant N of `match --transform`.",
         Kind(read_form, given_form),
         default=None,
         echo="always",
-        commands=_EMITTING,
+        commands=f"{_EMITTING} bench.model",
     )
     profile_name: str = option(
         "--profile",
