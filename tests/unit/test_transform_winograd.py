@@ -8,13 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from onnx_models import Described, computed, imported, make
-from unit.rewriting import kernel
+from unit.rewriting import kernel, shipped
 
+from isamap.cli import main
+from isamap.driver.matching import forms_at_points as forms_of_sizes
 from isamap.driver.oracle import expect, expect_rounded
 from isamap.graph.filters_at_points import cheapest_forms, forms_at_points, with_forms
+from isamap.graph.model_library import How, refuse_both
 from isamap.graph.model_program import Call
-from isamap.ir import Kernel, interpret, verify
-from isamap.source import Source
+from isamap.ir import Kernel, Range, bind, interpret, verify
+from isamap.source import Source, UsageProblem
 from isamap.syntax import parse_kernel
 from isamap.transform.winograd import derive_filtering, is_filtering, split_ahead, winograd_forms
 
@@ -202,3 +205,33 @@ def test_a_model_reads_filters_at_points_once_they_are_cheaper() -> None:
     (found,), (expected,) = computed(made, {"x": x}, {}), computed(program, {"x": x}, {})
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-2)
     assert not np.array_equal(found, expected)
+
+
+SHIPPED = {"N": 1, "C": 64, "K": 64, "H": 56, "W": 56, "R": 3, "S": 3, "stride": 1, "pad": 1}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"),
+    [
+        ({}, 2),
+        ({"stride": 2}, 0),
+        ({"C": 4, "K": 4}, 0),  # passes over the image take longer than the products that are spared
+        ({"R": 1, "S": 1, "pad": 0}, 0),
+        ({"H": Range(8, 64)}, 0),
+    ],
+)
+def test_a_shipped_convolution_is_offered_at_points_where_that_may_pay(
+    sizes: dict[str, int | Range], count: int
+) -> None:
+    routine = shipped("conv2d_nhwc")
+    forms = forms_of_sizes(routine, {**SHIPPED, **sizes})
+    assert len(forms) == count
+    assert all(form.kernel.params == routine.params for form in forms)
+    assert all(bind(form.kernel, {**SHIPPED, **sizes}).body == form.kernel.body for form in forms)
+
+
+def test_a_model_with_a_host_or_with_a_number_is_not_rewritten(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageProblem, match="for a model on one machine"):
+        refuse_both(How("edge-npu", host="generic-c", transform=True))
+    assert main(["compile", "some.onnx", "--hw", "x86-avx2", "--transform", "3"]) == 2
+    assert "a variant of one kernel, and a model has many" in capsys.readouterr().err
