@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
 
 from isamap.cli import main
 from isamap.machine import load_machine, missing_features
+from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.run.conformance import check_machine
 from isamap.run.toolchain import CompilerRefused
 
+# Keys of `rows` and of `streams`: the guide has a row for each.
+SHARED = {"traffic_factor", "computing_factor"}
 GUIDE = (Path(__file__).parents[2] / "docs" / "writing-a-machine.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(?:yaml)?\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
 WHOLE = BLOCKS[0]
@@ -124,3 +128,22 @@ def test_loads_of_the_shape_that_is_computed_with_serve(
     sizes = ("-D", "M=64", "N=64", "K=64")
     assert main(["schedule", "gemm_nt_s8s8", "--hw", str(tmp_path / "pairs.yaml"), *sizes]) == 0
     assert ("map smmla" in capsys.readouterr().out) == is_added
+
+
+@pytest.mark.parametrize("parameters", [RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures])
+def test_the_guide_has_every_parameter_with_its_default(parameters: type) -> None:
+    """A row names the key, and a default that is a number. Without a number: required, or as another key."""
+    rows = [line.split("|") for line in GUIDE.splitlines() if line.startswith("| `")]
+    defaults = {
+        key: row[2].strip() for row in rows if len(row) == 5 for key in re.findall(r"`(\w+)`", row[1])
+    }
+    known = {f.name: f.default for f in fields(parameters) if f.name != "source"}
+    assert [name for name in known if name not in defaults] == []
+    if parameters is StreamTimes:
+        assert {name for name in known if defaults[name] == "–"} - {"traffic_factor", "computing_factor"} <= {
+            name for name, default in known.items() if default is MISSING
+        }
+        return
+    assert {n: defaults[n] for n, d in known.items() if isinstance(d, int | float) and n not in SHARED} == {
+        n: f"{d:g}" for n, d in known.items() if isinstance(d, int | float) and n not in SHARED
+    }
