@@ -97,7 +97,7 @@ def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False
         device += [line for text in writer.wrappers for line in ("", *text)]
     else:
         prelude = _device(machine, with_host=True).prelude.splitlines()
-        device = _quoted(f"{name}_device", [*prelude, *device])
+        device = _quote_lines(f"{name}_device", [*prelude, *device])
     known = helper_texts(writer.on_device - _HEADERS) if model else ()
     helpers = (text for text in helper_texts(used - _HEADERS) if text not in known)
     title = emitted_title(program, model)
@@ -223,7 +223,7 @@ def _rows_in_order(program: LoweredProgram) -> list[Condition]:
     return [(Index.of(0), "<=", stride) for stride in dict.fromkeys(free)]
 
 
-def _quoted(name: str, lines: Sequence[str]) -> list[str]:
+def _quote_lines(name: str, lines: Sequence[str]) -> list[str]:
     """Return a text as a string literal of C."""
     escaped = (line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return [f"static const char {name}[] =", *(f'    "{line}\\n"' for line in escaped), "    ;"]
@@ -310,7 +310,7 @@ class LaneWriter(BodyWriter):
         self, program: LoweredProgram, interface: Interface, issuer: LaneIssuer, private: Sequence[Buffer]
     ) -> None:
         super().__init__(program, interface, issuer)
-        self.sources = {self.names.of(name): name for name in _passed(program, interface)}
+        self.sources = {self.names.of(name): name for name in _passed_names(program, interface)}
         self.launches: list[dict[str, object]] = []
         self.is_conditional = False
         self.is_fixed = True
@@ -537,7 +537,7 @@ class LaneWriter(BodyWriter):
             self.add(depth, f"{storage_type(value.dtype)} {self.names.take(value.name)}[{count}];")
 
 
-def _passed(program: LoweredProgram, interface: Interface) -> tuple[str, ...]:
+def _passed_names(program: LoweredProgram, interface: Interface) -> tuple[str, ...]:
     """Return the names of what kernels are given, as the program has them."""
     arrays = (array.name for array in (*program.tensors, *program.buffers))
     return (*arrays, *body_symbols(program), *(name for name, _ in interface.scalars))

@@ -244,7 +244,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
         match node:
             case Issue() | Fill():
                 return waited(node, touches_of((node,)), since)
-            case For() if (issue := _repeated(node, machine)) is not None:
+            case For() if (issue := _repeated_issue(node, machine)) is not None:
                 own = _Since(*touched(issue, machine, loops))
                 nest = [inner for inner in walk((node,)) if isinstance(inner, For)]
                 loops.update((loop.variable, loop.trips) for loop in nest)
@@ -321,7 +321,7 @@ def _barriers(nodes: tuple[Node, ...]) -> int:
     return sum(isinstance(node, Barrier) for node in walk(nodes))
 
 
-def _repeated(loop: For, machine: Machine) -> Issue | None:
+def _repeated_issue(loop: For, machine: Machine) -> Issue | None:
     """Return the issue that a loop nest repeats, if no two of its iterations write the same element."""
     counts: dict[str, int] = {}
     node: Node = loop

@@ -76,7 +76,7 @@ def _nodes(nodes: tuple[Node, ...], core: Core) -> tuple[Node, ...]:
 def _side_by_side(run: Sequence[Declare | Issue], core: Core) -> Sequence[Node]:
     """Return straight-line code with its chains interleaved in groups."""
     issues = [node for node in run if isinstance(node, Issue)]
-    touched = [_touched(issue, core) for issue in issues]
+    touched = [_touched_places(issue, core) for issue in issues]
     values = {value.name: value for node in run if isinstance(node, Declare) for value in node.values}
     chains = list(_chains(touched))
     if not any(_waits(chain, touched) for chain in chains) or not _may_move(touched, values, core.machine):
@@ -93,7 +93,7 @@ def _side_by_side(run: Sequence[Declare | Issue], core: Core) -> Sequence[Node]:
     return found
 
 
-def _touched(issue: Issue, core: Core) -> Touched:
+def _touched_places(issue: Issue, core: Core) -> Touched:
     instruction = core.machine.instructions[issue.instruction].instruction
     values: tuple[set[str], set[str]] = set(), set()
     arrays: tuple[set[str], set[str]] = set(), set()

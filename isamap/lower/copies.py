@@ -59,14 +59,14 @@ def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names
         bindings[counter] = Index.of(variable)
     refs = tuple((name, _reference(place, bindings)) for name, place in found.places)
     given = found.params if isinstance(found, Dma) else ()
-    params = tuple((name, _given(value, bindings)) for name, value in given)
+    params = tuple((name, _as_argument(value, bindings)) for name, value in given)
     body: tuple[Node, ...] = (Issue(found.instruction, refs, params),)
     for variable, count in reversed(variables):
         body = (For(variable, count, body),)
     return body
 
 
-def _given(value: Index | Expr, bindings: Mapping[str, Index]) -> Index | Expr | int:
+def _as_argument(value: Index | Expr, bindings: Mapping[str, Index]) -> Index | Expr | int:
     """Return a parameter as an issue has it: a number if it is one."""
     if not isinstance(value, Index):
         return value
@@ -150,7 +150,8 @@ def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
             Diagnostic(
                 "no-move",
                 f"{search.machine.name} has no instructions that move one {dtype}: "
-                f"{_named(copy.value)} cannot be brought to {_named(copy.target)} one element at a time",
+                f"{_name_expression(copy.value)} cannot be brought to {_name_expression(copy.target)} "
+                "one element at a time",
                 copy.value.span or copy.target.span,
                 help=f"give {search.machine.name} an instruction that loads one {dtype} into a "
                 "register and one that stores it from there, or choose sizes that its wider moves divide",
@@ -159,7 +160,7 @@ def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
     return found
 
 
-def _named(e: Expr) -> str:
+def _name_expression(e: Expr) -> str:
     """Return an expression as in the text, or the value that it is read from if it does not occur there."""
     if e.span is not None:
         return f"`{' '.join(e.span.text.split())}`"

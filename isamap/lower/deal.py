@@ -59,7 +59,7 @@ def begun(dealt: Dealt, names: Names) -> tuple[Dealt, tuple[Node, ...]]:
     Later nodes read values in registers: if such values are defined outside a loop, the work is one piece.
     """
     work = names.fresh("work")
-    _, nodes = _guarded(dealt.make())
+    _, nodes = _split_guards(dealt.make())
     apart = all(isinstance(node, For | If | Block | Fill) for node in nodes)
     if not nodes or not apart or dealt.trips.value == 1:
         return dealt, ()
@@ -90,7 +90,7 @@ def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
 
 def is_even(dealt: Dealt) -> bool:
     """Return whether every trip performs the same number of pieces, known before the run."""
-    pieces = product(count for _, count in counted(_guarded(dealt.make())[1])[0])
+    pieces = product(count for _, count in counted(_split_guards(dealt.make())[1])[0])
     trips = dealt.trips
     return bool(pieces.value and trips.value) and pieces.constant % trips.constant == 0
 
@@ -119,7 +119,7 @@ class _Rows:
 
 def _rows_of(dealt: Dealt) -> _Rows | None:
     """Return the rows of some work; None if it is none, or how many there are is not known before the run."""
-    conditions, nodes = _guarded(dealt.make())
+    conditions, nodes = _split_guards(dealt.make())
     around: list[For] = []
     while len(nodes) == 1 and isinstance(nodes[0], For):
         around.append(nodes[0])
@@ -149,7 +149,7 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     now = ZERO
     for number, count in dealt.hosts:
         now = now * count + place.trips[number]
-    conditions, work = _guarded(made)
+    conditions, work = _split_guards(made)
     if dealt.work:
         depths = _depths(work, trips)
         nodes: tuple[Node, ...] = (Share(dealt.work, now, trips, names.fresh("share"), depths, work),)
@@ -203,7 +203,7 @@ def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]
     return (Block(dealt.note, (If(rows.conditions, found),) if rows.conditions else found),)
 
 
-def _guarded(nodes: tuple[Node, ...]) -> tuple[tuple[Condition, ...], tuple[Node, ...]]:
+def _split_guards(nodes: tuple[Node, ...]) -> tuple[tuple[Condition, ...], tuple[Node, ...]]:
     """Return the conditions around all of the work, and the work."""
     conditions: tuple[Condition, ...] = ()
     while len(nodes) == 1 and isinstance(nodes[0], If):

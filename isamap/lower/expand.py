@@ -291,21 +291,21 @@ def expand_nest(kernel: Kernel, tree: Tree, search: MoveSearch, names: Names) ->
     before = before_tiles(finish, tile, nest, search, names)
     known = Nest(tile, nest, finish, search, names, seen)
     claimed, place = len(names.buffers), replace(start_of(tile), team=team_of(nest, search.machine, names))
-    nodes = _expanded(known, tree.steps, Scope(place))
+    nodes = _expand_steps(known, tree.steps, Scope(place))
     if not nest.parallel:
         nodes = regions(nodes, (), known, claimed, place)
     return (*before, *nodes)
 
 
-def _expanded(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
+def _expand_steps(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
     step, inner = steps[0], steps[1:]
 
     def inside(here: Scope) -> Nodes:
-        return _expanded(nest, inner, here)
+        return _expand_steps(nest, inner, here)
 
     match step:
         case Packed():
-            return _packed(nest, step, scope, inside)
+            return _expand_packed(nest, step, scope, inside)
         case Copies():
             return _copies(nest, step, scope, inside)
         case Parts():
@@ -419,7 +419,7 @@ def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: Scope, build: Bui
 # --- copies -----------------------------------------------------------------------------------------------
 
 
-def _packed(nest: Nest, step: Packed, scope: Scope, inside: Build) -> Nodes:
+def _expand_packed(nest: Nest, step: Packed, scope: Scope, inside: Build) -> Nodes:
     operand = packed_tile(step.stage.operand, nest.tile)
     known = nest.tile, nest.schedule, scope.place, nest.search, nest.names
     staged, pack = pack_apart(operand, *known)

@@ -26,17 +26,17 @@ Nodes = tuple[Node, ...]
 def with_copies_in_front(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     """Return the program with copies in front of all ordered loops in which they are alike."""
     addressed = frozenset(b.name for b in program.buffers if b.memory)
-    return replace(program, body=_hoisted(program.body, machine, addressed))
+    return replace(program, body=_hoist_nodes(program.body, machine, addressed))
 
 
-def _hoisted(nodes: Nodes, machine: Machine, addressed: frozenset[str]) -> Nodes:
+def _hoist_nodes(nodes: Nodes, machine: Machine, addressed: frozenset[str]) -> Nodes:
     """Return the nodes around the nests: ordered loops, and blocks of statements in them."""
     found: list[Node] = []
     for node in nodes:
         if not isinstance(node, For):
             found.append(node)
             continue
-        loop = replace(node, body=_hoisted(node.body, machine, addressed))
+        loop = replace(node, body=_hoist_nodes(node.body, machine, addressed))
         moved = [
             b
             for b in _candidates(loop.body)
@@ -72,7 +72,7 @@ def _is_alike(copy: Block, loop: For, machine: Machine) -> bool:
     """Return whether a copy finds and leaves the same in each iteration of a loop."""
     if loop.variable in {s for index in _indices(copy) for s in index.symbols}:
         return False
-    written, changed = list(_written(copy.body, machine)), list(_written(loop.body, machine))
+    written, changed = list(_written_names(copy.body, machine)), list(_written_names(loop.body, machine))
     reads = arrays_in(copy.body) - set(written)
     return not reads & set(changed) and all(changed.count(name) == written.count(name) for name in written)
 
@@ -89,7 +89,7 @@ def _indices(item: object) -> Iterator[Index]:
             yield from _indices(getattr(item, f.name))
 
 
-def _written(nodes: Nodes, machine: Machine) -> Iterator[str]:
+def _written_names(nodes: Nodes, machine: Machine) -> Iterator[str]:
     """Yield the arrays and buffers that leaves write, once for each leaf."""
     for node in walk(nodes):
         if isinstance(node, Fill):

@@ -60,7 +60,7 @@ def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str
     found: list[Node] = []
     for node in nodes:
         body = _at_length(children(node), at, names)
-        if not isinstance(node, If) or not all(_decided(c, names) for c in node.conditions):
+        if not isinstance(node, If) or not all(_is_decided(c, names) for c in node.conditions):
             found.append(with_children(node, body))
         elif all(
             _holds(left.substitute(at), how, right.substitute(at)) for left, how, right in node.conditions
@@ -69,7 +69,7 @@ def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str
     return tuple(found)
 
 
-def _decided(condition: tuple[Index, str, Index], names: frozenset[str]) -> bool:
+def _is_decided(condition: tuple[Index, str, Index], names: frozenset[str]) -> bool:
     """Return whether a condition is about the length alone."""
     left, _, right = condition
     return bool(left.symbols | right.symbols) and left.symbols | right.symbols <= names
@@ -94,7 +94,7 @@ class _Spelled:
     def spelled(self, nodes: Nodes, at: Mapping[str, Index | int]) -> list[Any]:
         """Return the nodes as lists of words and numbers."""
         own = {b.name: b.elements for b in self.buffers}
-        declared = frozenset(own) | frozenset(_declared(nodes))
+        declared = frozenset(own) | frozenset(_declared_names(nodes))
         found = [self._any(node, declared, at) for node in nodes]
         self.sizes = {self.numbers[name]: size for name, size in own.items() if name in self.numbers}
         return found
@@ -119,7 +119,7 @@ class _Spelled:
             case int():  # an index of symbols is a number at one length
                 return Index.of(thing)
             case _ if dataclasses.is_dataclass(thing):
-                told = _told(type(thing))
+                told = _compared_fields(type(thing))
                 return [
                     type(thing).__name__,
                     *[self._any(getattr(thing, name), declared, at) for name in told],
@@ -132,12 +132,12 @@ class _Spelled:
 
 
 @cache
-def _told(kind: type[Any]) -> tuple[str, ...]:
+def _compared_fields(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of a node that are compared."""
     return tuple(f.name for f in dataclasses.fields(kind) if f.name not in UNTOLD)
 
 
-def _declared(nodes: Nodes) -> Iterator[str]:
+def _declared_names(nodes: Nodes) -> Iterator[str]:
     """Yield the names of values, counters and works."""
     for node in walk(nodes):
         match node:

@@ -150,13 +150,13 @@ class _Join:
     def _alike(self, bodies: Sequence[Nodes], which: Which) -> Nodes:
         found: list[Node] = []
         for nodes in zip(*bodies, strict=False):
-            node = self._tried(lambda nodes=nodes: self.node(nodes, which))
+            node = self._try_join(lambda nodes=nodes: self.node(nodes, which))
             if node is None:
                 break
             found.append(node)
         return tuple(found)
 
-    def _tried(self, make: Callable[[], T]) -> T | None:
+    def _try_join(self, make: Callable[[], T]) -> T | None:
         """Return the result of `make`; if the parts differ, undo its declarations and return None."""
         before = len(self.trail)
         try:
@@ -225,25 +225,25 @@ class _Join:
         return Issue(name, operands, params, _note(issues))
 
     def _declare(self, declared: Sequence[Declare], which: Which) -> Declare:
-        values = [self._value(v, which) for v in _zipped([n.values for n in declared])]
+        values = [self._value(v, which) for v in _zip_alike([n.values for n in declared])]
         return Declare(tuple(values))
 
     def _value(self, values: Sequence[Value], which: Which) -> Value:
         """Return a value of the shape of the longest; C has a type for all lengths."""
         _same([(v.memory, v.dtype, v.registers, v.register, len(v.shape)) for v in values])
         widest = max(values, key=lambda v: prod(v.shape))
-        return replace(widest, name=self._named([v.name for v in values], which))
+        return replace(widest, name=self._name_declaration([v.name for v in values], which))
 
     def _loop(self, loops: Sequence[For], which: Which) -> For:
         trips = self._index([n.trips for n in loops], which)
-        counter = self._named([n.variable for n in loops], which)
+        counter = self._name_declaration([n.variable for n in loops], which)
         return For(counter, trips, self.block([n.body for n in loops], which), _note(loops))
 
     def _parallel(self, loops: Sequence[Parallel], which: Which) -> Parallel:
         counters: list[tuple[str, Index]] = []
-        for some in _zipped([n.counters for n in loops]):
+        for some in _zip_alike([n.counters for n in loops]):
             trips = self._index([count for _, count in some], which)
-            counters.append((self._named([name for name, _ in some], which), trips))
+            counters.append((self._name_declaration([name for name, _ in some], which), trips))
         return Parallel(tuple(counters), self.block([n.body for n in loops], which), _note(loops))
 
     def _begin(self, begun: Sequence[Begin], which: Which) -> Begin:
@@ -251,19 +251,22 @@ class _Join:
             self._index(list(of), which) for of in zip(*((n.pieces, n.trips) for n in begun), strict=True)
         )
         depth, parts = _same([(n.depth, n.parts) for n in begun])
-        return Begin(self._named([n.work for n in begun], which), pieces, trips, depth, parts)
+        return Begin(self._name_declaration([n.work for n in begun], which), pieces, trips, depth, parts)
 
     def _share(self, shares: Sequence[Share], which: Which) -> Share:
-        work = self._given([n.work for n in shares], which)
+        work = self._joint_name([n.work for n in shares], which)
         now, trips = (
             self._index(list(of), which) for of in zip(*((n.now, n.trips) for n in shares), strict=True)
         )
-        nth, depths = self._named([n.nth for n in shares], which), _same([n.depths for n in shares])
+        nth, depths = (
+            self._name_declaration([n.nth for n in shares], which),
+            _same([n.depths for n in shares]),
+        )
         return Share(work, now, trips, nth, depths, self.block([n.body for n in shares], which))
 
     def _conditions(self, conditions: Sequence[tuple[Condition, ...]], which: Which) -> tuple[Condition, ...]:
         found: list[Condition] = []
-        for some in _zipped(conditions):
+        for some in _zip_alike(conditions):
             left, right = (
                 self._index(list(side), which) for side in zip(*((c[0], c[2]) for c in some), strict=True)
             )
@@ -275,13 +278,13 @@ class _Join:
     def _ref(self, refs: Sequence[OperandRef], which: Which) -> OperandRef:
         first = refs[0]
         if isinstance(first, RegisterRef):
-            return RegisterRef(self._given([ref.value for ref in _all(RegisterRef, refs)], which))
+            return RegisterRef(self._joint_name([ref.value for ref in _all(RegisterRef, refs)], which))
         return self._memory(_all(MemoryRef, refs), which)
 
     def _memory(self, refs: Sequence[MemoryRef], which: Which) -> MemoryRef:
         name = self._array([ref.buffer for ref in refs], which)
         offset = self._index([ref.offset for ref in refs], which)
-        strides = [self._index(some, which) for some in _zipped([ref.strides for ref in refs])]
+        strides = [self._index(some, which) for some in _zip_alike([ref.strides for ref in refs])]
         return MemoryRef(name, offset, tuple(strides))
 
     def _argument(self, given: Sequence[Argument], which: Which, *, is_encoded: bool) -> Argument:
@@ -310,12 +313,12 @@ class _Join:
             case Read():
                 found = _all(Read, exprs)
                 _same([(e.dtype, e.fill) for e in found])
-                index = tuple(self._index(some, which) for some in _zipped([e.index for e in found]))
+                index = tuple(self._index(some, which) for some in _zip_alike([e.index for e in found]))
                 return replace(first, buffer=self._array([e.buffer for e in found], which), index=index)
             case Call():
                 calls = _all(Call, exprs)
                 _same([(e.op, e.dtype, e.mode) for e in calls])
-                args = tuple(self._expr(some, which) for some in _zipped([e.args for e in calls]))
+                args = tuple(self._expr(some, which) for some in _zip_alike([e.args for e in calls]))
                 return replace(first, args=args)
             case Cast():
                 casts = _all(Cast, exprs)
@@ -325,13 +328,13 @@ class _Join:
                 assert_never(first)
 
     def _index(self, indices: Sequence[Index], which: Which) -> Index:
-        renamed = [self._renamed(index, n) for index, n in zip(indices, which, strict=True)]
+        renamed = [self._rename_index(index, n) for index, n in zip(indices, which, strict=True)]
         found = self.numbers.joined(renamed, which)
         if found is None:
             raise _NotAlike
         return found
 
-    def _renamed(self, index: Index, n: int) -> Index:
+    def _rename_index(self, index: Index, n: int) -> Index:
         own = index.symbols - self.global_names
         if not own <= self.known[n].keys():
             raise _NotAlike
@@ -345,14 +348,14 @@ class _Join:
         kept[name] = value
         self.trail.append((kept, name))
 
-    def _named(self, own: Sequence[str], which: Which) -> str:
+    def _name_declaration(self, own: Sequence[str], which: Which) -> str:
         """Return the joint name of a new declaration."""
         name = self.names.exactly(own[0])
         for n, one in zip(which, own, strict=True):
             self._keep(self.known[n], one, name)
         return name
 
-    def _given(self, own: Sequence[str], which: Which) -> str:
+    def _joint_name(self, own: Sequence[str], which: Which) -> str:
         """Return the joint name of an earlier declaration."""
         names = {self.known[n].get(one) for n, one in zip(which, own, strict=True)}
         found = names.pop()
@@ -366,7 +369,7 @@ class _Join:
             return _same(own)
         if not any(one in self.known[n] for n, one in zip(which, own, strict=True)):
             self._claim(own, which)
-        return self._given(own, which)
+        return self._joint_name(own, which)
 
     def _claim(self, own: Sequence[str], which: Which) -> None:
         buffers: dict[int, Buffer] = {}
@@ -376,13 +379,13 @@ class _Join:
                 raise _NotAlike
             buffers[n] = found if found.memory else replace(found, offset=None)
         _same([(b.dtype, b.memory, b.offset) for b in buffers.values()])
-        self._keep(self.claimed, self._named(own, which), buffers)
+        self._keep(self.claimed, self._name_declaration(own, which), buffers)
 
     def buffer(self, name: str) -> Buffer:
         """Return a buffer with room for its contents at each length."""
         of = self.claimed[name]
         which = tuple(of)
-        sizes = [self._renamed(b.elements, n) for n, b in of.items()]
+        sizes = [self._rename_index(b.elements, n) for n, b in of.items()]
         numbers = [size.value for size in sizes if size.value is not None]
         elements = Index.of(max(numbers)) if len(numbers) == len(sizes) else self.numbers.joined(sizes, which)
         if elements is None:
@@ -407,7 +410,7 @@ def _same(given: Sequence[T]) -> T:
     return given[0]
 
 
-def _zipped(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
+def _zip_alike(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
     """Return the first ones, the second ones, … Raises: _NotAlike if they are not as many."""
     _same([len(one) for one in given])
     return list(zip(*given, strict=True))
@@ -420,7 +423,7 @@ def _columns(
     names = _same([tuple(name for name, _ in one) for one in given])
     return tuple(
         (name, join(name, [thing for _, thing in some]))
-        for name, some in zip(names, _zipped(given), strict=True)
+        for name, some in zip(names, _zip_alike(given), strict=True)
     )
 
 

@@ -157,13 +157,13 @@ def _number(
 def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Body:
     if isinstance(node, Issue | Fill):
         time = clock.tick()
-        uses = {n: _Use(time, w) for n, w in _touched(node, machine) if n in names}
+        uses = {n: _Use(time, w) for n, w in _accessed_buffers(node, machine) if n in names}
         return _Body(time, time + 1, (), uses)
     body = _number(children(node), machine, names, clock, is_loop=isinstance(node, For | Share | Parallel))
     return replace(body, is_parallel=isinstance(node, Parallel))
 
 
-def _touched(node: Issue | Fill, machine: Machine) -> Iterator[tuple[str, bool]]:
+def _accessed_buffers(node: Issue | Fill, machine: Machine) -> Iterator[tuple[str, bool]]:
     """Yield the buffers that a leaf accesses; reads come after writes, so that a buffer with both counts as read."""
     if isinstance(node, Fill):
         yield node.buffer, True

@@ -61,7 +61,7 @@ def prologue(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
         begun = sum((scope.place.trips[n] for n in _going_on(nest, stage)), start=ZERO)
         for iteration in range(stage.ahead):
             filled = _when(begun, ONE, _fill(nest, copies, scope, Index.of(iteration))())
-            nodes += _labelled(f"stage {stage.operand} for iteration {iteration}", filled)
+            nodes += _label(f"stage {stage.operand} for iteration {iteration}", filled)
     return scope, tuple(nodes)
 
 
@@ -72,9 +72,9 @@ def epilogue(nest: Nest, step: LoopNode, scope: Scope) -> Nodes:
     last = left.ceildiv(step.loop.step) - 1
     for copies in step.carried:
         if copies.spread:
-            back = _written(nest, copies, scope, _at_iteration(nest, scope, step.number, last), last)
+            back = _write_back(nest, copies, scope, _at_iteration(nest, scope, step.number, last), last)
             note = f"write {copies.stage.operand} of the last iteration back"
-            nodes += _labelled(note, _when(ZERO, left, back))
+            nodes += _label(note, _when(ZERO, left, back))
     return tuple(nodes)
 
 
@@ -103,7 +103,7 @@ def for_other_iterations(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope,
     if hosts:
         dealt = [begun(Dealt(note, hosts, make), nest.names) for note, make in works]
         return _dealt(scope, (work for work, _ in dealt)), tuple(node for _, nodes in dealt for node in nodes)
-    return scope, tuple(node for note, make in works for node in _labelled(note, make()))
+    return scope, tuple(node for note, make in works for node in _label(note, make()))
 
 
 def with_hints(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
@@ -122,7 +122,7 @@ def with_hints(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
     is_around = bool(hosts) and hosts[-1][0] < nest.schedule.hold
     works = [_by_rows(nest, p, scope, trips) or _at_first(nest, p, scope, hosts) for p in step.hints]
     new = [work for work in works if work.by_rows or is_around or (hosts and is_even(work))]
-    at_once = [node for work in works if work not in new for node in _labelled(work.note, work.make())]
+    at_once = [node for work in works if work not in new for node in _label(work.note, work.make())]
     return _dealt(scope, new), tuple(at_once)
 
 
@@ -263,10 +263,10 @@ def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
     if not any(loop.axis == axis and loop.counts for loop in nest.loops[number + 1 :]):
         # Only the last iteration of such a loop is cut short, and it comes before none.
         here = here.enter(number, axis, here.position[axis], Index.of(size), now - 1)
-    return lambda: _when(ZERO, now, _written(nest, step, scope, here, now - 1))
+    return lambda: _when(ZERO, now, _write_back(nest, step, scope, here, now - 1))
 
 
-def _written(nest: Nest, step: Copies, scope: Scope, place: Place, iteration: Index) -> Nodes:
+def _write_back(nest: Nest, step: Copies, scope: Scope, place: Place, iteration: Index) -> Nodes:
     """Return the write-back of an iteration's results, from its copy of the buffer."""
     known = nest.tile, nest.loops, place, nest.search, nest.names
     return copy_back(nest.finish, _slot(nest, step, scope, iteration), *known)
@@ -321,7 +321,7 @@ def _operand(tile: Tile, name: str) -> OperandTile:
     return next(operand for operand in candidates if operand.name == name)
 
 
-def _labelled(note: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def _label(note: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     return (Block(note, nodes, is_copy=True),) if nodes else ()
 
 
@@ -352,7 +352,7 @@ def buffer_lines(staged: Staged, number: int, place: Place, hint: LineHint, name
     elements = dict(staged.loops)[number]
     size_bytes = staged.operand.dtype.size_bytes
     here, lines = _lines(staged.buffer, staged.offset(trips), elements, elements, size_bytes, hint, names)
-    return _nested(lines, here)
+    return _nest_loops(lines, here)
 
 
 def tensor_lines(
@@ -396,7 +396,7 @@ def tensor_lines(
         read.buffer, start + low * strides[-1], count, most, read.dtype.size_bytes, hint, names
     )
     counted = all(count.value is not None for _, count in lines)
-    return _nested((*lines, *loops) if by_lines and counted else (*loops, *lines), here)
+    return _nest_loops((*lines, *loops) if by_lines and counted else (*loops, *lines), here)
 
 
 def goes_along(operand: OperandTile, axis: str) -> bool:
@@ -438,7 +438,7 @@ def _lines(
     return here, () if count.value == 1 else ((variable, count),)
 
 
-def _nested(loops: Sequence[tuple[str, Index]], here: Node) -> tuple[Node, ...]:
+def _nest_loops(loops: Sequence[tuple[str, Index]], here: Node) -> tuple[Node, ...]:
     """Return a node inside loops, the first outermost."""
     for variable, count in reversed(loops):
         here = For(variable, count, (here,))

@@ -108,8 +108,8 @@ def packing_program(
 def symbols_of(kernel: Kernel) -> tuple[tuple[str, int, int], ...]:
     """Return the sizes that a caller gives at run time: name, lowest and highest value."""
     sizes = [p for p in kernel.params if p.kind == "size"]
-    return tuple((p.name, _bound(p.low, 1), _bound(p.high, 2**31)) for p in sizes)
+    return tuple((p.name, _bound_of(p.low, 1), _bound_of(p.high, 2**31)) for p in sizes)
 
 
-def _bound(value: Index | None, otherwise: int) -> int:
+def _bound_of(value: Index | None, otherwise: int) -> int:
     return value.value if value is not None and value.value is not None else otherwise

@@ -87,7 +87,7 @@ def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) ->
     if not step.split:
         body = in_parts(nest.tile, parts, place, lambda here: inside(scope.at(here)))
         return regions(body, parts.counters, nest, claimed, place)
-    sums = _split(nest, parts)
+    sums = _split_sum(nest, parts)
     within = scope.with_staged(sums.staged, sums.staged.operand.name)
     body = in_parts(
         nest.tile, parts, place, lambda here: (*sums.first_contents(here), *inside(within.at(here)))
@@ -294,7 +294,7 @@ class SplitSum:
         return part_number(self.parts.outer) * product([n for _, n in self.parts.inner]) * self.stride
 
 
-def _split(nest: Nest, parts: Parts) -> SplitSum:
+def _split_sum(nest: Nest, parts: Parts) -> SplitSum:
     tile, acc, op = nest.tile, nest.tile.accumulator, nest.tile.statement.assign.op
     assert acc is not None, "only what sums has sums in parts"
     assert op is not None, "only what sums has sums in parts"

@@ -291,12 +291,12 @@ class _Kept:
 def in_iterations(carried: str, body: tuple[Node, ...], tile: Tile, machine: Machine) -> tuple[Node, ...]:
     """Return a block of issues in the ordered loop over the axis that is carried; as it is if none is."""
     axes = [axis for axis in tile.statement.sequence if axis.name == carried]
-    return _looped(axes[0], body, machine) if axes else body
+    return _loop_around(axes[0], body, machine) if axes else body
 
 
-def _looped(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
+def _loop_around(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
     """Return the loop over `axis` around a block of issues, whose kept registers are loaded once in front of it."""
-    kept = _kept(axis.name, body, machine)
+    kept = _kept_values(axis.name, body, machine)
     if not kept:
         return (For(axis.name, axis.extent, body),)
     names = {k.stored: k.value.name for k in kept}
@@ -309,7 +309,7 @@ def _looped(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[Node,
                 left = tuple(v for v in values if v.name not in gone)
                 inside += [Declare(left)] if left else []
             case Issue(_, operands) if node not in loads:
-                inside.append(replace(node, operands=tuple((n, _renamed(r, names)) for n, r in operands)))
+                inside.append(replace(node, operands=tuple((n, _rename_ref(r, names)) for n, r in operands)))
             case Issue():
                 pass
             case _:
@@ -318,18 +318,18 @@ def _looped(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[Node,
     return (*first, For(axis.name, axis.extent, tuple(inside)))  # extents are at least 1
 
 
-def _kept(axis: str, body: tuple[Node, ...], machine: Machine) -> list[_Kept]:
+def _kept_values(axis: str, body: tuple[Node, ...], machine: Machine) -> list[_Kept]:
     """Return values that stay in registers. The body has to consist of issues, in the order of their effects."""
     if not all(isinstance(node, Declare | Issue) for node in body):
         return []
     issues = [node for node in body if isinstance(node, Issue)]
     values = {v.name: v for node in body if isinstance(node, Declare) for v in node.values}
     later = {axis: Index.of(axis) + 1}
-    moves = [moved for issue in issues if (moved := _moved(issue, values, machine, "stores"))]
+    moves = [moved for issue in issues if (moved := _moved_place(issue, values, machine, "stores"))]
     stores = {place: stored for stored, place in moves}
     found: dict[str, _Kept] = {}
     for issue in issues:
-        moved = _moved(issue, values, machine, "loads")
+        moved = _moved_place(issue, values, machine, "loads")
         if moved is None:
             continue
         loaded, place = moved
@@ -351,7 +351,7 @@ def _at_start(load: Issue, axis: str) -> Issue:
     )
 
 
-def _moved(
+def _moved_place(
     issue: Issue, values: Mapping[str, Value], machine: Machine, how: Literal["loads", "stores"]
 ) -> tuple[str, MemoryRef] | None:
     """Return the register and the place between which an issue copies all elements as they are; None of others."""
@@ -394,5 +394,5 @@ def _in_place(issue: Issue, value: str, machine: Machine) -> bool:
     )
 
 
-def _renamed(ref: OperandRef, names: Mapping[str, str]) -> OperandRef:
+def _rename_ref(ref: OperandRef, names: Mapping[str, str]) -> OperandRef:
     return RegisterRef(names.get(ref.value, ref.value)) if isinstance(ref, RegisterRef) else ref

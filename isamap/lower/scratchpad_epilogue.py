@@ -79,10 +79,10 @@ def passing(
         if short & set(part.counters):
             there = part.target
             nodes += clear(there.buffer, there.dtype, start, prod(between.shape), search, names)
-        nodes += _moved(part, left, search, names)
+        nodes += _move_copy(part, left, search, names)
     if held is None:
         for part in passage.computed:
-            nodes += _moved(part, whole, search, names)
+            nodes += _move_copy(part, whole, search, names)
         return passage.out, nodes
     delivered = find_delivered(copy, buffer, operand, own, starts, search)
     assert delivered is not None, "planning has found what computes it from registers"
@@ -111,7 +111,7 @@ def computed_in(
             behind[each.memory] = behind.get(each.memory, 0) + each.size_bytes
             if name == operand.name:
                 at = (search.machine.memories[each.memory].capacity_bytes or 0) - behind[each.memory]
-                own[each.name] = _claimed(each, at, f"{operand.name}_in", search, names)
+                own[each.name] = _claim_buffer(each, at, f"{operand.name}_in", search, names)
                 step_elements = each.copy_bytes // each.dtype.size_bytes
                 starts[each.name] = _iteration(tiles, each.copies) * step_elements
     lengths = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
@@ -134,7 +134,7 @@ def computed_in(
         brought = any(read.buffer not in own.values() for read in reads(value))
         open_ = {c for c in lengths if c[1:] in tile.run_time_lengths}
         if brought and not is_last and (short - open_) & lengths.keys():
-            nodes += _cleared(
+            nodes += _clear_rest(
                 target.buffer, target.dtype, copy.target.index[0], prod(operand.cell_shape), search, names
             )
         counts = {c: left[c] if brought or c in open_ else n for c, n in lengths.items()}
@@ -142,7 +142,7 @@ def computed_in(
     return nodes
 
 
-def _cleared(
+def _clear_rest(
     buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
     """Return nodes that zero a buffer whose remainder is read; none if no instruction writes zeros."""
@@ -151,7 +151,7 @@ def _cleared(
     return clear(buffer, dtype, offset, elements, search, names)
 
 
-def _claimed(each: InBetween, offset: int, stem: str, search: MoveSearch, names: Names) -> str:
+def _claim_buffer(each: InBetween, offset: int, stem: str, search: MoveSearch, names: Names) -> str:
     """Return the program's buffer for one that planning has named."""
     elements = Index.of(each.size_bytes // each.dtype.size_bytes)
     required = Buffer("", each.dtype, elements, "tiles on their way in", offset, None, each.memory)
@@ -190,7 +190,7 @@ def fill_kept_buffers(
             if far and far[f"~{between.along}"].value != prod(between.shape):
                 there = part.target
                 nodes += clear(there.buffer, there.dtype, ZERO, prod(between.shape), search, names)
-            nodes += _moved(part, far, search, names)
+            nodes += _move_copy(part, far, search, names)
     return nodes
 
 
@@ -214,7 +214,7 @@ def _iteration(tiles: Sequence[Index], copies: int) -> Index:
     return sum(tiles, ZERO).mod(copies)
 
 
-def _moved(copy: Copy, counts: dict[str, Index], search: MoveSearch, names: Names) -> tuple[Node, ...]:
+def _move_copy(copy: Copy, counts: dict[str, Index], search: MoveSearch, names: Names) -> tuple[Node, ...]:
     return copy_loops(copy, {c: counts[c] for c in copy.counters}, search, names)
 
 

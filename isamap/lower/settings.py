@@ -74,7 +74,7 @@ class _Pass:
                 return (*before, replace(node, body=inner)), known
             case If(_, body) | Share(body=body):
                 inner, end = self.block(body, known)
-                return (replace(node, body=inner),), _agreed(known, end)
+                return (replace(node, body=inner),), _agreed_settings(known, end)
             case Parallel(_, body):  # a state belongs to a thread, and which thread does what is not known
                 inner, _ = self.block(body, {})
                 return (replace(node, body=inner),), {}
@@ -85,7 +85,7 @@ class _Pass:
         """Return the body of a loop; it starts with the fields that are known before it and never changed in it."""
         while True:
             inner, end = self.block(body, known)
-            kept = {f: v for f, v in _agreed(known, end).items() if variable not in v.symbols}
+            kept = {f: v for f, v in _agreed_settings(known, end).items() if variable not in v.symbols}
             if kept == known:
                 return inner, kept
             known = kept
@@ -151,7 +151,7 @@ class _Pass:
         return found
 
 
-def _agreed(one: Known, other: Known) -> dict[Field, Index]:
+def _agreed_settings(one: Known, other: Known) -> dict[Field, Index]:
     return {name: value for name, value in one.items() if other.get(name) == value}
 
 

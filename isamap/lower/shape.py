@@ -14,15 +14,15 @@ def loops(tree: Tree) -> Tree:
     nest = tree.schedule
     inner = nest.loops_around_unrolled
     around = (LoopNode(number, loop) for number, loop in enumerate(nest.loops[:inner]))
-    return replace(tree, steps=(*around, Issues(_unrolled(nest, inner), nest.carried)))
+    return replace(tree, steps=(*around, Issues(_unrolled_loops(nest, inner), nest.carried)))
 
 
 def hold(tree: Tree) -> Tree:
     """Return accumulators enter and leave registers around the loops that sum into them."""
     if tree.tile.accumulator is None:
         return tree
-    step = Hold(_unrolled(tree.schedule, tree.schedule.hold))
-    return replace(tree, steps=_inserted(tree.steps, tree.schedule.hold, (step,)))
+    step = Hold(_unrolled_loops(tree.schedule, tree.schedule.hold))
+    return replace(tree, steps=_insert_steps(tree.steps, tree.schedule.hold, (step,)))
 
 
 def stage(tree: Tree) -> Tree:
@@ -37,7 +37,7 @@ def stage(tree: Tree) -> Tree:
         mine = [s for s in tree.schedule.stages if s.depth == depth and s.operand not in staged]
         staged |= {s.operand for s in mine}
         mine.sort(key=lambda s: bool(s.memory and s.ahead))
-        steps = _inserted(steps, depth, tuple(Packed(s) if s.packed else Copies(s) for s in mine))
+        steps = _insert_steps(steps, depth, tuple(Packed(s) if s.packed else Copies(s) for s in mine))
     return replace(tree, steps=steps)
 
 
@@ -62,7 +62,7 @@ def parallel(tree: Tree) -> Tree:
 def overlap(tree: Tree) -> Tree:
     """Return the copies for other iterations than the one that runs, and the loops that carry them; prefetches."""
     nest = tree.schedule
-    steps = tuple(_shared(step, nest) if isinstance(step, Copies) else step for step in tree.steps)
+    steps = tuple(_share_copies(step, nest) if isinstance(step, Copies) else step for step in tree.steps)
     shared = [step for step in steps if isinstance(step, Copies) and step.slots > 1]
     return replace(
         tree,
@@ -98,7 +98,7 @@ def peel(tree: Tree) -> Tree:
     return replace(tree, steps=tuple(map(peeled, tree.steps)))
 
 
-def _unrolled(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
+def _unrolled_loops(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
     """Return unrolled loops from a depth on whose axis no loop in between still counts."""
     later = nest.loops[depth:]
     counted = {loop.axis for loop in later if loop.counts}
@@ -109,7 +109,7 @@ def _unrolled(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
     )
 
 
-def _inserted(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) -> tuple[Step, ...]:
+def _insert_steps(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return the steps with new ones inside the first `depth` loops."""
     outside = [n + 1 for n, step in enumerate(steps) if isinstance(step, LoopNode) and step.number < depth]
     at = max(outside, default=0)
@@ -122,7 +122,7 @@ def _splits(loop: LoopStep, tile: Tile) -> bool:
     return axis.is_reduction and axis.extent.ceildiv(loop.step).value != 1
 
 
-def _shared(step: Copies, nest: NestSchedule) -> Copies:
+def _share_copies(step: Copies, nest: NestSchedule) -> Copies:
     """Return the copies with the other operands that they are for."""
     slots, spread = slots_of(nest, step.stage), spread_of(nest, step.stage.operand) is not None
     return replace(step, slots=slots, hosts=hosts_of(nest, step.stage) if slots > 1 else (), spread=spread)

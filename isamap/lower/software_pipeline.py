@@ -207,13 +207,13 @@ def _in_loops(
     def change(node: Node) -> tuple[Node, ...] | None:
         is_it = isinstance(node, For) and all(isinstance(n, Declare | Issue) for n in node.body)
         if isinstance(node, For) and is_it and [n.instruction for n in issues_of(node)] == shape:
-            return _pipelined(node, pipeline, machine)
+            return _pipeline_loop(node, pipeline, machine)
         return None
 
     return rewrite(nodes, change)
 
 
-def _pipelined(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
+def _pipeline_loop(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
     """Return the loop in that order if it is one of this loop and there are iterations enough; else as it is."""
     steady = _order_only(loop, machine)
     if any(check_pipeline(steady, pipeline)):

@@ -81,14 +81,14 @@ def check_touched(
         return ()
     env = {n: np.asarray([numbers[n] for numbers in laid_out]) for n in laid_out[0]}
     start = _Points(env, len(laid_out))
-    start = start.where([start.holds(condition) for condition in _promised(program)])
+    start = start.where([start.holds(condition) for condition in _promised_facts(program)])
     _Walk(program, machine, every_iteration, found).nodes(program.body, start)
     for pack in program.packs:
         found |= dict.fromkeys(check_touched(pack, machine, given, every_iteration=every_iteration))
     return tuple(found)
 
 
-def _promised(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
+def _promised_facts(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
     """Yield the callers' promises: strides are called `A.s0` in programs, and `stride(A,0)` in kernels."""
     yield from program.checks
     named = {f"stride({t.name},{n})": s for t in program.tensors for n, s in enumerate(t.strides)}
@@ -308,7 +308,7 @@ def touched_elements(
             **dict(zip((a.name for a in axes), grid, strict=True)),
         }
         points = _Points(env, grid.shape[1])
-        met = _met(statement.assign.guard, points)
+        met = _may_be_met(statement.assign.guard, points)
         for access, happens in ((statement.assign.target, met), *_reads(statement.assign.value, points, met)):
             at = [points.at(i) for i in access.index]
             inside = [happens]
@@ -333,8 +333,10 @@ def _reads(value: Expr, points: _Points, met: Array) -> Iterator[tuple[Read, Arr
             yield value, met
         case Call("select", (condition, yes, no)):
             yield from _reads(condition, points, met)
-            yield from _reads(yes, points, met & _met(condition, points))
-            yield from _reads(no, points, met & _met(Call("not", (condition,), condition.dtype), points))
+            yield from _reads(yes, points, met & _may_be_met(condition, points))
+            yield from _reads(
+                no, points, met & _may_be_met(Call("not", (condition,), condition.dtype), points)
+            )
         case Call(_, args):
             for argument in args:
                 yield from _reads(argument, points, met)
@@ -344,7 +346,7 @@ def _reads(value: Expr, points: _Points, met: Array) -> Iterator[tuple[Read, Arr
             return
 
 
-def _met(condition: Expr | None, points: _Points) -> Array:
+def _may_be_met(condition: Expr | None, points: _Points) -> Array:
     """Return where a condition may be true: everywhere when data decide."""
     if condition is None or reads(condition) or not symbols(condition) <= points.env.keys():
         return np.ones(points.count, np.bool_)

@@ -116,14 +116,14 @@ def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
                 yield from _configure(node, here)
             case Fill(buffer, offset, elements):
                 yield from _place("what zeros are written to", buffer, (offset, elements), here)
-                yield from _written("what zeros are written to", buffer, here)
+                yield from _check_written("what zeros are written to", buffer, here)
             case Hint(instruction, operand, place):
                 yield from _hint(instruction, operand, place, here)
             case Barrier(level):
                 if level not in {one.name for one in here.machine.levels}:
                     yield f"a barrier is of {level}, which is no level of {here.machine.name}"
             case Declare(declared):
-                yield from (said for value in declared for said in _declared(value, here))
+                yield from (said for value in declared for said in _check_declared(value, here))
                 values |= {value.name: value for value in declared}
             case For(variable, trips, body):
                 yield from _loop(((variable, trips),), body, here, here.in_parallel)
@@ -178,7 +178,7 @@ def _condition(condition: Condition, around: _Around) -> Said:
     yield from _unknown(right, around.symbols, f"the condition {left} {comparison} {right}")
 
 
-def _declared(value: Value, around: _Around) -> Said:
+def _check_declared(value: Value, around: _Around) -> Said:
     memory = around.machine.memories.get(value.memory)
     if value.name in around.values:
         yield f"{value.name} is declared where it is declared already"
@@ -210,7 +210,7 @@ def _issue(issue: Issue, around: _Around) -> Said:
         known = instruction.operand(operand)
         yield from _operand(f"{operand} of {name}", ref, known.memory or "", around)
         if known.role != "in" and isinstance(ref, MemoryRef):
-            yield from _written(f"{operand} of {name}", ref.buffer, around)
+            yield from _check_written(f"{operand} of {name}", ref.buffer, around)
     params = {param.name for param in instruction.params}
     named = [param for param, _ in issue.params]
     if len(set(named)) != len(named) or not set(named) <= params:
@@ -241,7 +241,7 @@ def _place(what: str, buffer: str, numbers: Iterable[Index], around: _Around) ->
         yield from _unknown(number, around.symbols, f"{what}, in {buffer},")
 
 
-def _written(what: str, buffer: str, around: _Around) -> Said:
+def _check_written(what: str, buffer: str, around: _Around) -> Said:
     array = around.arrays.get(buffer)
     if isinstance(array, Tensor) and array.role == "in":
         yield f"{what} is in {buffer}, which the caller passes to be read"
@@ -317,7 +317,7 @@ def _steps(tree: Tree) -> Iterator[str]:
     for place, step in enumerate(tree.steps):
         match step:
             case Packed(stage) | Copies(stage):
-                yield from _staged(tree, stage, depth, staged)
+                yield from _check_staged(tree, stage, depth, staged)
                 staged.add(stage.operand)
             case Parts(loops):
                 if depth or is_held or loops != tree.schedule.loops[: len(loops)]:
@@ -330,9 +330,9 @@ def _steps(tree: Tree) -> Iterator[str]:
                 if is_held or tree.tile.accumulator is None:
                     yield "it holds what it does not sum, or holds it twice"
                 is_held = True
-                yield from _unrolled(tree, unrolled, depth)
+                yield from _check_unrolled(tree, unrolled, depth)
             case Issues(unrolled):
-                yield from _unrolled(tree, unrolled, depth)
+                yield from _check_unrolled(tree, unrolled, depth)
                 if place + 1 < len(tree.steps):
                     yield "something stands inside its issues"
             case _:
@@ -341,7 +341,7 @@ def _steps(tree: Tree) -> Iterator[str]:
         yield "it issues nothing"
 
 
-def _staged(tree: Tree, stage: Stage, depth: int, staged: set[str]) -> Iterator[str]:
+def _check_staged(tree: Tree, stage: Stage, depth: int, staged: set[str]) -> Iterator[str]:
     tile = tree.tile
     known = {o.name for o in (tile.accumulator, *tile.inputs) if o is not None}
     owner = stage.operand.partition(".")[0] if stage.packed else stage.operand
@@ -366,7 +366,7 @@ def _iterations(tree: Tree, step: LoopNode, depth: int) -> Iterator[str]:
         yield f"loop {step.number} prefetches what stands elsewhere"
 
 
-def _unrolled(tree: Tree, unrolled: tuple[Unroll, ...], depth: int) -> Iterator[str]:
+def _check_unrolled(tree: Tree, unrolled: tuple[Unroll, ...], depth: int) -> Iterator[str]:
     for one in unrolled:
         loop = tree.schedule.loops[one.number : one.number + 1]
         if one.number < depth or [(s.axis, s.step) for s in loop] != [(one.axis, one.step)]:

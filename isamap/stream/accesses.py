@@ -73,12 +73,12 @@ def _shapes_of(
         if steps is None:
             found.append(_Shape((1,), (1,), 1, *roles))
             continue
-        shape, joined = _joined(extents(operand), steps, operand.dtype.size_bytes)
+        shape, joined = _join_axes(extents(operand), steps, operand.dtype.size_bytes)
         found.append(_Shape(shape, joined, span_of(operand, Place("", 0, steps)).stop, *roles))
     return tuple(found)
 
 
-def _joined(
+def _join_axes(
     shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return extents and strides of bytes: axes without gaps are one, and an element that repeats is there once."""

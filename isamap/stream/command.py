@@ -69,7 +69,7 @@ def quantities(
 
 def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Command:
     """Return the command with these field values; the instruction fixes those that no field holds."""
-    params = tuple((p.name, _held(p, found)) for p in instruction.params)
+    params = tuple((p.name, _held_value(p, found)) for p in instruction.params)
     operands: list[tuple[str, Place | Register]] = []
     for name, memory, (address, index, stride), strides in _places_of(
         instruction, integers(instruction, params)
@@ -87,7 +87,7 @@ def tokens_in(found: Mapping[Quantity, int]) -> frozenset[tuple[str, str]]:
     return frozenset((q.kind, q.name) for q, number in found.items() if q.kind in TOKENS and number)
 
 
-def _held(param: Param, found: Mapping[Quantity, int]) -> int:
+def _held_value(param: Param, found: Mapping[Quantity, int]) -> int:
     """Return the value of a parameter in a field, or the one value that it may have."""
     if (held := found.get(Quantity("param", param.name))) is not None:
         return held

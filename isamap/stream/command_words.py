@@ -30,7 +30,7 @@ def encode(
         said = f"`{item.name}` has no `encoding`, so that no program can have it"
         raise UsageProblem(Diagnostic("no-encoding", said, item.span))
     places, written = places or {}, entries_of(command, item)
-    found = _found(command, item)
+    found = _find_quantities(command, item)
     found |= {Quantity("entry", name): places[name][entry] for name, entry in written.items()}
     found |= {Quantity("step", name): step for name, step in steps}
     words = tuple(sum(put_field(field, found, item.name) for field in word) for word in item.encoding.words)
@@ -46,11 +46,11 @@ def entries_of(command: Command, item: MachineInstruction) -> dict[str, int]:
     """Return, by table, the entry that a command needs. Raises: UsageProblem if a field is too narrow."""
     if item.encoding is None or not item.encoding.entries:
         return {}
-    found = _found(command, item)
+    found = _find_quantities(command, item)
     return {name: sum(put_field(f, found, item.name) for f in word) for name, word in item.encoding.entries}
 
 
-def _found(command: Command, item: MachineInstruction) -> dict[Quantity, int]:
+def _find_quantities(command: Command, item: MachineInstruction) -> dict[Quantity, int]:
     assert item.encoding is not None, "an instruction with words"
     tokens = [q for q in item.encoding.quantities if q.kind in TOKENS]
     still = {q: 0 for q in item.encoding.quantities if q.kind == "step"}

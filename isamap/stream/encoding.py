@@ -109,7 +109,7 @@ def renamed(commands: Sequence[Command], machine: Machine) -> list[Command]:
     for command in commands:
         instruction = machine.instructions[command.instruction].instruction
         known = {r: groups[r][positions[r]] for _, r in command.operands if isinstance(r, Register)}
-        written = [r for r in _written(command, instruction, machine) if len(groups[r]) > 1]
+        written = [r for r in _written_registers(command, instruction, machine) if len(groups[r]) > 1]
         for register in written:
             positions[register] = (positions[register] + 1) % len(groups[register])
         new = {r: groups[r][positions[r]] for r in written}
@@ -144,7 +144,7 @@ def _groups(commands: Sequence[Command], machine: Machine) -> dict[Register, tup
     return found
 
 
-def _written(command: Command, instruction: Instruction, machine: Machine) -> list[Register]:
+def _written_registers(command: Command, instruction: Instruction, machine: Machine) -> list[Register]:
     """Return the registers whose whole content a command writes."""
     bound = bound_instruction(instruction, integers(instruction, command.params))
     where = dict(command.operands)

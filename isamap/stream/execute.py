@@ -226,7 +226,7 @@ def _note(issues: Sequence[_Issue], state: Execution) -> int:
     level = 0
     for one, plan, touched in issues:
         for n, access in enumerate(touched):
-            level = max(level, _needed(one, plan, n, access, state))
+            level = max(level, _needed_level(one, plan, n, access, state))
     level += 1
     for one, plan, touched in issues:
         for n, access in enumerate(touched):
@@ -234,7 +234,7 @@ def _note(issues: Sequence[_Issue], state: Execution) -> int:
     return level
 
 
-def _needed(one: Placed, plan: _Plan, n: int, access: Access, state: Execution) -> int:
+def _needed_level(one: Placed, plan: _Plan, n: int, access: Access, state: Execution) -> int:
     """Return the highest level of the commands that have to be performed before an access."""
     operand, where, level = plan.bound.operands[n], one.command.operands[n][1], 0
     if isinstance(where, Register):
@@ -293,7 +293,9 @@ def _perform(issues: Sequence[_Issue], state: Execution) -> None:
     for one, plan, _ in issues:
         groups.setdefault(plan, []).append(one)
     results = [
-        (plan, part, done) for plan, group in groups.items() for part, done in _computed(plan, group, state)
+        (plan, part, done)
+        for plan, group in groups.items()
+        for part, done in _compute_group(plan, group, state)
     ]
     for plan, part, done in results:
         for n, operand in enumerate(plan.bound.operands):
@@ -302,14 +304,14 @@ def _perform(issues: Sequence[_Issue], state: Execution) -> None:
                     _write(plan, n, one.command.operands[n][1], values, state)
 
 
-def _computed(
+def _compute_group(
     plan: _Plan, group: Sequence[Placed], state: Execution
 ) -> Iterator[tuple[Sequence[Placed], dict[str, Array]]]:
     """Yield parts of a group with their results, by operand one behind the other."""
     if any(o.domain is not None for o in plan.bound.operands):  # data decides places
         for one in group:
             seen = {
-                o.name: _seen(plan, n, one.command.operands[n][1], state)
+                o.name: _read_place(plan, n, one.command.operands[n][1], state)
                 for n, o in enumerate(plan.bound.operands) if o.role != "out"
             }  # fmt: skip
             done = execute_bound(plan.bound, seen, plan.scalars)
@@ -319,7 +321,7 @@ def _computed(
     for first in range(0, len(group), most):
         part = group[first : first + most]
         arrays = {
-            o.name: np.stack([_seen(plan, n, one.command.operands[n][1], state) for one in part])
+            o.name: np.stack([_read_place(plan, n, one.command.operands[n][1], state) for one in part])
             for n, o in enumerate(plan.bound.operands) if o.role != "out"
         }  # fmt: skip
         yield part, execute_bound(_together(plan.bound, len(part)), arrays, plan.scalars)
@@ -349,7 +351,7 @@ def _view(plan: _Plan, n: int, where: Place, state: Execution) -> Array:
     return np.ndarray(plan.shapes[n], dtype, image, where.address, where.strides)
 
 
-def _seen(plan: _Plan, n: int, where: Place | Register, state: Execution) -> Array:
+def _read_place(plan: _Plan, n: int, where: Place | Register, state: Execution) -> Array:
     match where:
         case Register(memory, number):
             values = state.registers[memory, number].values

@@ -29,7 +29,7 @@ def list_program(program: ProgramFile, machine: Machine) -> str:
         f"# isamap listing: {program.kernel} on {program.machine}, {sizes}",
         f"# {len(placed)} instructions in {len(program.words)} words of {program.word_bits} bits",
         *(f"# {name}: {size} bytes" for name, size in program.memories.items()),
-        *(f"# {_described(array)}" for array in program.arrays),
+        *(f"# {_describe_array(array)}" for array in program.arrays),
         *(
             f"# {t.name}: {len(t.entries)} entries of {t.entry_bits} bits at {t.memory}[{t.offset:#x}]"
             for t in program.tables
@@ -38,7 +38,7 @@ def list_program(program: ProgramFile, machine: Machine) -> str:
     begun = len(machine.program.begin) if machine.program is not None else 0
     rows = [("0", "begin", " ".join(_hex(w, program.word_bits) for w in program.words[:begun]), "")]
     if runs is None:
-        rows += [(str(one.at), *_shown(one.command, program.arrays, machine)) for one in placed]
+        rows += [(str(one.at), *_show_command(one.command, program.arrays, machine)) for one in placed]
     for run in runs or ():
         rows += _run_rows(run, program.arrays, machine)
     rows = rows[0 if begun else 1 :]
@@ -50,7 +50,7 @@ def list_program(program: ProgramFile, machine: Machine) -> str:
     return "\n".join((*head, "", *lines)) + "\n"
 
 
-def _described(array: StreamArray) -> str:
+def _describe_array(array: StreamArray) -> str:
     shape = ", ".join(map(str, array.shape))
     return f"{array.name}: {array.role} {array.dtype.name}[{shape}] at {array.memory}[{array.offset:#x}]"
 
@@ -71,12 +71,12 @@ def _run_rows(run: Run, arrays: Sequence[StreamArray], machine: Machine) -> list
         rows.append((str(run.at - 1), "loop", f"{run.trips} times {len(run.body)} words", ""))
     for at, commands in enumerate(run.body, run.at):
         for number, one in enumerate(commands):
-            name, text, comment = _shown(one.command, arrays, machine, dict(one.steps))
+            name, text, comment = _show_command(one.command, arrays, machine, dict(one.steps))
             rows.append(("|" if number else str(at), "  " * looped + name, text, comment))
     return rows
 
 
-def _shown(
+def _show_command(
     command: Command,
     arrays: Sequence[StreamArray],
     machine: Machine,
@@ -91,7 +91,7 @@ def _shown(
             case Register(memory, number):
                 words.append(f"{name}={memory}{number}")
             case Place(memory, address, strides):
-                words.append(f"{name}={_named(where, arrays)}")
+                words.append(f"{name}={_name_place(where, arrays)}")
                 apart = f" by {strides[0]}" if len(strides) > 1 else ""
                 apart += f" step {steps[name]}" if name in steps else ""
                 places.append(f"{name} {memory}[{address:#x}]{apart}")
@@ -106,7 +106,7 @@ def _tokens(command: Command) -> list[str]:
     return [f"{signs[kind]}{unit}" for kind, unit in sorted(command.tokens)]
 
 
-def _named(place: Place, arrays: Sequence[StreamArray]) -> str:
+def _name_place(place: Place, arrays: Sequence[StreamArray]) -> str:
     for array in arrays:
         inside = place.address - array.offset
         if array.memory == place.memory and 0 <= inside < array.size_bytes:

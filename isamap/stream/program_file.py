@@ -121,10 +121,10 @@ def _header(program: ProgramFile) -> dict[str, object]:
 def read_program(data: bytes, name: str) -> ProgramFile:
     """Return the program in the bytes of a file called so. Raises: VerificationFailed if they are none."""
     if data[:8] != MAGIC:
-        raise _refused(name, "it does not begin with ISAMPROG")
+        raise _refuse_program(name, "it does not begin with ISAMPROG")
     version, length = (int.from_bytes(data[at : at + 4], "little") for at in (8, 12))
     if version != VERSION:
-        raise _refused(name, f"its version is {version}, and this reads {VERSION}")
+        raise _refuse_program(name, f"its version is {version}, and this reads {VERSION}")
     try:
         if length > MOST_HEADER_BYTES:
             raise ValueError(length)
@@ -132,16 +132,16 @@ def read_program(data: bytes, name: str) -> ProgramFile:
         program = _from_header(header)
         count = _whole(header["words"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise _refused(name, "its header is damaged") from None
+        raise _refuse_program(name, "its header is damaged") from None
     width = -(-program.word_bits // 8)
     body = memoryview(data)[_HEAD_BYTES + length :]
     promised = width * count + sum(table.size_bytes for table in program.tables)
     if len(body) != promised:
-        raise _refused(name, f"it has {len(body)} bytes of words, and its header promises {promised}")
+        raise _refuse_program(name, f"it has {len(body)} bytes of words, and its header promises {promised}")
     words = _numbers(body[: width * count], width)
     beyond = next((at for at, word in enumerate(words) if word >> program.word_bits), None)
     if beyond is not None:
-        raise _refused(name, f"word {beyond} has more than {program.word_bits} bits")
+        raise _refuse_program(name, f"word {beyond} has more than {program.word_bits} bits")
     rest = body[width * count :]
     tables: list[StreamTable] = []
     for table in program.tables:
@@ -227,7 +227,7 @@ def _whole(value: object) -> int:
     return value
 
 
-def _refused(name: str, why: str) -> VerificationFailed:
+def _refuse_program(name: str, why: str) -> VerificationFailed:
     return VerificationFailed(
         Diagnostic(
             "program-file",

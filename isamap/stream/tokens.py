@@ -50,7 +50,7 @@ class _Assignment:
                 known = later(known, self.clocks[told])
         for other, access in needed.items():
             if known[self.units.index(self.unit_of[other])] < other:
-                raise _unordered(self.unit_of[other], access, unit)
+                raise _report_unordered(self.unit_of[other], access, unit)
         own = self.units.index(unit)
         self.clocks.append((*known[:own], number, *known[own + 1 :]))
         self.unit_of.append(unit)
@@ -68,7 +68,7 @@ def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[C
     queues = {(q.giver, q.taker): q for q in program.queues}
     coarse: frozenset[tuple[str, str]] = frozenset()
     while True:
-        made = _assigned(commands, machine, queues, coarse)
+        made = _assign_tokens(commands, machine, queues, coarse)
         full = {key for key, queue in queues.items() if most_waiting(made, key) > queue.depth}
         if not full:
             return _with_tokens(commands, made.pairs)
@@ -88,7 +88,7 @@ def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[C
         coarse |= full
 
 
-def _assigned(
+def _assign_tokens(
     commands: Sequence[Command],
     machine: Machine,
     queues: dict[tuple[str, str], TokenQueue],
@@ -139,7 +139,7 @@ def _with_tokens(commands: Sequence[Command], pairs: Pairs) -> tuple[list[Comman
     return found, frozenset(tokens.get(len(commands), ()))
 
 
-def _unordered(giver: str, access: Access | None, taker: str) -> UsageProblem:
+def _report_unordered(giver: str, access: Access | None, taker: str) -> UsageProblem:
     what = f"`{access.operand}` in {access.memory}" if access is not None else END
     return UsageProblem(
         Diagnostic(

@@ -93,9 +93,13 @@ class _Walk:
                 case Block(_, body):
                     yield from self.nodes(body)
                 case Fill(buffer):
-                    raise _unsupported(f"`{buffer}` is filled with zeros by the host", "an instruction")
+                    raise _report_unsupported(
+                        f"`{buffer}` is filled with zeros by the host", "an instruction"
+                    )
                 case Configure(instruction):
-                    raise _unsupported(f"`{instruction}` loads configuration state", "constants in its words")
+                    raise _report_unsupported(
+                        f"`{instruction}` loads configuration state", "constants in its words"
+                    )
                 case _:
                     assert_never(node)
 
@@ -143,7 +147,7 @@ class _Walk:
             case Const(number) if dtype is not None:
                 return bits_of(number, dtype)
             case _:
-                raise _unsupported(
+                raise _report_unsupported(
                     f"`{item.name}` is given a number that only a call of the kernel knows", "constants"
                 )
 
@@ -153,7 +157,7 @@ def bits_of(number: float, dtype: DType) -> int:
     return int.from_bytes(np.asarray(number).astype(dtype.numpy()).tobytes(), "little")
 
 
-def _unsupported(what: str, instead: str) -> UsageProblem:
+def _report_unsupported(what: str, instead: str) -> UsageProblem:
     return UsageProblem(
         Diagnostic(
             "stream-unsupported", f"{what}, which no encoded instruction does", help=f"describe {instead}"

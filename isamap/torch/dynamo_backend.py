@@ -90,7 +90,7 @@ def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[.
         if refusals:
             return None
         try:
-            ranges.append(_opened(module, given, options))
+            ranges.append(_open_ranges(module, given, options))
         except Exception as problem:  # noqa: BLE001 - sizes that are known may compile whatever is raised
             kept = "" if isinstance(problem, NotTaken) else f"{type(problem).__name__}: "
             refusals.append(f"compiled for each set of sizes: {kept}{problem}")
@@ -105,14 +105,14 @@ def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[.
         key = tuple((tuple(v.shape), v.stride()) if isinstance(v, torch.Tensor) else int(v) for v in given)
         if key not in made:
             copy = torch.fx.GraphModule(module, deepcopy(module.graph))
-            made[key] = replace(_sized(copy, given, options), remark=lambda: refusals[0])
+            made[key] = replace(_compile_sizes(copy, given, options), remark=lambda: refusals[0])
             seen(kind, made[key])
         return made[key].run(given)
 
     return call
 
 
-def _opened(module: Any, given: Sequence[Any], options: Options) -> tuple[Sequence[range], Program]:
+def _open_ranges(module: Any, given: Sequence[Any], options: Options) -> tuple[Sequence[range], Program]:
     """Return the program of a graph for a range of sizes, and the range of each. Raises: NotTaken."""
     torch: Any = import_module("torch")
     graph = deepcopy(module.graph)
@@ -135,7 +135,7 @@ def _opened(module: Any, given: Sequence[Any], options: Options) -> tuple[Sequen
     return ranges, replace(program, remark=lambda: f"one library for sizes from {said}")
 
 
-def _sized(module: Any, given: Sequence[Any], options: Options) -> Program:
+def _compile_sizes(module: Any, given: Sequence[Any], options: Options) -> Program:
     """Return the program of a graph for the sizes of such inputs."""
     torch: Any = import_module("torch")
     propagation: Any = import_module("torch.fx.passes.fake_tensor_prop")
@@ -241,7 +241,7 @@ def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:
     found = [n for n in module.graph.nodes if n.op == "call_function" and n.target in kinds]
     layers = [(node, layer) for node in found if (layer := _Layers.of(node, kinds[node.target])) is not None]
     for node, layer in layers:  # in place: a copy would not know which of its inputs are weights
-        _replaced(module.graph, node, layer)
+        _replace_call(module.graph, node, layer)
     module.recompile()
     return module
 
@@ -269,7 +269,7 @@ class _Layers:
         return _Layers(kind, has_biases, count, 1 + both, is_transposed)
 
 
-def _replaced(graph: Any, node: Any, layers: _Layers) -> None:
+def _replace_call(graph: Any, node: Any, layers: _Layers) -> None:
     """Replace a call of torch's by single layers."""
     torch: Any = import_module("torch")
     x, states, weights = node.args[:3]

@@ -64,7 +64,7 @@ def _triangle(c: Call) -> str:
     return c("Trilu", c.x, c.number(c["diagonal"], "i64"), upper=int(name_of(c.node).startswith("triu")))
 
 
-def _padded(mode: str) -> Row:
+def _pad_by(mode: str) -> Row:
     """Return a row for borders: torch names the last axis first."""
 
     def row(c: Call) -> str:
@@ -86,7 +86,7 @@ def _diagonal(c: Call) -> str:
     return c("Gather", flat, c.numbers(places), axis=len(rest))
 
 
-def _windowed(c: Call) -> str:
+def _list_windows(c: Call) -> str:
     """Return windows along an axis, whose elements are the last axis."""
     if not c.sizes:
         return c.shaped(c.x, *c.shape)
@@ -97,7 +97,7 @@ def _windowed(c: Call) -> str:
     return c("Transpose", found, perm=(*(n for n in range(rank) if n != axis + 1), axis + 1))
 
 
-def _strided(c: Call) -> str:
+def _read_strided(c: Call) -> str:
     """Return elements by their places in the memory of a tensor that has no gaps."""
     value = c.terms[0].meta["val"]
     order = sorted(range(value.dim()), key=lambda n: (-value.stride()[n], -value.shape[n]))
@@ -110,7 +110,7 @@ def _strided(c: Call) -> str:
         places = places[..., None] + np.arange(int(size)) * int(step)
     if places.min() < 0 or places.max() >= prod(lying):
         raise NotTaken("elements beyond the tensor")
-    flat = c.shaped(_moved(c, c.x, order), -1)
+    flat = c.shaped(_move_axes(c, c.x, order), -1)
     if np.array_equal(places.reshape(-1), np.arange(prod(lying))):
         return c.shaped(flat, *c.shape)
     return c("Gather", flat, c.numbers(places), axis=0)
@@ -134,7 +134,7 @@ def _in_front(c: Call) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
     return (*axes, *(n for n in range(len(c.sizes)) if n not in axes)), axes[0] if is_together else 0, shape
 
 
-def _moved(c: Call, name: str, order: Sequence[int], *, is_back: bool = False) -> str:
+def _move_axes(c: Call, name: str, order: Sequence[int], *, is_back: bool = False) -> str:
     """Return a value with its axes in another order, or in the one that they had before."""
     found = tuple(np.argsort(order).tolist()) if is_back else tuple(order)
     return name if found == tuple(range(len(found))) else c("Transpose", name, perm=found)
@@ -166,10 +166,10 @@ def _index(c: Call) -> str:
         for axis, index in enumerate(apart, first):
             found = c("Gather", found, c.shaped(c.term(index, "i64"), -1), axis=axis)
         return c.shaped(found, *c.shape)
-    found = c("GatherND", _moved(c, c.x, order), _tuples(c, shape))
+    found = c("GatherND", _move_axes(c, c.x, order), _tuples(c, shape))
     behind = len(shape)
     back = (*range(behind, behind + first), *range(behind), *range(behind + first, rank - count + behind))
-    return _moved(c, found, back)
+    return _move_axes(c, found, back)
 
 
 def _index_put(c: Call) -> str:
@@ -183,12 +183,12 @@ def _index_put(c: Call) -> str:
     rest = [c.sizes[n] for n in order[count:]]
     values = c.expanded(c.term(c["values"]), *rest[:first], *shape, *rest[first:])
     behind = len(shape)
-    values = _moved(
+    values = _move_axes(
         c, values, (*range(first, first + behind), *range(first), *range(first + behind, len(rest) + behind))
     )
     how = "add" if c["accumulate"] else "none"
-    found = c("ScatterND", _moved(c, c.x, order), _tuples(c, shape), values, reduction=how)
-    return _moved(c, found, order, is_back=True)
+    found = c("ScatterND", _move_axes(c, c.x, order), _tuples(c, shape), values, reduction=how)
+    return _move_axes(c, found, order, is_back=True)
 
 
 def _gather(c: Call) -> str:
@@ -208,7 +208,7 @@ _COMBINED = {"": ("none", 0), "sum": ("add", 0), "add": ("add", 0), "mean": ("ad
 """By torch's word for a reduction ONNX's, and the number that changes nothing."""
 
 
-def _scattered(c: Call) -> str:
+def _scatter(c: Call) -> str:
     """Return a tensor with values stored, or combined, at indexed places: elements, or rows along an axis."""
     shape = tuple(c["index"].meta["val"].shape)
     word = c.given.get("reduce") or ("sum" if "add" in name_of(c.node) else "")
@@ -244,7 +244,7 @@ def _scattered(c: Call) -> str:
     return c("Div", found, c("Max", put(begun, ones, "add"), c.number(1)))
 
 
-def _sorted(c: Call) -> tuple[str, ...]:
+def _sort_elements(c: Call) -> tuple[str, ...]:
     """Return the first elements in order, and their places: all of them, or a number."""
     if not c.sizes:
         return c.x, c.numbers(0)
@@ -310,26 +310,26 @@ PLACES: Mapping[str, Row] = named(
     (_repeat, "repeat"),
     (_triangle, "tril triu"),
     (_diagonal, "diagonal"),
-    (_windowed, "unfold"),
-    (_strided, "as_strided"),
-    (_padded("constant"), "constant_pad_nd"),
-    (_padded("reflect"), "reflection_pad1d reflection_pad2d reflection_pad3d"),
-    (_padded("edge"), "replication_pad1d replication_pad2d replication_pad3d"),
+    (_list_windows, "unfold"),
+    (_read_strided, "as_strided"),
+    (_pad_by("constant"), "constant_pad_nd"),
+    (_pad_by("reflect"), "reflection_pad1d reflection_pad2d reflection_pad3d"),
+    (_pad_by("edge"), "replication_pad1d replication_pad2d replication_pad3d"),
     (lambda c: c("BitCast", c.to.name(c["self"]), to=NUMBERS[c.dtype]), "view.dtype"),
     (_index, "index.Tensor _unsafe_index.Tensor"),
     (in_wide(_index_put), "index_put _unsafe_index_put"),
     (lambda c: c("Gather", c.x, c.term(c["indices"], "i64"), axis=0), "embedding"),
     (_gather, "gather"),
     (_index_select, "index_select"),
-    (in_wide(_scattered), "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add"),
+    (in_wide(_scatter), "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add"),
     (
-        in_wide(_scattered),
+        in_wide(_scatter),
         "scatter_reduce.two",
     ),
 )
 
 PLACES_OF_SEVERAL: Mapping[str, Row] = named(
-    (_sorted, "topk sort sort.stable"),
+    (_sort_elements, "topk sort sort.stable"),
     (_bags, "_embedding_bag _embedding_bag_forward_only"),
 )
 """Those of several results."""

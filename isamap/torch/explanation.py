@@ -103,10 +103,10 @@ def explain(
         if training:
             first = result[0] if type(result) in (tuple, list) else result
             first.sum().backward()
-    return Explanation(tuple((_titled(kind, program), program.told()) for kind, program in found), every)
+    return Explanation(tuple((_title_of(kind, program), program.told()) for kind, program in found), every)
 
 
-def _titled(kind: str, program: Program) -> str:
+def _title_of(kind: str, program: Program) -> str:
     """Return a kind of graph, with remarks about its program."""
     remark = program.remark()
     return f"{kind}, {remark}" if remark else kind

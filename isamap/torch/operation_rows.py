@@ -81,7 +81,7 @@ def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
     return row
 
 
-def _compared(op: str, *, negated: bool = False) -> Row:
+def _compare_by(op: str, *, negated: bool = False) -> Row:
     def row(c: Call) -> str:
         torch: Any = import_module("torch")
         values = [traced(value) for value in c.terms]
@@ -101,7 +101,7 @@ def _bits(op: str, of_truths: str) -> Row:
     return lambda c: c(of_truths if c.dtype == "bool" else op, *map(c.term, c.terms))
 
 
-def _shifted(direction: str) -> Row:
+def _shift_by(direction: str) -> Row:
     """Return a row for a shift by any number: by as many bits as there are or more, all of them are shifted out."""
 
     def row(c: Call) -> str:
@@ -131,7 +131,7 @@ def _remainder(c: Call) -> str:
     return c("Mod", a, b, fmod=int(name_of(c.node).startswith("fmod")))
 
 
-def _divided(c: Call) -> str:
+def _divide(c: Call) -> str:
     """Return a quotient with the given rounding; `floor` is Python's, which may be less than the rounded quotient."""
     mode = c.given.get("rounding_mode", "floor")
     a, b = (c.term(value) for value in c.terms[:2])
@@ -149,7 +149,7 @@ def _divided(c: Call) -> str:
     return c.where(c("Equal", b, zero), quotient, c.where(other, c("Sub", whole, c.number(1)), whole))
 
 
-def _rounded(c: Call) -> str:
+def _round_row(c: Call) -> str:
     factor = c.number(10.0 ** abs(c.given.get("decimals", 0)))
     ops = ("Mul", "Div") if c.given.get("decimals", 0) >= 0 else ("Div", "Mul")
     return c(ops[1], c("Round", c(ops[0], c.x, factor)), factor)
@@ -160,12 +160,12 @@ def _of_floats(row: Row) -> Row:
     return lambda c: row(c) if DTYPES[c.dtype].is_float else c.x
 
 
-def _chosen(c: Call) -> str:
+def _choose(c: Call) -> str:
     condition, one, other = c.terms
     return c.where(c.term(condition, "bool"), c.term(one), c.term(other))
 
 
-def _masked(c: Call) -> str:
+def _mask(c: Call) -> str:
     return c.where(c.term(c["mask"], "bool"), c.term(c["value"]), c.x)
 
 
@@ -208,7 +208,7 @@ def _test(op: str, **attributes: Any) -> Row:
     return row
 
 
-def _filled(c: Call) -> str:
+def _fill(c: Call) -> str:
     """Return one number in all elements."""
     value = c.given.get("fill_value", c.given.get("value", 1 if "ones" in name_of(c.node) else 0))
     return c.expanded(c.term(value), *c.shape)
@@ -226,7 +226,7 @@ def _bucket(c: Call) -> str:
 # --- reductions ---
 
 
-def _reduced(op: str) -> Callable[[Call], str]:
+def _reduce_by(op: str) -> Callable[[Call], str]:
     def row(c: Call) -> str:
         axes, rank = c.axes() if "dim" in c.given else list(range(len(c.sizes))), len(c.sizes)
         keeps = bool(c.given.get("keepdim", False))
@@ -312,7 +312,7 @@ def _softmax(op: str) -> Row:
     return row
 
 
-def _cumulated(op: str) -> Row:
+def _cumulate_by(op: str) -> Row:
     return lambda c: c(op, c.x, c.to.integers(c.axis())) if c.sizes else c.x
 
 
@@ -470,7 +470,7 @@ def _adaptive_pool(c: Call) -> str | tuple[str, ...]:
 # --- quantised numbers, as `quantized_decomposed` of torch.export has them ---
 
 
-def _quantised(c: Call) -> str:
+def _quantise(c: Call) -> str:
     """Return a number times the reciprocal of a scale, rounded, plus a zero point, within limits."""
     scale, zero, low, high = (c[name] for name in ("scale", "zero_point", "quant_min", "quant_max"))
     factor = 0.0 if hasattr(scale, "meta") else float(np.float32(1.0 / scale))
@@ -508,7 +508,7 @@ def _chosen_scale(c: Call) -> tuple[str, ...]:
 _QUANTISED: Mapping[str, Row] = {
     f"quantized_decomposed.{name}": row
     for row, names in (
-        (_quantised, ("quantize_per_tensor.default", "quantize_per_tensor.tensor")),
+        (_quantise, ("quantize_per_tensor.default", "quantize_per_tensor.tensor")),
         (
             _real,
             (
@@ -543,13 +543,13 @@ _ELEMENTS: Mapping[str, Row] = {
         f"bitwise_{op.lower()}.{form}": _bits(f"Bitwise{op}", op)
         for op in ("And", "Or", "Xor", "Not") for form in ("Tensor", "Scalar", "default")
     },
-    **{f"{name}.{form}": _compared(op) for form in ("Tensor", "Scalar") for name, op in (
+    **{f"{name}.{form}": _compare_by(op) for form in ("Tensor", "Scalar") for name, op in (
         ("lt", "Less"), ("le", "LessOrEqual"), ("gt", "Greater"), ("ge", "GreaterOrEqual"), ("eq", "Equal"),
     )},
     **named(
-        (_compared("Equal", negated=True), "ne.Tensor ne.Scalar"),
+        (_compare_by("Equal", negated=True), "ne.Tensor ne.Scalar"),
         (_of_floats(_each("Trunc", domain=OWN)), "trunc"),
-        (_of_floats(in_wide(_rounded)), "round.decimals"),
+        (_of_floats(in_wide(_round_row)), "round.decimals"),
         (_each("Pow"), "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar"),
         (in_wide(lambda c: c("Exp", c.scaled(c.x, math.log(2))), "f64"), "exp2"),
         (_in_base(2), "log2"),
@@ -557,12 +557,12 @@ _ELEMENTS: Mapping[str, Row] = {
         (lambda c: c("PRelu", c.x, c.term(c["weight"])), "_prelu_kernel"),
         (in_wide(_elu), "elu"),
         (_clip, "clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor"),
-        (in_wide(_divided), "div.Tensor_mode div.Scalar_mode floor_divide floor_divide.Scalar"),
+        (in_wide(_divide), "div.Tensor_mode div.Scalar_mode floor_divide floor_divide.Scalar"),
         (_remainder, "remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar"),
-        (_shifted("LEFT"), "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar"),
-        (_shifted("LEFT"), "__lshift__.Scalar __lshift__.Tensor"),
-        (_shifted("RIGHT"), "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar"),
-        (_shifted("RIGHT"), "__rshift__.Scalar __rshift__.Tensor"),
+        (_shift_by("LEFT"), "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar"),
+        (_shift_by("LEFT"), "__lshift__.Scalar __lshift__.Tensor"),
+        (_shift_by("RIGHT"), "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar"),
+        (_shift_by("RIGHT"), "__rshift__.Scalar __rshift__.Tensor"),
         (_sign, "sign sgn"),
         (_test("IsNaN"), "isnan"),
         (_test("IsInf"), "isinf"),
@@ -570,11 +570,11 @@ _ELEMENTS: Mapping[str, Row] = {
         (_test("IsInf", detect_positive=0), "isneginf"),
         (_fitting("Max"), "fmax"),
         (_fitting("Min"), "fmin"),
-        (_chosen, "where.self"),
-        (_masked, "masked_fill.Scalar masked_fill.Tensor"),
+        (_choose, "where.self"),
+        (_mask, "masked_fill.Scalar masked_fill.Tensor"),
         (lambda c: c.x, "_to_copy clone alias detach lift_fresh_copy convert_element_type"),
-        (_filled, "full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty"),
-        (_filled, "fill.Scalar fill.Tensor"),
+        (_fill, "full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty"),
+        (_fill, "fill.Scalar fill.Tensor"),
         (lambda c: c.expanded(c.term(c["src"]), *c.shape), "copy"),
         (_bucket, "bucketize.Tensor"),
         (decomposed, "addcmul addcdiv lerp.Scalar lerp.Tensor celu selu frac glu hardshrink softshrink logit"),
@@ -585,14 +585,14 @@ _ELEMENTS: Mapping[str, Row] = {
 }  # fmt: skip
 
 _SUMS: Mapping[str, Row] = named(
-    (_reduced("ReduceMean"), "mean mean.dim"),
-    (_reduced("ReduceSum"), "sum sum.dim_IntList"),
-    (_reduced("ReduceMax"), "amax max"),
-    (_reduced("ReduceMin"), "amin min"),
-    (_reduced("ReduceProd"), "prod prod.dim_int"),
-    (_reduced("ReduceLogSumExp"), "logsumexp"),
-    (in_wide(_reduced("ReduceMax"), "bool"), "any any.dim any.dims"),
-    (in_wide(_reduced("ReduceMin"), "bool"), "all all.dim all.dims"),
+    (_reduce_by("ReduceMean"), "mean mean.dim"),
+    (_reduce_by("ReduceSum"), "sum sum.dim_IntList"),
+    (_reduce_by("ReduceMax"), "amax max"),
+    (_reduce_by("ReduceMin"), "amin min"),
+    (_reduce_by("ReduceProd"), "prod prod.dim_int"),
+    (_reduce_by("ReduceLogSumExp"), "logsumexp"),
+    (in_wide(_reduce_by("ReduceMax"), "bool"), "any any.dim any.dims"),
+    (in_wide(_reduce_by("ReduceMin"), "bool"), "all all.dim all.dims"),
     (_arg("ArgMax"), "argmax"),
     (_arg("ArgMin"), "argmin"),
     (_spread(is_root=False, has_mean=False), "var.correction"),
@@ -602,8 +602,8 @@ _SUMS: Mapping[str, Row] = named(
     (_softmax("Softmax"), "_softmax"),
     (_softmax("LogSoftmax"), "_log_softmax"),
     (decomposed, "_safe_softmax"),
-    (_cumulated("CumSum"), "cumsum"),
-    (_cumulated("CumProd"), "cumprod"),
+    (_cumulate_by("CumSum"), "cumsum"),
+    (_cumulate_by("CumProd"), "cumprod"),
     (lambda c: c("MatMul", *map(c.term, c.terms)), "mm bmm mv"),
     (_dot, "dot"),
     (_onto, "addmm baddbmm addmv"),

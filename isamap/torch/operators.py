@@ -189,7 +189,7 @@ def translate(to: Translation, node: Any) -> None:
     ways = [
         OPERATIONS.get(name),
         _pointwise if name in POINTWISE else None,
-        _called if name in ROWS else None,
+        _add_row if name in ROWS else None,
     ]
     is_truth = first_of(node).dtype is import_module("torch").bool
     if is_truth or any(is_result(user) and user.args[1] for user in node.users):
@@ -206,7 +206,7 @@ def translate(to: Translation, node: Any) -> None:
     raise reason
 
 
-def _called(to: Translation, node: Any) -> None:
+def _add_row(to: Translation, node: Any) -> None:
     """Add the operators of a row, and record the names of its results."""
     found = ROWS[name_of(node)](Call(to, node))
     to.results[node] = (found,) if isinstance(found, str) else found
@@ -371,7 +371,7 @@ def _expand(to: Translation, node: Any) -> None:
     to.put(node, "Expand", to.name(node.args[0]), to.integers(*node.meta["val"].shape))
 
 
-def _cut(
+def _cut_part(
     to: Translation, node: Any, axis: int, first: int, end: int, step: int = 1, *, whole: bool = True
 ) -> None:
     """Add a part of a node's argument along an axis; the axis goes if it is not `whole`."""
@@ -385,27 +385,27 @@ def _cut(
 def _select(to: Translation, node: Any) -> None:
     x, axis, place = node.args
     rank, place = x.meta["val"].dim(), place % x.meta["val"].shape[axis]
-    _cut(to, node, axis % rank, place, place + 1, whole=False)
+    _cut_part(to, node, axis % rank, place, place + 1, whole=False)
 
 
 def _unbind(to: Translation, node: Any) -> None:
     x, *axis = node.args[0].args
-    _cut(to, node, (axis or [0])[0] % x.meta["val"].dim(), node.args[1], node.args[1] + 1, whole=False)
+    _cut_part(to, node, (axis or [0])[0] % x.meta["val"].dim(), node.args[1], node.args[1] + 1, whole=False)
 
 
-def _split(to: Translation, node: Any) -> None:
+def _split_parts(to: Translation, node: Any) -> None:
     x, sizes, *axis = node.args[0].args
     at = (axis or [0])[0] % x.meta["val"].dim()
     count = x.meta["val"].shape[at]
     sizes = [sizes] * -(-count // sizes) if isinstance(sizes, int) else sizes
     first = sum(sizes[: node.args[1]])
-    _cut(to, node, at, first, min(count, first + sizes[node.args[1]]))
+    _cut_part(to, node, at, first, min(count, first + sizes[node.args[1]]))
 
 
 PARTS: Mapping[str, Translated] = {
     "unbind.int": _unbind,
-    "split.Tensor": _split,
-    "split_with_sizes.default": _split,
+    "split.Tensor": _split_parts,
+    "split_with_sizes.default": _split_parts,
 }
 """Operations that give several parts of a tensor: each part is one operator."""
 

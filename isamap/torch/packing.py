@@ -142,9 +142,9 @@ class Prepared:
     @property
     def program(self) -> Program:
         """The graph as a program."""
-        return Program(self.run, self._told, lambda: _CHANGING if self._plain is not None else "")
+        return Program(self.run, self._list_places, lambda: _CHANGING if self._plain is not None else "")
 
-    def _told(self) -> tuple[Ran, ...]:
+    def _list_places(self) -> tuple[Ran, ...]:
         """Return where each node ran, if the graph was called."""
         made = self._plain or (self._made.program if self._made is not None else None)
         return made.told() if made is not None else ()
@@ -193,11 +193,11 @@ class Prepared:
                 self._made = None
                 return self._plain
             tensors = [given[place] for place in self.places]
-            program = make_program(self.graph, self.options, self._known(tensors))
+            program = make_program(self.graph, self.options, self._known_weights(tensors))
             self._made = _Made(program, key, Contents(tensors))
             return program
 
-    def _known(self, tensors: Sequence[Any]) -> dict[Any, Any]:
+    def _known_weights(self, tensors: Sequence[Any]) -> dict[Any, Any]:
         """Return the weights by node, with the values that depend only on them."""
         torch: Any = import_module("torch")
         known = dict(zip(self.weights, tensors, strict=True))

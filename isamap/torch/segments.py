@@ -140,7 +140,7 @@ def make_program(
                 raise NotTaken(f"`{node.name}`: {reason}")
     while True:
         parts = _Parts(graph, known, refused, opened)
-        segments = _compiled(parts, options) if not parts.failed else None
+        segments = _compile_segments(parts, options) if not parts.failed else None
         if segments is not None:
             break
         if opened is not None:
@@ -203,8 +203,8 @@ class _Parts:
         self.failed: dict[Any, str] = {}
         self.when = self._levels()
         levels = sorted({self.when[node] for node in self.inside})
-        self.made = {level: self._translated(level) for level in levels}
-        self.needed = self._needed()
+        self.made = {level: self._translate_level(level) for level in levels}
+        self.needed = self._needed_nodes()
 
     def _levels(self) -> dict[Any, int]:
         """Return, by node, the level after whose segment it is available: -1 if it needs none."""
@@ -234,7 +234,7 @@ class _Parts:
             return self._reach(node.args[0], when)
         return when[node] + 1
 
-    def _translated(self, level: int) -> Translation:
+    def _translate_level(self, level: int) -> Translation:
         to = Translation(self.known, self.refused)
         for node in self.graph.nodes:
             if node in self.inside and self.when[node] == level:
@@ -245,7 +245,7 @@ class _Parts:
         self.failed |= to.unseen
         return to
 
-    def _needed(self) -> set[Any]:
+    def _needed_nodes(self) -> set[Any]:
         """Return the nodes whose tensors are visible outside segments, and those that torch performs."""
         waiting = list(self.output.all_input_nodes)
         waiting += [node for to in self.made.values() for node in to.inputs]
@@ -276,12 +276,12 @@ class _Parts:
         return [n for n in own if not self._is_made(n)]
 
 
-def _compiled(parts: _Parts, options: Options) -> dict[int, Segment] | None:
+def _compile_segments(parts: _Parts, options: Options) -> dict[int, Segment] | None:
     """Return the segments by level; None if nodes have failed that were taken for some with an operator."""
     lowered: dict[int, tuple[Imported, Sequence[Any], Sequence[Any]]] = {}
     for level, to in parts.made.items():
         if results := parts.results(level):
-            lowered[level] = _lowered(parts, to, results), list(to.inputs), results
+            lowered[level] = _lower_segment(parts, to, results), list(to.inputs), results
     if parts.failed:
         return None
     how = options.how()
@@ -291,12 +291,12 @@ def _compiled(parts: _Parts, options: Options) -> dict[int, Segment] | None:
         alone = Alone.of(nodes, reads)
         try:
             key = _key(alone, found.whole(), how) if options.portfolio else ""
-            choice = _kept(key) if key else None
+            choice = _kept_choice(key) if key else None
             if choice is None or choice.is_ours:
                 library = compile_whole(found.whole(), how, apart=bool(parts.known))
                 segments[level] = Segment(nodes, tuple(reads), tuple(results), library)
                 if key and choice is None:
-                    choice = _measured(alone, segments[level], parts.known, options, key)
+                    choice = _measure_segment(alone, segments[level], parts.known, options, key)
         except IsamapError as error:
             _blame(parts, parts.made[level], found, how, error)
             return None
@@ -307,7 +307,7 @@ def _compiled(parts: _Parts, options: Options) -> dict[int, Segment] | None:
     return segments if not parts.failed else None
 
 
-def _lowered(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported:
+def _lower_segment(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported:
     """Return the program of a segment, or note which nodes have failed."""
     inputs = tuple(signature(node, name) for node, name in to.inputs.items())
     outputs: list[Signature] = []
@@ -589,14 +589,14 @@ class Alone:
         """The computation and its inputs, without the names of a graph."""
         map_arg: Any = import_module("torch").fx.node.map_arg
         names = {node: f"v{n}" for n, node in enumerate((*self.given, *self.nodes))}
-        lines = [f"{names[node]}: {_described(node.meta.get('val'))}" for node in self.given]
+        lines = [f"{names[node]}: {_describe_value(node.meta.get('val'))}" for node in self.given]
         for node in self.nodes:
             args, kwargs = map_arg((node.args, dict(node.kwargs)), names.__getitem__)
             lines.append(f"{names[node]} = {node.target}{args}{kwargs}")
         return "\n".join(lines)
 
 
-def _described(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     torch: Any = import_module("torch")
     if not isinstance(value, torch.Tensor):
         return str(value)
@@ -610,14 +610,16 @@ def _key(alone: Alone, program: Steps, how: How) -> str:
     return digest(program_key(program, how), alone.text, threads, str(torch.__version__), this_cpu().key)
 
 
-def _kept(key: str) -> Choice | None:
+def _kept_choice(key: str) -> Choice | None:
     with OnlyWarned():
         if key not in KNOWN and (found := Choices.open().find(key)) is not None:
             KNOWN[key] = found
     return KNOWN.get(key)
 
 
-def _measured(alone: Alone, segment: Segment, known: Mapping[Any, Any], options: Options, key: str) -> Choice:
+def _measure_segment(
+    alone: Alone, segment: Segment, known: Mapping[Any, Any], options: Options, key: str
+) -> Choice:
     """Return the measured choice for a segment, which is cached."""
     torch: Any = import_module("torch")
     one_thread = options.threads == torch.get_num_threads() == 1
@@ -626,7 +628,7 @@ def _measured(alone: Alone, segment: Segment, known: Mapping[Any, Any], options:
         values: Values = [None] * len(place)
         generator = torch.Generator().manual_seed(0)
         for node in alone.given:
-            values[place[node]] = known[node] if node in known else _filled(node, generator)
+            values[place[node]] = known[node] if node in known else _fill_value(node, generator)
         theirs = [eager_step(node, place) for node in alone.nodes]
         calls = {
             OURS: partial(segment_step(segment, place), values),
@@ -646,7 +648,7 @@ def _perform(steps: Sequence[Step], values: Values) -> None:
         step(values)
 
 
-def _filled(node: Any, generator: Any) -> Any:
+def _fill_value(node: Any, generator: Any) -> Any:
     """Return a value like that of a node: random numbers in the layout of the node's tensor."""
     torch: Any = import_module("torch")
     if node.op == "get_attr":

@@ -50,15 +50,17 @@ def convolved(
     order = _last(len(of_result), len(p)) if is_last else ()
     result = text.write(dtype, (x.shape[0], *of_result, *found.result), order)
     total = accumulator_type(text, inside, result.shape, result)
-    at = [n, *_named(g, k), *p]
+    at = [n, *_name_axes(g, k), *p]
     loops = result.loops(at)
     point, other = (None if is_zero(p) else p for p in points)
     zero = "0" if point is None else element(text, point.shaped(()), ()).text
     if point is not None and other is None and (onto := _taken_out(point, w, bias)) is not None:
         bias, point = onto, None
-    start = "0" if bias is None else cast(text.read(bias.shaped(of_result)).term(_named(g, k)), inside).text
+    start = (
+        "0" if bias is None else cast(text.read(bias.shaped(of_result)).term(_name_axes(g, k)), inside).text
+    )
     text.loop(loops, f"{total.at(at)} = {start};")
-    index = [n, *_named(g, c), *found.places(p, taps)]
+    index = [n, *_name_axes(g, c), *found.places(p, taps)]
     first = len(index) - len(p)
     if point is None and not found.is_inside and min(found.before) >= 0:
         # As wide on both sides, so that what strides leave over makes no kernels of its own.
@@ -69,7 +71,7 @@ def convolved(
     )
     left = cast(pixel, inside).text
     left = left if point is None else f"({left} - {cast(Term(zero, image.dtype), inside).text})"
-    right = cast(kernels.term([*_named(g, k, c), *taps]), inside).text
+    right = cast(kernels.term([*_name_axes(g, k, c), *taps]), inside).text
     if other is not None:
         other = other.shaped(()) if other.count == 1 else other.shaped((groups, filters))
         right = f"({right} - {cast(element(text, other, [g, k] if other.rank else []), inside).text})"
@@ -103,7 +105,7 @@ def _several(*sizes: int) -> tuple[int, ...]:
     return tuple(size for size in sizes if size != 1)
 
 
-def _named(*names: str) -> tuple[str, ...]:
+def _name_axes(*names: str) -> tuple[str, ...]:
     """Return the names of axes of several elements, as `axes_of` gives them."""
     return tuple(name for name in names if name != "0")
 
@@ -151,7 +153,7 @@ def _conv_transpose(o: Applied) -> Value:
         raise NotTaken("a stride, a dilation or a window below 1, or a negative `output_padding`")
     reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
     full = [(size - 1) * s + r for size, s, r in zip(x.shape[2:], strides, reach, strict=True)]
-    before, result = _cropped(o, full, more, x.shape[2:], strides)
+    before, result = _crop_sizes(o, full, more, x.shape[2:], strides)
     channels, filters = x.shape[1] // groups, w.shape[1]
     text, inside = o.text(), wide_type(x.dtype)
     image = text.read(x.shaped((x.shape[0], groups, channels, *x.shape[2:])))
@@ -179,7 +181,7 @@ def _conv_transpose(o: Applied) -> Value:
     return text.done().shaped((x.shape[0], w.shape[1] * groups, *result))
 
 
-def _cropped(
+def _crop_sizes(
     o: Applied, full: Sequence[int], more: Sequence[int], image: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Return the cropping at the start, and the sizes of the result, of a transposed convolution."""

@@ -70,11 +70,11 @@ def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma
     """Return the cheapest instruction that moves as much of a copy as it can; None if there is none."""
     key = copy.target, copy.value, tuple((counter, counts[counter]) for counter in copy.counters)
     if key not in search.movers:
-        search.movers[key] = _found(copy, counts, search)
+        search.movers[key] = _find_transfer_of(copy, counts, search)
     return cast("Dma | None", search.movers[key])
 
 
-def _found(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
+def _find_transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
     runs = in_runs(copy, counts)
     ways = [(copy, counts), *([runs] if runs is not None else [])]
     patterns = [p for p in movers(search) if _ends_match(copy, p, search)]
@@ -468,7 +468,7 @@ class _Composition:
 
     def way_in(self, home: str) -> WayIn | None:
         """Return the way of the whole value."""
-        found = self._computed(self.copy.value, home)
+        found = self._compute_into(self.copy.value, home)
         if found is None:
             return None
         *before, last = found.steps
@@ -480,13 +480,13 @@ class _Composition:
         """Return the cheapest way that leaves a value in a buffer of its own in a memory."""
         if (value, memory) not in self.known:
             self.known[value, memory] = None
-            self.known[value, memory] = self._brought(value, memory) or self._computed(value, memory)
+            self.known[value, memory] = self._brought(value, memory) or self._compute_into(value, memory)
         return self.known[value, memory]
 
     def _brought(self, value: Expr, memory: str) -> WayIn | None:
         return self._last(value, memory, ()) if isinstance(value, Read) or not reads(value) else None
 
-    def _computed(self, value: Expr, memory: str) -> WayIn | None:
+    def _compute_into(self, value: Expr, memory: str) -> WayIn | None:
         found: list[WayIn] = []
         for pattern in movers(self.search):
             if pattern.output.memory != memory or not heads_match(pattern.value, value):
@@ -597,11 +597,11 @@ def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
         before = value - Index.of(counter)
         if divisor.value is None or before.symbols & set(copy.counters):
             continue
-        return _cut(copy, counts, counter, before, divisor.value)
+        return _cut_counter(copy, counts, counter, before, divisor.value)
     return None
 
 
-def _cut(
+def _cut_counter(
     copy: Copy, counts: Counts, counter: str, before: Index, length: int
 ) -> tuple[Copy, dict[str, Index]] | None:
     """Return the copy with a counter cut into runs of at most `length`; the first starts `before` its start."""
@@ -618,7 +618,7 @@ def _cut(
     remainder = skipped + start + inside - here
 
     def moved(index: Index) -> Index:
-        return _replaced(index, counter, start + inside, quotient, remainder)
+        return _replace_counter(index, counter, start + inside, quotient, remainder)
 
     def at(read: Read) -> Read:
         return Read(read.buffer, tuple(map(moved, read.index)), read.dtype, read.fill, span=read.span)
@@ -638,7 +638,7 @@ def _divisions(copy: Copy, counter: str) -> Iterator[FloorDiv | Mod]:
                         yield atom
 
 
-def _replaced(index: Index, counter: str, plain: Index, quotient: Index, remainder: Index) -> Index:
+def _replace_counter(index: Index, counter: str, plain: Index, quotient: Index, remainder: Index) -> Index:
     """Return the index with a counter, and its divisions, in terms of runs."""
     found = ZERO
     for monomial, coefficient in index.terms:
