@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from isamap.driver.compiling import Program, compile_program
 from isamap.driver.request import Request
+from isamap.emit.c_interface import Interface
 from isamap.machine import Machine, at_one_length, join_word, load_machine, missing_features, split_word
 from isamap.run.arguments import checked_sizes
 from isamap.run.child import Emulator, emulator_for
@@ -219,8 +220,11 @@ class CompiledKernel:
     ) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
         """Return sizes that are numbers in their ranges, arrays and scalars. Raises: UsageProblem."""
         interface = self.prepared.compiled.interface
-        numbers = checked_sizes(interface, {} if sizes is None else sizes)
         names = {name for name, _ in interface.scalars}
+        own = names | {tensor.name for tensor in interface.tensors}
+        if found := next((n for n in values if n in self.prepared.request.sizes and n not in own), None):
+            raise _misplaced_size(found, self.prepared.request.sizes[found], interface)
+        numbers = checked_sizes(interface, {} if sizes is None else sizes)
         scalars = {name: value for name, value in values.items() if name in names}
         return numbers, {n: v for n, v in values.items() if n not in names}, scalars
 
@@ -233,3 +237,14 @@ class CompiledKernel:
         return {
             name: value for name, value in cast("Mapping[str, object]", sizes).items() if name not in others
         }
+
+
+def _misplaced_size(name: str, given: object, interface: Interface) -> UsageProblem:
+    """Return the error of a call that passes a size as an array."""
+    if any(name == symbol for symbol, _, _ in interface.symbols):
+        said, help_ = f"`{name}` is a size, not an array", f'sizes come first: `f({{"{name}": 4}}, …)`'
+    else:
+        first = next(tensor.name for tensor in interface.tensors)
+        said = f"`{name}` is {given} since the compilation, and the arrays have it"
+        help_ = f"leave it out, and pass `{first}` and the other arrays"
+    return UsageProblem(Diagnostic("argument-mismatch", f"`{interface.name}`: {said}", help=help_))

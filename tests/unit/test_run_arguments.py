@@ -161,6 +161,18 @@ def test_a_name_that_is_not_taken_gets_the_nearest_one(gemm: isamap.CompiledKern
     )
 
 
+def test_a_size_among_the_arrays_is_refused_as_one(
+    gemm: isamap.CompiledKernel, opened: isamap.CompiledKernel
+) -> None:
+    assert refusal(lambda: gemm(**arrays(M=6))) == (
+        "`gemm_f32`: `M` is 6 since the compilation, and the arrays have it\n"
+        "  help: leave it out, and pass `A` and the other arrays"
+    )
+    assert refusal(lambda: opened(**arrays(M=6))) == (
+        '`gemm_f32`: `M` is a size, not an array\n  help: sizes come first: `f({"M": 4}, …)`'
+    )
+
+
 def test_a_packed_tensor_that_is_missing_is_made_by_packing() -> None:
     kernel = isamap.compile("gemm_f32", "generic-c", SIZES, packed=["B"])
     said = refusal(lambda: kernel(**arrays()))
