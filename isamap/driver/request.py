@@ -26,13 +26,13 @@ from isamap.driver.options import (
     seconds_in,
     wrong_value,
 )
-from isamap.ir import Kernel, Range
 from isamap.machine import machine_digest
 from isamap.source import Diagnostic, Source, UsageProblem, is_digits, show_value, truth_value, whole_number
 from isamap.source.cache import program_state
 from isamap.source.records import dataclass, field, fields
 
 if TYPE_CHECKING:
+    from isamap.ir import Kernel, Range
     from isamap.tune.profile import Profile
 
 BEST_FORM = "best"
@@ -524,6 +524,8 @@ def read_size(value: Size) -> int | Range:
                 help=f"write `{low}..{high}@{profiles[-1]}`; `compile`, `run` and `verify` take several",
             )
         )
+    from isamap.ir import Range  # and with it numpy, which a command that reads no sizes does without
+
     return Range(low, high, profiles[0] if profiles else None)
 
 
