@@ -217,6 +217,9 @@ MOST_FORMS = 12
 # at most. Of s8 2 x 512 x 500000 a quick plan costs over 1.7 times what is found, another form's less.
 RIVAL, MOST_RIVALS = 2.5, 3
 
+LEAST_AT_POINTS_NS = 100_000
+"""Convolutions that take less are not computed at points: the search for dozens of statements takes longer."""
+
 LEAST_COPY = 0.1
 """Copies that take a smaller share of a quick plan stay: nine sums take longer to plan than they spare."""
 
@@ -302,10 +305,14 @@ def _cheapest(
     """Return the kernel as it is written, or the variant whose plan costs least."""
     written = Rewrite(kernel, ())
     found = improving_rewrites(kernel, machine)[: MOST_FORMS - 1]
-    forms = (written, *(improvement.rewrite for improvement in found), *forms_at_points(kernel, sizes))
-    if len(forms) == 1:
+    forms = [written, *(improvement.rewrite for improvement in found)]
+    at_points = forms_at_points(kernel, sizes)
+    if len(forms) == 1 and not at_points:
         return written
     costs = [_cost_ns(request, form.kernel, machine, sizes, problem_of, "greedy", clock) for form in forms]
+    if min(costs) >= LEAST_AT_POINTS_NS:
+        forms += at_points
+        costs += [_cost_ns(request, f.kernel, machine, sizes, problem_of, "greedy", clock) for f in at_points]
     order = sorted(range(len(forms)), key=lambda i: costs[i])
     rivals = [i for i in order if costs[i] <= RIVAL * costs[order[0]]][:MOST_RIVALS]
     if len(rivals) == 1 or request.heuristic == "greedy":

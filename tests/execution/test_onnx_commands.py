@@ -296,7 +296,7 @@ def test_bench_times_a_runtime_that_computes_the_same(
 REFUSED = "is about one kernel, and a model has many"
 VALUES = {
     "--stop-after": "parse", "--dump-passes": "passes", "--report": "-", "--trace": "t.json",
-    "--schedule": "SCHEDULE", "--fix": "block.d0=1", "--packed": "a0", "--transform": "1", "--evaluate": "simulated",
+    "--schedule": "SCHEDULE", "--fix": "block.d0=1", "--packed": "a0", "--evaluate": "simulated",
     "--best": "2", "--tune": "2", "--tune-limit": "1", "--search": "genetic", "--require": "proven",
     "--library": "l.yaml", "--emulator": "qemu", "--fill": "ties", "--sizes": "s.csv",
     "--jobs": "1", "-o": "cells", "--objective": "energy", "--within": "time=2",
@@ -320,6 +320,7 @@ OBEYED: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "--no-cache": ("", lambda s: not any(r.cache for r in s["requests"])),
     "--constant": ("k=2", lambda s: s["program"] == ["x"]),
     "--weights": ("file", lambda s: any(f.endswith(".weights") for f in s["files"])),
+    "--transform": ("1", lambda s: "variant of one kernel" in s["diagnostics"][0]["message"]),
     "--fusion": ("none", lambda s: s["kernels"] == 3),
     "--workspace": ("1", lambda s: "1 are allowed" in s["diagnostics"][0]["message"]),
     "--devices": ("2", lambda s: s["devices"] == 2),
