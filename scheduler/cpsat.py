@@ -94,7 +94,10 @@ def solve_in_steps(
     if not any(still(option.space) for option in options):
         return solve_nest(options, first, limits, ask=ask, splits=splits)
     stop = time.monotonic() + limits.wall_s
-    resting = [replace(o, space=replace(o.space, fixed={**o.space.fixed, **still(o.space)})) for o in options]
+    resting = [
+        replace(o, space=replace(o.space, fixed={**o.space.fixed, **still(o.space)}), known_floors=())
+        for o in options
+    ]
     own = next(rest for rest, option in zip(resting, options, strict=True) if option is first.option)
     within = replace(limits, wall_s=FIRST_STEP * limits.wall_s)
     found = solve_nest(resting, replace(first, option=own), within, ask=ask, splits=splits)
@@ -251,7 +254,7 @@ def _find_floors(options: Sequence[OpenOption], best: Candidate, stop: float) ->
         if option.floor_ns >= best.cost_ns or time.monotonic() > stop:
             found.append(_Known(option, (option.floor_ns,) * len(option.register_blocks)))
         else:
-            found.append(_Known(option, floors_of(option.cost, option.space, option.register_blocks)))
+            found.append(_Known(option, option.floors_ns))
     return found
 
 

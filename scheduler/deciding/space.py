@@ -110,7 +110,7 @@ LEAST_SWEPT = 4
 class Space:
     """The decisions about one option. `fixed` are decisions that a person has made.
 
-    `kept` caches the rules.
+    `kept` caches the rules, and `sizes` by its name an operand with its bytes.
     """
 
     statement: int
@@ -119,6 +119,12 @@ class Space:
     fixed: Assignment
     scratchpads: Mapping[str, int] = field(default_factory=dict[str, int])
     kept: list[Rules] = field(init=False, repr=False, compare=False, default_factory=list["Rules"])
+    sizes: dict[str, tuple[TileOperand, tuple[int, int]]] = field(
+        init=False,
+        repr=False,
+        compare=False,
+        default_factory=dict[str, "tuple[TileOperand, tuple[int, int]]"],
+    )
 
     @property
     def axes(self) -> tuple[TileAxis, ...]:

@@ -13,7 +13,7 @@ from math import gcd, prod
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, largest, times, total
 from isamap.plan.problem import Cache, TileAxis, TileOperand
 from isamap.scheduler.deciding.space import Space, issues_along
-from isamap.source.records import dataclass
+from isamap.source.records import dataclass, field
 
 # How long pieces of rows are that register blocks read, for how near rows may begin: 64 numbers of 32 bits.
 PIECE_LINES = 4
@@ -24,7 +24,7 @@ class Tiling:
     """Per axis with more than one issue. Units: `step` and `block` in elements, the others are counts.
 
     `step` is what a register block covers, `blocks` how many cache blocks there are, `iterations` the register
-    blocks (of a summing axis: issues) in one cache block, `steps` those of the whole axis.
+    blocks (of a summing axis: issues) in one cache block, `steps` those of the whole axis. `kept` caches the loops.
     """
 
     space: Space
@@ -33,6 +33,9 @@ class Tiling:
     blocks: Mapping[str, Cost]
     iterations: Mapping[str, Cost]
     steps: Mapping[str, Cost]
+    kept: list[tuple[Loop, ...]] = field(
+        init=False, repr=False, compare=False, default_factory=list["tuple[Loop, ...]"]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,12 @@ def tile(space: Space) -> Tiling:
 
 def loops(tiling: Tiling) -> tuple[Loop, ...]:
     """Return all loops outside `hold`, each with the loops inside it under the decided orders."""
+    if not tiling.kept:  # many effects ask for them
+        tiling.kept.append(_make_loops(tiling))
+    return tiling.kept[0]
+
+
+def _make_loops(tiling: Tiling) -> tuple[Loop, ...]:
     space = tiling.space
     order = {(outer.name, inner.name): name for name, outer, inner in space.order_pairs()}
     sweep = {(outer.name, inner.name): name for name, outer, inner in space.sweep_pairs()}
@@ -135,6 +144,13 @@ def _in_pieces(space: Space, operand: TileOperand) -> bool:
 
 def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
     """Return the bytes of an operand where it lies, and in its staging buffers together."""
+    known = space.sizes.get(operand.name)
+    if known is None or known[0] is not operand:
+        known = space.sizes[operand.name] = operand, _measure_whole(space, operand)
+    return known[1]
+
+
+def _measure_whole(space: Space, operand: TileOperand) -> tuple[int, int]:
     staged = times(operand.staging.staged_bytes, *(extent_of(space, axis, {}) for axis in operand.axes))
     direct = times(operand.layout.tensor_bytes, *_tensor_extents(space, operand, {}))
     return int(evaluate(direct, {})), int(evaluate(staged, {}))

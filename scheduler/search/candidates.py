@@ -28,7 +28,7 @@ RECALLED = 32
 class OpenOption:
     """An open option. Units: `floor_ns` in nanoseconds, a proven lower bound on its schedules.
 
-    `start` is greedy's decisions, if known.
+    `start` is greedy's decisions, if known, and `known_floors` are the bounds of its register blocks.
     """
 
     number: int
@@ -37,6 +37,12 @@ class OpenOption:
     register_blocks: tuple[RegisterBlock, ...]
     floor_ns: float
     start: Assignment | None = None
+    known_floors: tuple[float, ...] = ()
+
+    @property
+    def floors_ns(self) -> tuple[float, ...]:
+        """A lower bound for the schedules with each of its register blocks."""
+        return self.known_floors or floors_of(self.cost, self.space, self.register_blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +90,16 @@ def open_options(
             continue
         blocks = space.register_blocks()
         if blocks and set(fixed_names(fixed, nest.statement)) <= {mapping_of(nest.statement), *space.names()}:
-            cost, floor = _price_option(problem, nest, space, model, blocks)
+            cost, floors = _price_option(problem, nest, space, model, blocks)
             start = starts.get((number, option.parts))
-            found.append(OpenOption(number, space, cost, blocks, floor, start))
+            found.append(OpenOption(number, space, cost, blocks, min(floors), start, floors))
     return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))
 
 
 def _price_option(
     problem: Problem, nest: NestProblem, space: Space, model: CostModel, blocks: tuple[RegisterBlock, ...]
-) -> tuple[Cost, float]:
-    """Return an option's cost and lower bound. If nothing is fixed, the last answer is cached."""
+) -> tuple[Cost, tuple[float, ...]]:
+    """Return the cost of an option and the bounds of its register blocks, cached if nothing is fixed."""
     alone = NestProblem(nest.statement, (space.option,), iterations=nest.iterations)
     own = replace(problem, nests=(alone,))
     if space.fixed or getattr(model, "__hash__", None) is None:
@@ -103,16 +109,16 @@ def _price_option(
 
 def _bound_option(
     problem: Problem, space: Space, model: CostModel, blocks: Sequence[RegisterBlock]
-) -> tuple[Cost, float]:
-    """Return the cost and the lower bound of the only option of a problem."""
+) -> tuple[Cost, tuple[float, ...]]:
+    """Return the cost of the only option of a problem, and the lower bounds of its register blocks."""
     (nest,) = problem.nests
     cost = part_cost(problem, nest, space.option, model)
-    return cost, min(floors_of(cost, space, blocks))
+    return cost, floors_of(cost, space, blocks)
 
 
 @lru_cache(maxsize=RECALLED)
-def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, float]:
-    """Return the cached cost and lower bound without fixed decisions: narrowing and scheduling both ask."""
+def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, tuple[float, ...]]:
+    """Return the cached cost and bounds without fixed decisions: narrowing and scheduling both ask."""
     (nest,) = problem.nests
     (option,) = nest.options
     space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))

@@ -141,7 +141,8 @@ class Choice:
     def widened(self) -> OpenOption:
         """Return the option with all of this in its cost."""
         cost = total([self.option.cost, Const(self.added_ns)])
-        return replace(self.option, cost=cost, floor_ns=self.option.floor_ns + self.added_ns)
+        floor = self.option.floor_ns + self.added_ns
+        return replace(self.option, cost=cost, floor_ns=floor, known_floors=())
 
 
 def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment) -> Choice | None:

@@ -22,7 +22,7 @@ from isamap.scheduler.deciding.summing import refactored, sum_choices
 from isamap.scheduler.search.assembling import Solved, assemble, impossible
 from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import solve_all
-from isamap.scheduler.search.lower_bounds import costs_of, floors_of
+from isamap.scheduler.search.lower_bounds import costs_of
 from isamap.source import Infeasible
 
 # How often all decisions are gone through, and how many register blocks of an option are tried in earnest.
@@ -103,8 +103,7 @@ def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candid
             break
         if option.start is not None:
             continue
-        floors = floors_of(option.cost, option.space, option.register_blocks)
-        blocks = sorted((floor, i) for i, floor in enumerate(floors))
+        blocks = sorted((floor, i) for i, floor in enumerate(option.floors_ns))
         starts = ((floor, first_assignment(option.space, option.register_blocks[i])) for floor, i in blocks)
         possible = ((floor, start) for floor, start in starts if start is not None)
         for floor, start in islice(possible, TRIED_BLOCKS):

@@ -25,7 +25,6 @@ from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
 from isamap.scheduler.search.candidates import Candidate, OpenOption, open_options
 from isamap.scheduler.search.greedy import greedy_candidate
-from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.search.splitting import raised_floors
 from isamap.source import add_up
 from isamap.source.records import dataclass
@@ -148,8 +147,7 @@ class _Judge:
 
     def _raised_ns(self, option: OpenOption, limit_ns: float) -> float:
         """Return a lower bound of an option's schedules, at most the limit: less where one is met on the way."""
-        floors = floors_of(option.cost, option.space, option.register_blocks)
-        return min(raised_floors(option, floors, limit_ns, most=MOST_BOXES).floors_ns)
+        return min(raised_floors(option, option.floors_ns, limit_ns, most=MOST_BOXES).floors_ns)
 
 
 def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:

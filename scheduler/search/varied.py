@@ -18,7 +18,6 @@ from isamap.scheduler.search.assembling import Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import solve_groups
 from isamap.scheduler.search.greedy import descend, first_assignment, first_candidate, moves
-from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.source.records import replace
 
 # Of the blocks that promise most, how many are looked at for each schedule that is wanted.
@@ -83,7 +82,7 @@ def _promising(options: Sequence[OpenOption], count: int) -> Iterator[tuple[Open
         (floor, option.number, place, number)
         for place, option in enumerate(options)
         if option.floor_ns < inf
-        for number, floor in enumerate(floors_of(option.cost, option.space, option.register_blocks))
+        for number, floor in enumerate(option.floors_ns)
     ]
     for _, _, place, number in sorted(floors)[:count]:
         yield options[place], number

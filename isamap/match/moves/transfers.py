@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
+from typing import cast
 
 from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
 from isamap.ir.index import ZERO
@@ -59,6 +60,13 @@ class Transfer:
 
 def find_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer | None:
     """Return the cheapest way to move a copy's elements; None if the machine cannot even move a single one."""
+    question = copy, tuple(counts.items())  # mappings with equal tiles ask for the same copies
+    if question not in search.transfers:
+        search.transfers[question] = _search_transfer(copy, counts, search)
+    return cast("Transfer | None", search.transfers[question])
+
+
+def _search_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer | None:
     best: Transfer | None = None
     for counter in copy.counters:
         for width, register in widths(search, copy.target.dtype):
@@ -94,11 +102,8 @@ def transfer_ns(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
     """Return the price of the result of `find_transfer`, cached for equal layouts. Units: ns per element."""
     target, value = (hide_position(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
     assert isinstance(target, Read)
-    question = (target, value, tuple(counts.items()))
-    if question not in search.transfers:
-        found = find_transfer(replace(copy, target=target, value=value), counts, search)
-        search.transfers[question] = found.cost_ns if found is not None else None
-    return search.transfers[question]
+    found = find_transfer(replace(copy, target=target, value=value), counts, search)
+    return None if found is None else found.cost_ns
 
 
 def _along(copy: Copy, counter: str, width: int, register: int, search: MoveSearch) -> Transfer | None:

@@ -256,8 +256,8 @@ class MoveSearch:
         return {}
 
     @cached_property
-    def transfers(self) -> dict[tuple[Read, Expr, tuple[tuple[str, Index], ...]], float | None]:
-        """The time to copy an element, by target, value, and ranges of the counters. Units: ns."""
+    def transfers(self) -> dict[tuple[object, tuple[tuple[str, Index], ...]], object]:
+        """The cheapest ways to move a copy's elements, by the copy and the ranges of its counters."""
         return {}
 
     @cached_property

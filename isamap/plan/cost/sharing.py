@@ -34,8 +34,8 @@ def _share(cost: Cost, by_id: dict[int, Cost], by_form: dict[Hashable, Cost]) ->
     if id(cost) in by_id:
         return by_id[id(cost)]
 
-    def all_of(parts: tuple[Cost, ...]) -> tuple[Cost, ...]:
-        return tuple([_share(part, by_id, by_form) for part in parts])
+    def all_of(parts: tuple[Cost, ...]) -> tuple[Cost, ...]:  # most parts are known: 15 of 16
+        return tuple([by_id.get(id(part)) or _share(part, by_id, by_form) for part in parts])
 
     made: Cost
     form: Hashable
