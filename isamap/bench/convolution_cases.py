@@ -29,7 +29,7 @@ NUMBERS = ("n", "c", "h", "w", "k", "r", "s", "stride_h", "stride_w", "pad_h", "
 
 @dataclass(frozen=True, slots=True)
 class ConvCase:
-    """One row; the numbers are those of `Conv` in the suites, its `shape`."""
+    """A row of a convolution suite, with the numbers of its `shape`."""
 
     position: int
     suite: str

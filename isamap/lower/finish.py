@@ -56,7 +56,7 @@ class Finish:
 
 
 def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, search: MoveSearch) -> Finish:
-    """Return the finish of a nest that sums."""
+    """Return how the sums of a nest leave their accumulators, with its fused statements."""
     own = (get_own_sum(tile),)
     if not nest.fused:
         return Finish(own, own)
@@ -153,7 +153,7 @@ def copy_back(
 def in_case(
     measure: Index, zero: Callable[[], tuple[Node, ...]], more: Callable[[], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
-    """Return the code for a measure of 0 and for a larger one; only one of them where the measure is known."""
+    """Return the code for a measure of 0 and the code for a larger one; one of them if the measure is known."""
     if measure.value == 0:
         return zero()
     if _is_never_zero(measure):

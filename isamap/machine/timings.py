@@ -104,7 +104,7 @@ class StreamTimes:
 
 @dataclass(frozen=True, slots=True)
 class Tlb:
-    """Address translation that costs nothing: `count` pages; each visit to another one takes `miss_ns`."""
+    """Address translation: accesses to `count` pages cost nothing, and an access to another page takes `miss_ns`."""
 
     count: int = 0
     page_bytes: int = 0

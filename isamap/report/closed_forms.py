@@ -178,7 +178,7 @@ def _filled_elements(operand: Counted, outer: tuple[NestLoop, ...], extents: Ext
 
 
 def _image(subscript: Subscript, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
-    """Return the elements of all tiles along one tensor axis; None unless each of them has no gaps.
+    """Return the number of elements that all tiles cover along a tensor axis; None if tiles leave gaps.
 
     Pieces of lengths a and b of two axes that move it by one element each access a + b - 1 elements. The sum
     over all pairs of pieces is A·(pieces of B) + B·(pieces of A) - (pieces of A)·(pieces of B).

@@ -281,7 +281,7 @@ def _object_keys(
 
 
 def _kept_objects(keys: Mapping[str, str], folder: str) -> set[str]:
-    """Return the files whose objects were kept, after these were put into a folder."""
+    """Link the cached objects into a folder, and return the source files that they belong to."""
     known: set[str] = set()
     with OnlyWarned():
         cache = Cache.open(OBJECTS)
@@ -395,7 +395,7 @@ def find_compiler(
             Diagnostic(
                 "unknown-compiler",
                 f"{source} names the compiler `{chosen[:60]}`",
-                notes=(f"known are {', '.join(COMPILERS)}; a path or arguments are not taken",),
+                notes=(f"isamap knows {', '.join(COMPILERS)}; paths and arguments are not accepted",),
             )
         )
     tried: list[str] = []

@@ -69,7 +69,7 @@ def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
             raise UsageProblem(
                 Diagnostic(
                     "blocks-refused",
-                    f"there are no blocks `{one}`: {found}",
+                    f"the kernel cannot run in blocks `{one}`: {found}",
                     help="`isamap explain blocks-refused` lists the conditions on the statements",
                 )
             )

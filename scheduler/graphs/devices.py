@@ -211,7 +211,7 @@ def _times(made: _Model) -> list[Any]:
 
 
 def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
-    """Return kernels, the cost of tensors that they read from another device, and whether that occurs."""
+    """Return the reader, the cost and the literal of each tensor that may be read from another device."""
     problem = made.stretch.problem
     writers = {t: n for n, job in enumerate(problem.jobs) for t in job.writes}
     found: list[tuple[int, int, Any]] = []

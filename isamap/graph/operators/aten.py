@@ -160,7 +160,7 @@ _CONVERSIONS = ("_to_copy", "convert_element_type", "where")
 
 
 def _entry(name: str) -> Formula | Optioned | None:
-    """Return the operation that a node of torch, `mul.Tensor`, is; None if it is none of a text alone."""
+    """Return the row of a torch operation such as `mul.Tensor`; None if no elementwise text computes it."""
     base = name.partition(".")[0]
     if base in _CONVERSIONS:
         return None
