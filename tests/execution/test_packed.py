@@ -85,6 +85,18 @@ def test_tiles_that_an_axis_cuts_are_not_computed_of_packed_bytes() -> None:
     assert verify_case(made, {"M": 16, "N": 50, "G": 3}, "random").ok
 
 
+@pytest.mark.hardware
+@pytest.mark.parametrize("name", ["gemm_q4_0", "gemm_q8_0"])
+def test_blocks_of_quantised_weights_are_dot_products_of_bytes_that_lie_in_place(name: str) -> None:
+    sizes = {"M": 3, "N": 2, "G": 2}
+    made = prepare(Request(shipped(name), "x86-avx512-vnni", dict(sizes), heuristic="greedy"))
+    assert made.program.compilation.schedule is not None
+    (products,) = (n for n in made.program.compilation.schedule.nests if n.mapping.startswith("dpbusd_"))
+    assert 1 in products.fused, products.fused  # sums begin with the correction for signed values
+    assert not products.stages, products.stages  # weights and activations are read where they lie
+    assert verify_case(made, sizes, "random").ok
+
+
 @pytest.mark.parametrize("storage", ["nt", "tn"])
 def test_how_an_operand_is_stored_does_not_matter(storage: str) -> None:
     prepared = packed(f"gemm_{storage}_f32", "x86-avx512", {"M": 33, "N": 65, "K": 41})
