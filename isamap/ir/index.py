@@ -310,7 +310,7 @@ def has_elements(index: Index) -> bool:
 
 
 def typical_value(index: Index, sizes: Mapping[str, int]) -> int | None:
-    """Return the number that an index is at these sizes; where data says it, one that is typical of such data.
+    """Return the value of an index at these sizes; for an element of data, a typical value of such data.
 
     None if a size is not known.
     """

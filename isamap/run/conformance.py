@@ -71,7 +71,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A case of a form, and by slot where operands lie in the shared file: (offset, size, slack, element).
+    """A case of a form, and the place of each operand in the shared file: (offset, size, slack, element).
 
     Units: bytes; `slack` lies between the operand's end and the page that must not be touched.
     """

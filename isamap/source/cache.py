@@ -308,7 +308,7 @@ def clear(name: str | None = None) -> tuple[Kind, ...]:
 
 
 def _folders() -> list[Path]:
-    """Return the folders of kinds, without other folders next to them, which the cache did not create."""
+    """Return the folders of kinds, without folders that the cache did not create."""
     found = sorted(path for path in cache_root().iterdir() if path.is_dir() and not path.is_symlink())
     return [path for path in found if {p.name for p in path.iterdir()} == set(PARTS)]
 

@@ -76,7 +76,7 @@ def _without_single_windows(kernel: Kernel) -> Rewrite:
 
 
 def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimensions | None:
-    """Return where two axes are neighbouring subscripts, in all arrays that mention them; None if in some not."""
+    """Return where two axes are neighbouring subscripts; None unless they are in all arrays that mention them."""
     of = Conflicts.of(kernel)
     found: Dimensions = {}
     both = {outer.name, inner.name}
