@@ -6,12 +6,15 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from quantised_networks import Network
 
 from isamap.cli import main
 from isamap.machine import load_machine
 from isamap.machine.lint import find_warnings
 from isamap.machine.templates import KINDS, begin
+from isamap.onnx.onnx_models import compile_model
 
 SIZES = ("-D", "M=32", "N=32", "K=32")
 EDGES = [
@@ -78,3 +81,21 @@ def test_a_terminal_is_asked(
     machine = load_machine(str(tmp_path / "edge.yaml"))
     assert machine.memories["spad"].capacity_bytes == 65536
     assert machine.memories["weights"].capacity_bytes == 2 * 8 * 32
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_machine_performs_the_first_layer_of_a_network_as_written(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
+    net = Network()
+    filters = net.constant(net.drawn.standard_normal((16, 3, 3, 3)).astype(np.float32))
+    biases = net.constant(net.drawn.standard_normal(16).astype(np.float32))
+    y = net.node("Conv", ["x", filters, biases], kernel_shape=[3, 3], pads=[1] * 4)
+    path = net.save(tmp_path / "first.onnx", {"x": (1, 3, 8, 8)}, net.node("Relu", [y]))
+    made = compile_model(path, begun(tmp_path, kind))
+    divided = made.library.divided
+    own = [t for n, t in made.program.kernels.items() if divided is None or n not in divided.why]
+    assert sum("r0" in text and "+=" in text for text in own) == 1, "the sum is the machine's"
+    x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    (result,), (expected,) = made({"x": x}).values(), compile_model(path, "generic-c")({"x": x}).values()
+    assert np.allclose(result, expected, rtol=1e-5, atol=1e-5)
+    assert np.ptp(result) > 1
