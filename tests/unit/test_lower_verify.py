@@ -324,7 +324,7 @@ MISPLACED: dict[str, tuple[Steps, str]] = {
     "held twice": (lambda steps: (*steps[:-1], Hold(), steps[-1]), "holds it twice"),
     "threads inside loops": (
         lambda steps: (*steps[:-1], next(s for s in steps if isinstance(s, Parts)), steps[-1]),
-        "dealt to threads are not its outermost",
+        "distributed over threads are not its outermost",
     ),
     "a loop left out": (
         lambda steps: tuple(s for s in steps if not (isinstance(s, LoopNode) and s.number == 2)),
