@@ -112,7 +112,9 @@ def compile_kernel(
     with clock("transform"):
         form = choose_form(request, parsed, questions.machine, sizes, questions.problem, clock)
         written = bind(form.kernel, sizes) if form.steps else kernel
-        dense, blocks = form_in_blocks(request, written, machine, questions.problem, clock)
+        # Blocks of dozens of statements would be priced for minutes: forms at points are compiled as models' are.
+        cut = replace(request, transform=None) if form.rounded else request
+        dense, blocks = form_in_blocks(cut, written, machine, questions.problem, clock)
         canonical = dense.kernel
         form = replace(form, kernel=canonical, steps=(*form.steps, *dense.steps)) if dense.steps else form
         if questions.machine is not machine:
