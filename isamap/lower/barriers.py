@@ -265,7 +265,8 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
                 inside, behind = placed(body, carried.joined(since))
                 if _barriers(inside) > _barriers(alone):  # one in front of the loop does for all iterations
                     return (barrier,), with_children(node, alone), of_all(after, counter)
-                return (), with_children(node, inside), since.joined(of_all(behind, counter))
+                around = of_all(behind, counter)  # of no trips: as before
+                return (), with_children(node, inside), around if trips.value else since.joined(around)
             case If(conditions, body) if any(names_of_condition(c) & team.keys() for c in conditions):
                 return where(conditions, body, since)
             case If(body=body):

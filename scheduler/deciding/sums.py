@@ -32,6 +32,15 @@ def sweeping_axis(option: NestOption) -> TileAxis | None:
     return axis if any(o.prefetching.is_swept and axis.name in o.axes for o in option.operands) else None
 
 
+def keeps_sums(option: NestOption) -> bool:
+    """Return whether sums stay in registers while other units fill the buffers of inputs, block by block.
+
+    Lanes do so; other machines keep the sums of blocks in their scratchpads, or copy through registers.
+    """
+    staged = [o.staging for o in option.operands if not o.is_accumulator and o.costs.staged_ns is not None]
+    return not option.shares_work and option.carried is None and all(s.homes[0] and s.mover for s in staged)
+
+
 def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
     """Yield each axis of a sum, and that its loop inside the register block goes on."""
     summed = summed_axis(space.option)

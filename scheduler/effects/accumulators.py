@@ -7,6 +7,7 @@ from math import prod
 from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Carried, Problem, TileOperand
 from isamap.scheduler.deciding.space import issues_along
+from isamap.scheduler.deciding.sums import keeps_sums
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, rows_apart
 from isamap.scheduler.effects.following import if_followed
 from isamap.scheduler.effects.least import Way
@@ -70,7 +71,12 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     if operand.staging.flow is not None:
         return Const(0)  # among what flows
     own = prod(issues_along(axis) for axis in space.option.axes if axis.name in operand.axes)
-    again = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
+    again: list[Cost] = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
+    loads = accumulator_loads(tiling)
+    if keeps_sums(space.option) and again:
+        register_blocks = times(*(tiling.steps[axis.name] for axis in space.register_axes))
+        again = [Threshold(register_blocks, 1, Const(1), times(*again))]
+        loads = [register_blocks, *again]
     moved = by_stage(
         space,
         operand,
@@ -79,7 +85,7 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     )
     if space.option.carried is not None:
         moved = carrying(tiling, space.option.carried, moved, problem)
-    held = total([moved, times(space.option.latency_ns, *accumulator_loads(tiling)) if again else Const(0)])
+    held = total([moved, times(space.option.latency_ns, *loads) if again else Const(0)])
     return if_followed(tiling, problem, times(problem.model.leak_factor, held), held)
 
 

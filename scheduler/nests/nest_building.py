@@ -19,6 +19,7 @@ from isamap.scheduler.deciding.orders import axes_in_order
 from isamap.scheduler.deciding.per_operand import with_decided
 from isamap.scheduler.deciding.scratch import with_addresses
 from isamap.scheduler.deciding.space import Assignment, Space
+from isamap.scheduler.deciding.sums import keeps_sums
 from isamap.source.records import replace
 
 
@@ -48,20 +49,33 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
     # Outside the register block, whose tiles are then summed one after the other: no more registers.
     inner = [*(name for name, iteration in iterations.items() if iteration > 1), *space.unroll_order(block)]
     unrolls = [UnrolledLoop(name, tiles[name]) for name in inner]
-    around = [*parts, *blocks, *(loop for loop in sweeps if (loop.axis, loop.step) not in done)]
+    over = [loop for loop in sweeps if (loop.axis, loop.step) not in done]
+    around, hold = [*parts, *blocks, *over], len(parts) + len(blocks) + len(over)
+    outermost = len(parts)
+    if blocks and keeps_sums(option) and _is_one_block(option, blocks, over):
+        outermost = hold = len(parts) + len(over)
+        around = [*parts, *over, *blocks]
     inside = [loop for loop in sums if (loop.axis, loop.step) not in done]
     nest = NestSchedule(
         space.statement,
         option.mapping,
         option.choose,
         (*around, *inside, *unrolls),
-        _stages(space, assignment, (len(parts), blocks), len(around)),
-        len(around),
+        _stages(space, assignment, (outermost, blocks), len(around)),
+        hold,
         carried=option.carried.axis if option.carried else "",
     )
     if space.is_allowed(assignment):
         nest = with_decided(nest, space, assignment)
     return with_addresses(with_short_rests(nest, option), option)
+
+
+def _is_one_block(option: NestOption, blocks: Sequence[LoopStep], sweeps: Sequence[LoopStep]) -> bool:
+    """Return whether a part has one register block: only blocks of the sum follow each other."""
+    axes = {axis.name: axis for axis in option.axes}
+    return all(axes[loop.axis].is_reduction for loop in blocks) and all(
+        loop.step >= axes[loop.axis].extent for loop in sweeps
+    )
 
 
 def _stages(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from itertools import count
@@ -17,8 +17,8 @@ from isamap.driver.verifying import verify_case
 from isamap.emit.lanes import emit_lanes
 from isamap.ir import Index
 from isamap.lower.barriers import check_barriers
-from isamap.lower.program import Barrier, If, Issue, LoweredProgram, MemoryRef, Node, Parallel
-from isamap.lower.walk import rewrite, walk
+from isamap.lower.program import Barrier, For, If, Issue, LoweredProgram, MemoryRef, Node, Parallel
+from isamap.lower.walk import children, rewrite, walk
 from isamap.machine import Machine, load_machine
 from isamap.source import Source
 from tests.device_kernels import product, shipped
@@ -81,6 +81,39 @@ def test_four_instances_share_the_tiles_of_a_block(machine: str) -> None:
     found = verify_case(prepared, SIZES, "random")
     assert found.ok, found.problems
     assert ", 128, given" in prepared.program.emitted.source, "a launch of four times 32 lanes"
+
+
+@pytest.mark.parametrize("ahead", ["", " ahead 1"])
+@pytest.mark.parametrize("machine", MATRIX)
+def test_sums_stay_in_registers_while_the_tiles_of_a_block_are_staged_in_parts(
+    machine: str, ahead: str
+) -> None:
+    outside = MATRIX[machine]
+    inside = outside.replace("{ for k by 32 {", "{ hold; for k by 32 {").replace("    hold;\n", "")
+    given = Source("given", inside.replace(" in shared", f"{ahead} in shared"))
+    loads: list[int] = []
+    for schedule in (Source("given", outside), given):
+        prepared = prepare(Request(product("f16", "f32"), machine, SIZES, schedule=schedule))
+        found = verify_case(prepared, SIZES, "random")
+        assert found.ok, found.problems
+        loads.append(sum(_counted(prepared.program.compilation.program)))
+    assert loads[0] > loads[1], "sums are loaded for each part of k, or once"
+
+
+def _counted(program: LoweredProgram | None) -> Iterator[int]:
+    """Yield how often loads of sums are performed in the loops of a program."""
+    assert program is not None
+
+    def inside(nodes: tuple[Node, ...], times: int) -> Iterator[int]:
+        for node in nodes:
+            if isinstance(node, For):
+                yield from inside(node.body, times * (node.trips.value or 1))
+            elif isinstance(node, Issue):
+                yield times * node.instruction.startswith(("load_f32", "load_acc", "load_c", "load_sums"))
+            else:
+                yield from inside(children(node), times)
+
+    return inside(program.body, 1)
 
 
 @pytest.mark.parametrize("model", [False, True])

@@ -14,7 +14,10 @@ from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.plan.problem import Problem
+from isamap.scheduler import AnalyticModel
 from isamap.scheduler.deciding.partitioning import part_of, part_problem
+from isamap.scheduler.effects.time_parts import where_time_goes
+from isamap.scheduler.nests.pricing import price
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from tests.device_kernels import product
@@ -72,6 +75,30 @@ def test_other_units_move_the_bytes_of_a_part_and_no_more(machine: str) -> None:
                 assert ns == pytest.approx(all_ns / shares)
                 seen += 1
     assert seen
+
+
+def test_sums_of_a_block_stay_in_registers_while_its_tiles_are_staged_in_parts() -> None:
+    """They were loaded and stored for each part, which was most of the price of large products."""
+    sizes = {"M": 64, "N": 64, "K": 1024}
+    fixed = {"nest0.parallel.m": 4, "nest0.parallel.n": 8, "nest0.parallel.k": 1, "nest0.block.k": 32}
+    fixed |= {f"nest0.stage.{name}": 1 for name in "ab"}
+    made = compile_kernel(
+        Request(product("f16", "f32"), "nvidia-sm80", sizes, heuristic="greedy", fixed=fixed), "schedule"
+    )
+    assert made.schedule is not None
+    assert made.problem is not None
+    (nest,) = made.schedule.nests
+    assert all(stage.depth > nest.hold for stage in nest.stages)
+    assert price(made.schedule, made.problem, AnalyticModel()) == (pytest.approx(made.schedule.cost_ns),)
+    (spent,) = where_time_goes(made.schedule, made.problem, AnalyticModel())
+    assert spent is not None
+    moved_ns = spent.sums()["accumulators"]
+    (option,) = [
+        o for o in made.problem.nests[0].options if (o.mapping, o.choose) == (nest.mapping, nest.choose)
+    ]
+    sums = next(o for o in option.operands if o.is_accumulator)
+    assert sums.costs.direct_ns is not None
+    assert moved_ns < 4 * sums.costs.direct_ns, "of 32 parts, each would load and store them"
 
 
 @pytest.mark.parametrize("machine", ["nvidia-sm80", "nvidia-sm90", "amd-rdna3"])

@@ -304,8 +304,10 @@ def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
     staged = [stage.operand for stage in nest.stages]
     for name in sorted({name for name in staged if staged.count(name) > 1}):
         yield Diagnostic("schedule-stage", f"{where}: `{name}` is staged {staged.count(name)} times")
+    filled_apart = {o.name for o in option.operands if o.staging.mover and not o.is_accumulator}
     for stage in nest.stages:
-        if not 0 <= stage.depth <= nest.hold:
+        inside = bool(stage.memory) and stage.operand in filled_apart and not option.shares_work
+        if not 0 <= stage.depth <= (nest.loops_around_unrolled if inside else nest.hold):
             yield Diagnostic(
                 "schedule-stage",
                 f"{where}: `stage {stage.operand};` stands inside `hold`",
