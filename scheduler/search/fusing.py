@@ -67,7 +67,8 @@ def solve_groups(
                 found[nest.statement] = _beside_others(solve(nest, options, left), nest.others_ns)
         else:
             answer = _beside_others(solve(nest, options, left), nest.others_ns)
-            groups.append(Group(answer, tuple(choices), {s: a for s, a in alone.items() if a is not None}))
+            own = {s: a for s, a in alone.items() if a is not None}
+            groups.append(Group(answer, tuple(choices), own, _slack_of(choices, alone, fixed)))
     return tuple(groups)
 
 
@@ -89,12 +90,14 @@ def _offered_statements(nest: NestProblem) -> list[int]:
 class Group:
     """The answer for a nest and for the statements that it may fuse, each in a nest of its own.
 
-    The answer's costs include all of them, as its options do; `choices` say how.
+    The answer's costs include all of them, as its options do; `choices` say how. Units: `slack_ns` in nanoseconds,
+    by which the included costs exceed what is proven of all choices of fused statements.
     """
 
     answer: Solved
     choices: tuple[Choice, ...]
     alone: Mapping[int, Solved]
+    slack_ns: float = 0.0
 
     @property
     def statement(self) -> int:
@@ -115,11 +118,10 @@ class Group:
         )
         others = [part for s, part in self.alone.items() if s not in chosen.fused]
         left_ns = add_up(part.bound_ns for part in others)
-        loose_ns = add_up(part.candidate.cost_ns - part.bound_ns for part in self.alone.values())
-        proven_ns = max(0.0, answer.bound_ns - loose_ns)
+        proven_ns = max(0.0, answer.bound_ns - self.slack_ns)
         if left_ns > proven_ns:
             others = [replace(o, bound_ns=o.bound_ns * proven_ns / left_ns) for o in others]
-        return (_settle_answer(answer, chosen, self.alone), *others)
+        return (_settle_answer(answer, chosen, self.alone, self.slack_ns), *others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,22 @@ def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Ass
     return min(
         choices_of(option, alone, fixed), key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None
     )
+
+
+def _slack_of(choices: Iterable[Choice], alone: Mapping[int, Solved | None], fixed: Assignment) -> float:
+    """Return by how much the cheapest choice of an option may exceed the least that bounds prove of its choices.
+
+    That is the most of all options. A statement counts with its bound where it stays separate, and with its addition
+    to the sum where it is fused.
+    """
+    proven = {
+        s: replace(part, candidate=replace(part.candidate, cost_ns=part.bound_ns))
+        if part is not None
+        else None
+        for s, part in alone.items()
+    }
+    least = ((c, _cheapest(c.option, proven, fixed)) for c in choices)
+    return max((c.added_ns - one.added_ns for c, one in least if one is not None), default=0.0)
 
 
 def choices_of(
@@ -193,17 +211,16 @@ def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed:
     return True
 
 
-def _settle_answer(answer: Solved, chosen: Choice, alone: Mapping[int, Solved]) -> Solved:
+def _settle_answer(answer: Solved, chosen: Choice, alone: Mapping[int, Solved], slack_ns: float) -> Solved:
     """Return the answer with only the cost of its own nest, and of the statements that it fuses.
 
     The bound holds for any fusion: a separate nest may cost as little as its own bound.
     """
     option, assignment = chosen.option, answer.candidate.assignment
     own_ns = float(evaluate(option.cost, assignment)) + chosen.extra_ns
-    loose_ns = add_up(part.candidate.cost_ns - part.bound_ns for part in alone.values())
     left_ns = add_up(part.bound_ns for s, part in alone.items() if s not in chosen.fused)
-    bound_ns = min(own_ns, max(0.0, answer.bound_ns - loose_ns - left_ns))
-    if loose_ns == 0 and answer.bound_ns == answer.candidate.cost_ns:
+    bound_ns = min(own_ns, max(0.0, answer.bound_ns - slack_ns - left_ns))
+    if slack_ns == 0 and answer.bound_ns == answer.candidate.cost_ns:
         bound_ns = own_ns  # the same numbers, without the rounding of going there and back
     statuses = {answer.status, *(part.status for part in alone.values())}
     return replace(

@@ -91,6 +91,17 @@ def test_the_cost_is_that_of_the_parts_and_the_bound_is_below() -> None:
     assert found.gap == pytest.approx(0.0, abs=1e-6)
 
 
+def test_mappings_of_a_fused_statement_that_were_left_out_do_not_lower_the_bound_of_the_sum() -> None:
+    given = problem(*CHEAP)
+    nests = tuple(n if n.statement == 1 else replace(n, others_ns=0.0) for n in given.nests)
+    found = schedule(replace(given, nests=nests), heuristic="greedy")
+    alone = schedule(gemm(96, 64, 48), heuristic="greedy")
+    assert fused(found) == (0, 2, 3)
+    assert alone.lower_bound_ns is not None
+    assert found.lower_bound_ns == pytest.approx(alone.lower_bound_ns)
+    assert 0 < alone.lower_bound_ns <= (found.cost_ns or 0.0)
+
+
 @pytest.mark.parametrize("heuristic", HEURISTICS)
 def test_a_person_may_decide(heuristic: str) -> None:
     fixed = {"nest1.fuse.2": 0}
