@@ -93,7 +93,7 @@ def _cells(cell: str) -> Callable[[Given], Sequence[Any]]:
 
 def _convolutions(suite: str) -> Callable[[Given], Sequence[Any]]:
     def cases(given: Given) -> Sequence[Any]:
-        from isamap.bench.cases import conv_cases
+        from isamap.bench.convolution_cases import conv_cases
 
         return conv_cases(suite, given["layout"] or LAYOUTS[0], _parts(given) if "suite" in given else None)
 

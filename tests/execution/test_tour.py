@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,9 +23,12 @@ def said(cell: Any) -> list[tuple[str, str]]:
     One print may arrive in two messages: neighbouring parts of one stream are one text.
     """
     texts: list[tuple[str, str]] = []
+    erased = re.compile(r"[^\n]*\x1b\[K")  # what a progress line showed
     for kind, parts in itertools.groupby(cell["outputs"], key=lambda o: o["output_type"]):
         said_here = ["".join(o.get("text") or o["data"]["text/plain"]) for o in parts]
-        texts += [(kind, "".join(said_here))] if kind == "stream" else [(kind, text) for text in said_here]
+        if kind == "stream":
+            said_here = [text] if (text := erased.sub("", "".join(said_here))).strip() else []
+        texts += [(kind, text) for text in said_here]
     pictures = [("picture", kind) for o in cell["outputs"] for kind in o.get("data", {}) if "image" in kind]
     return [(kind, "a picture" if "SVG object" in text else text.strip()) for kind, text in texts] + pictures
 

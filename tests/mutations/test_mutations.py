@@ -142,7 +142,7 @@ MATCHING = (
     Mutation("leave an axis empty", f"{FIND}_can_be_filled", always(True)),
     Mutation("count axes of one element", f"{FIND}unit_axes", always(())),
     Mutation("try one order of fusion", f"{MATCH}mappings.exact:_orders", first_only),
-    Mutation("look at the first block", f"{MATCH}mappings.exact:_Writer._linked", at_the_start),
+    Mutation("look at the first block", f"{MATCH}mappings.exact:_Writer._link_lanes", at_the_start),
     Mutation("forget the last lane", f"{FIND}space_of", lanes(lambda n: n - 1)),
     Mutation("add a lane", f"{FIND}space_of", lanes(lambda n: n + 1)),
     Mutation("decide nothing exactly", f"{MATCH}mappings.validity:decide", always("holds")),
@@ -196,7 +196,7 @@ TRANSFORMING = (
     ),
     Mutation(
         "fill with zero",
-        "isamap.transform.guards:_Builder._padded",
+        "isamap.transform.guards:_Builder._pad_read",
         filled_with_zero,
         guards_made_explicit_change_nothing,
     ),

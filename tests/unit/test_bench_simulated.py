@@ -135,7 +135,7 @@ def test_a_row_is_compiled_checked_and_simulated(kind: LayerKind[Any], case: Any
 
 
 def test_a_row_says_what_was_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = vars(simulated)["_compiled"]
+    compiled = vars(simulated)["_compile_case"]
 
     def warning(*given: Any) -> Any:
         kernel, made = compiled(*given)
@@ -144,7 +144,7 @@ def test_a_row_says_what_was_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
         return kernel, replace(made, schedule=replace(made.schedule, findings=found))
 
     assert simulate_row(*KINDS[1], S8, RULES).warnings == ""
-    monkeypatch.setattr(simulated, "_compiled", warning)
+    monkeypatch.setattr(simulated, "_compile_case", warning)
     row = simulate_row(*KINDS[1], S8, RULES)
     assert (row.left_out, row.warnings) == ("", "the solver ended")
 
