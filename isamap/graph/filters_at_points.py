@@ -1,6 +1,6 @@
 """Replace convolutions of a program whose filters are constants by forms that compute at points (Winograd).
 
-    conv_relu_1a2b(x, w)      conv_relu_1a2b_36(x, w_36): 36 products for each tile of 4 x 4 results
+    conv_relu_1a2b(x, w)      conv_relu_1a2b_36(x, w_conv_relu_1a2b_36): 36 products for each tile of 4 x 4 results
 
 The filters are evaluated at the points when the model is compiled, in f64, and rounded once.
 """
@@ -79,10 +79,10 @@ def with_forms(program: Program, chosen: Mapping[str, FormAtPoints]) -> Program:
 
 
 def _with_form(step: Call, form: FormAtPoints, constants: dict[str, Array]) -> Call:
-    """Return the call of a form; its filters are added to the constants, once for all calls that share them."""
+    """Return the call of a form; its filters are added to the constants, once for all its calls that share them."""
     reads = dict(step.reads)
     passed = reads.pop(form.given)
-    tensor = f"{passed.tensor}_{form.shape[0]}"
+    tensor = f"{passed.tensor}_{form.name}"  # another form may order its axes in another way
     dtype = DTYPES[passed.dtype]
     if tensor not in constants:
         given = constants[passed.tensor].reshape(-1).view(dtype.numpy()).reshape(passed.shape)

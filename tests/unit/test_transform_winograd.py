@@ -181,7 +181,8 @@ def test_an_infinity_leaves_only_the_results_of_its_tiles_open() -> None:
     assert not np.any(is_open[:, 4:])
 
 
-def test_a_model_reads_filters_at_points_once_they_are_cheaper() -> None:
+@pytest.mark.parametrize("last", ["w1", "w0"], ids=["own filters", "filters that two kernels share"])
+def test_a_model_reads_filters_at_points_once_they_are_cheaper(last: str) -> None:
     rng = np.random.default_rng(0)
     w = {f"w{n}": rng.standard_normal((64, 64, 3, 3)).astype(np.float32) for n in range(2)}
     x = rng.standard_normal((1, 64, 12, 12)).astype(np.float32)
@@ -189,7 +190,7 @@ def test_a_model_reads_filters_at_points_once_they_are_cheaper() -> None:
     nodes: Described = [
         ("Conv", ["x", "w0"], ["y"], same),
         ("Relu", ["y"], ["z"], {}),
-        ("Conv", ["z", "w1"], ["o"], same),
+        ("Conv", ["z", last], ["o"], same),
     ]
     program = imported(make(nodes, {"x": x}, ["o"], w)).whole()
     forms = forms_at_points(program)
@@ -199,6 +200,9 @@ def test_a_model_reads_filters_at_points_once_they_are_cheaper() -> None:
     free |= {of[1].name: 2.0 for of in forms.values()}
     chosen = cheapest_forms(forms, free)
     made = with_forms(program, chosen)
+    read = [passed.tensor for step in made.steps if isinstance(step, Call) for passed in step.reads.values()]
+    at_points = made.constants.keys() - program.constants.keys()
+    assert len([tensor for tensor in read if tensor in at_points]) == len(at_points) == 2
     calls = [step for step in made.steps if isinstance(step, Call)]
     assert {step.kernel for step in calls} >= {form.name for form in chosen.values()}
     assert not forms.keys() & {step.kernel for step in calls}
