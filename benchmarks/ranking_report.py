@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import exp, log
+from math import comb, exp, log
 from pathlib import Path
 from typing import cast
 
@@ -22,7 +22,24 @@ from isamap.plan.text import parse_schedule
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Source
 from isamap.source.codec import read, write
-from isamap.tune.training import first_over_best, kendall
+
+
+def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """Return Kendall's tau-b: 1 if both orders agree, -1 if one is the reverse of the other."""
+    pairs = [(i, j) for i in range(len(predicted)) for j in range(i)]
+    signs = [(_sign(predicted[i], predicted[j]), _sign(measured[i], measured[j])) for i, j in pairs]
+    total = comb(len(predicted), 2)
+    free = (total - sum(p == 0 for p, _ in signs)) * (total - sum(m == 0 for _, m in signs))
+    return sum(p * m for p, m in signs) / free**0.5 if free else 0.0
+
+
+def _sign(a: float, b: float) -> int:
+    return (a > b) - (a < b)
+
+
+def first_over_best(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """Return the measured time of the predicted fastest schedule relative to the least: 1 if it is the fastest."""
+    return measured[predicted.index(min(predicted))] / min(measured)
 
 
 @dataclass(frozen=True, slots=True)

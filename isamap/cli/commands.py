@@ -34,8 +34,6 @@ COMMANDS: dict[str, str] = {
     "lsp": "lsp_command",
     "tune.list": "tune_command",
     "tune.log": "tune_command",
-    "tune.gather": "learning_command",
-    "tune.train": "learning_command",
     "cache.list": "cache_command",
     "cache.clear": "cache_command",
     "cache.verify": "cache_command",

@@ -46,7 +46,7 @@ class ScheduleOptions(OnMachine):
     require: str = REQUIRE.field()
     evaluators: tuple[str, ...] = option(
         "--evaluate", "NAME",
-        "Evaluate all schedules: simulated, measured, learned:FILE; several as above, the first one chooses.",
+        "Evaluate all schedules: simulated, measured; several as above, the first one chooses.",
         plugin("evaluator", many=True), default=(),
     )  # fmt: skip
     report: bool = flag(

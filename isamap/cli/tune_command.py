@@ -64,7 +64,7 @@ class LogOptions(CommandOptions):
 
 
 def log_command(asked: LogOptions) -> Answer:
-    """Show every schedule that was evaluated, with its features: what cost models can learn from."""
+    """Show every schedule that was evaluated, with the parts of its price."""
     from isamap.tune.evaluating import Log
 
     log = Log.open()

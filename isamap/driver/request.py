@@ -318,7 +318,7 @@ class Choices:
     evaluate: str = option(
         "--evaluate",
         "NAME",
-        "Let simulated, measured or learned:FILE choose among the schedules that --best asks for.",
+        "Let simulated, measured or a plug-in choose among the schedules that --best asks for.",
         plugin("evaluator"),
         default="",
         echo="given",

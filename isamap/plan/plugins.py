@@ -1,8 +1,8 @@
 """Heuristics, cost models, evaluators and searchers by name: built in, or from installed packages.
 
 A package names its class under the entry points in `GROUPS`. It is imported only when it is asked for; one
-that does not load is reported with the package that it came from. Behind a colon a name may have a word that
-its class is made with: `learned:model.json`.
+that does not load is reported with the package that it came from. After a colon a name may have a word, the
+argument of its class: `learned:model.json`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "evaluator": {
         "simulated": "isamap.simulate.events:Simulated",
         "measured": "isamap.tune.measured:Measured",
-        "learned": "isamap.tune.learned:Learned",
     },
     "searcher": {
         "annealing": "isamap.tune.searchers.annealing:Annealing",
@@ -47,8 +46,6 @@ GROUPS: dict[Kind, str] = {
     "evaluator": "isamap.evaluators",
     "searcher": "isamap.searchers",
 }
-WITH_WORD = {"learned": "a file"}
-"""The built-in plug-ins that take an argument, with its meaning. Other plug-ins' classes declare it."""
 _METHODS: dict[Kind, str] = {
     "heuristic": "schedule",
     "cost model": "expression",
@@ -76,10 +73,9 @@ def check_name(kind: Kind, name: str) -> None:
 
 def _check(kind: Kind, name: str) -> None:
     name, given = _split_name(name)
-    if name in BUILT_IN[kind] and bool(given) != (name in WITH_WORD):
-        what = f"takes no word behind it, `{given[:80]}`" if given else f"needs {WITH_WORD[name]} behind it"
-        usage = f"{name}:{WITH_WORD[name].upper().split()[-1]}" if name in WITH_WORD else name
-        raise UsageProblem(Diagnostic("plugin-word", f"the {kind} `{name}` {what}", help=f"write `{usage}`"))
+    if name in BUILT_IN[kind] and given:
+        what = f"takes no word behind it, `{given[:80]}`"
+        raise UsageProblem(Diagnostic("plugin-word", f"the {kind} `{name}` {what}", help=f"write `{name}`"))
     if name not in BUILT_IN[kind] and _find_entry_point(kind, name) is None:
         near = get_close_matches(name, known_names(kind), n=1, cutoff=0.5)
         raise UsageProblem(

@@ -1,6 +1,7 @@
 """Evaluate schedules once each: known results come from the log, and new ones are added to it.
 
-The log has every evaluated schedule with its features, for training learned cost models.
+The log has every evaluated schedule with its decisions, its price and the parts of it, from which cost models can be
+trained.
 
     Log.open().add(record)       one transaction: the record is stored completely or not at all
     Log.open().find(key)         the newest evaluation of an equal question
@@ -33,9 +34,10 @@ from isamap.plan.protocols import (
 )
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
+from isamap.scheduler.effects.time_parts import where_time_goes
+from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import Diagnostic, OnlyWarned, Unkept
 from isamap.source.records import dataclass, fields
-from isamap.tune.features import FEATURES_VERSION, described
 from isamap.tune.store import data_path, open_database
 
 FORMAT = 1
@@ -49,7 +51,8 @@ class Record:
     """One stored evaluation.
 
     `key` is the digest of everything on which the result depends. Units: `model_cost_ns` and `cost_ns` in
-    nanoseconds (None if it did not run); `time` in UTC, ISO 8601.
+    nanoseconds (None if it did not run); `features` in the time of an effect as a part of `model_cost_ns`; `time` in
+    UTC, ISO 8601.
     """
 
     key: str
@@ -246,7 +249,7 @@ def _sizes(trial: Trial) -> dict[str, int | str]:
 def _record(
     key: str, trial: Trial, evaluator: Evaluator, model: CostModel, evaluation: Evaluation, setting: Setting
 ) -> Record:
-    found = described(trial, model)
+    decisions, total_ns, parts = _describe(trial, model)
     ran = evaluation.cost_ns != float("inf")
     return Record(
         key=key,
@@ -257,13 +260,30 @@ def _record(
         profile=setting.profile,
         sizes=_sizes(trial),
         schedule=schedule_text(trial.schedule),
-        decisions=dict(found.decisions),
+        decisions=decisions,
         model=model.name,
-        model_cost_ns=found.total_ns,
-        features=dict(found.features),
+        model_cost_ns=total_ns,
+        features=parts,
         evaluator=evaluator.name,
         cost_ns=evaluation.cost_ns if ran else None,
         facts=dict(evaluation.facts),
-        versions={**setting.versions, **_depends(evaluator, trial), "features": str(FEATURES_VERSION)},
+        versions={**setting.versions, **_depends(evaluator, trial)},
         time=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _describe(trial: Trial, model: CostModel) -> tuple[dict[str, int], float | None, dict[str, float]]:
+    """Return a schedule's decisions, its price (None if it cannot be priced), and the parts of the price."""
+    problem, chosen = trial.problem, {nest.statement: nest for nest in trial.schedule.nests}
+    decisions: dict[str, int] = {}
+    total_ns, sums = 0.0, dict[str, float]()
+    for nest, time in zip(problem.nests, where_time_goes(trial.schedule, problem, model), strict=True):
+        if nest.statement in chosen:  # otherwise another statement takes it along
+            read = read_nest(problem, nest, chosen[nest.statement])
+            if read is None or time is None:
+                return decisions, None, {}
+            decisions |= read[1]
+            total_ns += time.total_ns
+            for name, ns in time.sums().items():
+                sums[name] = sums.get(name, 0.0) + ns
+    return decisions, total_ns, {name: ns / total_ns for name, ns in sums.items()} if total_ns > 0 else {}

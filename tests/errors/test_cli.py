@@ -25,8 +25,6 @@ ELSEWHERE = frozenset(
         "bench-threads",  # tests/unit/test_bench.py
         "contender-lost",
         "no-language-server",  # an extra that is not installed: tests/unit/test_language_server.py
-        "no-training-library",  # tests/unit/test_tune_training.py
-        "too-few-samples",
         "no-dask",  # tests/unit/test_cluster.py
         "no-scheduler",
         "cluster-failed",

@@ -194,25 +194,6 @@ def program_seeds() -> list[bytes]:
 # --- what costs are taken from ----------------------------------------------------------------------------
 
 
-def read_learned(data: bytes, folder: Path) -> None:
-    """Read a learned model, and ask it for a correction."""
-    from isamap.tune.learned import read_trained
-
-    (folder / "x.json").write_bytes(data)
-    trained, _ = read_trained(str(folder / "x.json"))
-    trained.residual(dict.fromkeys(trained.names, 0.5))
-
-
-def learned_seeds() -> list[bytes]:
-    """Return learned models of no tree and of one."""
-    from isamap.tune.features import FEATURES, FEATURES_VERSION
-
-    head = {"isamap_cost_model": 1, "features_version": FEATURES_VERSION, "features": list(FEATURES[:3])}
-    tree = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "below": [1, 0, 0], "above": [2, 0, 0]}
-    trees: tuple[Any, ...] = ([], [tree | {"value": [0, 0.1, -0.1]}])
-    return [json.dumps(head | {"card": {}, "start": 0.1, "trees": of}).encode() for of in trees]
-
-
 def read_profile(data: bytes, folder: Path) -> None:
     """Read a profile, which is signed again, and lay it over its machine."""
     from properties.mutated_inputs import signed
@@ -434,7 +415,6 @@ READERS: dict[str, Reader] = {
     "graph": Reader(read_graph, graph_seeds, "changed_json"),
     "npy": Reader(read_array, array_seeds, "changed_array"),
     "program": Reader(read_program, program_seeds, "changed_program"),
-    "learned": Reader(read_learned, learned_seeds, "changed_json"),
     "library": Reader(read_library, library_seeds),
     "profile": Reader(read_profile, profile_seeds, "changed_json"),
     "buffers": Reader(read_buffers, buffers_seeds),

@@ -63,7 +63,7 @@ def test_folders_at_the_root_are_the_projects_own() -> None:
         pytest.skip("without git and its index nothing says which files belong to the project")
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = {line.split("/")[0] for line in listed.splitlines() if "/" in line}
-    assert found == {*FOLDERS, ".ci", "benchmarks", "docs", "editors"}
+    assert found == {*FOLDERS, ".ci", "benchmarks", "docs", "editors", "plugins"}
 
 
 def test_module_names_say_what_is_inside() -> None:

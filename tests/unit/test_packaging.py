@@ -88,7 +88,7 @@ def test_every_file_beside_the_modules_is_package_data(folder: str) -> None:
 
 def test_everything_that_a_module_imports_is_a_declared_dependency() -> None:
     declared = {_import_name(r) for r in PROJECT["project"]["dependencies"]}
-    optional = {_import_name(r) for r in _extras("cc", "bench", "lsp", "learn")}
+    optional = {_import_name(r) for r in _extras("cc", "bench", "lsp")}
     imported = {
         name: str(f.relative_to(ROOT))
         for folder in ("isamap", *OUTSIDE)

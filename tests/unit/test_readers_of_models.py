@@ -1,4 +1,4 @@
-"""Readers of graph files, arrays, learned models and rows: names, links, sizes and numbers of strangers."""
+"""Readers of graph files, arrays and rows: names, links, sizes and numbers of strangers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from isamap.libraries.description import read_library
 from isamap.machine import load_machine
 from isamap.source import SpecProblem, UsageProblem
 from isamap.source.cache import Cache, damaged
-from isamap.tune.features import FEATURES, FEATURES_VERSION
-from isamap.tune.learned import parse_trained, read_trained
 
 GRAPH_KEYS = ("isamap", "inputs", "weights", "kernels", "steps")
 ROW_KEYS = ("case", "sizes", "simulated_ns", "busy_ns", "label")
@@ -230,55 +228,7 @@ def test_a_constant_that_its_type_does_not_have_is_refused(word: str, dtype: str
         in_type(constants_of({"w": word})["w"], dtype)
 
 
-# --- learned models, rows, the cache ----------------------------------------------------------------------
-
-
-def trained(**change: Any) -> str:
-    tree = {
-        "feature": [0, -1, -1],
-        "threshold": [0.5, 0, 0],
-        "below": [1, 0, 0],
-        "above": [2, 0, 0],
-        "value": [0, 0.1, -0.1],
-    }
-    whole = {"isamap_cost_model": 1, "features_version": FEATURES_VERSION, "features": list(FEATURES[:2])}
-    return json.dumps(whole | {"card": {}, "start": 0.0, "trees": [tree]} | change)
-
-
-def test_a_learned_model_is_read() -> None:
-    assert len(parse_trained("m", trained()).forest.trees) == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        trained(start=1e4),
-        trained(start=-1e4),
-        trained(start=10**400),
-        trained(start=True),
-        trained(features=[["x"]]),
-        trained(features=[FEATURES[0]] * 2),
-        trained(features="issues"),
-        trained(trees=[3]),
-        trained(card=3),
-        trained(isamap_cost_model={}),
-        trained(isamap_cost_model=[10**300]),
-        trained().replace("0.5", "1e999"),
-        trained().replace('"start"', '"start": 1, "start"'),
-        "[" * 100_000,
-        "[]",
-        "",
-    ],
-)
-def test_a_learned_model_that_no_cost_survives_is_refused(text: str) -> None:
-    with pytest.raises(UsageProblem):
-        parse_trained("m", text)
-
-
-def test_a_learned_model_in_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "m")
-    with pytest.raises(UsageProblem, match="it is no regular file"):
-        read_trained(str(tmp_path / "m"))
+# --- rows, the cache --------------------------------------------------------------------------------------
 
 
 ROW = SimulatedRow(0, "s", "k", "l", "c", {"M": 1}, "f", 1, "m")

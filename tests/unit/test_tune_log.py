@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from math import log2
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from isamap.plan.protocols import Evaluation, Trial
 from isamap.scheduler import AnalyticModel
 from isamap.source import UsageProblem
 from isamap.tune.evaluating import Evaluated, Log, Record, Setting, evaluate_all
-from isamap.tune.features import FEATURES_VERSION
 
 RECORD = Record(
     key="k",
@@ -233,13 +231,12 @@ def test_what_was_evaluated_before_a_failure_is_kept(log: Log) -> None:
     assert costs(ask(Counting(), log, 4, 5, 6)) == [1, 2, 1]
 
 
-def test_features_are_kept_with_the_price_and_their_version(log: Log) -> None:
+def test_parts_of_the_price_are_kept_with_it(log: Log) -> None:
     ask(Counting(), log, 16)
     (record,) = log.records()
     assert record.model_cost_ns is not None
-    assert record.features["total"] == pytest.approx(log2(record.model_cost_ns))
     assert 0 < record.features["issues"] <= 1
-    assert record.versions["features"] == str(FEATURES_VERSION)
+    assert sum(record.features.values()) >= 1  # some are overlapped
     assert record.decisions["nest0.block.m"] == 16
     assert record.sizes == {"K": 4, "M": 16, "N": 4}
     before = time.strftime("%Y-", time.gmtime())

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from isamap.tune.regression_trees import Forest, Tree, forest_json, read_forest
+from isamap_learned.regression_trees import Forest, Tree, forest_json, read_forest
 
 STUMP = Tree((1, -1, -1), (0.5, 0.0, 0.0), (1, 0, 0), (2, 0, 0), (0.0, -1.0, 2.0))
 DEEPER = Tree(

@@ -6,13 +6,13 @@ from dataclasses import replace
 from math import isfinite
 
 import pytest
+from isamap_learned.features import FEATURES, Described, described
 
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.plan.protocols import Trial
 from isamap.scheduler import AnalyticModel
 from isamap.source import Source
-from isamap.tune.features import FEATURES, Described, described
 
 GEMM = """kernel gemm(M, N, K) {
   in A: f32[M, K]; in B: f32[K, N]; inout C: f32[M, N];

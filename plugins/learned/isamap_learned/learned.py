@@ -20,16 +20,20 @@ import numpy as np
 from isamap.machine import Machine
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.protocols import Trial
-from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, show_value
+from isamap.source import read_json, read_limited, show_value
 from isamap.source.records import dataclass
-from isamap.tune.features import FEATURES, FEATURES_VERSION, described
-from isamap.tune.regression_trees import Forest, forest_json, read_forest
+from isamap_learned.features import FEATURES, FEATURES_VERSION, described
+from isamap_learned.regression_trees import Forest, forest_json, read_forest
 
 FORMAT = 1
 MOST_BYTES = 16 << 20
 MODEL = "analytic"
 """The cost model that is corrected."""
-MAKE = "make one with `isamap tune gather` and `isamap tune train`"
+MAKE = "`python -m isamap_learned gather` and `python -m isamap_learned train -o FILE` make one"
+
+
+class ModelUnusable(ValueError):
+    """A file that is no trained model of this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def print_trained(trained: Trained) -> str:
 
 
 def parse_trained(name: str, text: str) -> Trained:
-    """Return the model that a text holds. Raises: UsageProblem if it is none, or of another version."""
+    """Return the model that a text holds. Raises: ModelUnusable if it is none, or of another version."""
     try:
         stored: Any = read_json(text)
     except ValueError as error:
@@ -89,14 +93,12 @@ def parse_trained(name: str, text: str) -> Trained:
 
 
 def read_trained(path: str) -> tuple[Trained, str]:
-    """Return the model in a file, and the sha256 of that. Raises: UsageProblem."""
+    """Return the model in a file, and the sha256 of that. Raises: ModelUnusable, UsageProblem of `isamap.source`."""
     try:
         content = read_limited(Path(path), MOST_BYTES)
     except OSError as error:
         said = error.strerror or str(error)
-        raise UsageProblem(
-            Diagnostic("model-unreadable", f"{path} cannot be read: {said}", help=MAKE)
-        ) from None
+        raise ModelUnusable(f"{path} cannot be read: {said}; {MAKE}") from None
     if len(content) > MOST_BYTES:
         raise _no_model(path, f"it has more than {MOST_BYTES >> 20} MB")
     try:
@@ -106,15 +108,12 @@ def read_trained(path: str) -> tuple[Trained, str]:
     return parse_trained(path, text), hashlib.sha256(content).hexdigest()
 
 
-def _no_model(name: str, why: str) -> UsageProblem:
-    return UsageProblem(Diagnostic("model-unreadable", f"{name} is no cost model: {why}", help=MAKE))
+def _no_model(name: str, why: str) -> ModelUnusable:
+    return ModelUnusable(f"{name} is no cost model: {why}; {MAKE}")
 
 
-def _other_version(name: str, what: str, known: str) -> UsageProblem:
-    said = f"{name} has {what}; this version of isamap reads {known}"
-    return UsageProblem(
-        Diagnostic("model-version", said, help="train it again: `isamap tune train`, after `tune gather`")
-    )
+def _other_version(name: str, what: str, known: str) -> ModelUnusable:
+    return ModelUnusable(f"{name} has {what}; this version reads {known}: gather samples and train again")
 
 
 class Learned:
@@ -122,7 +121,9 @@ class Learned:
 
     name = "learned"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str = "") -> None:
+        if not path:
+            raise ModelUnusable(f"it needs a file behind it: `learned:FILE`; {MAKE}")
         self.trained, self.digest = read_trained(path)
 
     def evaluate(self, trial: Trial) -> float:

@@ -1,12 +1,12 @@
 """A learned cost model on stores of measured schedules: of a processor, say, that it was not trained on.
 
-    python benchmarks/learned.py describe --store amx.jsonl --hw x86-amx --profile profile.json -o amx.samples
-    python benchmarks/learned.py report --model model.json amx.samples
-    python benchmarks/learned.py residuals amx.samples       what is measured over modelled, by feature
-    python benchmarks/learned.py residuals                   the same of the log of evaluations
+    python plugins/learned/residuals.py describe --store amx.jsonl --hw x86-amx --profile profile.json -o amx.samples
+    python plugins/learned/residuals.py report --model model.json amx.samples
+    python plugins/learned/residuals.py residuals amx.samples       what is measured over modelled, by feature
+    python plugins/learned/residuals.py residuals                   the same of the log of evaluations
 
-Stores are those of `ranking.py`. `describe` prices their schedules and writes samples, a line each; what was
-described before is not described again.
+Stores are those of `benchmarks/ranking.py`, whose folder must be in PYTHONPATH. `describe` prices their
+schedules and writes samples, a line each; what was described before is not described again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from math import exp
 from pathlib import Path
 
 import numpy as np
+from isamap_learned.features import FEATURES, described
+from isamap_learned.learned import read_trained
+from isamap_learned.training import Judgement, Sample, centre_residuals, judged, matrix, samples_in
 from ranking_cases import Case
 from ranking_report import problem_of
 
@@ -29,9 +32,6 @@ from isamap.plan.protocols import Trial
 from isamap.plan.text import parse_schedule
 from isamap.source import Source
 from isamap.tune.evaluating import Log
-from isamap.tune.features import FEATURES, described
-from isamap.tune.learned import read_trained
-from isamap.tune.training import Judgement, Sample, centre_residuals, judged, matrix, samples_in
 
 SHOWN = 20
 
@@ -62,7 +62,7 @@ def describe(store: Path, machine: str, profile: str, target: Path) -> None:
 
 
 def samples_of(files: Iterable[str]) -> list[Sample]:
-    """Samples of files, or of the log where there are none."""
+    """Return samples of files, or of the log where there are none."""
     lines = [line for file in files for line in Path(file).read_text().splitlines()]
     return [Sample(**json.loads(line)) for line in lines] or list(samples_in(Log.open().records()))
 
@@ -111,7 +111,7 @@ def residuals(samples: Sequence[Sample]) -> None:
 
 
 def main() -> None:
-    """Describes, or reports."""
+    """Describe stores, or report on samples."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -29,11 +29,11 @@ from isamap.scheduler.search.points import Point, SearchSpace
 from isamap.scheduler.search.varied import varied
 from isamap.source import IsamapError, OnlyWarned
 from isamap.source.records import dataclass, replace
-from isamap.suites.samples import SampleRow
 from isamap.tune.evaluating import Log, Record, schedule_text
-from isamap.tune.features import FEATURES_VERSION
 from isamap.tune.measured import PROCESSOR_TIME, Measured, check_processor
 from isamap.tune.profile import Profile
+from isamap_learned.features import FEATURES_VERSION, described
+from isamap_learned.samples import SampleRow
 
 # So many schedules are timed in turns, in rounds of so many seconds each.
 TOGETHER, ROUNDS, SECONDS = 16, 3, 0.01
@@ -147,10 +147,19 @@ def visit(asked: Visit) -> tuple[Gathered, tuple[Record, ...]]:
     with TemporaryDirectory() as folder:
         log = Log(Path(folder) / "evaluations.sqlite")
         try:
-            found = _visit_row(asked.row, _formulate_row(asked.plan, asked.row), set(asked.timed), log)
+            found, features = _visit_row(
+                asked.row, _formulate_row(asked.plan, asked.row), set(asked.timed), log
+            )
         except IsamapError as error:
             return Gathered(asked.row, 0, refused=error.diagnostics[0].message), ()
-        return found, tuple(log.records())
+        return found, tuple(
+            replace(
+                record,
+                features=features[record.schedule],
+                versions={**record.versions, "features": str(FEATURES_VERSION)},
+            )
+            for record in log.records()
+        )
 
 
 @lru_cache(maxsize=128)
@@ -172,21 +181,29 @@ def _formulate_row(plan: Plan, row: SampleRow) -> _Formulated:
     return _Formulated(request, space, trial)
 
 
-def _visit_row(row: SampleRow, formulated: _Formulated, timed: set[str], log: Log) -> Gathered:
-    """Return new schedules of a row, timed and logged. Raises: RunProblem, CompilerRefused, MissingTool."""
+def _visit_row(
+    row: SampleRow, formulated: _Formulated, timed: set[str], log: Log
+) -> tuple[Gathered, dict[str, Mapping[str, float]]]:
+    """Time and log new schedules of a row. Return their number, and the features of each by its text.
+
+    Raises: RunProblem, CompilerRefused, MissingTool.
+    """
     trials: list[Trial] = []
+    features: dict[str, Mapping[str, float]] = {}
+    model = load_cost_model(formulated.request.cost_model)
     for point in _draw_points(formulated.space, random.Random(len(timed))):
         schedule = replace(formulated.space.schedule(point), profile=formulated.trial.schedule.profile)
         text = schedule_text(schedule)
         if text not in timed and not check_schedule(schedule, formulated.trial.problem):
             timed.add(text)
             trials.append(replace(formulated.trial, schedule=schedule))
+            features[text] = described(trials[-1], model).features
         if len(trials) == TOGETHER:
             break
     clocked = Measured(ROUNDS, SECONDS, PROCESSOR_TIME, processor_time=True)
     evaluated = evaluate_schedules(formulated.request, trials, clocked, log=log) if trials else ()
     ran = sum(one.evaluation.cost_ns < float("inf") for one in evaluated)
-    return Gathered(row, ran, len(evaluated) - ran)
+    return Gathered(row, ran, len(evaluated) - ran), features
 
 
 def _draw_points(space: SearchSpace, rng: random.Random) -> Iterator[Point]:

@@ -84,7 +84,7 @@ class _Nest:
 
 
 def described(trial: Trial, model: CostModel) -> Described:
-    """Return the features of a trial, which the log holds and learned models predict from."""
+    """Return the features of a trial, from which learned models predict."""
     problem, chosen = trial.problem, {nest.statement: nest for nest in trial.schedule.nests}
     nests: list[_Nest] = []
     is_priced = True

@@ -1,4 +1,4 @@
-"""`isamap tune gather`: new samples at every visit, all in the log, and none twice."""
+"""`gather`: new samples at every visit, all in the log, and none twice."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+from isamap_learned import gathering
+from isamap_learned.features import FEATURES
+from isamap_learned.gathering import Plan, gather, samples_of
+from isamap_learned.samples import SampleRow, read_sample_rows
+from isamap_learned.training import samples_in
 
-from isamap.driver import gathering
-from isamap.driver.gathering import Plan, gather, samples_of
-from isamap.suites.samples import SampleRow, read_sample_rows
 from isamap.tune.evaluating import Log
-from isamap.tune.features import FEATURES
-from isamap.tune.training import samples_in
 
 ROW = SampleRow("gemm_f32", (("M", 4), ("N", 6), ("K", 5)))
 NOWHERE = SampleRow("gemm_f32", (("M", 0), ("N", 6), ("K", 5)))

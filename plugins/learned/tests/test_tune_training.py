@@ -11,18 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from isamap.driver.api import source_of
-from isamap.driver.pipeline import compile_kernel
-from isamap.driver.request import Request
-from isamap.plan.plugins import load_evaluator
-from isamap.plan.protocols import Trial
-from isamap.source import MissingTool, UsageProblem
-from isamap.tune.evaluating import Log, Record
-from isamap.tune.features import FEATURES, FEATURES_VERSION, OF_PRICE
-from isamap.tune.learned import Learned, Trained, parse_trained, print_trained
-from isamap.tune.regression_trees import Forest, Tree
-from isamap.tune.training import (
+from isamap_learned.features import FEATURES, FEATURES_VERSION, OF_PRICE
+from isamap_learned.learned import Learned, ModelUnusable, Trained, parse_trained, print_trained
+from isamap_learned.regression_trees import Forest, Tree
+from isamap_learned.training import (
     SETTINGS,
     TREES,
     Judgement,
@@ -34,6 +26,12 @@ from isamap.tune.training import (
     samples_in,
     train,
 )
+
+from isamap.driver.api import source_of
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.plan.protocols import Trial
+from isamap.tune.evaluating import Log, Record
 
 
 def samples() -> list[Sample]:
@@ -103,22 +101,19 @@ def test_trees_say_what_the_library_says(trained: Trained) -> None:
 
 
 def test_too_few_samples_are_refused() -> None:
-    with pytest.raises(UsageProblem) as refused:
+    with pytest.raises(ModelUnusable) as refused:
         train(samples()[:49])
     assert str(refused.value) == (
-        "error[too-few-samples]: the log has 49 samples of these features; training takes 50\n"
-        "  help: `isamap tune gather` collects them"
+        "the log has 49 samples of these features, and training takes 50: "
+        "`python -m isamap_learned gather` collects them"
     )
 
 
 def test_without_the_library_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    with pytest.raises(MissingTool) as refused:
+    with pytest.raises(ModelUnusable) as refused:
         train(samples())
-    assert str(refused.value) == (
-        "error[no-training-library]: models are trained by lightgbm, which is not installed\n"
-        "  help: pip install 'isamap[learn]'; trained models are used without it"
-    )
+    assert str(refused.value) == "lightgbm trains models, and is not installed: pip install lightgbm"
 
 
 # --- the log ----------------------------------------------------------------------------------------------
@@ -172,7 +167,7 @@ def dislikes_packing(path: Path) -> Path:
 def test_a_trained_model_corrects_the_analytic_cost(tmp_path: Path) -> None:
     fixed: dict[str, int | None] = {"nest0.stage.b": 1}
     found: list[tuple[float, float]] = []
-    learned = load_evaluator(f"learned:{dislikes_packing(tmp_path / 'm.json')}")
+    learned = Learned(str(dislikes_packing(tmp_path / "m.json")))
     for decided in ({}, fixed):
         sizes: dict[str, int | str] = {"M": 16, "N": 64, "K": 32}
         request = Request(source_of("gemm_f32"), "x86-avx512", sizes, heuristic="greedy", fixed=decided)

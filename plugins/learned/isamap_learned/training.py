@@ -20,14 +20,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.source.records import asdict, dataclass
 from isamap.tune.evaluating import Record
-from isamap.tune.features import FEATURES, FEATURES_VERSION, OF_PRICE
-from isamap.tune.learned import MODEL, Trained
 from isamap.tune.measured import PROCESSOR_TIME
-from isamap.tune.regression_trees import LEAF, Forest, Tree
 from isamap.version import __version__
+from isamap_learned.features import FEATURES, FEATURES_VERSION, OF_PRICE
+from isamap_learned.learned import MODEL, ModelUnusable, Trained
+from isamap_learned.regression_trees import LEAF, Forest, Tree
 
 # Evaluators that ran the code.
 MEASURED = (PROCESSOR_TIME, "measured")
@@ -93,14 +92,11 @@ def samples_in(records: Iterable[Record]) -> tuple[Sample, ...]:
 
 
 def train(samples: Sequence[Sample]) -> Trained:
-    """Return a model with its card. Raises: UsageProblem if there are too few samples, MissingTool."""
+    """Return a model with its card. Raises: ModelUnusable if there are too few samples, or no lightgbm."""
     if len(samples) < FEWEST_SAMPLES:
-        raise UsageProblem(
-            Diagnostic(
-                "too-few-samples",
-                f"the log has {len(samples)} samples of these features; training takes {FEWEST_SAMPLES}",
-                help="`isamap tune gather` collects them",
-            )
+        raise ModelUnusable(
+            f"the log has {len(samples)} samples of these features, and training takes {FEWEST_SAMPLES}: "
+            "`python -m isamap_learned gather` collects them"
         )
     tried = {name: _left_out(samples, names) for name, names in CHOICES.items()}
     chosen = min(CHOICES, key=lambda name: _mean_loss(samples, tried[name]))
@@ -195,18 +191,12 @@ def _lightgbm() -> Any:
     try:
         import lightgbm
     except ImportError:
-        raise MissingTool(
-            Diagnostic(
-                "no-training-library",
-                "models are trained by lightgbm, which is not installed",
-                help="pip install 'isamap[learn]'; trained models are used without it",
-            )
-        ) from None
+        raise ModelUnusable("lightgbm trains models, and is not installed: pip install lightgbm") from None
     return lightgbm
 
 
 def _fit_forest(samples: Sequence[Sample], names: Sequence[str]) -> Forest:
-    """Return the trees that lightgbm makes. Raises: MissingTool."""
+    """Return the trees that lightgbm makes. Raises: ModelUnusable if it is not installed."""
     library = _lightgbm()
     data = library.Dataset(matrix(samples, names), centre_residuals(samples), params={"verbosity": -1})
     booster = library.train(dict(SETTINGS), data, num_boost_round=TREES)
