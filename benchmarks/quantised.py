@@ -1,4 +1,4 @@
-"""Time products with quantised weights beside ggml's, in alternation on one thread.
+"""Time products with quantised weights and those of ggml, in alternation on one thread.
 
     python benchmarks/quantised.py                rows 1, 16 and 128 of 4096 x 4096, both formats
 

@@ -198,16 +198,8 @@ def keep_environment(folder: Path | None, where: Mapping[str, object]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One case in one form with the times of all contenders.
-
-    Units: `seconds` per call and round, by contender; `compile_seconds` of isamap; `attainable_seconds` the
-    roofline; `predicted_ns` by the cost model, for each set of figures; `dispatch_ns` what a framework takes
-    to get to its function at all. `sizes` are those of the suite, `bound_by` says which roof is lower.
-    `left_out` says why there are no times. `again` are the ratios of a second run, which rows get that came
-    out slower. `reading_bytes_per_ns` is at what the weights alone were read in the same rounds, 0 if that
-    was not measured.
-    """
+class SuiteRow:
+    """One case of a suite in one form; `sizes` are those of the suite."""
 
     case: int
     suite: str
@@ -217,6 +209,20 @@ class Row:
     sizes: Mapping[str, int]
     form: str
     operations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row(SuiteRow):
+    """One case in one form with the times of all contenders.
+
+    Units: `seconds` per call and round, by contender; `compile_seconds` of isamap; `attainable_seconds` the
+    roofline; `predicted_ns` by the cost model, for each set of figures; `dispatch_ns` what a framework takes
+    to get to its function at all. `bound_by` says which roof is lower.
+    `left_out` says why there are no times. `again` are the ratios of a second run, which rows get that came
+    out slower. `reading_bytes_per_ns` is at what the weights alone were read in the same rounds, 0 if that
+    was not measured.
+    """
+
     beta: int = 0
     threads: int = 1
     cache: str = "warm"

@@ -16,7 +16,7 @@ from typing import Any, Generic
 
 from isamap.bench.campaign import environment
 from isamap.bench.cases import Form
-from isamap.bench.kept_rows import cores_for, keep_environment, open_rows, rows_in_turn
+from isamap.bench.kept_rows import SuiteRow, cores_for, keep_environment, open_rows, rows_in_turn
 from isamap.bench.kind import C
 from isamap.bench.layer_kinds import LayerKind
 from isamap.bench.paired_timing import geometric_mean
@@ -51,7 +51,7 @@ MOST_CHECKED = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedRow:
+class SimulatedRow(SuiteRow):
     """One case in one form as a machine would run it.
 
     Units: nanoseconds of one call, by the simulator and by the cost model; of the roofs; of each unit's work.
@@ -60,14 +60,6 @@ class SimulatedRow:
     was said while the schedule was looked for.
     """
 
-    case: int
-    suite: str
-    kind: str
-    label: str
-    class_name: str
-    sizes: Mapping[str, int]
-    form: str
-    operations: int
     machine: str
     instruction: str = ""
     instructions: int = 0

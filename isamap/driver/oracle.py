@@ -49,8 +49,8 @@ WHOLE_ITERATIONS = 1 << 35
 """Above this many iterations only samples are computed by the oracle."""
 SAMPLES = 2048
 ORDER_FACTOR = 4
-MOST_OPERATIONS = 0.5
-"""Of a convolution at points, as a part of those of the sum: passes over its tiles cost more than operations do."""
+MOST_OPERATIONS_AT_POINTS = 0.5
+"""The most operations of a convolution at points, as a part of those of the sum: passes over its tiles cost too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ def count_operations(kernel: Kernel) -> int:
 
 def spares_operations(form: Kernel, kernel: Kernel) -> bool:
     """Return whether a form of a kernel takes so much fewer operations that its price is worth finding."""
-    return count_operations(form) < MOST_OPERATIONS * count_operations(kernel)
+    return count_operations(form) < MOST_OPERATIONS_AT_POINTS * count_operations(kernel)
 
 
 def sums_only(kernel: Kernel) -> bool:

@@ -68,7 +68,7 @@ class Part:
     temporaries: Mapping[str, Passed]
     """The temporaries that it shares with other parts, by their names in the kernel, as tensors of that name."""
     storage: Mapping[str, Storage] = field(default_factory=dict[str, Storage])
-    """How it wants those operands stored that it does not take as the kernel does."""
+    """The storage of those operands that it does not take as the kernel does."""
 
 
 @dataclass(frozen=True, slots=True)

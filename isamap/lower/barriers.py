@@ -60,7 +60,7 @@ class Touch:
 
     @property
     def span(self) -> int:
-        """How many elements there are from the first one to the last; the strides have to be numbers."""
+        """The number of elements from the first one to the last; the strides have to be numbers."""
         pairs = zip(self.strides, self.counts, strict=True)
         return 1 + sum(stride.constant * (count - 1) for stride, count in pairs)
 
@@ -185,7 +185,7 @@ def _box(touch: Touch) -> frozenset[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Since:
-    """What lanes have read and written since all of them waited for each other."""
+    """The elements that lanes have read and written since they last waited for each other."""
 
     read: Touches = NONE
     written: Touches = NONE
@@ -265,7 +265,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
                 inside, behind = placed(body, carried.joined(since))
                 if _barriers(inside) > _barriers(alone):  # one in front of the loop does for all iterations
                     return (barrier,), with_children(node, alone), of_all(after, counter)
-                around = of_all(behind, counter)  # of no trips: as before
+                around = of_all(behind, counter)  # a loop of no iterations changes nothing
                 return (), with_children(node, inside), around if trips.value else since.joined(around)
             case If(conditions, body) if any(names_of_condition(c) & team.keys() for c in conditions):
                 return where(conditions, body, since)

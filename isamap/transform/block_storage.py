@@ -24,7 +24,7 @@ Dimension = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How an array is stored: its dimensions split into `split`, then in this order."""
+    """The storage of an array: its dimensions are split as `split` says, and then lie in this order."""
 
     split: tuple[int, ...]
     order: tuple[int, ...]

@@ -42,7 +42,7 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-2")))
 """The finite points of evaluation, those first that round least; the last point of all is infinity."""
 TILES = (2, 4)
-"""How many results along an axis a tile has."""
+"""The numbers of results along an axis that a tile may have."""
 
 
 # --- the matrices, and their proof ------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from isamap.cli import main
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.emit.c import EmittedC
@@ -62,3 +64,30 @@ def test_a_rewritten_kernel_runs(
     expected = interpret(kernel, arrays, sizes)
     for array, values in expected.items():
         np.testing.assert_allclose(dict(result.arrays)[array], values, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "at_points"),
+    [(64, 16, True), (32, 10, False)],
+    ids=["the form at points costs less", "the sum costs less"],
+)
+def test_the_form_of_a_convolution_is_chosen_by_price_and_runs(
+    channels: int, size: int, *, at_points: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {
+        "N": 1,
+        "C": channels,
+        "K": channels,
+        "H": size,
+        "W": size,
+        "R": 3,
+        "S": 3,
+        "stride": 1,
+        "pad": 1,
+    }
+    given = [f"{name}={value}" for name, value in sizes.items()]
+    words = ["--heuristic", "greedy", "--profile", "none", "--transform", "--json"]
+    assert main(["run", "conv2d_nhwc", "--hw", "x86-avx2", "-D", *given, *words]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["verified"]
+    assert [step.split(":")[0] for step in said["rewrite"]] == ["minimal filtering"] * at_points
