@@ -155,7 +155,7 @@ class Building:
         return lambda over: _beside([(Index.of(over[n].name), i) for n, i in fixed.items()])
 
     def begin(self, operand: Operand, steps: Index | None = None, drop: int | None = None) -> Place:
-        """Return a new array for a value of an operand; with `steps`, one for each step."""
+        """Add an array for a value of `operand`, with a first axis of length `steps` if given. Return its place."""
         name = operand.name if operand.name not in self.operands else self.names.fresh(f"{operand.name}_1")
         shape = tuple(e for n, e in enumerate(operand.shape) if n != drop)
         shape = shape if steps is None else (steps, *shape)

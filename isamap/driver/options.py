@@ -168,7 +168,7 @@ def given_count(name: str, value: object, low: int, high: int, *, none: bool = F
 
 
 def given_seconds(name: str, value: object, low: float, high: float) -> float:
-    """Return a number within its limits. Raises: UsageProblem."""
+    """Return the value of an option in seconds. Raises: UsageProblem if it is not within `low` and `high`."""
     number = real_number(value)
     if number is None or not low <= number <= high:
         raise wrong_value(name, f"a number of seconds from {low:g} to {high:g}", value)

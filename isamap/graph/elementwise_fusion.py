@@ -408,7 +408,7 @@ def _redeclare_operand(kernel: Written, name: str, wide: Passed) -> tuple[str, .
 
 
 def _shift_index(index: str, border: Border) -> str:
-    """Return an index that counts from the border on."""
+    """Return the index, shifted by the width of the border on each axis."""
     parts = zip(index.split(", "), border.widths, strict=True)
     return ", ".join(f"{part} + {before}" if before else part for part, (before, _) in parts)
 

@@ -125,7 +125,7 @@ def written(step: Pointwise) -> Written:
 
 
 def over(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | None:
-    """Return the operation with its result in other sizes; None if no walk of these reaches all inputs."""
+    """Return the operation with its result reshaped to `sizes`; None if strides alone cannot read an input so."""
     shape, inputs = step.output.shape, list[Passed]()
     if shape == sizes:
         return step

@@ -579,7 +579,7 @@ def _pointwise(op: str) -> Replaced:
 
 
 def _average(op: str, *names: str) -> Replaced:
-    """Return an operator that averages bytes, with attributes of these names and no others."""
+    """Return the rule that makes an average the quantised operator `op`; it rejects attributes outside `names`."""
 
     def made(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
         x, attributes = graph.bytes_of_one_scale(node.inputs[0]), dict(node.attributes)

@@ -172,7 +172,7 @@ def is_impossible(terms: Iterable[Index], facts: Facts) -> bool:
 def _division_near_zero(division: FloorDiv | Mod, name: str, names: Names) -> str:
     """Return the constraints that determine `v / d` or `v % d`, for a symbol d, where -d <= v < 2*d.
 
-    A positive d is no number of isl's, so that a quotient other than -1, 0 and 1 only has a sign.
+    isl cannot multiply by a symbol. The quotients -1, 0 and 1 are exact; of others only the sign is constrained.
     """
     v, d = f"({names.text(division.value)})", f"({names.text(division.divisor)})"
     if isinstance(division, Mod):

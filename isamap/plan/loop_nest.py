@@ -72,7 +72,7 @@ class Fused:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Tiles, short along exactly these axes, whose elements are loaded one by one, anew for each issue.
+    """Tiles whose elements are loaded one by one at each issue. They are partial along exactly the axes in `short`.
 
     `groups` are the axes along which loads step, with the number of elements of a single load. Issues share
     nothing along axes that are `apart`.

@@ -286,7 +286,7 @@ class Look:
         return Facts(mapping, found, exact is None, bound, proof, order)
 
     def closely(self, facts: Facts) -> Facts:
-        """Return the facts with those about movement."""
+        """Return the facts with the movement of each operand and its time."""
         matched, mapping = self._matched, facts.mapping
         if mapping in self._close:
             return self._close[mapping]

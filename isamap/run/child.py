@@ -127,7 +127,7 @@ class NotSetUp(RunProblem):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The resource limits of a child process. Units: `memory_bytes` in addition to the data."""
+    """The resource limits of a child process. `memory_bytes` is allowed beyond the arrays of the call."""
 
     seconds: float = 120
     memory_bytes: int = 4 << 30

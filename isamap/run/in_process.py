@@ -42,7 +42,7 @@ LEAST_BYTES = 128 << 10  # less lies in few small pages
 
 
 def large_room(size_bytes: int) -> ctypes.Array[Any]:
-    """Return zeros that live as long as the array, in large pages if that pays and the system has them."""
+    """Return a buffer of zeros. A large one lies in huge pages if the system has them."""
     if size_bytes < LEAST_BYTES:
         return ctypes.create_string_buffer(max(size_bytes, 1))
     pages = -(-size_bytes // PAGE_BYTES)

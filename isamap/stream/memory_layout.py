@@ -87,7 +87,7 @@ def main_step(machine: Machine) -> int:
 
 
 def end_of(arrays: Mapping[str, StreamArray], memory: str) -> int:
-    """Return where arrays of a memory end. Units: bytes."""
+    """Return the first free, aligned offset behind all arrays of a memory. Units: bytes."""
     return max(aligned(a.offset + a.size_bytes, ALIGNMENT) for a in arrays.values() if a.memory == memory)
 
 

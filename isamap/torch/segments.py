@@ -111,7 +111,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """Nodes that one library performs: the tensors that it reads and writes, in order, by their nodes."""
+    """Nodes that one library computes. `reads` and `writes` are the nodes of its tensors in call order."""
 
     nodes: tuple[Any, ...]
     reads: tuple[Any, ...]

@@ -28,7 +28,7 @@ MOST_PARTS = 9
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A range of an axis of the result, and the range of a summed axis that stays inside for all of it."""
+    """A range of an output axis, and the range of the summed axis for which every access is in bounds."""
 
     axis: str
     start: int

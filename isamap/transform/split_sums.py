@@ -59,7 +59,7 @@ def splits(kernel: Kernel) -> Iterator[Rewrite]:
             continue
         if not sums_in_any_order(kernel, target, a.op) or not _is_plain(a.target, s):
             continue
-        if any(r.buffer == target.name for r in accesses(s)[1:]) or _starts_from_nothing(kernel, given, n):
+        if any(r.buffer == target.name for r in accesses(s)[1:]) or _starts_from_identity(kernel, given, n):
             continue
         yield from _split_sum(kernel, given, n)
 
@@ -97,8 +97,8 @@ def _is_plain(target: Read, s: Statement) -> bool:
     )
 
 
-def _starts_from_nothing(kernel: Kernel, given: tuple[Statement, ...], n: int) -> bool:
-    """Return whether the last that was done to the operand before was to give it the value that changes nothing."""
+def _starts_from_identity(kernel: Kernel, given: tuple[Statement, ...], n: int) -> bool:
+    """Return whether the preceding write of the target gives it the identity of the reduction."""
     a = given[n].assign
     assert a.op is not None, "only reductions start from something"
     name = a.target.buffer

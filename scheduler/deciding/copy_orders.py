@@ -1,4 +1,4 @@
-"""The loop order of a copy, as a decision: the buffer's order, or the rows of the array outside.
+"""A decision: a copy runs in the order of the buffer, or row by row of the source array.
 
     nest0.rows.b = 0    stage b;            32 columns of all rows of a block, then the next 32
     nest0.rows.b = 1    stage b by rows;    all columns of a block of one row, then those of the next

@@ -267,7 +267,10 @@ def _pow(o: Applied) -> Value:
 
 
 def _whole_power(o: Applied, x: Value, y: Value) -> Value:
-    """Return an integer power by repeated squaring, which wraps; negative powers are those of 1 and -1, or 0."""
+    """Return an integer power by repeated squaring, which wraps.
+
+    A negative exponent gives the exact result for the bases 1 and -1, and 0 for others.
+    """
     text = o.text()
     axes, loops = axes_of(shape := broadcast_shape([x.shape, y.shape]))
     base = element(text, x, axes)

@@ -218,7 +218,10 @@ def _einsum(o: Applied) -> Value:
 
 
 def _equation(said: str, values: Sequence[Value]) -> tuple[list[str], dict[str, int], str]:
-    """Return the letters of each input, their sizes, and those of the result; an ellipsis becomes new letters."""
+    """Return each input's subscripts, the size of each subscript, and the result's subscripts.
+
+    An ellipsis is replaced by fresh subscripts.
+    """
     left, arrow, right = said.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(values):

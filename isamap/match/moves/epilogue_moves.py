@@ -419,7 +419,7 @@ Cut = tuple[int, ...]
 
 
 def cuts(value: Expr, buffer: str) -> Iterator[Cut]:
-    """Yield the ways to cut a value made of an element of `buffer`: none first, then those with fewest parts."""
+    """Yield the ways to split an epilogue of `buffer` into consecutive parts, the fewest parts first."""
     below = [depth for depth, node in enumerate(_way_down(value, buffer)) if not isinstance(node, Read)]
     for size in range(MOST_CUTS + 1):
         for chosen in combinations(below[1:], size):

@@ -91,7 +91,7 @@ class _Case:
         return tuple(i.substitute(largest_parameters(self.pattern.instruction)) for i in subscripts)
 
     def lanes_of(self, groups: Sequence[AxisGroup]) -> list[str]:
-        """Return instruction axes of groups that are longer than one lane."""
+        """Return the instruction axes of the groups whose length exceeds 1."""
         return [i for g in groups for i in g.instruction_axes if self.lengths[i] > 1]
 
 

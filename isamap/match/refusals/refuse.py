@@ -293,7 +293,7 @@ def _factor_missing(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def _one(pattern: Expr) -> str | None:
-    """Return 1 in the form that a factor of the instruction takes."""
+    """Return the text of the constant 1 with the casts of the instruction's factor, as in `f32(bf16(1))`."""
     match pattern:
         case Read() | Scalar():
             return "1"

@@ -73,7 +73,7 @@ def _is_in_cells(axis: LoopAxis, operand: OperandTile) -> bool:
 
 
 def _shifts(subject: Read) -> Iterator[int]:
-    """Yield steps along one axis that may equal a step along another: one, or a row of a flattened axis."""
+    """Yield strides that two axes may share: 1, and each divisor of the subscripts (a row of a flattened axis)."""
     yield 1
     atoms = {atom for index in subject.index for monomial, _ in index.terms for atom in monomial}
     divisors = {a.divisor.value for a in atoms if isinstance(a, FloorDiv | Mod)}
