@@ -350,7 +350,8 @@ def _windows_filled(
             size = axes[along].tile
             staged = replace(staged, loops=(*staged.loops, (len(loops), held.cell * size)))
             loops = (*loops, CountedLoop(along, size))
-    rows, numbers = staged.windows[0].window.along, sorted(n for n, _ in staged.loops)
+    rows = staged.windows[0].window.along
+    numbers = sorted((n for n, _ in staged.loops), key=lambda n: (loops[n].axis == staged.together, n))
     nodes: tuple[Node, ...] = ()
     for firsts in product(*(range(len(held.reaches)) for held in staged.windows)):
         here, longer = place, dict(axes)
@@ -406,7 +407,8 @@ class _TileLoops:
         if left.ceildiv(loop.step).value == 1:
             inside = here.enter(number, loop.axis, base, index_min(loop.step, left), ZERO)
             return self.nest(rest, inside, transposed)
-        if loop.axis == self.staged.together and not rest and largest(left.floordiv(loop.step)) is not None:
+        is_last = loop.axis == self.staged.together and not rest and self.rows is None
+        if is_last and largest(left.floordiv(loop.step)) is not None:
             return self.at_once(number, here)
         nodes: tuple[Node, ...] = ()
         first = ZERO

@@ -38,30 +38,39 @@ def tiles_move(
 ) -> TilesMove | None:
     """Return the cheapest way to bring tiles of an operand into its scratchpad, or back; None if there is none.
 
-    Sums come and go a register block at a time, and windows have an order of their own: each tile by itself.
+    Sums come and go a register block at a time, each tile by itself. Tiles of a window may move together along
+    its rows, such as the rows of an image, if an instruction can be told the distance of two rows.
     """
     single = scratch_move(operand, tile, home, search, back=back)
     if single is None:
         return None
     best = TilesMove(single)
-    if all(o.name != operand.name for o in tile.inputs) or windows_of(operand, tile, search):
+    if all(o.name != operand.name for o in tile.inputs):
         return best
-    for axis in tile.axes:
-        found = _along(operand, tile, axis.name, home, search) if axis.name in operand.axes else None
+    contiguous = Index.of(prod(operand.cell_shape))
+    windows = [w.along for w in windows_of(operand, tile, search)]
+    rows = {name: Index.of(f"#{name}") for name in windows if tile.axis(name).tile == 1}
+    apart = rows if windows else dict.fromkeys(operand.axes, contiguous)
+    for axis in (a.name for a in tile.axes if a.name in apart):
+        found = _along(operand, tile, axis, home, apart[axis], search)
         if found is not None and found.move.cost_ns < CHEAPER * best.move.cost_ns:
             best = found
     return best
 
 
-def _along(operand: OperandTile, tile: Tile, axis: str, home: str, search: MoveSearch) -> TilesMove | None:
-    """Return the move of all whole tiles along an axis; None for fewer than two, or an extent that is not known."""
+def _along(
+    operand: OperandTile, tile: Tile, axis: str, home: str, distance: Index, search: MoveSearch
+) -> TilesMove | None:
+    """Return the move of all whole tiles along an axis; None for fewer than two, or an extent that is not known.
+
+    Units: `distance` between two tiles in the buffer, in elements.
+    """
     extent, step = tile.axis(axis).extent.value, tile.axis(axis).tile
     if extent is None or extent < 2 * step:
         return None
     buffer = in_tiles(operand, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
-    behind = {axis: Index.of(prod(operand.cell_shape))}
-    copy = across_tiles(operand, buffer, Index.of(OFFSET), tile, position, behind, back=None)
+    copy = across_tiles(operand, buffer, Index.of(OFFSET), tile, position, {axis: distance}, back=None)
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
     dma = find_dma(copy, {**counts, f"+{axis}": Index.of(extent // step)}, search)
     if dma is None:
