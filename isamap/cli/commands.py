@@ -23,7 +23,7 @@ COMMANDS: dict[str, str] = {
     "match": "match_command",
     "schedule": "schedule_command",
     "schedule.diff": "schedule_command",
-    "accesses": "accesses_command",
+    "accesses": "schedule_command",
     "run": "run_command",
     "verify": "verify_command",
     "grad": "grad_command",

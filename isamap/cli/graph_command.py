@@ -38,7 +38,7 @@ class ShowOptions(CommandOptions):
 def show_command(asked: ShowOptions) -> Answer:
     """Show how a model's operations become kernels, what these cost, and where tensors lie."""
     from isamap.graph.model_library import How, partition_of
-    from isamap.graph.shown import parted_view, program_view
+    from isamap.graph.partition import parted_view, program_view
     from isamap.report.graph_picture import graph_json, graph_page, graph_picture, graph_text
 
     output = asked.output

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from isamap.cli.answers import Answer, write_text
 from isamap.cli.option_parser import CommandOptions, flag, one_word
-from isamap.machine.schema import machine_schema
+from isamap.machine.spec import machine_schema
 from isamap.source.records import dataclass
 
 

@@ -58,7 +58,7 @@ _RANGE = re.compile(rf"{_NUMBER.format('low')}\.\.{_NUMBER.format('high')}(?:\+{
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SweptParameter:
     """A parameter of a description and its values, as words and as numbers in the order of the sweep."""
 
     path: str
@@ -66,7 +66,7 @@ class Setting:
     numbers: tuple[float, ...]
 
 
-def read_setting(text: str) -> Setting:
+def read_setting(text: str) -> SweptParameter:
     """Return the ranges that `--set` gives. Raises: UsageProblem."""
     path, sign, values = text.partition("=")
     if not sign or not path.strip() or not values:
@@ -74,7 +74,7 @@ def read_setting(text: str) -> Setting:
     words = [word for part in values.split(",") for word in _words(part.strip())]
     if len(words) > MOST_VALUES:
         raise _problem(f"`{text[:60]}` are {len(words)} values; the most are {MOST_VALUES}")
-    return Setting(path.strip(), tuple(words), tuple(map(_number, words)))
+    return SweptParameter(path.strip(), tuple(words), tuple(map(_number, words)))
 
 
 def _words(part: str) -> list[str]:
@@ -269,8 +269,8 @@ def _subjects(
     found = [Subject(case.name, (case,)) for case in (read_cases(asked.kernels) if asked.kernels else ())]
     for word in asked.models:
         from isamap.graph.host_fallback import host_of
+        from isamap.graph.layers import subject_of
         from isamap.graph.model_library import How
-        from isamap.graph.predicted_models import subject_of
 
         name, *sizes = word.split()[:32] or [""]
         how = How(
@@ -290,7 +290,7 @@ def _subjects(
     return [(subject, objective) for subject in found for objective in dict.fromkeys(objectives)]
 
 
-def _points(axes: Sequence[Setting]) -> list[dict[str, str]]:
+def _points(axes: Sequence[SweptParameter]) -> list[dict[str, str]]:
     """Return every combination of values. Raises: UsageProblem if two settings name one parameter."""
     _check_count(prod(len(axis.words) for axis in axes))
     if len({axis.path for axis in axes}) < len(axes):
@@ -326,7 +326,7 @@ def _predict_points(
     asked: SweepOptions,
     subjects: Sequence[tuple[Subject, str]],
     variants: Sequence[Variant],
-    axes: Sequence[Setting],
+    axes: Sequence[SweptParameter],
     work: Work,
 ) -> list[Predicted]:
     """Return the prediction of each subject at each point, the subjects of a point one after the other."""
@@ -401,7 +401,7 @@ def _nests(text: str) -> str:
     return text[text.find("\nnest ") :]
 
 
-def _neighbours(axes: Sequence[Setting], cases: int) -> list[list[int]]:
+def _neighbours(axes: Sequence[SweptParameter], cases: int) -> list[list[int]]:
     """Return, for each row, those with the next smaller and larger value of one parameter."""
     orders = [sorted(range(len(a.words)), key=a.numbers.__getitem__) for a in axes]
     # Points by their ranks: which value of each figure they have, counted from the smallest.

@@ -1,4 +1,6 @@
-"""`isamap schedule`: compare the schedules of several heuristics; `schedule diff`: explain an edit."""
+"""`isamap schedule`: compare the schedules of several heuristics; `schedule diff`: explain an edit;
+`accesses`: count how often each level of memory is read and written under a schedule.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from isamap.cli.answers import Answer, Finding, check_new, with_proof, write_tex
 from isamap.cli.early_words import read_pair, read_sizes
 from isamap.cli.option_parser import REQUIRE, CommandOptions, OnMachine, argument, flag, one_word, refuse
 from isamap.driver.inputs import machine_of, read_file, read_kernel
-from isamap.driver.options import option, plugin
+from isamap.driver.options import option, plugin, read_choice
 from isamap.driver.request import Choices, make_request, refuse_cold
 from isamap.plan.plugins import known_names
 from isamap.report.columns import align
@@ -25,6 +27,8 @@ from isamap.suites import SUITES, suite_path
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation
     from isamap.driver.request import Request, Size
+    from isamap.ir import Kernel
+    from isamap.machine import Machine
     from isamap.plan.problem import Problem
     from isamap.plan.schedule import Schedule
     from isamap.report.compilation import Ordered
@@ -208,8 +212,6 @@ def _energy_text(matched: Compilation, contest: Contest) -> list[str]:
 
 
 def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, object]:
-    from isamap.cli.accesses_command import best_accesses_json
-
     assert matched.canonical is not None
     assert matched.problem is not None
     assert matched.machine is not None
@@ -572,3 +574,59 @@ def _text(done: Sequence[Done]) -> str:
     worst = max((row.schedule.gap or 0.0 for row in done), default=0.0)
     fixed = f" with {fixed_words(done[0].schedule)}" if done and done[0].schedule.fixed else ""
     return f"{align(lines)}\n\n{len(done)} schedules{fixed} in {total:.1f} s, largest gap {100 * worst:.1f} %"
+
+
+# --- accesses -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessesOptions(OnMachine):
+    """The options of `accesses`."""
+
+    convention: str = one_word("--convention", "NAME", "isamap, timeloop, zigzag or zigzag-energy.", "isamap")
+    choices: Choices = field(default_factory=Choices)
+
+
+def accesses_command(asked: AccessesOptions) -> Answer:
+    """Count what each level of memory is read and written, by a declared convention."""
+    from isamap.driver.explaining import schedule_accesses, statement_extents
+    from isamap.driver.pipeline import compile_kernel
+    from isamap.plan.access_counts import CONVENTIONS
+    from isamap.report.access_tables import accesses_json, accesses_text
+    from isamap.report.closed_forms import closed_forms  # brings SymPy
+    from isamap.syntax import parse_kernel
+
+    chosen = CONVENTIONS[read_choice(asked.convention, "--convention", tuple(CONVENTIONS))]
+    named = read_kernel(asked.kernel), machine_of(asked.hw), read_sizes(asked.sizes)
+    request = make_request(*named, asked.choices)
+    with Progress() as progress:
+        made = compile_kernel(request, "schedule", progress)
+        progress("count")
+        assert made.canonical is not None
+        assert made.schedule is not None
+        assert made.problem is not None
+        assert made.machine is not None
+        found = schedule_accesses(made.canonical, made.schedule, made.problem, made.machine, chosen)
+        extents = statement_extents(parse_kernel(request.kernel), dict(made.schedule.sizes))
+        # Blocks are of the sizes that they were made for: their formulas would be numbers.
+        lasting = found if not made.schedule.blocks else ()
+        forms = [closed_forms(s.statement, s.nest, extents[s.statement], chosen) for s in lasting]
+    payload: dict[str, object] = {
+        "kernel": made.kernel.name,
+        "machine": made.machine.name,
+        "sizes": dict(made.schedule.sizes),
+        "accesses": accesses_json(chosen, found, forms),
+    }
+    return Answer(payload, accesses_text(chosen, found, forms))
+
+
+def best_accesses_json(
+    kernel: Kernel, schedule: Schedule, problem: Problem, machine: Machine
+) -> dict[str, object]:
+    """Return the counts of a schedule that was found, as the emitted code would make them."""
+    from isamap.driver.explaining import schedule_accesses
+    from isamap.plan.access_counts import CONVENTIONS
+    from isamap.report.access_tables import accesses_json
+
+    chosen = CONVENTIONS["isamap"]
+    return accesses_json(chosen, schedule_accesses(kernel, schedule, problem, machine, chosen))

@@ -50,13 +50,13 @@ def evaluate_schedules(
     log: Log | None = None,
 ) -> tuple[Evaluated, ...]:
     """Return an evaluator's result for each schedule, each evaluated once. Raises: UsageProblem, MissingTool."""
-    from isamap.tune.evaluating import Log, Setting, evaluate_all
+    from isamap.tune.evaluating import Log, TrialInputs, evaluate_all
 
     versions = {"isamap": __version__, "state": program_state(), "ortools": ortools_version()}
     profile = trials[0].schedule.profile if trials else ""
     # A rewritten kernel is another one.
     kernel = request.kernel.text + (f"\ntransform {request.transform}" if request.transform else "")
-    setting = Setting(sha256(kernel), versions, profile)
+    setting = TrialInputs(sha256(kernel), versions, profile)
     found = load_evaluator(evaluator) if isinstance(evaluator, str) else evaluator
     model = load_cost_model(request.cost_model)
     return evaluate_all(trials, found, model, setting, log or Log.open(), again=again)

@@ -16,14 +16,16 @@ from typing import Literal
 from isamap.graph.elementwise_fusion import Open, finished, fuse_steps, reads_of, writes_of
 from isamap.graph.group_prices import Prices, lines, near_of, no_kernel
 from isamap.graph.kernel_groups import Writer, nodes_of
-from isamap.graph.model_program import Step
+from isamap.graph.model_program import Call, Program, Step
+from isamap.graph.model_program import reads_of as read_by
 from isamap.graph.model_program import writes_of as written_by
 from isamap.graph.planning import LINE_BYTES
 from isamap.graph.sizes import needs_numbers, opened_by
 from isamap.graph.types import size_bytes
 from isamap.plan.graph_check import check_graph_plan, live_ranges
-from isamap.plan.graphs import GraphPlan, GraphProblem, Group
+from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Group
 from isamap.plan.placement import Buffer
+from isamap.report.graph_picture import GraphView
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, shown
 from isamap.scheduler.graphs.improving import better_start, improved_in_pieces, make_plan
@@ -163,3 +165,44 @@ def no_room(size: int, limit: int, peak: int = 0) -> UsageProblem:
     )
     notes = (f"{peak} bytes live at one time in the best order that was found",) if peak else ()
     return UsageProblem(Diagnostic("graph-no-room", said, notes=notes, help=help_))
+
+
+# --- programs as plans, for pictures -----------------------------------------------------------------------
+
+
+def parted_view(name: str, part: Partition) -> GraphView:
+    """Return the view of a partition's groups and plan."""
+    parted = part.parted
+    assert parted is not None, "it was called"
+    offsets, size = packed(parted.problem, parted.plan)
+    return GraphView(name, parted.problem, parted.plan, offsets, size)
+
+
+def program_view(program: Program, prices: Prices) -> GraphView:
+    """Return the kernels of a program as they are."""
+    results = frozenset(port.passed.tensor for port in program.outputs)
+    nodes = tuple(_node(step) for step in program.steps)
+    makers = {tensor for node in nodes for tensor in node.writes}
+    found = prices.of_steps(program.steps, program.kernels)
+    groups = tuple(
+        Group(
+            n, (), nodes[n].reads, price.cost_ns, price.workspace_bytes,
+            sum(lines(size_bytes(p.dtype, p.shape)) for p in read_by(step) if p.tensor not in makers),
+        )
+        for n, (step, price) in enumerate(zip(program.steps, found, strict=True))
+    )  # fmt: skip
+    sizes = {
+        p.tensor: lines(size_bytes(p.dtype, p.shape)) for step in program.steps for p in written_by(step)
+    }
+    problem = GraphProblem(nodes, sizes, groups, results, near_of(prices.machine))
+    plan = make_plan(problem, range(len(groups)))
+    offsets, size = packed(problem, plan)
+    return GraphView(program.name, problem, plan, offsets, size)
+
+
+def _node(step: Step) -> GraphNode:
+    reads = tuple(dict.fromkeys(p.tensor for p in read_by(step)))
+    writes = tuple(dict.fromkeys(p.tensor for p in written_by(step)))
+    if isinstance(step, Call):
+        return GraphNode(step.kernel.rpartition("_")[0], "kernel", reads, writes)
+    return GraphNode(step.function, "move", reads, writes)

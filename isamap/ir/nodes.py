@@ -4,6 +4,9 @@ A kernel and an instruction are the same thing, a `Routine`: parameters, operand
 statements. `C[m, n] += A[m, k] * B[k, n]` is
 
     Assign(Read("C", (m, n)), "add", Call("mul", (Read("A", (m, k)), Read("B", (k, n)))))
+
+Two leaves are in other modules: `index.py` has `Index`, a subscript or an extent as a polynomial, whose atoms are
+names and those of `atoms.py` (`FloorDiv`, `Mod`, `MinMax`, `Element` of an array); `dtypes.py` has the number types.
 """
 
 from __future__ import annotations

@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from isamap.formulate.matches import Matches, chosen_tile
 from isamap.ir import Index, Kernel, Range
 from isamap.lower.expand import expand_nest
-from isamap.lower.passes import PASSES, SHAPE, Pass, Setting, State, names_of, program_of, states, temps_of
+from isamap.lower.passes import (
+    PASSES,
+    SHAPE,
+    LoweringInput,
+    Pass,
+    State,
+    names_of,
+    program_of,
+    states,
+    temps_of,
+)
 from isamap.lower.program import Block, Buffer, Condition, If, LoweredProgram, Names
 from isamap.lower.software_pipeline import main_loop, steady_of
 from isamap.lower.steps import Tree
@@ -62,7 +72,7 @@ def lowering(
     nests = tuple(sorted(schedule.nests, key=lambda nest: nest.statement))
     trees = tuple(_tree(kernel, machine, nest, matches) for nest in nests)
     known = move_search_of(kernel, machine), names or names_of(kernel)
-    yield from states(trees, Setting(kernel, machine, nests, sizes, *known), passes)
+    yield from states(trees, LoweringInput(kernel, machine, nests, sizes, *known), passes)
 
 
 def _tree(

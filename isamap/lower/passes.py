@@ -78,7 +78,7 @@ def program_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class LoweringInput:
     """The input of lowering.
 
     It has a canonical kernel bound to sizes, the nests of its schedule in the order of their statements,
@@ -110,7 +110,7 @@ class Expansion:
     """The pass that expands steps to nodes."""
 
     name: str
-    run: Callable[[Trees, Setting], LoweredProgram]
+    run: Callable[[Trees, LoweringInput], LoweredProgram]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,13 @@ class ProgramPass:
     """A pass over a program."""
 
     name: str
-    run: Callable[[LoweredProgram, Setting], LoweredProgram]
+    run: Callable[[LoweredProgram, LoweringInput], LoweredProgram]
 
 
 Pass = TreePass | Expansion | ProgramPass
 
 
-def states(trees: Trees, setting: Setting, passes: Sequence[Pass]) -> Iterator[tuple[str, State]]:
+def states(trees: Trees, setting: LoweringInput, passes: Sequence[Pass]) -> Iterator[tuple[str, State]]:
     """Yield the name of each pass with the verified trees or program that it leaves."""
     program: LoweredProgram | None = None
     for one in passes:
@@ -149,7 +149,7 @@ def _judge(name: str, said: Sequence[str]) -> None:
     assert not said, f"the pass `{name}` broke its rules: {said[0]}"
 
 
-def expand(trees: Trees, setting: Setting) -> LoweredProgram:
+def expand(trees: Trees, setting: LoweringInput) -> LoweredProgram:
     """Return the program with a block for each nest, inside the loops of the kernel whose order is given."""
     kernel, names, given = setting.kernel, setting.names, statements(setting.kernel)
     blocks = [Block(t.note, expand_nest(kernel, t, setting.search, names)) for t in trees]
@@ -166,7 +166,7 @@ def _around(statement: Statement, nest: NestSchedule) -> Statement:
     return replace(statement, sequence=statement.sequence[:-1], ordered_loops=statement.ordered_loops[:-1])
 
 
-def pipeline(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+def pipeline(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
     """Return innermost loops in the order of their nests' pipelines."""
     nests = iter(setting.nests)
 
@@ -183,30 +183,30 @@ def pipeline(program: LoweredProgram, setting: Setting) -> LoweredProgram:
     return replace(program, body=tuple(map(ordered, program.body)))
 
 
-def hoist(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+def hoist(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
     """Move copies that are equal in all iterations of an ordered loop in front of that loop."""
     return with_copies_in_front(program, setting.machine)
 
 
-def chains(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+def chains(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
     """Return chains of long functions side by side."""
     return side_by_side(program, setting.machine)
 
 
-def registers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+def registers(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
     """Return numbers for registers that are named by us, and in the programs that pack operands."""
     packs = tuple(registers(pack, setting) for pack in program.packs)
     return replace(program, body=number_registers(program.body, setting.machine), packs=packs)
 
 
-def configure(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+def configure(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
     """Return the program with registers loaded and released, and with the fields set that instructions require."""
     packs = tuple(configure(pack, setting) for pack in program.packs)
     body = with_settings(configured(program.body, setting.machine), setting.machine)
     return replace(program, body=body, packs=packs)
 
 
-def barriers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+def barriers(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
     """Return the program with barriers where the lanes of a machine with levels need them."""
     if not setting.machine.levels:
         return program

@@ -2,9 +2,9 @@
 
     stage b ahead 1                                 Copies
       parallel n by 512                             Parts
-        for k by 256 carries b, then the remainder       Turns
+        for k by 256 carries b, then the remainder       LoopNode
           hold                                      Hold
-            for k by 1                              Turns
+            for k by 1                              LoopNode
               issue, unrolled m by 1, n by 16       Issues
 
 The passes of `isamap.lower.shape` make the steps out of a schedule, one kind of decision each;

@@ -6,7 +6,7 @@ It reads no other files: `load` resolves names and inheritance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from isamap.machine import allowed, families
 from isamap.machine.encoding_fields import (
@@ -39,6 +39,8 @@ from isamap.machine.keys import (
     Leaf,
     ListOf,
     NamedBy,
+    OneOf,
+    Value,
     one_of,
 )
 from isamap.machine.link_fields import LINK, LinkSpec, read_link
@@ -56,7 +58,8 @@ from isamap.machine.timing_fields import (
 )
 from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Mapping, Node, Scalar
-from isamap.source import Span
+from isamap.source import Span, is_digits
+from isamap.source.numbers import BYTES_PER_UNIT
 from isamap.source.records import dataclass
 
 T = TypeVar("T")
@@ -411,3 +414,55 @@ def _read_time(
         return None
     text = read_text(keys[given[0]], f"`{given[0]}`", findings)
     return TimeSpec(text, given[0].endswith("cycles")) if text is not None else None
+
+
+# --- the JSON Schema, for editors: keys, words and numbers; `isamap hw check` also checks references -------
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+SIZE = rf"^[0-9]{{1,12}} ?({'|'.join(BYTES_PER_UNIT)})$"
+
+
+def machine_schema() -> dict[str, object]:
+    """Return the schema of a description's file."""
+    head = {"$schema": DRAFT, "title": "isamap machine description"}
+    return {**head, **_schema(MACHINE)}
+
+
+def _schema(value: Value) -> dict[str, object]:
+    match value:
+        case Leaf():
+            return _leaf(value)
+        case ListOf(item, least):
+            return {"type": "array", "items": _schema(item), **({"minItems": least} if least else {})}
+        case NamedBy(inner, pattern):
+            names = {"propertyNames": {"pattern": f"^{pattern}$"}} if pattern else {}
+            return {"type": "object", "additionalProperties": _schema(inner), **names}
+        case OneOf(kinds):
+            return {"anyOf": [_schema(kind) for kind in kinds]}
+        case Keys(values, required):
+            needed = {"required": list(required)} if required else {}
+            properties = {key: _schema(inner) for key, inner in values.items()}
+            return {"type": "object", "properties": properties, "additionalProperties": False, **needed}
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _leaf(leaf: Leaf) -> dict[str, object]:
+    # A plain 16 of YAML is a number, and a text to the readers, which take what is written.
+    text: dict[str, object] = {"type": ["string", "number", "boolean"]}
+    match leaf.kind:
+        case "text" if leaf.words is not None:
+            known = sorted(leaf.words())
+            return {"enum": [*known, *(int(word) for word in known if is_digits(word))]}
+        case "text" | "expression":
+            return text
+        case "number":
+            return {"type": "number", "minimum": leaf.least}
+        case "whole":
+            return {"type": "integer", "minimum": leaf.least}
+        case "bytes":
+            return {
+                "anyOf": [{"type": "integer", "minimum": leaf.least}, {"type": "string", "pattern": SIZE}]
+            }
+        case "flag":
+            return {"type": "boolean"}

@@ -150,7 +150,7 @@ def _unusable(path: Path, why: str) -> Unkept:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class TrialInputs:
     """The common inputs of trials, as the log records them.
 
     `versions` are those of everything that made the code and found the schedules. `profile` names the
@@ -176,7 +176,7 @@ def evaluate_all(
     trials: Sequence[Trial],
     evaluator: Evaluator,
     model: CostModel,
-    setting: Setting,
+    setting: TrialInputs,
     log: Log,
     *,
     again: bool = False,
@@ -217,7 +217,7 @@ def _ask(evaluator: Evaluator, trials: Sequence[Trial]) -> Iterator[Evaluation]:
         yield from (Evaluation(float(evaluator.evaluate(trial))) for trial in trials)
 
 
-def trial_key(trial: Trial, evaluator: Evaluator, setting: Setting) -> str:
+def trial_key(trial: Trial, evaluator: Evaluator, setting: TrialInputs) -> str:
     """Return the digest of everything that an evaluation depends on."""
     parts = {
         "kernel": setting.kernel_sha256,
@@ -247,7 +247,12 @@ def _sizes(trial: Trial) -> dict[str, int | str]:
 
 
 def _record(
-    key: str, trial: Trial, evaluator: Evaluator, model: CostModel, evaluation: Evaluation, setting: Setting
+    key: str,
+    trial: Trial,
+    evaluator: Evaluator,
+    model: CostModel,
+    evaluation: Evaluation,
+    setting: TrialInputs,
 ) -> Record:
     decisions, total_ns, parts = _describe(trial, model)
     ran = evaluation.cost_ns != float("inf")

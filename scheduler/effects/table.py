@@ -41,8 +41,8 @@ from isamap.scheduler.effects.levels import buffers_filled, one_after_another
 from isamap.scheduler.effects.overlapping import leaks, least_leak
 from isamap.scheduler.effects.register_blocks import chains, loops_ns
 from isamap.scheduler.effects.register_loads import least_loads, pages
+from isamap.scheduler.effects.residence import revisits
 from isamap.scheduler.effects.results import results_begun
-from isamap.scheduler.effects.revisits import revisits
 from isamap.scheduler.effects.row_pieces import beside_rows, pieces_at_least
 from isamap.scheduler.effects.store_conflict_misses import store_conflict_ns
 from isamap.scheduler.effects.streams import exposed_stream

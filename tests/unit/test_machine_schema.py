@@ -14,8 +14,7 @@ from ruamel.yaml import YAML
 from isamap.cli import main
 from isamap.hw_specs import FOLDER
 from isamap.machine.keys import Keys, Leaf, ListOf, NamedBy, OneOf, Value
-from isamap.machine.schema import machine_schema
-from isamap.machine.spec import MACHINE, read_spec
+from isamap.machine.spec import MACHINE, machine_schema, read_spec
 from isamap.machine.tree import Findings, read_tree
 from isamap.source import Source
 

@@ -14,7 +14,7 @@ from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
-from isamap.scheduler.effects.revisits import revisits
+from isamap.scheduler.effects.residence import revisits
 from isamap.scheduler.effects.time_parts import where_time_goes
 
 LARGE = gemm(4096, 1024, 1024)

@@ -11,8 +11,7 @@ from properties.sampled_prices import of_blocks, sampled_prices
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem, with_fields
-from isamap.scheduler.effects.residence import rows_in_a_run, starts
-from isamap.scheduler.effects.revisits import revisits
+from isamap.scheduler.effects.residence import revisits, rows_in_a_run, starts
 
 M, N, START_NS = 4096, 64, 40.0
 
