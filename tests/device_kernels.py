@@ -181,11 +181,16 @@ def shipped(name: str) -> Source:
     return Source(path.name, path.read_text(encoding="utf-8"))
 
 
-def product(dtype: str, total: str, *, transposed: bool = False) -> Source:
-    """Return a product of matrices of such elements, summed in another type."""
+def product(dtype: str, total: str, *, transposed: bool = False, is_aligned: bool = False) -> Source:
+    """Return a product of matrices of such elements, summed in another type; rows of aligned ones are of 16 bytes."""
+    where = (
+        " where " + ", ".join(f"align({x}) >= 16, stride({x}, 0) % 8 == 0" for x in "AB")
+        if is_aligned
+        else ""
+    )
     b, at = ("B: %s[N, K]", "B[n, k]") if transposed else ("B: %s[K, N]", "B[k, n]")
     return Source(
         "product.ir",
-        f"kernel product(M, N, K) {{ in A: {dtype}[M, K]; in {b % dtype}; inout C: {total}[M, N];"
+        f"kernel product(M, N, K){where} {{ in A: {dtype}[M, K]; in {b % dtype}; inout C: {total}[M, N];"
         f" for m in M, n in N, k in K {{ C[m, n] += {total}(A[m, k]) * {total}({at}); }} }}",
     )

@@ -411,7 +411,8 @@ class _LaneFunction(ModelWriter):
         o = self.operand(target)
         if self.is_register(o):
             return super().stored(target, place, value)
-        return f"STORE({self.is_shared(o)}, {place}, {value});"
+        how = "STORE_LATER" if self.item.is_asynchronous and self.model else "STORE"
+        return f"{how}({self.is_shared(o)}, {place}, {value});"
 
 
 def _accesses(stmt: Stmt) -> Iterator[Read]:

@@ -381,8 +381,8 @@ class LaneWriter(BodyWriter):
                 outer, self.is_conditional = self.is_conditional, True
                 super().node(node, depth)
                 self.is_conditional = outer
-            case Barrier():
-                self.add(depth, "BARRIER;")
+            case Barrier(in_flight=in_flight):
+                self.add(depth, f"BARRIER_WITHIN({in_flight});" if in_flight else "BARRIER;")
             case Hint():
                 pass
             case If(conditions, body) if any(isinstance(inner, Barrier) for inner in walk(body)):

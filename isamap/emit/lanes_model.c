@@ -5,7 +5,7 @@
 
 typedef struct { const void *at; size_t bytes; } isamap_value;
 typedef void *isamap_memory;
-typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read, filled; } isamap_access;
+typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read, filled, copied; } isamap_access;
 
 typedef struct isamap_reserved { _Alignas(64) struct isamap_reserved *next; } isamap_reserved;
 
@@ -13,7 +13,7 @@ enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16, ISAMAP_SHOWN 
 
 typedef struct {
   int status, race, diverged;
-  int64_t lane, block, epoch, together;
+  int64_t lane, block, epoch, together, arrived, in_flight;
   uint64_t random;
   isamap_access *accesses;
   size_t room, used;
@@ -38,13 +38,15 @@ static _Thread_local isamap_device *isamap_here;
   isamap_own(name, (count) * sizeof *name)
 #define LANE (isamap_here->lane)
 #define BLOCK (isamap_here->block)
-#define BARRIER isamap_wait(__LINE__)
+#define BARRIER isamap_wait(__LINE__, 0)
+#define BARRIER_WITHIN(groups) isamap_wait(__LINE__, groups)
 #define SHOW(number, place) (isamap_here->shown[LANE][number] = (place))
 #define SHOWN(number, lane) (isamap_here->shown[lane][number])
-#define TOGETHER(count) (isamap_here->together = (count), isamap_wait(-__LINE__)) /* for registers of others: it orders no accesses of memory */
+#define TOGETHER(count) (isamap_here->together = (count), isamap_wait(-__LINE__, 0)) /* for registers of others: it orders no accesses of memory */
 #define UNROLL
 #define LOAD(is_shared, place) (isamap_touch(&(place), is_shared, 0), (place))
 #define STORE(is_shared, place, value) (isamap_touch(&(place), is_shared, 1), (void)((place) = (value)))
+#define STORE_LATER(is_shared, place, value) (isamap_touch(&(place), is_shared, 2), (void)((place) = (value)))
 #define LAUNCH(name) name##_lane
 
 static uint64_t isamap_random(isamap_device *d, uint64_t below) {
@@ -84,7 +86,7 @@ static isamap_access *isamap_access_of(isamap_device *d, uintptr_t place) {
     d->room *= 2;
     found = isamap_slot(d->accesses, d->room, place);
   }
-  *found = (isamap_access){place, ISAMAP_NONE, 0, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE};
+  *found = (isamap_access){place, ISAMAP_NONE, 0, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE};
   return found;
 }
 
@@ -118,6 +120,9 @@ static void isamap_touch(const volatile void *place, int is_shared, int writes) 
     if (writes) a->wrote = isamap_joined(a->wrote, d->block);
     else a->read = isamap_joined(a->read, d->block);
   }
+  /* A copy is on its way until a barrier waits for the group of its epoch, for its own lane too. */
+  d->race |= a->copied > d->arrived;
+  if (writes) a->copied = writes == 2 ? d->epoch : ISAMAP_NONE;
   if (writes) a->filled = d->block;
   d->race |= is_shared && (a->filled != d->block || !isamap_is_own(d, (uintptr_t)place));
   if (a->block != d->block || a->epoch != d->epoch) {
@@ -130,8 +135,9 @@ static void isamap_touch(const volatile void *place, int is_shared, int writes) 
   else a->reader = isamap_joined(a->reader, d->lane);
 }
 
-static void isamap_wait(int64_t line) {
+static void isamap_wait(int64_t line, int64_t in_flight) {
   isamap_device *d = isamap_here;
+  d->in_flight = in_flight;
   d->waits_at[d->lane] = line;
   swapcontext(&d->lanes[d->lane], &d->host);
 }
@@ -159,6 +165,8 @@ static int isamap_meet(isamap_device *d, int64_t lanes) {
     d->diverged |= d->waits_at[lane] != d->waits_at[0];
     d->ready[lane] = 1;
   }
+  const int64_t arrived = d->waits_at[0] ? d->epoch - d->in_flight : d->epoch;
+  if (arrived > d->arrived) d->arrived = arrived;
   d->epoch++;
   return d->waits_at[0] != 0;
 }
@@ -186,7 +194,7 @@ static void isamap_run_block(isamap_device *d, int64_t lanes, char *stacks) {
 
 static void isamap_open(isamap_device *d, const char *text) {
   (void)text;
-  *d = (isamap_device){.random = UINT64_C(0x2545f4914f6cdd1d)};
+  *d = (isamap_device){.random = UINT64_C(0x2545f4914f6cdd1d), .arrived = ISAMAP_NONE};
 }
 
 static isamap_memory isamap_share(isamap_device *d, const void *at, size_t bytes) {

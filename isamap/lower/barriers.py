@@ -14,16 +14,17 @@ the body of each loop twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product as points
-from math import prod
+from math import lcm, prod
 
-from isamap.ir import Index
+from isamap.ir import Index, Mod
 from isamap.ir.domains import largest_value
 from isamap.ir.index import ZERO
 from isamap.lower.program import (
     Barrier,
     Begin,
+    Block,
     Condition,
     Fill,
     For,
@@ -41,7 +42,7 @@ from isamap.lower.work_slices import is_met
 from isamap.machine import Machine, bound_level
 from isamap.source.records import dataclass, replace
 
-_MOST_POINTS = 1 << 16
+_MOST_POINTS, _MOST_SLOTS = 1 << 16, 1 << 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class Touch:
 
 
 Touches = frozenset[Touch]
+Nodes = tuple[Node, ...]
 NONE: Touches = frozenset()
 NO_LOOPS: Mapping[str, Index] = {}
 FAR, MOST_AXES = 1 << 24, 16
@@ -145,13 +147,35 @@ def are_apart(one: Touch, other: Touch, team: Mapping[str, int]) -> bool:
     if one.is_whole or other.is_whole:
         return False
     moving = [name for name in team if name in one.offset.symbols | other.offset.symbols]
+    slots = _in_each_slot(one.offset, other.offset)
     for mine in points(*(range(team[name]) for name in moving)):
         here = one.offset.substitute(dict(zip(moving, mine, strict=True)))
         for theirs in points(*(range(team[name]) for name in moving)):
             gap = other.offset.substitute(dict(zip(moving, theirs, strict=True))) - here
-            if not _is_gap(gap, one, other):
+            if not all(_is_gap(gap.substitute(slot), one, other) for slot in slots):
                 return False
     return True
+
+
+def _in_each_slot(*offsets: Index) -> list[dict[str, Index]]:
+    """Return, for each slot in which iterations may use a buffer of several copies, variables with that remainder.
+
+    The slot of an iteration is a remainder of its number: `1024*((k + 1) % 2)`.
+    """
+    atoms = [atom for index in offsets for monomial, _ in index.terms for atom in monomial]
+    slots = {
+        (atom.value.symbols, atom.divisor.value)
+        for atom in atoms
+        if isinstance(atom, Mod) and atom.divisor.value is not None
+    }
+    names = sorted({name for symbols, _ in slots for name in symbols})
+    period = lcm(*(divisor or 1 for _, divisor in slots))
+    if period ** len(names) > _MOST_SLOTS:
+        return [{}]
+    return [
+        {name: period * Index.of(name) + number for name, number in zip(names, numbers, strict=True)}
+        for numbers in points(range(period), repeat=len(names))
+    ]
 
 
 def _is_gap(gap: Index, one: Touch, other: Touch) -> bool:
@@ -214,7 +238,7 @@ def _beside(touch: Touch, other: Touch, loops: Mapping[str, Index]) -> Touch:
     return touch
 
 
-def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]:
+def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
     """Return the body of a program in which lanes wait for each other before they need it."""
     level = bound_level(machine)
     assert level is not None, "only lanes wait for each other"
@@ -224,26 +248,27 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
         most = largest_value(loops[variable], loops).value
         return since.changed(lambda touch: touch.of_all(variable, most))
 
-    def placed(nodes: tuple[Node, ...], since: _Since) -> tuple[tuple[Node, ...], _Since]:
+    def placed(nodes: Nodes, since: _Since, next_nodes: Nodes = ()) -> tuple[Nodes, _Since]:
         found: list[Node] = []
         earlier, branches = since, list[If]()
-        for node in nodes:
+        for number, node in enumerate(nodes, 1):
             if isinstance(node, If) and branches and all(exclude(branch, node) for branch in branches):
-                before, made, other = one(node, earlier)
+                before, made, other = one(node, earlier, (*nodes[number:], *next_nodes))
                 since = since.joined(other)
             else:
                 earlier = since
                 branches.clear()
-                before, made, since = one(node, since)
+                before, made, since = one(node, since, (*nodes[number:], *next_nodes))
+                earlier = _Since() if before else earlier
             branches += [node] if isinstance(node, If) else []
             found += [*before, made]
         return tuple(found), since
 
-    def one(node: Node, since: _Since) -> tuple[tuple[Node, ...], Node, _Since]:
+    def one(node: Node, since: _Since, behind: Nodes) -> tuple[Nodes, Node, _Since]:
         """Return the nodes before a node, the node with barriers inside, and the accesses after it."""
         match node:
             case Issue() | Fill():
-                return waited(node, touches_of((node,)), since)
+                return waited(node, _issued((node,), machine, loops), since)
             case For() if (issue := _repeated_issue(node, machine)) is not None:
                 own = _Since(*touched(issue, machine, loops))
                 nest = [inner for inner in walk((node,)) if isinstance(inner, For)]
@@ -262,29 +287,32 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
                 loops[counter] = trips
                 carried = placed(body, _Since())[1].changed(lambda touch: touch.of_others(counter))
                 alone, after = placed(body, carried)
-                inside, behind = placed(body, carried.joined(since))
+                inside, left = placed(body, carried.joined(since))
                 if _barriers(inside) > _barriers(alone):  # one in front of the loop does for all iterations
                     return (barrier,), with_children(node, alone), of_all(after, counter)
-                around = of_all(behind, counter)  # a loop of no iterations changes nothing
+                around = of_all(left, counter)  # a loop of no iterations changes nothing
                 return (), with_children(node, inside), around if trips.value else since.joined(around)
             case If(conditions, body) if any(names_of_condition(c) & team.keys() for c in conditions):
                 return where(conditions, body, since)
             case If(body=body):
+                alone, left = placed(body, _Since())
                 inside, after = placed(body, since)
+                if _barriers(inside) > _barriers(alone) and since.meets(
+                    _issued(behind, machine, loops), team, loops
+                ):
+                    return (barrier,), with_children(node, alone), left  # else another one would follow
                 return (), with_children(node, inside), since.joined(after)
             case _:
-                inside, after = placed(children(node), since)
+                inside, after = placed(children(node), since, behind)
                 return (), with_children(node, inside), after
 
-    def where(
-        conditions: tuple[Condition, ...], body: tuple[Node, ...], since: _Since
-    ) -> tuple[tuple[Node, ...], Node, _Since]:
+    def where(conditions: tuple[Condition, ...], body: Nodes, since: _Since) -> tuple[Nodes, Node, _Since]:
         """Return nodes that only some instances perform, divided where lanes wait: all come to a barrier."""
         found: list[Node] = []
         together: list[Node] = []
         own = _Since()
         for node in body:
-            touches = touches_of(tuple(n for n in walk((node,)) if isinstance(n, Issue | Fill)))
+            touches = _issued((node,), machine, loops)
             if own.meets(touches, team, loops):
                 before, made, since = waited(If(conditions, tuple(together)), own, since)
                 found += [*before, made]
@@ -294,16 +322,80 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> tuple[Node, ...]
         before, made, since = waited(If(conditions, tuple(together)), own, since)
         return (*found, *before), made, since
 
-    def touches_of(issues: tuple[Issue | Fill, ...]) -> _Since:
-        own = _Since()
-        for issue in issues:
-            own = own.joined(_Since(*touched(issue, machine, loops)))
-        return own
-
-    def waited(node: Node, own: _Since, since: _Since) -> tuple[tuple[Node, ...], Node, _Since]:
+    def waited(node: Node, own: _Since, since: _Since) -> tuple[Nodes, Node, _Since]:
         return ((barrier,), node, own) if since.meets(own, team, loops) else ((), node, since.joined(own))
 
-    return placed(program.body, _Since())[0]
+    return _with_copies_in_flight(placed(program.body, _Since())[0], machine)
+
+
+def _issued(nodes: tuple[Node, ...], machine: Machine, loops: Mapping[str, Index]) -> _Since:
+    """Return what all issues in nodes touch."""
+    own = _Since()
+    for node in walk(nodes):
+        if isinstance(node, Issue | Fill):
+            own = own.joined(_Since(*touched(node, machine, loops)))
+    return own
+
+
+def _with_copies_in_flight(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
+    """Let barriers at the beginning of iterations leave copies for later iterations on their way.
+
+    In front of such a loop all copies arrive: those for its first iterations are no groups of their own.
+    """
+    found: list[Node] = []
+    for node in nodes:
+        made = with_children(node, _with_copies_in_flight(children(node), machine))
+        first = next(_in_order(node.body), None) if isinstance(node, For) else None
+        groups = _groups_in_flight(node, machine) if isinstance(node, For) else 0
+        if isinstance(first, Barrier) and groups > 0:
+            found.append(first)
+            made = with_children(made, _with_first(children(made), replace(first, in_flight=groups)))
+        found.append(made)
+    return tuple(found)
+
+
+def _with_first(nodes: tuple[Node, ...], barrier: Barrier) -> tuple[Node, ...]:
+    """Return nodes with another barrier in place of the one that they begin with, in blocks or not."""
+    first, *others = nodes
+    inside = isinstance(first, Block)
+    return (with_children(first, _with_first(first.body, barrier)) if inside else barrier, *others)
+
+
+def _in_order(nodes: tuple[Node, ...]) -> Iterator[Node]:
+    """Yield nodes that all lanes come to, also those of blocks."""
+    for node in nodes:
+        yield from _in_order(node.body) if isinstance(node, Block) else (node,)
+
+
+def _groups_in_flight(loop: For, machine: Machine) -> int:
+    """Return for how many later iterations copies may be on their way when an iteration begins: 0 if unknown.
+
+    A copy of so many iterations ahead arrives in front of the iteration that reads its slot.
+    """
+    filled: dict[str, set[tuple[Index, int] | None]] = {}
+    others: dict[str, set[tuple[Index, int] | None]] = {}
+    for node in walk(loop.body):
+        for name, ref in node.operands if isinstance(node, Issue) else ():
+            if isinstance(node, Issue) and isinstance(ref, MemoryRef):
+                item = machine.instructions[node.instruction]
+                writes = item.is_asynchronous and item.instruction.operand(name).role != "in"
+                (filled if writes else others).setdefault(ref.buffer, set()).add(_slot(ref, loop.variable))
+    ahead = [
+        0
+        if fill is None or read is None or fill[1] != read[1]
+        else (fill[0] - read[0]).mod(fill[1]).value or 0
+        for buffer, fills in filled.items()
+        for fill in fills
+        for read in others.get(buffer, {None})
+    ]
+    return min(ahead, default=1) - 1
+
+
+def _slot(ref: MemoryRef, variable: str) -> tuple[Index, int] | None:
+    """Return the number of which a slot is the remainder, and the divisor; None if there is not one slot."""
+    atoms = [atom for monomial, _ in ref.offset.terms for atom in monomial if isinstance(atom, Mod)]
+    slots = [(atom.value, atom.divisor.value or 0) for atom in atoms if variable in atom.value.symbols]
+    return slots[0] if len(slots) == 1 and slots[0][1] else None
 
 
 def exclude(one: If, other: If) -> bool:
@@ -380,7 +472,7 @@ class _Access:
     """An access that no barrier has ended: its issue, whether it writes, and its elements, if they are known.
 
     `elements` are the first one, and the distances of all from there. If `other` is the variable of a loop, it was
-    in another iteration of that loop.
+    in another iteration of that loop. An asynchronous copy has been closed by so many `groups`; None for others.
     """
 
     name: str
@@ -388,6 +480,7 @@ class _Access:
     array: str
     elements: tuple[Index, ...] | None
     other: str = ""
+    groups: int | None = None
 
 
 class _Walk:
@@ -422,10 +515,13 @@ class _Walk:
                     yield from self.said((node,))
                     for array, some in behind.items():
                         self.last.setdefault(array, set()).update(some)
-                case Barrier(level):
+                case Barrier(level, in_flight):
                     if level != self.level:
                         yield f"a barrier is of {level}, which is no level whose lanes may wait for each other"
-                    self.last.clear()
+                    for array, some in self.last.items():
+                        left = [(one, one.groups) for one in some if one.groups is not None]
+                        kept = {replace(one, groups=n + 1) for one, n in left if n < in_flight}
+                        self.last[array] = kept
                 case Issue(name):
                     yield from self.performed(name, self.accesses(node), self.is_of_each(node))
                 case Fill(buffer, offset, count):
@@ -451,8 +547,12 @@ class _Walk:
                         if any(isinstance(inner, Barrier) for inner in walk(body)):
                             yield "a barrier stands where only some instances of a block come"
                     yield from self.said(body)
-                    if not (isinstance(node, For) and self.writes_apart(node)):
-                        self.change(lambda access: self.before(access, variable))
+                    waits = [inner.in_flight for inner in _in_order(body) if isinstance(inner, Barrier)]
+                    again = (
+                        0 if isinstance(node, For) and self.writes_apart(node) else 1 + max(waits, default=0)
+                    )
+                    for _ in range(again):
+                        self.change(partial(self.before, variable=variable, is_closed=bool(waits)))
                         yield from self.said(body)
                     self.here = outside
                     self.change(lambda access: self.every(access, variable))
@@ -522,10 +622,16 @@ class _Walk:
         for array, some in self.last.items():
             self.last[array] = set(map(change, some))
 
-    def before(self, access: _Access, variable: str) -> _Access:
-        """Return an access as a later iteration of a loop sees it."""
+    def before(self, access: _Access, variable: str, is_closed: bool) -> _Access:
+        """Return an access as the next iteration of a loop sees it, or any later one.
+
+        If each iteration closes a group, copies in flight are of known iterations.
+        """
         if access.elements is None or variable not in access.elements[0].symbols:
             return access
+        if access.groups is not None and is_closed:
+            first, *others = access.elements
+            return replace(access, elements=(first.substitute({variable: Index.of(variable) - 1}), *others))
         return replace(access, elements=None) if access.other else replace(access, other=variable)
 
     def every(self, access: _Access, variable: str) -> _Access:
@@ -567,7 +673,10 @@ class _Walk:
                 )
                 elements = (first, *map(Index.of, distances))
             roles = {"in": (False,), "out": (True,), "inout": (False, True)}[operand.role]
-            found += [_Access(issue.instruction, writes, ref.buffer, elements) for writes in roles]
+            groups = 0 if self.machine.instructions[issue.instruction].is_asynchronous else None
+            found += [
+                _Access(issue.instruction, writes, ref.buffer, elements, groups=groups) for writes in roles
+            ]
         return found
 
     def meet(self, one: _Access, other: _Access) -> bool:
@@ -588,15 +697,16 @@ class _Walk:
                 first, second = (
                     at.substitute(numbers) for at, numbers in zip((here, there), known, strict=True)
                 )
-                gap = (second - first).value
+                gaps = _values_of(second - first)
                 steps = {name: first.coefficient(name) for name in (one.other, other.other) if name}
-                if gap is None or any(step is None or not step.value for step in steps.values()):
+                if gaps is None or any(step is None or not step.value for step in steps.values()):
                     return True
-                if not steps and not own.isdisjoint(gap + at.constant for at in theirs):
+                if not steps and any(not own.isdisjoint(gap + at.constant for at in theirs) for gap in gaps):
                     return True
                 if any(
                     step is not None and self.meets_later(own, gap, theirs, (step.constant, name))
                     for name, step in steps.items()
+                    for gap in gaps
                 ):
                     return True
         return False
@@ -651,9 +761,26 @@ class _Walk:
     def touch(self, name: str, accesses: list[_Access]) -> Iterator[str]:
         for one in accesses:
             met = [other for other in self.last.get(one.array, set[_Access]()) if self.meet(other, one)]
-            if any(other.writes for other in met):
+            if any(other.writes and other.groups for other in met):
+                yield f"{name} touches {one.array}, and copies into it are on their way"
+            elif any(other.writes for other in met):
                 yield f"{name} touches {one.array}, which lanes have written, and no barrier stands between"
             elif one.writes and met:
                 yield f"{name} writes {one.array}, which lanes have read, and no barrier stands between"
         for one in accesses:
             self.last.setdefault(one.array, set()).add(one)
+
+
+def _values_of(index: Index) -> frozenset[int] | None:
+    """Return all values of a number and of remainders of variables; None if there is anything else in it."""
+    if index.value is not None:
+        return frozenset((index.value,))
+    atoms = [atom for monomial, _ in index.terms for atom in (monomial if len(monomial) < 2 else ("",))]
+    divisors = [atom.divisor.value for atom in atoms if isinstance(atom, Mod)]
+    if len(divisors) != len(atoms) or None in divisors:
+        return None
+    every, names = lcm(*(divisor or 1 for divisor in divisors)), sorted(index.symbols)
+    if every ** len(names) > _MOST_SLOTS:
+        return None
+    numbers = points(range(every), repeat=len(names))
+    return frozenset(index.evaluate(dict(zip(names, values, strict=True))) for values in numbers)

@@ -175,9 +175,14 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A point at which all lanes of one instance of a level wait for each other, and see each other's writes."""
+    """A point at which all lanes of one instance of a level wait for each other, and see each other's writes.
+
+    Asynchronous copies between two barriers are a group, and those of the last `in_flight` groups may be on
+    their way still: lanes see what the others have written.
+    """
 
     level: str
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)

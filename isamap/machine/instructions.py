@@ -245,7 +245,14 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
                 spec.encoding, row, instruction, world.memories, world.program, cost.unit
             )
     built = MachineInstruction(
-        instruction, emit, cost, spec.barrier, source, instruction.span, encoding=encoding
+        instruction,
+        emit,
+        cost,
+        spec.barrier,
+        source,
+        instruction.span,
+        encoding=encoding,
+        is_asynchronous=spec.is_asynchronous,
     )
     return Entry(built, spec.cost, row, world.clock_ghz)
 

@@ -208,7 +208,8 @@ class MachineInstruction:
     """An instruction's meaning, its emission, its cost and their source.
 
     `stated` is its cost as written if a link increases it. `encoding` are its words in a program. `made_of`
-    names the instruction from which it was derived if no text describes it.
+    names the instruction from which it was derived if no text describes it. What an asynchronous one has
+    copied is there when a barrier has waited for it.
     """
 
     instruction: Instruction
@@ -220,6 +221,7 @@ class MachineInstruction:
     stated: Cost | None = field(default=None, compare=False, repr=False)
     encoding: Encoding | None = None
     made_of: str = ""
+    is_asynchronous: bool = False
 
     @property
     def name(self) -> str:

@@ -147,6 +147,7 @@ class InstructionSpec:
     source: Scalar | None
     span: Span
     encoding: EncodingSpec | None = None
+    is_asynchronous: bool = False
 
     @property
     def texts(self) -> tuple[Scalar, ...]:
@@ -204,6 +205,7 @@ INSTRUCTION = Keys(
         "encoding": WORDS,
         "entries": ENTRIES,
         "barrier": FLAG,
+        "asynchronous": FLAG,
         "cost": COST,
         "source": TEXT,
     },
@@ -384,7 +386,8 @@ def _read_instruction(node: Node, findings: Findings) -> InstructionSpec | None:
     encoding = read_encoding(keys.get("encoding"), "`encoding`", findings, keys.get("entries"))
     if semantics is None or not rows:
         return None
-    return InstructionSpec(rows, semantics, emit, barrier, cost, source, node.span, encoding)
+    later = read_flag(keys.get("asynchronous"), "`asynchronous`", findings)
+    return InstructionSpec(rows, semantics, emit, barrier, cost, source, node.span, encoding, later)
 
 
 def _read_cost(node: Node, findings: Findings) -> CostSpec:

@@ -78,8 +78,8 @@ def _line(node: Node) -> str:
             return f"zero {buffer} + {offset}, {elements} elements"
         case Hint(instruction, operand, place):
             return f"{instruction} {operand} = {_operand(place)}"
-        case Barrier(level):
-            return f"barrier of {level}"
+        case Barrier(level, in_flight):
+            return f"barrier of {level}" + (f", {in_flight} groups of copies in flight" if in_flight else "")
         case Declare(values):
             shown = (v.name if v.register is None else f"{v.name} in {v.memory}{v.register}" for v in values)
             return f"registers {', '.join(shown)}"

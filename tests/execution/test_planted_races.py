@@ -24,7 +24,7 @@ from isamap.driver.verifying import Judged, case_of
 from isamap.emit.c import EmittedC
 from isamap.emit.c_interface import STATUSES
 from isamap.emit.lanes import emit_lanes
-from isamap.ir import Index, bind
+from isamap.ir import Index, Mod, bind
 from isamap.lower.barriers import check_barriers
 from isamap.lower.program import Barrier, Condition, For, If, Issue, LoweredProgram, MemoryRef, Node, Parallel
 from isamap.lower.walk import arrays_in, children, walk, with_children
@@ -48,8 +48,24 @@ class Subject:
     sizes: Mapping[str, int]
     fixed: Mapping[str, int] = field(default_factory=dict[str, int])
     machine: str = SIMT
+    schedule: str = ""
 
 
+# Copies two iterations ahead: a slot is read while two others are filled.
+PIPELINE = """isamap schedule 1
+kernel product
+machine nvidia-sm80
+sizes K = 160, M = 32, N = 32
+status MANUAL
+nest 0 {
+  map mma_f16 { i: m, j: n, k: k } (a = A[m, k], b = B[k, n]);
+  choose warp.m = 2;
+  par n by 16 { par m by 32 { hold; for k by 32 {
+    stage b ahead 2 in shared at 0; stage a ahead 2 in shared at 8192;
+    for k by 16 { unroll n by 8 { issue; } }
+  } } }
+}
+"""
 WINDOWS = {"N": 1, "H": 5, "W": 6, "C": 4, "K": 17, "R": 3, "S": 3, "stride": 1, "pad": 1}
 SUBJECTS = {
     "product": Subject(
@@ -61,6 +77,10 @@ SUBJECTS = {
     "windows": Subject(shipped("conv2d_nhwc"), WINDOWS),
     "fragments": Subject(
         product("f16", "f32"), {"M": 37, "N": 29, "K": 20}, {"nest0.parallel.m": 2}, "nvidia-sm80"
+    ),
+    "pipeline": Subject(
+        product("f16", "f32", is_aligned=True), {"M": 32, "N": 32, "K": 160}, machine="nvidia-sm80",
+        schedule=PIPELINE,
     ),
 }  # fmt: skip
 
@@ -74,17 +94,24 @@ def described(machine: str) -> str:
     return machine if machine == SIMT else without_vector_products(machine, Path(mkdtemp()))
 
 
+def machine_name(subject: str) -> str:
+    one = SUBJECTS[subject]
+    return one.machine if one.schedule else described(one.machine)
+
+
 @cache
 def machine_of(subject: str) -> Machine:
-    return load_machine(described(SUBJECTS[subject].machine))
+    return load_machine(machine_name(subject))
 
 
 @cache
 def program_of(subject: str) -> LoweredProgram:
     one = SUBJECTS[subject]
-    asked = Request(
-        one.kernel, described(one.machine), dict(one.sizes), heuristic="greedy", model=True, fixed=one.fixed
-    )
+    asked = Request(one.kernel, machine_name(subject), dict(one.sizes), model=True)
+    if one.schedule:
+        asked = replace(asked, schedule=Source("given", one.schedule))
+    else:
+        asked = replace(asked, heuristic="greedy", fixed=one.fixed)
     program = compile_kernel(asked).program
     assert program is not None
     return program
@@ -283,6 +310,33 @@ def renamed(node: Node, old: str, new: str) -> Node:
     return with_children(node, tuple(renamed(inner, old, new) for inner in children(node)))
 
 
+def waits_too_late(subject: str) -> Planted:
+    """Let barriers leave a group of copies more on its way."""
+    program = program_of(subject)
+    for path, node in places(program.body):
+        if isinstance(node, Barrier) and node.in_flight:
+            yield at(path), changed_at(program, path, replace(node, in_flight=node.in_flight + 1))
+    yield from texts(subject, r"BARRIER_WITHIN\(1\)", "BARRIER_WITHIN(2)")
+
+
+def wrong_slots(subject: str) -> Planted:
+    """Let an issue use the slot of another iteration."""
+    program = program_of(subject)
+    for path, node in places(program.body):
+        for number, (operand, ref) in enumerate(node.operands if isinstance(node, Issue) else ()):
+            if not isinstance(node, Issue) or not isinstance(ref, MemoryRef):
+                continue
+            slots = [(m, c) for m, c in ref.offset.terms if m and isinstance(m[0], Mod)]
+            for (slot,), factor in slots:
+                assert isinstance(slot, Mod)
+                later = (slot.value + 1).mod(slot.divisor) - Index.of(slot)
+                other = replace(ref, offset=ref.offset + later * factor)
+                operands = (*node.operands[:number], (operand, other), *node.operands[number + 1 :])
+                yield f"{at(path)} {operand}", changed_at(program, path, replace(node, operands=operands))
+    yield from texts(subject, r"\((k\d+) % 3\)", r"((\1 + 1) % 3)", r"((\1 + 2) % 3)")
+    yield from texts(subject, r"\((k\d+) \+ 2\) % 3", r"(\1 + 1) % 3", r"\1 % 3")
+
+
 # --- changes of the text of kernels
 
 
@@ -373,6 +427,8 @@ KINDS: dict[str, Callable[[str], Planted]] = {
     "lanes missing in a copy": lanes_missing,
     "a predicate dropped": predicates_dropped,
     "a sum split among lanes": sums_split,
+    "a wait too late": waits_too_late,
+    "a wrong slot": wrong_slots,
 }
 
 FOUND: dict[tuple[str, str], dict[str, int]] = {
@@ -423,6 +479,9 @@ FOUND: dict[tuple[str, str], dict[str, int]] = {
     ("a predicate dropped", "fragments"): {"result": 2},
     ("a sum split among lanes", "product"): {"model": 5, "result": 1},
     ("a sum split among lanes", "bytes"): {"model": 4, "result": 1},
+    ("a barrier removed", "pipeline"): {"verifier": 2},
+    ("a wait too late", "pipeline"): {"verifier": 1, "model": 1},
+    ("a wrong slot", "pipeline"): {"verifier": 5, "model": 6, "result": 4},
 }
 
 

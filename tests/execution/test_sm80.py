@@ -74,7 +74,8 @@ def test_every_function_of_the_header_becomes_its_instruction(tmp_path: Path) ->
 __kernel void all(uint16_t *g, float *sums, int32_t *counts, int64_t rows) {
   OWN_OF_BLOCK(uint16_t, s, 1024);
   uint16_t a[8], b[4], t[4];
-  copy_async(g, 64, s, 32, rows);
+  copy_async(g, 64, s, 32, rows, 2);
+  BARRIER_WITHIN(1);
   BARRIER;
   ldmatrix_a(s, 32, a);
   ldmatrix_b(s, 32, b);

@@ -83,7 +83,7 @@ def test_four_instances_share_the_tiles_of_a_block(machine: str) -> None:
     assert ", 128, given" in prepared.program.emitted.source, "a launch of four times 32 lanes"
 
 
-@pytest.mark.parametrize("ahead", ["", " ahead 1"])
+@pytest.mark.parametrize("ahead", ["", " ahead 1", " ahead 3"])
 @pytest.mark.parametrize("machine", MATRIX)
 def test_sums_stay_in_registers_while_the_tiles_of_a_block_are_staged_in_parts(
     machine: str, ahead: str

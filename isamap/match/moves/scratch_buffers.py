@@ -379,9 +379,18 @@ def _tile_copy(
 ) -> tuple[Copy, dict[str, Index]]:
     """Return the copy of a whole tile into a buffer in a scratchpad, or back, and the extents of its counters."""
     buffer = in_tiles(operand, search, home).buffer
-    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
-    copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=back)
+    copy = copy_by_axes(
+        operand, buffer, Index.of(OFFSET), tile, position_of(operand, tile, search), back=back
+    )
     return copy, {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+
+
+def position_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> dict[str, Index]:
+    """Return how far loops have come along each axis. It is a multiple of a tile, as the search knows from now on."""
+    steps = {f"@{a.name}": a.tile for a in shown_axes(operand, tile)}
+    for buffer in {read.buffer for read in reads(operand.subject)}:
+        search.steps[buffer] = {**search.steps.get(buffer, {}), **steps}
+    return {a.name: Index.of(f"@{a.name}") for a in tile.axes}
 
 
 # A buffer on the way in has two copies where so many of them fit into its scratchpad.

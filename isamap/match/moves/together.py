@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import prod
 
 from isamap.ir import Index
-from isamap.match.moves.scratch_buffers import ScratchMove, find_dma, scratch_move
+from isamap.match.moves.scratch_buffers import ScratchMove, find_dma, position_of, scratch_move
 from isamap.match.moves.transfers import shown_axes
 from isamap.match.moves.transposed_blocks import across_tiles
 from isamap.match.operand_loads.load_request import MoveSearch
@@ -69,7 +69,7 @@ def _along(
     if extent is None or extent < 2 * step:
         return None
     buffer = in_tiles(operand, search, home).buffer
-    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    position = position_of(operand, tile, search)
     copy = across_tiles(operand, buffer, Index.of(OFFSET), tile, position, {axis: distance}, back=None)
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
     dma = find_dma(copy, {**counts, f"+{axis}": Index.of(extent // step)}, search)

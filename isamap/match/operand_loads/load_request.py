@@ -335,7 +335,12 @@ class MoveSearch:
                 return None
         where = [c for c in instruction.where if is_of_layout(c)]
         met = not where or layout_holds(
-            where, operand, found, self.aligned_bytes(found, operand.dtype), params
+            where,
+            operand,
+            found,
+            self.aligned_bytes(found, operand.dtype),
+            params,
+            self.steps.get(found.buffer, {}),
         )
         return found if met else None
 

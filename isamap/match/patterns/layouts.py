@@ -29,12 +29,14 @@ def layout_holds(
     place: Location,
     aligned_bytes: int,
     params: Mapping[str, int],
+    steps: Mapping[str, int],
 ) -> bool:
-    """Return whether a place meets the layout that an operand requires.
+    """Return whether a place meets the layout that an operand requires; `steps` are as in `alignment`.
 
     Units: `aligned_bytes` is a divisor of the address.
     """
-    own = {f"stride({operand.name},{axis})": stride for axis, stride in enumerate(place.strides)}
+    strides = (s.substitute({n: step * Index.of(n) for n, step in steps.items()}) for s in place.strides)
+    own = {f"stride({operand.name},{axis})": stride for axis, stride in enumerate(strides)}
     align = f"align({operand.name})"
     for constraint in where:
         named = {s for s in constraint.left.symbols | constraint.right.symbols if "(" in s}
@@ -77,6 +79,19 @@ def stated_alignments(kernel: Kernel) -> dict[str, int]:
         )
         for o in kernel.operands
     }
+
+
+def stated_strides(kernel: Kernel) -> dict[str, dict[str, int]]:
+    """Return of what number each stride of an array is a multiple, if `where` says so. Units: elements."""
+    found: dict[str, dict[str, int]] = {}
+    for o in kernel.operands:
+        for c in kernel.where:
+            for axis in range(len(o.shape)):
+                stride = Index.of(f"stride({o.name},{axis})")
+                step = next((n for n in _POWERS if c.left == stride.mod(n)), 0)
+                if step and c.comparison == "==" and c.right.value == 0:
+                    found.setdefault(o.name, {})[f"{o.name}.s{axis}"] = step
+    return found
 
 
 def address_unit(item: MachineInstruction, operand: Operand) -> int:

@@ -32,7 +32,7 @@ from isamap.match.operand_loads.load_request import (
 from isamap.match.operand_loads.load_search import find_operand_load, find_place
 from isamap.match.patterns.address import Location, simplify_expr
 from isamap.match.patterns.lane_indices import have_short_indices
-from isamap.match.patterns.layouts import stated_alignments
+from isamap.match.patterns.layouts import stated_alignments, stated_strides
 from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
 from isamap.match.patterns.reach import Params, coordinate_names, extents_of
@@ -479,6 +479,7 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
         machine,
         layouts(kernel),
         alignments=stated_alignments(kernel),
+        steps=stated_strides(kernel),
         strict=kernel.strict,
         passing=frozenset(o.name for o in kernel.operands if o.role == "temp"),
         ordered=bounding_axes(statements(kernel)),
