@@ -42,7 +42,7 @@ from isamap.graph.partition import Method, Partition
 from isamap.graph.planning import LINE_BYTES, find_pitches, plan, room_bytes
 from isamap.graph.sizes import index_of, is_open, most_of, needs_numbers, value_of
 from isamap.graph.thresholds import AHEAD_KERNELS, PACKED_BYTES, SPILLED_BYTES
-from isamap.graph.types import make_dense, size_bytes, stored
+from isamap.graph.types import CODED, make_dense, size_bytes, stored, stored_type
 from isamap.ir import DTYPES, Index, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
@@ -330,6 +330,7 @@ class CompiledModel:
         self._run.argtypes = (ctypes.c_void_p,) * 3
         self._rooms: list[Room] = []
         self._weights = Kept.of(self.emitted.weights) if self.emitted.is_apart else None
+        self._dense = DensePorts.of(self.emitted)
 
     @property
     def program(self) -> Program:
@@ -348,6 +349,10 @@ class CompiledModel:
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Return the results for such inputs. Raises: UsageProblem for other names, types or sizes."""
+        if self._dense is not None and (given := self._dense.addresses(inputs)) is not None:
+            results = self._dense.make_results()
+            self.call_at(given, [array.ctypes.data for array in results.values()])
+            return results
         unknown = [name for name in inputs if name not in self.inputs]
         if unknown:
             raise _wrong(f"there is no input `{unknown[0]}`", f"inputs: {', '.join(self.inputs)}")
@@ -622,6 +627,46 @@ class Room:
         """Says where inputs and results lie."""
         self.inputs[self.first : self.first + len(given)] = given
         self.outputs[: len(made)] = made
+
+
+@dataclass(frozen=True, slots=True)
+class DensePorts:
+    """Names, types and sizes of a model's inputs and results, all known: calls need no other preparation.
+
+    Weights drive Python's code out of the caches, so each step of Python costs a call some microseconds.
+    """
+
+    inputs: tuple[tuple[str, Any, tuple[int, ...]], ...]
+    outputs: tuple[tuple[str, Any, tuple[int, ...]], ...]
+
+    @staticmethod
+    def of(emitted: Emitted) -> DensePorts | None:
+        """Return the ports; None if a size is open, or a type is stored as another one."""
+        ports = tuple(
+            tuple((p.name, DTYPES[stored_type(p.passed.dtype)].numpy(), p.passed.shape) for p in side)
+            for side in (emitted.inputs, emitted.outputs)
+        )
+        passed = [p.passed for p in (*emitted.inputs, *emitted.outputs)]
+        is_known = not emitted.sizes and not emitted.returned and all(p.dtype not in CODED for p in passed)
+        return DensePorts(*ports) if is_known else None
+
+    def addresses(self, inputs: Mapping[str, Any]) -> list[int] | None:
+        """Return the addresses of a call's arrays in order; None if one of them is missing or must be converted."""
+        if len(inputs) != len(self.inputs):
+            return None
+        found: list[int] = []
+        for name, dtype, shape in self.inputs:
+            array = inputs.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+                return None
+            if not array.flags.c_contiguous:
+                return None
+            found.append(array.ctypes.data)
+        return found
+
+    def make_results(self) -> dict[str, Array]:
+        """Return new arrays, with arbitrary content, by name."""
+        return {name: np.empty(shape, dtype) for name, dtype, shape in self.outputs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ These are detected by content: each call compares a sample of all weights, and o
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from operator import itemgetter
 from threading import Lock
 from typing import Any
 
@@ -130,7 +131,7 @@ class Prepared:
         given_back = {follow_views(node) for node in output.all_input_nodes}
         self.weights = [n for n in inputs if n in weights and n.users and n not in given_back]
         self.prepared = tuple(_of_weights_alone(graph, frozenset(self.weights), given_back))
-        self.places = [inputs.index(node) for node in self.weights]
+        self._weights_among = _picked([inputs.index(node) for node in self.weights])
         tensor: Any = import_module("torch").Tensor
         self._address, self._version = tensor.data_ptr, tensor._version.__get__
         self._seen: list[tuple[Sequence[Any], Sequence[Any]]] | None = None
@@ -151,17 +152,23 @@ class Prepared:
 
     def run(self, given: Sequence[Any]) -> Any:
         """Return the results for such inputs; with nothing to spare, as it counts for each call."""
-        key, made = self._key([given[place] for place in self.places]), self._made
-        if made is not None and made.key == key and made.contents.differ():
-            self._changes += 1
-            key = (*key[:-1], self._changes)
-        program = self._plain
-        if program is None:
-            program = made.program if made is not None and made.key == key else self._made_of(given, key)
-        results = program.run(given)
+        results = self._program_for(given).run(given)
         if self._seen is not None:
             self._seen.append((given, results))
         return results
+
+    def _program_for(self, given: Sequence[Any]) -> Program:
+        """Return the program for the weights of a call.
+
+        It lets go of the weights before the program runs: afterwards each of them would be read from memory again.
+        """
+        key, made = self._key(self._weights_among(given)), self._made
+        if made is not None and made.key == key and made.contents.differ():
+            self._changes += 1
+            key = (*key[:-1], self._changes)
+        if self._plain is not None:
+            return self._plain
+        return made.program if made is not None and made.key == key else self._made_of(given, key)
 
     @contextmanager
     def watched(self, seen: list[tuple[Sequence[Any], Sequence[Any]]]) -> Generator[None]:
@@ -192,7 +199,7 @@ class Prepared:
                 self._plain = make_program(self.graph, self.options)
                 self._made = None
                 return self._plain
-            tensors = [given[place] for place in self.places]
+            tensors = self._weights_among(given)
             program = make_program(self.graph, self.options, self._known_weights(tensors))
             self._made = _Made(program, key, Contents(tensors))
             return program
@@ -209,6 +216,13 @@ class Prepared:
 
 
 _CHANGING = "weights read in each call, as they go on changing"
+
+
+def _picked(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Return a function that gives the arguments at these places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda given: [given[place] for place in places]
 
 
 def _of_weights_alone(graph: Any, weights: frozenset[Any], given_back: set[Any]) -> Iterator[Any]:

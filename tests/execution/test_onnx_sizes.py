@@ -232,3 +232,25 @@ def test_what_takes_known_sizes_says_so(
     said = capsys.readouterr().err
     assert "takes known sizes, and `batch` is open from 1 to 9" in said
     assert "help: give it a number: -D batch=9" in said
+
+
+def test_arrays_that_are_not_as_a_library_reads_them_are_converted_or_refused() -> None:
+    given = {"q": drawn(2, 1, 4), "k": drawn(2, 1, 4), "past": drawn(2, 8, 4)}
+    model = make(DECODER, given, ["y", "keys"])
+    library, wanted, past = (
+        compile_model(imported(model), MACHINE, jobs=1),
+        evaluated(model, given),
+        given["past"],
+    )
+    locked = past.copy()
+    locked.flags.writeable = False
+    for same in (past, np.asfortranarray(past), np.repeat(past, 2, axis=2)[:, :, ::2], locked):
+        compare(library({**given, "past": same}).values(), wanted)
+    compare(library({name: given[name] for name in reversed(given)}).values(), wanted)
+    for wrong in (past.astype(np.float64), past.astype(np.int64), past[:, :7], past[0]):
+        with pytest.raises(UsageProblem, match="`past` is an array f32"):
+            library({**given, "past": wrong})
+    with pytest.raises(UsageProblem, match="there is no input `z`"):
+        library({"q": given["q"], "k": given["k"], "z": past})
+    first, second = (library(given) for _ in range(2))
+    assert all(not np.shares_memory(a, b) for a, b in zip(first.values(), second.values(), strict=True))
