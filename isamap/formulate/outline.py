@@ -26,6 +26,7 @@ from isamap.match import (
     Tile,
     apply_mapping,
     leaves_in_scratchpad,
+    may_write,
     pattern_of,
     profile_sizes,
     sums_can_be_padded,
@@ -73,15 +74,20 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
         if walk is None:
             continue
         option = bare_option(mapping, sorted(walk[0].items()), walk[2], search.machine, frame.profile)
+        further = partial(_apply_mapping, statement, mapping, pattern, frame, len(found))
         if statement.assign.op is None and not leaves_in_scratchpad(pattern, search.machine):
             option = replace(option, interval_ns=0.0, latency_ns=0.0)
-        further = partial(_apply_mapping, statement, mapping, pattern, frame, len(found))
+            further = further if may_write(pattern, mapping, loops, walk, search) else perform_nothing
         found.append(Outline(len(found), option, _count_joined(mapping), further))
     for tile in frame.matches[number].apart:
         option = bare_option(tile.mapping, tile.params, tile.axes, search.machine, frame.profile)
         further = partial(_loadable, tile, number, frame, len(found))
         found.append(Outline(len(found), option, _count_joined(tile.mapping), further))
     return tuple(found)
+
+
+def perform_nothing() -> None:
+    """Return no outline: the store of a mapping cannot write its lanes."""
 
 
 def _count_joined(mapping: Mapped) -> int:

@@ -24,9 +24,9 @@ from isamap.machine import Machine
 from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
 from isamap.scheduler.search.candidates import Candidate, OpenOption, open_options
+from isamap.scheduler.search.fusing import least_added_ns
 from isamap.scheduler.search.greedy import greedy_candidate
 from isamap.scheduler.search.splitting import raised_floors
-from isamap.source import add_up
 from isamap.source.records import dataclass
 from isamap.transform import statements
 from isamap.transform.companions import companions
@@ -68,7 +68,7 @@ def narrow_problem(
     along = [[c.number for c in companions(kernel, n)] for n in range(len(given))]
     priced: dict[int, _Priced] = {}
     for number in sorted(range(len(given)), key=lambda n: len(along[n]) > 0):
-        saved = add_up(priced[n].price_ns if n in priced else inf for n in along[number])
+        saved = {n: priced[n].price_ns if n in priced else inf for n in along[number]}
         judge = _Judge(frame, bare, number, model, model.least_ns, saved)
         found = _narrow_mappings(outlines(given[number], number, frame), judge, looks)
         if not found.nest.options and packed_in(given[number], packed):
@@ -111,7 +111,7 @@ def _promise(waiting: _Waiting) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """The prices of a statement's mappings. `saved_ns` is the most that fusing other statements may save.
+    """The prices of a statement's mappings. `saved` are the costs of the statements that may be fused with it.
 
     `bare` is the problem without statements. `floor` is the model's lower bound on one iteration.
     """
@@ -121,7 +121,12 @@ class _Judge:
     number: int
     model: CostModel
     floor: Callable[[Problem, NestOption], float]
-    saved_ns: float
+    saved: Mapping[int, float]
+
+    def whole_ns(self, option: NestOption, best: Candidate | None) -> float:
+        """Return the cost of a mapping's schedule and of all statements that it may fuse, the cheapest way."""
+        own = tuple(f for f in option.fusions if f.statement in self.saved)
+        return inf if best is None else best.cost_ns + least_added_ns(own, self.saved)
 
     def least_ns(self, option: NestOption) -> float:
         """Return the lower bound of a mapping's cost, in parts or undivided."""
@@ -153,16 +158,17 @@ class _Judge:
 def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:
     """Return the mappings that may cost less than the best schedule known, or as much."""
     wholes: list[_Settled] = []
-    price = others = ruled_out = inf
+    price = limit = others = ruled_out = inf
 
     def settle(whole: Outline, *, splits: bool = False) -> None:
-        nonlocal price, ruled_out
+        nonlocal price, limit, ruled_out
         for option in bound_options(whole.option, judge.frame.search.machine):
             floor, best = judge.floor_and_best(option, price, splits=splits)
             if splits and floor >= price:
                 ruled_out = min(ruled_out, floor)
                 continue
             price = min(price, inf if best is None else best.cost_ns)
+            limit = min(limit, judge.whole_ns(option, best))
             wholes.append(_Settled(whole.number, option, floor, best))
 
     def entry_of(waiting: _Waiting) -> tuple[float, int, _Waiting]:
@@ -171,7 +177,7 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
 
     plain, further = _plain(given, judge)
     for waiting in plain:
-        if waiting[0] > price + judge.saved_ns:
+        if waiting[0] > limit:
             further.append(waiting)
         elif (whole := _complete_outline(waiting[2])) is not None:
             settle(whole)
@@ -181,16 +187,15 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
     while queue:
         *_, (least, _, outline) = heappop(queue)
         is_tired = looks is not None and looked >= looks and price < inf
-        if least > price + judge.saved_ns or is_tired:
+        if least > limit or is_tired:
             others = min(others, least)
             continue
         looked += 1
         if outline.further is None:
             # To split takes as long as greedy does, and proves of most mappings that they cannot win.
-            settle(outline, splits=looks is None and not judge.saved_ns)
+            settle(outline, splits=looks is None and not judge.saved)
         elif (more := looked_at(outline, at_once=looks is not None)) is not None:
             heappush(queue, entry_of((max(least, judge.least_ns(more.option)), more.number, more)))
-    limit = price + judge.saved_ns
     kept = sorted((own for own in wholes if own.floor_ns <= limit), key=lambda own: own.number)
     others = min([others, ruled_out, *(own.floor_ns for own in wholes if own.floor_ns > limit)])
     nest = NestProblem(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from plan_problems import elementwise, gemm
@@ -14,6 +15,7 @@ from isamap.scheduler.answer import schedule
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.ranking import k_best
+from isamap.scheduler.search.fusing import least_added_ns
 from isamap.source import Infeasible, UsageProblem
 from isamap.source.codec import read, write
 
@@ -35,6 +37,13 @@ DEAR = 1e9
 
 def fused(found: Schedule) -> tuple[int, ...]:
     return next(nest.fused for nest in found.nests if nest.statement == 1)
+
+
+def test_the_least_cost_of_fusible_statements_takes_the_cheaper_way_of_each() -> None:
+    assert least_added_ns((), {0: 3.0, 2: 4.0}) == 7.0
+    assert least_added_ns(CHEAP, {0: 3.0, 2: 4.0, 3: 5.0}) == 9.0  # 3 needs 2, which is cheaper separately
+    assert least_added_ns(CHEAP, {0: 3.0, 2: inf, 3: 50.0}) == 20.0  # only a sum performs 2
+    assert least_added_ns(CHEAP[:1], {0: 3.0, 2: inf}) == inf
 
 
 @pytest.mark.parametrize("heuristic", HEURISTICS)

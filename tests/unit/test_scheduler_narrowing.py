@@ -14,9 +14,9 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.formulate.build import build_problem
 from isamap.formulate.frame import Frame
-from isamap.formulate.outline import Outline, outlines
+from isamap.formulate.outline import Outline, outlines, perform_nothing
 from isamap.ir import Kernel, bind
-from isamap.machine import load_machine
+from isamap.machine import at_one_length, load_machine
 from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import FIRST_LOOKS, AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.search.candidates import open_options
@@ -88,6 +88,43 @@ def test_schedules_found_while_pricing_are_as_good_as_those_found_again(
     assert again.cost_ns is not None
     assert found.cost_ns <= again.cost_ns * (1 + SAME)
     assert found.lower_bound_ns == again.lower_bound_ns
+
+
+MOVED = """kernel moved(N, C, P) where 2 <= C {
+  in X: f32[N, C]; in W: f32[N, P, C]; temp T: f32[N, P, C]; temp S: f32[P, N];
+  out Y: f32[C, N]; out Z: f32[2*N, P, C] outside zero; out V: f32[N, P, C];
+  for n in N, c in C { Y[c, n] = X[n, c]; }
+  for n in N, p in P, c in C { Z[2*n + 1, p, c] = 2 * W[n, p, c]; }
+  for n in N, p in P { S[p, n] = W[n, p, 1]; }
+  for n in N, p in P, c in C { T[n, p, c] = 0; }
+  for n in N, p in P, c in C { V[n, p, c] = max(W[n, p, c] + X[n, c], S[p, n]) + T[n, p, C - 1 - c]; }
+}
+"""
+
+
+def let_all_write(*_: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("hw", ["x86-avx512", "power10-mma", "aarch64-sve2"])
+@pytest.mark.parametrize("sizes", [{"N": 32, "C": 48, "P": 1}, {"N": 7, "C": 16, "P": 4}])
+def test_stores_left_out_before_their_tiles_are_built_perform_nothing(
+    hw: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = make_guards_explicit(bind(parse_kernel(Source("moved", MOVED)), sizes))
+    frame = Frame.of(kernel, at_one_length(load_machine(hw)), sizes, 1)
+    left_out = 0
+    for number, statement in enumerate(statements(kernel)):
+        left = outlines(statement, number, frame)
+        with monkeypatch.context() as patched:
+            patched.setattr("isamap.formulate.outline.may_write", let_all_write)
+            whole_ = outlines(statement, number, frame)
+        for one, other in zip(left, whole_, strict=True):
+            assert one.further is not None
+            assert other.further is not None
+            assert (one.further() is None) == (other.further() is None), f"{number}: {one.option.mapping}"
+            left_out += one.further is perform_nothing
+    assert left_out
 
 
 @pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED[:3])

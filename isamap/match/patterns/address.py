@@ -160,7 +160,7 @@ def locate(
     address = simplify(address, {f"%{a}": e for a, e in limits.items()})
     if not address.is_affine_in(names):
         return None
-    strides = _operand_strides(operand, params)
+    strides = operand_strides(operand, params)
     steps: dict[str, Index] = {a: address.coefficient(f"%{a}") or ZERO for a, e in limits.items() if e > 1}
     for position, stride in enumerate(strides):
         if stride is None:
@@ -191,7 +191,8 @@ def _address(subscripts: tuple[Index, ...], strides: tuple[Index, ...]) -> Index
     return sum((index * stride for index, stride in zip(subscripts, strides, strict=True)), start=ZERO)
 
 
-def _operand_strides(operand: Operand, params: Params) -> list[Index | None]:
+def operand_strides(operand: Operand, params: Params) -> list[Index | None]:
+    """Return the strides of an instruction's memory operand; None for those that an issue gives. Units: elements."""
     shape = [s.substitute(params) for s in operand.shape]
     if operand.strides is not None:
         return [s.substitute(params) if s is not None else None for s in operand.strides]

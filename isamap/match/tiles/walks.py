@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 
-from isamap.ir import Index, typical_value
+from isamap.ir import Index, Operand, Read, typical_value
+from isamap.ir.index import ZERO
 from isamap.match.mappings.exact import largest_parameters
 from isamap.match.mappings.mapping import AxisGroup, Mapping
+from isamap.match.operand_loads.load_request import MoveSearch
+from isamap.match.patterns.address import address_of, operand_strides
 from isamap.match.patterns.pattern import Pattern, encoded_values
 from isamap.match.patterns.reach import Params, extents_of, is_allowed, solve
 from isamap.match.patterns.unify import read_twice
@@ -167,6 +171,8 @@ class Loops:
     joined: dict[tuple[AxisGroup, tuple[int, ...]], LoopAxis] = field(
         default_factory=dict[tuple[AxisGroup, tuple[int, ...]], LoopAxis]
     )
+    steps: dict[Read, dict[str, Index]] = field(default_factory=dict[Read, dict[str, Index]])
+    """The known distances in memory of neighbouring elements of accesses, by axis."""
 
     @staticmethod
     def of(statement: Statement) -> Loops:
@@ -222,3 +228,67 @@ def _loop_axes(
         for empty in unused
     ]
     return tuple(found)
+
+
+def may_write(pattern: Pattern, mapping: Mapping, loops: Loops, walk: Walk, search: MoveSearch) -> bool:
+    """Return whether a store may write its lanes: False if its operands in memory cannot lie as elements do.
+
+    It compares neighbours along each loop. Most mappings of stores fail here, before their tiles are built.
+    """
+    params = (*walk[0].items(),)
+    places = [(pattern.output, pattern.target.index, loops.statement.assign.target)]
+    named = {operand.name: operand for operand in pattern.instruction.operands}
+    places += [
+        (named[b.name], b.pattern, b.subject)
+        for b in mapping.bindings
+        if b.name in named and search.is_addressable(named[b.name].memory)
+    ]
+    return all(
+        isinstance(read, Read)
+        and _neighbours_fit(_lane_steps(operand, subscripts, params), read, mapping, loops, walk, search)
+        for operand, subscripts, read in places
+    )
+
+
+def _neighbours_fit(
+    lanes: MappingType[str, Index], read: Read, mapping: Mapping, loops: Loops, walk: Walk, search: MoveSearch
+) -> bool:
+    """Return whether neighbouring lanes of an operand, so far apart, may be neighbouring elements."""
+    if read not in loops.steps:
+        loops.steps[read] = _steps_of(read, loops.statement, search.strides)
+    steps, members = loops.steps[read], {group.name: group.kernel_axes for group in mapping.groups}
+    for axis in walk[2]:
+        digit = next((name for name, length in reversed(axis.digits) if length > 1), None)
+        if digit is None or axis.name not in members:
+            continue
+        *_, last = members[axis.name]
+        if last in steps and digit in lanes and steps[last] != lanes[digit]:
+            return False
+        for outer, inner in pairwise(members[axis.name]):  # joined axes are one run, or have no address
+            known = outer in steps and inner in steps
+            if known and steps[outer] != steps[inner] * loops.around[inner].extent:
+                return False
+    return True
+
+
+def _steps_of(
+    read: Read, statement: Statement, strides: MappingType[str, tuple[Index, ...]]
+) -> dict[str, Index]:
+    """Return how far apart neighbours lie along axes that are longer than one, where known. Units: elements."""
+    address = address_of(read, strides) or ZERO
+    long = [axis.name for axis in statement.axes if (axis.extent.value or 1) > 1]
+    return {name: step for name in long if (step := address.coefficient(name)) is not None}
+
+
+@lru_cache(maxsize=1 << 14)
+def _lane_steps(
+    operand: Operand, subscripts: tuple[Index, ...], params: tuple[tuple[str, int], ...]
+) -> dict[str, Index]:
+    """Return the distance of neighbours along instruction axes, where no issue gives it. Units: elements."""
+    strides = operand_strides(operand, dict(params))
+    found: dict[str, Index] = {}
+    for name in {symbol for index in subscripts for symbol in index.symbols}:
+        parts = [(i.coefficient(name), s) for i, s in zip(subscripts, strides, strict=True)]
+        if all(c is not None and (s is not None or not c.terms) for c, s in parts):
+            found[name] = sum((c * s for c, s in parts if c is not None and s is not None), start=ZERO)
+    return found
