@@ -236,8 +236,9 @@ def test_a_layer_writes_the_border_that_the_next_one_reads(
     found = answer(capsys, "verify", model, *NPU, "--program", out)
     assert all(layer["verified"] for layer in found["layers"])
     exact = [layer for layer in found["layers"][:-1] if layer["operators"][-1] != "QLinearAdd"]
-    assert not any(layer["max_error"] for layer in exact), (
-        "of the sum, ONNX's evaluator rounds some ties otherwise"
+    assert not any(layer["max_error"] for layer in exact)
+    assert all(layer["max_error"] <= 1 for layer in found["layers"][:-1]), (
+        "a sum, where 0.05 / 0.08 becomes 0.625"
     )
 
 

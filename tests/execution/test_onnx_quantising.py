@@ -5,7 +5,9 @@ Scales are powers of two, so that ONNX's evaluator rounds only where QuantizeLin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -448,3 +450,28 @@ def test_made_names_are_none_of_the_graphs() -> None:
     (expected,) = evaluated(model, w.inputs)
     computed = compile_model(imported(model), "generic-c", jobs=1, heuristic="greedy")(w.inputs)["y"]
     np.testing.assert_array_equal(computed, expected)
+
+
+@pytest.mark.parametrize("scales", [(0.02, 0.05, 0.08), (0.03, 0.07, 0.11), (0.5, 2.0, 0.25)])
+def test_a_sum_differs_from_exact_numbers_only_next_to_a_half(scales: tuple[float, float, float]) -> None:
+    """Compare all pairs of bytes. 0.05 / 0.08 of f32 exceeds 0.625 by 2.3e-8, which a factor in f32 cannot tell."""
+    x, y = (part.reshape(-1) for part in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
+    inputs: dict[str, Array] = {"a": x.astype(S8), "b": y.astype(S8)}
+    known: dict[str, Array] = {"zero": np.asarray(0, S8)}
+    known |= {f"s{n}": np.asarray(scale, np.float32) for n, scale in enumerate(scales)}
+    nodes: Nodes = [("DequantizeLinear", [n, f"s{k}", "zero"], [f"{n}r"], {}) for k, n in enumerate("ab")]
+    nodes += [("Add", ["ar", "br"], ["t"], {}), ("QuantizeLinear", ["t", "s2", "zero"], ["y"], {})]
+    library = compile_model(imported(make(nodes, inputs, ["y"], known)), "generic-c", jobs=1)
+    found = library(inputs)["y"].astype(int)
+    a, b, c = (
+        int(Fraction(float(np.float32(scale))) * 2**60) for scale in scales
+    )  # exact: scales are above 2^-36
+    places: list[int] = []
+    for n, (i, j) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
+        exact = Fraction(i * a + j * b, c)
+        if found[n] != min(max(round(exact), -128), 127):
+            places.append(n)
+            apart = abs(abs(exact - math.floor(exact)) - Fraction(1, 2))
+            assert apart <= (Fraction(abs(i) * a + abs(j) * b, c)) / 2**22, (i, j)
+            assert abs(int(found[n]) - exact) < 0.5001
+    assert bool(places) == (scales[0] == 0.02)
