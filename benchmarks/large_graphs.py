@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from isamap.formulate.hierarchy import Memories
-from isamap.graph.group_prices import CALL_NS, lines, near_of
+from isamap.graph.group_prices import lines, near_of
 from isamap.machine import load_machine
 from isamap.plan.graph_check import check_graph_plan
 from isamap.plan.graphs import GraphNode, GraphProblem, Group
@@ -137,7 +137,11 @@ def problem_of(recorder: Recorder) -> tuple[GraphProblem, list[Cone]]:
         work = sum(recorder.work[n] for n in cone.members) / OPERATIONS_PER_NS
         passing = sum(weights[t] for t in reads if t not in edges.makers)
         return Group(
-            cone.root, tuple(sorted(cone.inner)), reads, CALL_NS + moved + work, passing_bytes=passing
+            cone.root,
+            tuple(sorted(cone.inner)),
+            reads,
+            machine.model.call_ns + moved + work,
+            passing_bytes=passing,
         )
 
     groups = tuple(priced(cone) for cone in expected)

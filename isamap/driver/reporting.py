@@ -38,7 +38,7 @@ from isamap.stream.listing import list_program
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 
-MOST_BYTES, LINE_BYTES = 1_200_000, 90
+MOST_BYTES, MARKUP_BYTES = 1_200_000, 90
 """Of a text that is shown, for a page below 2 MB; and what a line takes beside its characters."""
 MOST_LISTED = 1_000
 """Lines of a listing of words that are shown: it has no loops."""
@@ -247,7 +247,7 @@ def _kernel_text(made: Made) -> tuple[str, str, Kernel]:
 
 def _pane(name: str, title: str, lines: Sequence[Line]) -> Pane:
     """Return the text, cut to the page's limit."""
-    ends = accumulate(LINE_BYTES + len(line.text) for line in lines)
+    ends = accumulate(MARKUP_BYTES + len(line.text) for line in lines)
     shown = sum(1 for end in ends if end <= MOST_BYTES)
     return Pane(name, title, tuple(lines[:shown]), len(lines) - shown)
 

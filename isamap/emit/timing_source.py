@@ -34,6 +34,7 @@ from isamap.ir import Index, Operand, Scalar
 from isamap.ir import product as index_product
 from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import Machine
+from isamap.machine.timings import LINE_BYTES
 from isamap.source.records import dataclass
 
 Kind = Literal["chain", "apart"]
@@ -47,7 +48,6 @@ RESULTS = 2
 Some instructions wait for the register that they overwrite (seen: expanding loads on Zen 5 take 0.26 ns with
 eight registers, 0.58 with two, as where rows are packed, and 1.19 with one).
 """
-LINE_BYTES = 64
 _INTEGER = re.compile(r"(u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned)")
 
 _HIDING = """\

@@ -46,9 +46,6 @@ from isamap.plan.problem import TileOperand, with_fields
 from isamap.source import add_up
 from isamap.source.records import replace
 
-# The model's, not a machine's: of an element that no single instruction moves, hence that nothing prices.
-SLOW_MOVE_NS = 1.0
-
 
 def pack_ns(
     operand: OperandTile, direct: OperandMove | Leaf | Location | None, tile: Tile, search: MoveSearch
@@ -108,7 +105,7 @@ def element_ns(operand: OperandTile, search: MoveSearch) -> float:
         in_tiles(operand, search).buffer, tuple(ZERO for _ in range(len(operand.shape) + 1)), operand.dtype
     )
     moved = find_operand_store(search, cell, element, "", operand.dtype, single)
-    return moved.cost_ns if moved is not None else SLOW_MOVE_NS
+    return moved.cost_ns if moved is not None else search.machine.model.unpriced_move_ns
 
 
 def can_copy(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written | None = None) -> bool:
@@ -139,7 +136,8 @@ def pack_held_ns(acc: OperandTile, tile: Tile, search: MoveSearch) -> float:
     ways = [_copied_ns(acc, tile, search, None)]
     if isinstance(acc.elements, Cast):  # else the way back is the same
         ways.append(_copied_ns(acc, tile, search, get_own_sum(tile)))
-    return add_up(SLOW_MOVE_NS if ns is None else ns for ns in ways) / len(ways)
+    unpriced_ns = search.machine.model.unpriced_move_ns
+    return add_up(unpriced_ns if ns is None else ns for ns in ways) / len(ways)
 
 
 def _copied_ns(acc: OperandTile, tile: Tile, search: MoveSearch, back: Written | None) -> float | None:

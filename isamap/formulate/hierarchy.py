@@ -10,9 +10,6 @@ from isamap.machine.timings import NO_ROWS, RowTimes, StreamTimes
 from isamap.plan.problem import Cache
 from isamap.source.records import dataclass
 
-# The model's, not a machine's: bytes per ns of memory that a description links to nothing.
-UNSTATED_BANDWIDTH = 10.0
-
 
 @dataclass(frozen=True, slots=True)
 class Memories:
@@ -36,7 +33,7 @@ class Memories:
         fastest = max(inward, key=lambda link: link.bandwidth_bytes_per_ns, default=None)
         return Memories(
             tuple(_cache(machine, name) for name in names),
-            _bandwidth(inward),
+            _bandwidth(inward, machine),
             any(link.shared for link in inward),
             fastest.rows if fastest is not None else NO_ROWS,
             fastest.streams if fastest is not None else None,
@@ -56,7 +53,7 @@ def _cache(machine: Machine, name: str) -> Cache:
     return Cache(
         name,
         memory.capacity_bytes or 0,
-        _bandwidth(outward),
+        _bandwidth(outward, machine),
         _attribute(memory, "ways"),
         any(link.shared for link in outward),
         _attribute(memory, "line_bytes"),
@@ -67,8 +64,8 @@ def _cache(machine: Machine, name: str) -> Cache:
     )
 
 
-def _bandwidth(links: Iterable[Link]) -> float:
-    return max((link.bandwidth_bytes_per_ns for link in links), default=UNSTATED_BANDWIDTH)
+def _bandwidth(links: Iterable[Link], machine: Machine) -> float:
+    return max((link.bandwidth_bytes_per_ns for link in links), default=machine.model.unlinked_bytes_per_ns)
 
 
 def _attribute(memory: Memory, name: str) -> int:

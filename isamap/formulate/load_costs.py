@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 
-from isamap.formulate.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns
+from isamap.formulate.copy_costs import can_copy, pack_held_ns, pack_ns
 from isamap.formulate.load_times import issued_pj, load_ns, unit_ns
 from isamap.ir import Cast, DType, Index, Kernel, Read
 from isamap.machine import Machine, MachineInstruction
+from isamap.machine.timings import MODEL
 from isamap.match import (
     LoadRequest,
     Location,
@@ -76,7 +77,9 @@ def input_of(
         return in_place if direct is not None else None
     described = with_fields(in_place, staged_ns=load_ns(staged))
     if not prices_copies:
-        least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(search, operand.dtype))
+        least = (
+            0.0 if first else min(search.machine.model.unpriced_move_ns, least_copy_ns(search, operand.dtype))
+        )
         is_concurrent = not first and copied_beside(tile, operand.dtype, search.machine)
         return with_fields(
             described, pack_ns_per_element=least, homes=tuple(homes), is_concurrent=is_concurrent
@@ -186,7 +189,7 @@ def _describe_operand(
         prod(operand.cell_shape),
         TensorLayout(dtype.size_bytes),
         TileCosts(direct, staged),
-        Staging(operand.dtype.size_bytes, SLOW_MOVE_NS, stage_whole=stage_whole),
+        Staging(operand.dtype.size_bytes, MODEL.unpriced_move_ns, stage_whole=stage_whole),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from isamap.formulate.hierarchy import Memories
-from isamap.graph.group_prices import CALL_NS, near_of
+from isamap.graph.group_prices import near_of
 from isamap.graph.model_program import Program, called_by, reads_of, writes_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
@@ -58,7 +58,7 @@ def problem_of(program: Program, costs: Mapping[str, float], machine: Machine, d
         reads, writes = (
             tuple(dict.fromkeys(p.tensor for p in found)) for found in (reads_of(step), writes_of(step))
         )
-        jobs.append(Job(CALL_NS + cost, reads, writes))
+        jobs.append(Job(machine.model.call_ns + cost, reads, writes))
         own = {t: size for t, size in sizes.items() if t in writes and size <= near.capacity_bytes}
         crossing |= {t: size * near.far_ns_per_byte for t, size in own.items()}
     return DeviceProblem(tuple(jobs), devices, machine.thread_start_ns, crossing)

@@ -26,6 +26,7 @@ from isamap.graph.moves import MOST_AXES, is_sound
 from isamap.graph.sizes import needs_numbers
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
+from isamap.machine.timings import LINE_BYTES
 from isamap.run.in_process import large_room
 from isamap.source import (
     Diagnostic,
@@ -44,7 +45,6 @@ from isamap.syntax import parse_kernel
 
 FORMAT = "model/1"
 FILE = "graph.json"
-LINE_BYTES = 64
 MOST_BYTES = 16 << 20
 MOST_ELEMENTS = 1 << 33
 MOST_NUMBER = 1 << 40

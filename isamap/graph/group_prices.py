@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from isamap.driver.compiling import Program as Compiled
@@ -20,13 +21,10 @@ from isamap.graph.model_program import writes_of as passed_out
 from isamap.graph.pending import call_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
+from isamap.machine.timings import LINE_BYTES
 from isamap.plan.graphs import Near
 from isamap.source import Diagnostic, Infeasible, NoMapping, Source, UsageProblem
 from isamap.source.progress import Watch, unwatched
-
-CALL_NS = 10.0
-"""A call by the program: pointers laid out, and registers kept. The model's, as prices begin inside of it."""
-LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +67,18 @@ class Prices:
         new = list(dict.fromkeys(t for t in texts if t is not None and t not in self.known))
         name = self.request.kernel.name
         asked = [replace(self.request, kernel=Source(name, text), transform=form_of(text)) for text in new]
-        priced = done_side_by_side(_price, asked, self.jobs, here=True, machines=lambda one: (one.machine,))
+        price_one = partial(_price, call_ns=self.machine.model.call_ns)
+        priced = done_side_by_side(
+            price_one, asked, self.jobs, here=True, machines=lambda one: (one.machine,)
+        )
         for done, (number, price) in enumerate(priced):
             self.watch("price", done + 1, len(asked))
             self.known[new[number]] = price
         memories = Memories.of(self.machine)
         return [
-            self.known[text] if text is not None else Price(CALL_NS + memories.moved_ns(size))
+            self.known[text]
+            if text is not None
+            else Price(self.machine.model.call_ns + memories.moved_ns(size))
             for text, size in zip(texts, moved, strict=True)
         ]
 
@@ -109,7 +112,7 @@ def compiled(request: Request) -> Compiled:
     return made
 
 
-def _price(request: Request) -> Price | None:
+def _price(request: Request, call_ns: float) -> Price | None:
     """Return the price of a kernel's greedy schedule."""
     try:
         made = compiled(request)
@@ -117,7 +120,7 @@ def _price(request: Request) -> Price | None:
         return None
     summary: Mapping[str, Any] = made.outcome.summary
     needed = int(summary["workspace"]["fixed_bytes"])
-    return Price(CALL_NS + float(summary["schedule"]["cost"]), lines(needed))
+    return Price(call_ns + float(summary["schedule"]["cost"]), lines(needed))
 
 
 def lines(size: int) -> int:

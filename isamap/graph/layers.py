@@ -24,7 +24,6 @@ from isamap.driver.predicted import Case, Subject
 from isamap.driver.verifying import Judged, comparisons
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.graph import Array
-from isamap.graph.group_prices import CALL_NS
 from isamap.graph.host_fallback import transfers_of
 from isamap.graph.importing import Imported, Trace
 from isamap.graph.making import Value
@@ -105,7 +104,7 @@ def layers_of(trace: Trace, library: Library, machine: Machine) -> list[Layer]:
         names = tuple(node.called for node in nodes), tuple(node.op for node in nodes)
         transfer = crossing[number] if crossing else 0.0
         performer = (host if reason else library.machine).name
-        found.append(Layer(*names, kernel, CALL_NS + cost + transfer, performer, transfer, reason))
+        found.append(Layer(*names, kernel, host.model.call_ns + cost + transfer, performer, transfer, reason))
     return found
 
 
@@ -361,7 +360,7 @@ def subject_of(found: Imported, name: str, how: How, watch: Watch) -> Subject:
     for step, layer in zip(made.program.steps, layers_of(found.trace, made, made.machine), strict=True):
         if isinstance(step, Call) and step.kernel not in on_host:
             calls[step.kernel] += 1
-            own_ns += CALL_NS
+            own_ns += made.machine.model.call_ns
         else:
             own_ns += layer.predicted_ns - layer.transfer_ns
     texts = {kernel: made.program.kernels[kernel] for kernel in calls}

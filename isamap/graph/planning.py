@@ -17,6 +17,7 @@ from isamap.graph.sizes import is_open, most_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.machine.cache_sets import uncrowding_bytes
+from isamap.machine.timings import LINE_BYTES
 from isamap.plan.placement import Buffer, check_placement
 from isamap.scheduler.memory.allocation import pack
 
@@ -50,9 +51,6 @@ def apart_bytes(passed: Passed, axis: int, pitches: Mapping[str, int]) -> int:
         return size_bytes(passed.dtype, ()) * passed.strides[axis]
     pitch, inner = pitches.get(passed.tensor), passed.shape[axis + 1 :]
     return size_bytes(passed.dtype, inner) if pitch is None else prod(inner[:-1]) * pitch
-
-
-LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.walk import children
 from isamap.machine import Machine, private_memories
+from isamap.machine.timings import LINE_BYTES
 from isamap.plan.placement import Buffer as Placed
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements
@@ -177,7 +178,7 @@ def _accessed_buffers(node: Issue | Fill, machine: Machine) -> Iterator[tuple[st
     yield from sorted(refs, key=lambda ref: not ref[1])
 
 
-ALIGNMENT_BYTES = 64
+ALIGNMENT_BYTES = LINE_BYTES
 
 
 def exact_bytes(buffer: Buffer) -> int | None:

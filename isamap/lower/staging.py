@@ -40,6 +40,7 @@ from isamap.match import (
     tiles_move,
     windows_of,
 )
+from isamap.plan.decisions import WRITTEN_BYTES
 from isamap.plan.loops import CountedLoop, LoopStep
 from isamap.plan.schedule import Stage
 from isamap.source.records import dataclass, field, replace
@@ -68,8 +69,6 @@ from isamap.source.records import dataclass, field, replace
 
 
 Nodes = tuple[Node, ...]
-
-WRITTEN_BYTES = 512  # of a buffer at least, one after the other, before the next pieces of the same rows
 
 
 @dataclass(frozen=True, slots=True)

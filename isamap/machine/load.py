@@ -20,9 +20,10 @@ from isamap.machine.instructions import check_inherited_room, extend_instruction
 from isamap.machine.lengths import fixed_lengths
 from isamap.machine.links import carried
 from isamap.machine.masks import with_masks_set
-from isamap.machine.model import THREAD_START_NS, Cost, Link, Machine, MachineInstruction, is_hint
+from isamap.machine.model import Cost, Link, Machine, MachineInstruction, is_hint
 from isamap.machine.row_moves import with_whole_tiles
 from isamap.machine.spec import read_spec
+from isamap.machine.timings import THREAD_START_NS
 from isamap.machine.tree import Findings, Scalar, read_tree
 from isamap.machine.world import Entry, World, extend_surroundings
 from isamap.source import Source

@@ -36,6 +36,7 @@ from isamap.machine.timings import (
     NO_LOOPS,
     NO_ROWS,
     NO_TLB,
+    THREAD_START_NS,
     AccessEnergy,
     LoopTimes,
     ModelFigures,
@@ -47,9 +48,6 @@ from isamap.source import Span, add_up
 from isamap.source.records import dataclass, field
 
 Run = Literal["native", "emulator", "model"]
-
-# Where a description does not say what starting threads takes: two cores of one socket, awake and looking.
-THREAD_START_NS = 5000.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,14 @@ from __future__ import annotations
 
 from isamap.source.records import dataclass
 
-# Issues in flight: what the reorder buffers of server cores hold, as no description says it.
+# The usual parameters of what no description states. Each is here once, with its source.
+
+# Issues in flight, as reorder buffers of server cores hold: 224 (Skylake), 512 (Golden Cove).
 IN_FLIGHT = 256
+# A cache line of x86-64 and of most Arm cores (their optimization manuals). Arrays that isamap places start on one.
+LINE_BYTES = 64
+# Starting threads that wait awake on two cores of one socket: an estimate, which `isamap hw calibrate` measures.
+THREAD_START_NS = 5000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,8 @@ class AccessEnergy:
 class ModelFigures:
     """Parameters of cost models for a machine as a whole, used where no part of the machine states its own.
 
+    Source: `generic-c` states the defaults up to `copied_rows_count`, and cites their origin; a test compares them.
+
     `leak_factor` is the exposed part of time that should hide behind the slowest unit, and
     `stream_leak_factor` the exposed part for data that is read in order and prefetched. `usable_factor` is
     the part of a cache that a working set may fill before it evicts itself. Prefetches into the nearest
@@ -161,6 +169,9 @@ class ModelFigures:
     iterations of a loop. While the processor computes, a copy starts `copied_rows_count` rows in the time
     of one. Rows of at most `run_lines_count` lines that follow each other are read as one run. Loads of at
     most `swept_lines_count` lines of each row are followed by the prefetchers.
+
+    Three have no time in a description, and are orders of magnitude: `call_ns` of one kernel by a program,
+    `unpriced_move_ns` of an element that no single instruction moves, and the bandwidth of a memory without links.
     """
 
     leak_factor: float = 0.1
@@ -168,11 +179,14 @@ class ModelFigures:
     usable_factor: float = 0.75
     near_ahead_count: int = 2
     shared_ahead_count: int = 2
-    line_bytes: int = 64
+    line_bytes: int = LINE_BYTES
     share_turns_count: int = 30
     copied_rows_count: int = 2
     run_lines_count: int = 4
     swept_lines_count: int = 2
+    call_ns: float = 10.0
+    unpriced_move_ns: float = 1.0
+    unlinked_bytes_per_ns: float = 10.0
     source: str = ""
 
 

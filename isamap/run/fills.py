@@ -46,6 +46,7 @@ from isamap.ir.argument_samples import SAMPLES, sample_arguments
 from isamap.ir.domains import drawn_values
 from isamap.ir.facts import Site, find_sites
 from isamap.ir.walk import symbols, walk
+from isamap.machine.timings import LINE_BYTES
 
 
 def shares(kernel: Kernel) -> dict[str, float]:
@@ -80,7 +81,6 @@ def _passes_on(site: Site, known: dict[str, float]) -> bool:
 
 
 Array = NDArray[Any]
-LINE_BYTES = 64
 FILLS = ("integers", "random", "edges", "spread", "peaks", "ties")
 """All fills; `fills_of` says which of them a kernel is verified with."""
 

@@ -22,6 +22,7 @@ from isamap.emit.c_interface import STATUSES, Interface
 from isamap.ir.domains import check_domain
 from isamap.lower.program import Header, Tensor
 from isamap.machine import Machine
+from isamap.machine.timings import LINE_BYTES
 from isamap.run.arguments import POISON, Call, Passed, make_call
 from isamap.run.child import (
     Emulator,
@@ -41,7 +42,6 @@ from isamap.source.records import dataclass
 
 __all__ = ["Limits", "RunProblem", "RunResult", "run_program"]
 
-_ALIGNMENT = 64
 # Addresses that a thread takes: its stack, and an arena of the C library.
 _THREAD_BYTES = 160 << 20
 
@@ -118,7 +118,7 @@ def _place(tensors: tuple[Passed, ...]) -> tuple[list[int], int]:
     total = 0
     for tensor in tensors:
         offsets.append(total)
-        total += -(-tensor.span_bytes // _ALIGNMENT) * _ALIGNMENT
+        total += -(-tensor.span_bytes // LINE_BYTES) * LINE_BYTES
     return offsets, total
 
 

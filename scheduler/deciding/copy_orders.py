@@ -12,16 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from isamap.plan.decisions import rows_of
+from isamap.plan.decisions import WRITTEN_BYTES, rows_of
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.translation.constraints import Constraint, Is
 from isamap.source.records import replace
-
-# So many bytes of a buffer lowering writes one after the other before it takes the next pieces of the same
-# rows: tiles of fewer are copied a few rows at a time.
-TOGETHER_BYTES = 512
 
 
 def order_values(space: Choices) -> dict[str, tuple[int, ...]]:
@@ -57,7 +53,7 @@ def leaves_rows(option: NestOption, operand: TileOperand) -> bool:
         or operand.is_accumulator
         or operand.staging.is_packed
     )
-    return runs and plain and operand.buffer_tile_bytes >= TOGETHER_BYTES
+    return runs and plain and operand.buffer_tile_bytes >= WRITTEN_BYTES
 
 
 def staged_by_rows(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:

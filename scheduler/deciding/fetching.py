@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from isamap.plan.schedule import NestSchedule
 
-# The model's, of rows that are hinted into the nearest cache as well (docs/decisions/0024-prefetch-hints.md).
-NEAR_SHARE = 2  # from so many issues on that share a vector it pays
-MOST_ITERATIONS = (
-    64  # the model's: so far ahead may pieces be asked for, however few bytes an iteration reads
-)
+# The model's, of rows that are hinted into the nearest cache as well: from so many issues on that share a vector it
+# pays. Source: docs/decisions/0024-prefetch-hints.md.
+NEAR_SHARE = 2
+# Limit of the search: so far ahead may pieces be asked for, however few bytes an iteration reads.
+MOST_ITERATIONS = 64
 
 
 def prefetch_level(option: NestOption, operand: TileOperand) -> int:

@@ -15,7 +15,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.scheduler.deciding.space import Space
 from isamap.source import Diagnostic, UsageProblem
 
-SHOWN = 12
+SHOWN = 12  # of a message: the names that it lists
 
 
 def resolve(problem: Problem, fixed: Mapping[str, int]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from isamap.plan.problem import TileAxis
 from isamap.scheduler.deciding.option_view import Choices, Pairs
 from isamap.scheduler.translation.constraints import AtMost, Facts, Is, Not, is_met, stays_whole
 
-# Up to this many axes all orders are tried; beyond, those that differ by the place of one axis.
+# Limit of the search: up to this many axes all orders are tried; beyond, those that differ by the place of one axis.
 MAX_PERMUTED = 4
 
 

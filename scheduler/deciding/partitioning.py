@@ -26,11 +26,12 @@ from isamap.source.records import replace
 Assignment = Mapping[str, int]
 Parts = tuple[tuple[str, int], ...]
 
-# Of more axes than these, those with the most issues may be dealt.
+# Limit of the search: of more axes than these, those with the most issues may be dealt.
 MAX_DEALT_AXES = 4
-# Up to so many threads, ways that leave some of them idle are looked at, too: one more is never worse then.
+# Limit of the search: up to so many threads, ways that leave some idle are looked at, so one more is never worse.
 IDLE_UP_TO = 4
-# Regions of a sum in parts beside that of the parts: its copies are joined, and written back.
+# Regions of a sum in parts in addition to that of the parts. Source: `lower/parallel_parts.py` joins its copies, and
+# writes them back.
 JOINING_REGIONS = 2
 
 

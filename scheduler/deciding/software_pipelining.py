@@ -24,7 +24,7 @@ from isamap.scheduler.deciding.sums import sums_going_on
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, stays_whole
 from isamap.source.records import replace
 
-CONCURRENT = 2  # one iteration ahead, at the same time as the sum
+CONCURRENT = 2  # value of the decision: one iteration ahead, at the same time as the sum
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
 
 

@@ -93,16 +93,16 @@ def live(follows: Sequence[bool], factors: Sequence[int], *, is_accumulator: boo
 Assignment = Mapping[str, int]
 RegisterBlock = Mapping[str, int]
 
-# More issues than this in one loop body exceed instruction caches and the patience of C compilers.
+# Limit of the search: more issues in one loop body exceed instruction caches, and C compilers take long.
 MAX_UNROLLED = 64
-# Register blocks stretch along at most two axes: with more, the same operand reuse costs more registers.
+# Limit of the search: register blocks along more axes take more registers for the same reuse of operands.
 MAX_UNROLLED_AXES = 2
-# Into how many cache blocks an axis may be cut. All numbers are worth less than a per cent, by
-# benchmarks/block_counts.py.
+# Limit of the search: into how many cache blocks an axis may be cut. Source: benchmarks/block_counts.py, by which all
+# numbers are worth less than a per cent.
 BLOCK_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80)
-# A summing loop inside a register block that runs less often than this spends its time on the block's ends.
+# Limit of the search: a summing loop in a register block that runs less often spends its time on the block's ends.
 MIN_SUMMING_TRIPS = 8
-# With fewer rows side by side less is under way.
+# Limit of the search: with fewer rows side by side, fewer loads are in flight.
 LEAST_SWEPT = 4
 
 

@@ -21,9 +21,8 @@ from isamap.scheduler.deciding.space import (
 )
 from isamap.scheduler.deciding.sums import summed_axis, sweeping_axis
 
-# What is tried; a person may fix any factor that a loop body has room for. So many rows as SWEPT are read
-# side by side, each by its own loads: processors follow a dozen of them and more, and every iteration pays
-# for the sums that it takes out of a cache and back.
+# Limit of the search: a person may fix any factor that a loop body has room for. SWEPT rows are read together, each
+# by its own loads. Source: docs/decisions/0024-prefetch-hints.md, whose table has eight of them.
 FACTORS = (1, 2, 4)
 SWEPT = 8
 

@@ -10,7 +10,7 @@ from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Is, Not, stays_whole
 
-# Of rows that come in fours and more, each by a load, there are too many to follow.
+# Limit of the search: rows of one tile that are swept. Of four and more, each by a load, too many are read together.
 MOST_SWEPT_TILE = 2
 
 

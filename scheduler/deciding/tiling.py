@@ -15,7 +15,8 @@ from isamap.plan.problem import Cache, TileAxis, TileOperand
 from isamap.scheduler.deciding.space import Space, issues_along
 from isamap.source.records import dataclass, field
 
-# How long pieces of rows are that register blocks read, for how near rows may begin: 64 numbers of 32 bits.
+# The model's: pieces of rows that register blocks read, for how near rows may begin. Source: the widest pieces of
+# docs/decisions/0025-conflict-misses.md, 256 bytes.
 PIECE_LINES = 4
 
 

@@ -14,7 +14,7 @@ from isamap.scheduler.effects.time_parts import Counts, Share, priced
 from isamap.source import add_up
 from isamap.source.records import dataclass
 
-# Sums of floats in another order may differ by this.
+# Rounding: sums of floats in another order may differ by this.
 ROUNDED = 1 - 1e-9
 
 

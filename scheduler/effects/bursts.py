@@ -41,7 +41,7 @@ from isamap.scheduler.effects.levels import Misses
 from isamap.scheduler.effects.residence import holds_all
 from isamap.source.records import dataclass
 
-# Of how many axes that an input does not follow all combinations are listed.
+# Limit of the search: of how many axes that an input does not follow all combinations are listed.
 MOST_AXES = 2
 
 

@@ -26,7 +26,7 @@ from isamap.source import Diagnostic, UsageProblem, add_up
 from isamap.source.records import dataclass, replace
 
 TIME = AnalyticModel()
-# How much more what exceeds a bound costs than the schedule that the bound is from.
+# Limit of the search: a schedule beyond a bound costs so many times the one that the bound is from.
 DEAR = 4.0
 
 

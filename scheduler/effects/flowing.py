@@ -83,7 +83,8 @@ def tiles_of(tiling: Tiling, operand: TileOperand) -> int:
 # --- flowing --------------------------------------------------------------------------------------------
 
 
-# Up to so many sweeps over a buffer of one copy, with the share of computing that its filling waits for: it
+# Source: `isamap/simulate/events.py`, whose times these three approximate by steps. Up to so many sweeps over a
+# buffer of one copy, with the share of computing that its filling waits for: it
 # hides behind the last sweep and the next first one. Of more sweeps, or of more issues than are on their way
 # at once beside those of the sums, it waits for all of it.
 SWEEPS = ((2, 0.0), (4, 1 / 2))
@@ -457,7 +458,7 @@ def _alternating_buffers(tiling: Tiling, operand: TileOperand, flow: Flow, meanw
 
 # --- partial sums ---------------------------------------------------------------------------------------
 
-# Sums of so many parts at most go out and come back once less than that: the share that this is.
+# Derived, (n - 1) / n: sums of so many parts at most go out and come back once less than that.
 AGAIN = ((1, 0.0), (2, 1 / 2), (3, 2 / 3), (4, 3 / 4), (6, 5 / 6), (9, 8 / 9))
 
 

@@ -69,7 +69,7 @@ def by_asking(tiling: Tiling, operand: TileOperand, late: Cost, early: Cost) -> 
 # few iterations, since no earlier iteration hints at the pieces of the first ones
 # (docs/decisions/0024-prefetch-hints.md).
 
-# The model's: blocks of fewer iterations than the first of these are priced as if their pieces had no
+# Limit of the search: blocks of fewer iterations than the first of these are priced as if their pieces had no
 # hints, others as if they had no more iterations than one of these.
 ENOUGH_ITERATIONS = (4, 8, 16, 32)
 

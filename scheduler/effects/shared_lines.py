@@ -18,7 +18,7 @@ from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.deciding.tiling import Loop, Tiling, extent_of, loops, rows_held, usable_bytes
 
-# Parts of so many register blocks are told apart by where they end; of others the next smaller one stands in.
+# Limit of the search: so many register blocks are told apart by where they end; else the next smaller one counts.
 TOGETHER = (1, 2, 4)
 
 

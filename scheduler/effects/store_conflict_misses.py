@@ -27,7 +27,7 @@ from isamap.scheduler.deciding.space import MAX_UNROLLED, Space
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, loops, rows_held
 from isamap.scheduler.effects.overlapping import accumulator_loads
 
-# More than register blocks have issues along an axis: one that is an issue smaller covers a part less.
+# Derived: more than register blocks have issues along an axis: one that is an issue smaller covers a part less.
 PARTS = 4 * MAX_UNROLLED
 
 

@@ -115,7 +115,7 @@ def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold:
     return max(followed, default=0)
 
 
-# What a register block and all of its rests may be together, in issues: a second or two of a C compiler.
+# Limit of the search: a register block and all of its rests together, in issues: a second or two of a C compiler.
 MAX_ISSUES = 1024
 
 

@@ -258,7 +258,7 @@ def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
         yield {**fixed, **dict(chosen)}
 
 
-# Over the cache blocks of an axis, and over its register blocks.
+# Derived: one over the cache blocks of an axis, and one over its register blocks.
 MOST_LOOPS = 2
 
 

@@ -78,6 +78,24 @@ def test_only_the_digits_0_to_9_are_numbers() -> None:
     assert [line for line in lines if of_all_scripts.search(line[1]) and "isascii" not in line[1]] == []
 
 
+def test_numbers_of_the_cost_model_cite_a_source_and_others_say_what_they_limit() -> None:
+    """A number that was tuned, without a source, cannot be judged on another processor: `model:` has such numbers."""
+    says = re.compile(
+        r"limit of the search|source: \S|derived|rounding|of a message|value of the decision", re.IGNORECASE
+    )
+    unsaid: list[str] = []
+    for name, path in zip(NAMES, MODULES, strict=True):
+        if not name.startswith(("scheduler/deciding", "scheduler/effects", "scheduler/nests")):
+            continue
+        lines, said = path.read_text(encoding="utf-8").splitlines(), ""
+        for line in lines:
+            if re.match(r"[A-Z][A-Z0-9_]* = [-0-9.(]", line) and not says.search(said + line):
+                unsaid.append(f"{name}: {line}")
+            is_said = line.startswith("#") or (said and re.match(r"[A-Z]", line))
+            said = f"{said} {line.removeprefix('#').strip()}" if is_said else ""
+    assert unsaid == []
+
+
 def test_silenced_checks_state_their_reasons() -> None:
     found = {
         name: silenced_without_reason(p.read_text(encoding="utf-8"))

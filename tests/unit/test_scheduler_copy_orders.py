@@ -7,14 +7,12 @@ from dataclasses import replace
 import pytest
 from plan_problems import gemm, problem, tiled_gemm
 
-from isamap.lower.staging import WRITTEN_BYTES
 from isamap.machine.timings import RowTimes
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestOption, Problem, with_fields
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.deciding.copy_orders import TOGETHER_BYTES
 from isamap.scheduler.deciding.fixing import names_of
 from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import Space
@@ -52,10 +50,6 @@ def is_by_rows(found: Schedule) -> bool:
 def cost(found: Schedule) -> float:
     assert found.cost_ns is not None
     return found.cost_ns
-
-
-def test_lowering_and_the_scheduler_mean_the_same_tiles() -> None:
-    assert TOGETHER_BYTES == WRITTEN_BYTES
 
 
 def test_it_is_open_where_tiles_have_many_rows_across_register_blocks() -> None:

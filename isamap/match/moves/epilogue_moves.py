@@ -17,6 +17,7 @@ from math import inf, lcm, prod
 from isamap.ir import DType, Expr, Index, Read
 from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import map_reads, parts_of, with_parts
+from isamap.machine.timings import LINE_BYTES
 from isamap.match.moves.chains import timed_steps
 from isamap.match.moves.scratch_buffers import find_clearing, find_dma, movers, scratchpads
 from isamap.match.moves.transfers import Copy, copy_by_axes, find_transfer, shown_axes
@@ -33,7 +34,6 @@ from isamap.transform import distinct_reads, reads, symbols
 Moves = tuple[tuple[str, float], ...]
 """Instructions in execution order, each with its time for all elements of a tile. Units: nanoseconds."""
 
-ALIGNMENT_BYTES = 64
 # What is kept takes no more than such a part of its scratchpad.
 MOST_PART = 8
 # Copies of a buffer, each number with the part of the scratchpad that they take at most: two along each of
@@ -249,7 +249,7 @@ def _between(
     whole: tuple[str, tuple[int, ...]] | None,
 ) -> Between:
     """Return a buffer in a scratchpad: one of the `whole` buffers for all tiles if there is room."""
-    step = lcm(ALIGNMENT_BYTES, search.known.address_steps[memory])
+    step = lcm(LINE_BYTES, search.known.address_steps[memory])
     capacity = search.machine.memories[memory].capacity_bytes or 0
 
     def size(elements: int) -> int:
