@@ -6,7 +6,8 @@ statements and hoists those that do not depend on the state out of the loop over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 from isamap.ir import Kernel
 from isamap.transform.batching import batchings
@@ -22,19 +23,41 @@ _MOST_STEPS = 40
 """The most consecutive rewrites; each removes a statement or moves one out of a loop."""
 
 
+def _merge_ordered(kernel: Kernel) -> Iterator[Rewrite]:
+    return (r for r in batchings(kernel) if isinstance(r, Rewrite))
+
+
+REWRITINGS: Mapping[str, Callable[[Kernel], Iterable[Rewrite]]] = {
+    "fission": lambda kernel: filter(None, [fission(kernel)]),
+    "batching": _merge_ordered,
+    "hoisting": hoistings,
+    "retention": retentions,
+    "distribution": distributions,
+    "merging": merges,
+    "splitting": splits,
+    "flattening": flattenings,
+    "shifting": shifts,
+    "zero points": without_zero_points,
+    "fusion": fusions,
+    "reordering": reorderings,
+    "parting": partings,
+    "inlining": inlinings,
+}
+"""Single rewrites, in the order in which they are listed; `tests/snapshots/rewrites` has an example of each."""
+
+
 def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
     """Return kernels equivalent to a verified kernel, each by rewrites that are proved legal.
 
-    Single rewrites come first: fission, batching, hoisting, retention, loop distribution, merged and split
-    initialisations, flattened arrays, shifted factors, extracted zero points, fusion, reordering, parting,
-    inlining. Then come sequences: all inlining; batching, hoisting and retention to the end, also followed by
-    parting. No two are equal, and none is the kernel as written. Factorisations are separate
-    (`factorisations`): they change float results by more than the order of sums.
+    Single rewrites come first, in the order of `REWRITINGS`. Then come sequences: all inlining; batching, hoisting
+    and retention to the end, also followed by parting. No two are equal, and none is the kernel as written.
+    Factorisations are separate (`factorisations`): they change float results by more than the order of sums.
     """
     if not is_rewritable(kernel):
         return ()
     found: dict[Kernel, Rewrite] = {}
-    for r in (*_single(kernel), *_together(kernel)):
+    single = chain.from_iterable(make(kernel) for make in REWRITINGS.values())
+    for r in (*single, *_together(kernel)):
         if r.kernel != kernel:
             found.setdefault(r.kernel, r)
     return tuple(found.values())
@@ -46,32 +69,6 @@ def refused_rewrites(kernel: Kernel) -> tuple[Refusal, ...]:
         return ()
     merged = (r for r in batchings(kernel) if isinstance(r, Refusal))
     return tuple(dict.fromkeys((*merged, *refused_inlinings(kernel))))
-
-
-def _single(kernel: Kernel) -> Iterator[Rewrite]:
-    parted = fission(kernel)
-    if parted is not None:
-        yield parted
-    for make in (
-        _merge_ordered,
-        hoistings,
-        retentions,
-        distributions,
-        merges,
-        splits,
-        flattenings,
-        shifts,
-        without_zero_points,
-        fusions,
-        reorderings,
-        partings,
-        inlinings,
-    ):
-        yield from make(kernel)
-
-
-def _merge_ordered(kernel: Kernel) -> Iterator[Rewrite]:
-    return (r for r in batchings(kernel) if isinstance(r, Rewrite))
 
 
 def _together(kernel: Kernel) -> Iterator[Rewrite]:
