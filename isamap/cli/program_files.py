@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,8 @@ def emit_network(
     images = {v.tensor: v.shape for v in found.trace.values.values() if v.tensor in found.trace.borders}
     least = least_traffic(program, file, images)
     parts = {part.step: (part, traffic) for part, traffic in zip(file.parts, stream.traffic, strict=True)}
+    for number, (_, traffic) in parts.items():
+        layers[number] = replace(layers[number], predicted_ns=layers[number].predicted_ns * traffic.share)
     listed = [layer_json(layer) | {"predicted_ns": round(layer.predicted_ns, 1)} for layer in layers]
     for number, (part, traffic) in parts.items():
         listed[number] |= {"instructions": part.instructions, "words": part.words}

@@ -20,8 +20,9 @@ from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_issue import Here, Issuer, image_text
 from isamap.emit.c_names import Names, compute_type, storage_type
 from isamap.emit.c_text import index_text
-from isamap.ir import Assign, Index, Instruction, Loop, Operand, Param, Read, Scalar, Stmt
+from isamap.ir import Index, Instruction, Operand, Param, Scalar
 from isamap.ir import product as index_product
+from isamap.ir.walk import is_copy
 from isamap.lower.program import Argument, Configure, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitCall, EmitNothing, EmitSteps, Machine, MachineInstruction
 from isamap.machine.allowed import is_sizeless
@@ -316,18 +317,6 @@ def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bo
         if params is not None:
             return Move(i.name, inner.name, outer.name, tuple(params.items()))
     return None
-
-
-def is_copy(i: Instruction) -> bool:
-    """Return whether an instruction only copies, index by index."""
-    body: tuple[Stmt, ...] = i.body
-    while len(body) == 1 and isinstance(body[0], Loop) and body[0].guard is None:
-        body = body[0].body
-    if len(body) != 1 or not isinstance(body[0], Assign):
-        return False
-    stmt = body[0]
-    plain = stmt.op is None and stmt.guard is None and isinstance(stmt.value, Read)
-    return plain and isinstance(stmt.value, Read) and stmt.value.index == stmt.target.index
 
 
 def _solve(i: Instruction, own: Operand, o: Operand, encoded: Mapping[str, int]) -> dict[str, int] | None:

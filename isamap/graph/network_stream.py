@@ -42,17 +42,23 @@ from isamap.stream.memory_layout import (
     memory_sizes,
 )
 from isamap.stream.program_file import ProgramFile, StreamPart
+from isamap.stream.residency import Part, keep_tiles
 from isamap.stream.tables import lay_out_tables, places_in
-from isamap.stream.tokens import Tokens, assign_tokens
+from isamap.stream.timing import busiest_ns
+from isamap.stream.tokens import assign_tokens
 from isamap.stream.unroll import MOST_COMMANDS, too_long, unroll
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The bytes of main memory that commands read and write, a byte as often as they do. Units: bytes."""
+    """The bytes of main memory that commands read and write, a byte as often as they do. Units: bytes.
+
+    `share` is the time of the busiest unit, relative to its time without tiles that stay in scratchpads.
+    """
 
     read: int
     written: int
+    share: float = 1.0
 
     @property
     def total(self) -> int:
@@ -80,19 +86,24 @@ def assemble_network(
         raise UsageProblem(Diagnostic("stream-unsupported", said, help="compile it without --emit program"))
     main, tensors = main_memory(machine), place_tensors(program, machine)
     arrays = dict(tensors)
-    made: list[tuple[int, list[Command], Tokens]] = []
+    numbers, unrolled, changed = list[int](), list[Part](), list[StreamArray]()
     for number, step in enumerate(program.steps):
         if not isinstance(step, Call) or step.kernel not in lowered:
+            changed += [tensors[passed.tensor] for passed in writes_of(step)]
             continue
         watch(f"encode {step.kernel}", number + 1, len(program.steps))
         own = lay_out(lowered[step.kernel], machine, _operands(step, tensors), end_of(arrays, main))
-        buffers = (a for a in own.values() if a.role == "buffer" and a.memory == main)
+        buffers = tuple(a for a in own.values() if a.role == "buffer" and a.memory == main)
         arrays |= {f"{step.kernel}_{number}_{a.name}": a for a in buffers}
-        commands, last = assign_tokens(list(unroll(lowered[step.kernel], machine, own)), machine)
-        made.append((number, commands, last))
-    every = [command for _, commands, _ in made for command in commands]
-    if len(every) > MOST_COMMANDS:
+        numbers.append(number)
+        unrolled.append(Part(tuple(unroll(lowered[step.kernel], machine, own)), tuple(changed), buffers))
+        changed.clear()
+    if sum(len(part.commands) for part in unrolled) > MOST_COMMANDS:
         raise too_long(MOST_COMMANDS)
+    watch("keep tiles")
+    kept = keep_tiles(unrolled, machine)
+    made = [(n, *assign_tokens(commands, machine)) for n, commands in zip(numbers, kept, strict=True)]
+    every = [command for _, commands, _ in made for command in commands]
     tables = lay_out_tables(every, machine, main, end_of(arrays, main))
     places = places_in(tables)
     words, parts = list[int](), list[StreamPart]()
@@ -106,7 +117,11 @@ def assemble_network(
         memory_sizes(machine, max((end_of(arrays, main), *ends))),
         tuple(replace(array, name=name) for name, array in arrays.items()), tuple(words), tables, tuple(parts),
     )  # fmt: skip
-    return NetworkStream(file, tuple(_traffic(commands, machine, main) for _, commands, _ in made))
+    traffic = [
+        replace(_traffic(own, machine, main), share=busiest_ns(own, machine) / busiest_ns(part.commands, machine))
+        for part, own in zip(unrolled, kept, strict=True)
+    ]  # fmt: skip
+    return NetworkStream(file, tuple(traffic))
 
 
 def place_tensors(program: Program, machine: Machine) -> dict[str, StreamArray]:

@@ -7,9 +7,10 @@ the node classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from isamap.ir.index import Index
-from isamap.ir.nodes import Call, Cast, Expr, IndexValue, Read
+from isamap.ir.nodes import Assign, Call, Cast, Expr, IndexValue, Instruction, Loop, Read, Stmt
 from isamap.source.records import replace
 
 
@@ -87,3 +88,16 @@ def conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
             return tuple(c for a in args for c in conjuncts(a))
         case _:
             return (guard,)
+
+
+@lru_cache(maxsize=4096)
+def is_copy(instruction: Instruction) -> bool:
+    """Return whether an instruction only copies, index by index."""
+    body: tuple[Stmt, ...] = instruction.body
+    while len(body) == 1 and isinstance(body[0], Loop) and body[0].guard is None:
+        body = body[0].body
+    if len(body) != 1 or not isinstance(body[0], Assign):
+        return False
+    stmt = body[0]
+    plain = stmt.op is None and stmt.guard is None and isinstance(stmt.value, Read)
+    return plain and isinstance(stmt.value, Read) and stmt.value.index == stmt.target.index

@@ -7,7 +7,8 @@ and the link that units share has room for its bytes. It gives its tokens when i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -74,19 +75,42 @@ def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
 
 def command_times(command: Command, machine: Machine) -> tuple[float, float]:
     """Return how long a command keeps its unit busy, and when it is done. Units: ns."""
-    item = machine.instructions[command.instruction]
-    numbers = cost_params(item, machine, dict(integers(item.instruction, command.params)))
+    return _times_of(command.instruction, _integers_of(command, machine), machine)
+
+
+def _integers_of(command: Command, machine: Machine) -> tuple[tuple[str, int], ...]:
+    return integers(machine.instructions[command.instruction].instruction, command.params)
+
+
+@lru_cache(maxsize=16384)
+def _times_of(name: str, params: tuple[tuple[str, int], ...], machine: Machine) -> tuple[float, float]:
+    item = machine.instructions[name]
+    numbers = cost_params(item, machine, dict(params))
     return cost_value(item.cost.interval_ns, numbers), cost_value(item.cost.latency_ns, numbers)
+
+
+def busiest_ns(commands: Iterable[Command], machine: Machine) -> float:
+    """Return how long the unit or shared link with most work is busy with commands, at least 1. Units: ns."""
+    busy: dict[str, float] = defaultdict(float)
+    for command in commands:
+        busy[machine.instructions[command.instruction].cost.unit] += command_times(command, machine)[0]
+        if (crossing := link_time(command, machine)) is not None:
+            busy[crossing[0]] += crossing[1]
+    return max(1.0, *busy.values())
 
 
 def link_time(command: Command, machine: Machine) -> tuple[str, float] | None:
     """Return the memory behind the shared link that a command's bytes cross, and how long they take. Units: ns."""
-    crossed = shared_link(machine, command.instruction)
+    return _link_of(command.instruction, _integers_of(command, machine), machine)
+
+
+@lru_cache(maxsize=16384)
+def _link_of(name: str, params: tuple[tuple[str, int], ...], machine: Machine) -> tuple[str, float] | None:
+    crossed = shared_link(machine, name)
     if crossed is None:
         return None
-    link, name = crossed
-    instruction = machine.instructions[command.instruction].instruction
-    operand = bound_instruction(instruction, integers(instruction, command.params)).operand(name)
+    link, operand_name = crossed
+    operand = bound_instruction(machine.instructions[name].instruction, params).operand(operand_name)
     return link.source_memory, carried_ns(link, operand, extents(operand))
 
 

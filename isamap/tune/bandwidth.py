@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from isamap.emit.c_functions import HELPER_NAMES
 from isamap.emit.c_issue import Here, Issuer
 from isamap.emit.c_names import Names, storage_type
-from isamap.emit.conformance_source import BARRIER, is_copy
+from isamap.emit.conformance_source import BARRIER
 from isamap.emit.timing_source import OWN, hidden, sampler, source_of
 from isamap.ir import Index
+from isamap.ir.walk import is_copy
 from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitNothing, Machine, MachineInstruction, caches_from_nearest
 from isamap.run.clocking import ARENA, Timed

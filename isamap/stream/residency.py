@@ -1,0 +1,463 @@
+"""Keep tiles in scratchpads from one use to the next, over the statements of a kernel and the steps of a network.
+
+    dma_in A → spad + 0;    vector spad + 0 → spad + 4096;  dma_out spad + 4096 → T;   dma_in T → spad + 0;  …
+    dma_in A → spad + 0;    vector spad + 0 → spad + 4096;  dma_out spad + 4096 → T;   …, which reads spad + 4096
+
+Unrolled commands have numbers as addresses, so a scratchpad is allocated as registers are. A *web* is the bytes
+that commands write and others read together. A load is redundant if the same bytes are still in a web. Its
+readers then read that web, which lives longer and, if necessary, lies elsewhere. The loads that save most time
+for the bytes that they keep occupied come first. Stores that nothing reads are removed at last.
+Pipeline: between `unroll` and `assign_tokens`. A change here affects each stream, its traffic and its time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.ir import Instruction
+from isamap.ir.walk import is_copy
+from isamap.machine import Machine
+from isamap.source.records import dataclass, field, replace
+from isamap.stream.accesses import Access, accesses
+from isamap.stream.command import Command, Place, bound_instruction, extents, integers
+from isamap.stream.memory_layout import ALIGNMENT, StreamArray, main_memory
+from isamap.stream.order import NEVER, room
+from isamap.stream.timing import command_times
+
+MOST_TOGETHER = 512
+"""The largest number of webs with fixed distances that move as one."""
+MOST_EQUAL = 64
+"""The number of equal tiles that are tried, the last ones first."""
+GONE = -(1 << 40)
+"""The address of a web that no longer exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The commands of a step. The host writes `changed` before them; nothing after them reads `own`."""
+
+    commands: Sequence[Command]
+    changed: tuple[StreamArray, ...] = ()
+    own: tuple[StreamArray, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The scratchpad values that equal bytes of main memory since a time, and the address of the tile."""
+
+    values: tuple[int, ...]
+    address: int
+    time: int
+
+
+@dataclass(slots=True)
+class _Value:
+    """What one command writes in a scratchpad: its bytes, its life, and the values that overwrite some of it.
+
+    The first `earlier` tiles of `equal` were equal to it before, those since `since` still are. Units: bytes,
+    commands, ns.
+    """
+
+    memory: str
+    low: int
+    high: int
+    first: int
+    last: int
+    saved_ns: float = 0.0
+    equal: Sequence[_Known] = ()
+    earlier: int = 0
+    since: int = NEVER
+    overwritten: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+
+@dataclass(slots=True)
+class _Trace:
+    """The values of all scratchpads while commands are visited in order."""
+
+    machine: Machine
+    main: str
+    values: list[_Value] = field(default_factory=list[_Value])
+    parents: list[int] = field(default_factory=list[int])
+    used: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    """By command and operand, a value of its web; NEVER for one outside of scratchpads."""
+    outside: list[tuple[Access, ...]] = field(default_factory=list[tuple[Access, ...]])
+    """By command, its accesses of main memory."""
+    _owners: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
+    _written: NDArray[Any] | None = None
+    _known: dict[object, list[_Known]] = field(default_factory=lambda: defaultdict(list[_Known]))
+
+    def web(self, value: int) -> int:
+        """Return the value that stands for a web."""
+        while self.parents[value] != value:
+            self.parents[value] = self.parents[self.parents[value]]
+            value = self.parents[value]
+        return value
+
+    def change(self, array: StreamArray) -> None:
+        """Note that the host writes an array."""
+        end = array.offset + array.size_bytes
+        self._written = room(self._written, end)
+        self._written[array.offset : end] = len(self.used)
+
+    def visit(self, command: Command) -> None:
+        """Note the values that a command reads and writes."""
+        now, item = len(self.used), self.machine.instructions[command.instruction]
+        touched = list(accesses(command, item.instruction))
+        inner = [n for n in range(len(touched)) if self._is_inner(command, n)]
+        outer = tuple(a for a in touched if a.memory == self.main)
+        read = {n: self._owning(touched[n]) for n in inner if touched[n].is_read}
+        for values in read.values():
+            self._join(values, now)
+        used = {n: values[-1] for n, values in read.items()}
+        tiles: list[_Known] | None = None
+        is_move = len(inner) == 1 and len(touched) <= 2 and len(inner) + len(outer) == len(touched)
+        if is_move and all(operand.domain is None for operand in item.instruction.operands):
+            tiles = self._known[_tile_key(command, item.instruction, self.main)]
+        for n in (n for n in inner if touched[n].is_written):
+            used[n] = self._write(touched[n], read.get(n, ()), now)
+            if tiles is not None and not read and not any(a.is_written for a in outer):
+                own = self.values[used[n]]
+                own.equal, own.earlier, own.since = (
+                    tiles,
+                    len(tiles),
+                    max(map(self._changed, outer), default=NEVER),
+                )
+                own.saved_ns = command_times(command, self.machine)[0]
+                tiles.append(_Known((used[n],), touched[n].address, now))
+        for access in (a for a in outer if a.is_written):
+            self._written = room(self._written, access.end)
+            access.of(self._written)[...] = now
+            if tiles is not None and read and _moves(item.instruction):
+                tiles.append(_Known(read[inner[0]], touched[inner[0]].address, now))
+        self.used.append(tuple(used.get(n, NEVER) for n in range(len(touched))))
+        self.outside.append(outer)
+
+    def _is_inner(self, command: Command, n: int) -> bool:
+        where = command.operands[n][1]
+        return isinstance(where, Place) and self.machine.memories[where.memory].kind == "scratchpad"
+
+    def _owning(self, access: Access) -> tuple[int, ...]:
+        """Return the values in the bytes of an access."""
+        owners = self._owners[access.memory] = room(self._owners.get(access.memory), access.end)
+        view = access.of(owners)
+        first = int(view.flat[0])
+        return (first,) if bool((view == first).all()) else tuple(map(int, np.unique(view)))
+
+    def _join(self, values: Sequence[int], now: int) -> None:
+        """Make one web of values that are read together."""
+        known = [value for value in values if value != NEVER]
+        for value in known:
+            self.values[value].last = now
+            self.parents[self.web(value)] = self.web(known[0])
+
+    def _write(self, access: Access, joined: Sequence[int], now: int) -> int:
+        """Return the new value in the bytes of an access; it is of the web of those that it changes."""
+        value = len(self.values)
+        for other in self._owning(access):
+            if other != NEVER:
+                self.values[other].overwritten.append((now, value))
+        self.values.append(_Value(access.memory, access.address, access.end, now, now))
+        self.parents.append(value)
+        self._join((*joined, value), now)
+        access.of(self._owners[access.memory])[...] = value
+        return value
+
+    def _changed(self, access: Access) -> int:
+        """Return when main memory was last written where an access reads."""
+        self._written = room(self._written, access.end)
+        return int(access.of(self._written).max())
+
+
+def _tile_key(command: Command, instruction: Instruction, main: str) -> object:
+    """Return what a tile is equal to: a place in main memory as a tile of a layout, or what a command computes."""
+    inner = next((w for _, w in command.operands if isinstance(w, Place) and w.memory != main), None)
+    assert inner is not None, "a load or a store has a place in a scratchpad"
+    outer = tuple(w for _, w in command.operands if isinstance(w, Place) and w.memory == main)
+    if _moves(instruction):
+        operand = bound_instruction(instruction, integers(instruction, command.params)).operands[0]
+        return inner.memory, inner.strides, outer, extents(operand), operand.dtype
+    return command.instruction, command.params, inner.memory, inner.strides, outer
+
+
+def _moves(instruction: Instruction) -> bool:
+    """Return whether an instruction copies elements of one type, so that a store and a load undo each other."""
+    return is_copy(instruction) and len({o.dtype for o in instruction.operands}) == 1
+
+
+# --- where webs lie -----------------------------------------------------------------------------------------
+
+
+def keep_tiles(parts: Sequence[Part], machine: Machine) -> list[list[Command]]:
+    """Return the commands of parts without loads of what scratchpads hold, and without stores that nothing reads.
+
+    Words with slots are not changed: their loops need regular addresses.
+    """
+    if machine.program is not None and machine.program.bundle is not None:
+        return [list(part.commands) for part in parts]
+    trace = _Trace(machine, main_memory(machine))
+    for part in parts:
+        for array in part.changed:
+            trace.change(array)
+        for command in part.commands:
+            trace.visit(command)
+    kept = _Allocation.of(trace)
+    for web in kept.order_redundant():
+        kept.remove_loads(web)
+    commands = [command for part in parts for command in part.commands]
+    removed = {trace.values[value].first for value in kept.real}
+    is_needed = [number not in removed for number in range(len(commands))]
+    _drop_dead_stores(parts, trace, machine, is_needed)
+    found, at = list[list[Command]](), 0
+    for part in parts:
+        numbers = range(at, at + len(part.commands))
+        found.append([kept.place(commands[n], trace.used[n]) for n in numbers if is_needed[n]])
+        at = numbers.stop
+    return found
+
+
+@dataclass(slots=True)
+class _Allocation:
+    """The webs of all scratchpads, by number in the order of their first command, while loads are removed.
+
+    `moved` has the displacement of each web, `group` the webs that move with it. Units: bytes, commands.
+    """
+
+    trace: _Trace
+    values: list[list[int]]
+    numbers: dict[int, int]
+    """By value that stands for a web, the number of the web."""
+    memory: NDArray[Any]
+    low: NDArray[Any]
+    high: NDArray[Any]
+    first: NDArray[Any]
+    last: NDArray[Any]
+    reach: NDArray[Any]
+    """The last command in which this web or one before it lives."""
+    moved: NDArray[Any]
+    group: NDArray[Any]
+    members: list[list[int]]
+    real: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    """By value that is not loaded the value that is read instead, and the distance of their tiles."""
+
+    @staticmethod
+    def of(trace: _Trace) -> _Allocation:
+        """Return the webs where the schedules of kernels place them."""
+        webs: dict[int, list[int]] = {}
+        for value in range(len(trace.values)):
+            webs.setdefault(trace.web(value), []).append(value)
+        every = list(webs.values())
+        own = [[trace.values[v] for v in web] for web in every]
+        low, high = (
+            [pick(getattr(v, at) for v in web) for web in own] for pick, at in ((min, "low"), (max, "high"))
+        )
+        last = np.array([max(v.last for v in web) for web in own], np.int64)
+        count = np.arange(len(every))
+        return _Allocation(
+            trace, every, {web: number for number, web in enumerate(webs)}, np.array([web[0].memory for web in own]),
+            np.array(low, np.int64), np.array(high, np.int64), np.array([web[0].first for web in own], np.int64),
+            last, np.maximum.accumulate(last), np.zeros_like(count), count.copy(), [[n] for n in range(len(every))],
+        )  # fmt: skip
+
+    def order_redundant(self) -> list[int]:
+        """Return webs that only redundant loads write; first those that save most for what they occupy."""
+        found: list[tuple[float, int]] = []
+        for web, values in enumerate(self.values):
+            own = [self.trace.values[v] for v in values]
+            if all(v.earlier for v in own) and (equal := self._equal_tiles(web)):
+                wait = int(self.last[web]) - min(tile.time for _, tile in equal)
+                occupied = wait * sum(v.high - v.low for v in own)
+                found.append((occupied / max(sum(v.saved_ns for v in own), 1e-9), web))
+        return [web for _, web in sorted(found)]
+
+    def _equal_tiles(self, web: int) -> list[tuple[int, _Known]]:
+        """Return, by value of a web, a tile of other webs that is equal to it; nothing if one has none.
+
+        Values that are equal to each other, as columns of one that is repeated, come from one web in the same order.
+        """
+        values, own = self.trace.values, self.values[web]
+        if len({id(values[v].equal) for v in own}) == len(own):
+            pairs = [(v, next(self._earlier(v, web), None)) for v in own]
+            return [(v, tile) for v, tile in pairs if tile is not None] if all(t for _, t in pairs) else []
+        known: dict[int, dict[tuple[int, int], _Known]] = {}
+        for value in own:
+            if id(values[value].equal) not in known:
+                tiles = reversed(list(self._earlier(value, web)))
+                known[id(values[value].equal)] = {(self._web(t.values[0]), t.address): t for t in tiles}
+        for source, address in reversed(known[id(values[own[0]].equal)]):
+            distance = address - values[own[0]].low
+            pairs = [(v, known[id(values[v].equal)].get((source, values[v].low + distance))) for v in own]
+            if (
+                found := [(v, tile) for v, tile in pairs if tile is not None]
+                if all(t for _, t in pairs)
+                else []
+            ):
+                return found
+        return []
+
+    def _earlier(self, value: int, web: int) -> Iterator[_Known]:
+        """Yield earlier tiles of other webs that are equal to a value, the last one first."""
+        own = self.trace.values[value]
+        for tile in reversed(own.equal[max(0, own.earlier - MOST_EQUAL) : own.earlier]):
+            if tile.time >= own.since and self._web(tile.values[0]) != web:
+                yield tile
+
+    def _web(self, value: int) -> int:
+        return self.numbers[self.trace.web(value)]
+
+    def remove_loads(self, web: int) -> None:
+        """Let the readers of a web read the values that its loads repeat, if these can stay so long."""
+        end, real, distances = int(self.last[web]), dict[int, tuple[int, int]](), dict[int, int]()
+        for value, tile in self._equal_tiles(web):
+            for one in tile.values:
+                source, more = self._real(one)
+                distance = tile.address - self.trace.values[value].low + more
+                real.setdefault(value, (source, distance))
+                if distances.setdefault(self._web(source), distance) != distance or self._changes(
+                    source, end
+                ):
+                    return
+        if web in distances or any(self._changes(v, end) for v in self.values[web]):
+            return
+        anchor = max(distances, key=lambda w: len(self.members[int(self.group[w])]))
+        base = int(self.moved[anchor]) + distances[anchor]
+        moves = {int(self.group[web]): base - int(self.moved[web])}
+        for source, distance in distances.items():
+            move = base - distance - int(self.moved[source])
+            if moves.setdefault(int(self.group[source]), move) != move:
+                return
+        if not moves[int(self.group[anchor])] and self._extend(list(distances), web, moves, anchor):
+            self.real |= real
+
+    def _real(self, value: int) -> tuple[int, int]:
+        """Return the value in a scratchpad that a value is read from, and the distance of their tiles."""
+        distance = 0
+        while value in self.real:
+            value, more = self.real[value]
+            distance += more
+        return value, distance
+
+    def _changes(self, value: int, end: int) -> bool:
+        """Return whether a value of the same web overwrites a part of it by then."""
+        web = self._web(value)
+        overwritten = self.trace.values[value].overwritten
+        return any(time <= end and self._web(other) == web for time, other in overwritten)
+
+    def _extend(self, webs: Sequence[int], gone: int, moves: Mapping[int, int], anchor: int) -> bool:
+        """Let webs live as long as one that goes, and move groups to the anchor's, if there is room for all of it."""
+        together = np.array(sorted(m for group in moves for m in self.members[group]))
+        if together.size > MOST_TOGETHER:
+            return False
+        arrays = self.low, self.high, self.last, self.moved
+        saved = [(array, array[together].copy()) for array in arrays]
+        end = int(self.last[gone])
+        self.low[gone] = self.high[gone] = GONE
+        for web in webs:
+            self.last[web] = max(int(self.last[web]), end)
+            np.maximum(self.reach[web:end], end, out=self.reach[web:end])
+        for group, move in moves.items():
+            self._move(np.array(self.members[group]), move)
+        alive = together[self.low[together] > GONE // 2]
+        moved = (m for group, move in moves.items() if move for m in self.members[group])
+        clashing = {
+            int(c) for web in {*webs, *moved} if self.low[web] > GONE // 2 for c in self._clashing(web)
+        }
+        limit, step = _reach_of(self.trace.machine, str(self.memory[anchor]))
+        fits = not clashing & set(alive.tolist())
+        if fits and (clashing or self.low[alive].min() < 0 or self.high[alive].max() > limit):
+            fits = self._settle(together, alive, limit, step)
+        if not fits:
+            for array, old in saved:
+                array[together] = old
+            return False
+        kept = int(self.group[anchor])
+        for group in moves.keys() - {kept}:
+            self.group[self.members[group]] = kept
+            self.members[kept] += self.members[group]
+        return True
+
+    def _move(self, webs: NDArray[Any], move: int) -> None:
+        for array in (self.low, self.high, self.moved):
+            array[webs] += move
+
+    def _living(self, first: int, last: int, memory: str) -> NDArray[Any]:
+        """Return the webs of a memory that live at some time between two commands."""
+        begin, end = np.searchsorted(self.reach, first), np.searchsorted(self.first, last, "right")
+        return begin + np.flatnonzero((self.last[begin:end] >= first) & (self.memory[begin:end] == memory))
+
+    def _clashing(self, web: int) -> NDArray[Any]:
+        """Return the webs that occupy bytes of a web during its life."""
+        found = self._living(int(self.first[web]), int(self.last[web]), str(self.memory[web]))
+        overlap = (self.low[found] < self.high[web]) & (self.high[found] > self.low[web])
+        return found[overlap & (found != web)]
+
+    def _settle(self, together: NDArray[Any], alive: NDArray[Any], limit: int, step: int) -> bool:
+        """Move webs as one to the first gap that is free while any of them lives."""
+        life = int(self.first[alive].min()), int(self.last[alive].max())
+        others = np.setdiff1d(self._living(*life, str(self.memory[alive[0]])), together)
+        low = int(self.low[alive].min())
+        at, size = low % step, int(self.high[alive].max()) - low
+        order = others[np.argsort(self.low[others], kind="stable")]
+        for begin, end in zip(self.low[order].tolist(), self.high[order].tolist(), strict=True):
+            if at + size <= begin:
+                break
+            at = max(at, -(-(end - low) // step) * step + low)
+        if at + size <= limit:
+            self._move(together, at - low)
+        return at + size <= limit
+
+    def place(self, command: Command, used: Sequence[int]) -> Command:
+        """Return a command with the addresses of its webs."""
+        operands = list(command.operands)
+        for n, value in enumerate(used):
+            name, where = operands[n]
+            if value != NEVER and isinstance(where, Place):
+                real, distance = self._real(value)
+                move = distance + int(self.moved[self._web(real)])
+                operands[n] = name, replace(where, address=where.address + move)
+        return replace(command, operands=tuple(operands))
+
+
+@lru_cache(maxsize=64)
+def _reach_of(machine: Machine, memory: str) -> tuple[int, int]:
+    """Return the size of a scratchpad, and the steps in which webs move there. Units: bytes."""
+    steps = (
+        item.encoding.unit_of(operand.name)
+        for item in machine.instructions.values() if item.encoding is not None
+        for operand in item.instruction.operands if operand.memory == memory
+    )  # fmt: skip
+    return machine.memories[memory].capacity_bytes or 0, lcm(ALIGNMENT, *steps)
+
+
+def _drop_dead_stores(parts: Sequence[Part], trace: _Trace, machine: Machine, is_needed: list[bool]) -> None:
+    """Mark stores as not needed where no command reads the bytes before others are written there.
+
+    All of a tensor is needed at the end of its step: the host, the caller or `verify` may read it.
+    """
+    commands = [command for part in parts for command in part.commands]
+    most = max((a.end for touched in trace.outside for a in touched), default=0)
+    is_read, end = np.zeros(most, np.bool_), len(commands)
+    for part in reversed(parts):
+        numbers = range(end - len(part.commands), end)
+        end = numbers.start
+        for access in (a for n in numbers for a in trace.outside[n] if a.is_written):
+            inside = any(a.offset <= access.address < a.offset + a.size_bytes for a in part.own)
+            access.of(is_read)[...] = not inside
+        for n in (n for n in reversed(numbers) if is_needed[n]):
+            stored = [a for a in trace.outside[n] if a.is_written and not a.is_read]
+            written = (
+                o
+                for o in machine.instructions[commands[n].instruction].instruction.operands
+                if o.role != "in"
+            )
+            if len(stored) == sum(1 for _ in written) and not any(a.of(is_read).any() for a in stored):
+                is_needed[n] = False
+                continue
+            for access in sorted(trace.outside[n], key=lambda a: a.is_read):
+                access.of(is_read)[...] = access.is_read
