@@ -201,9 +201,11 @@ def run_network(
         timed = part_times(stream, machine)
     layers = layers_of_stream(found.trace, program, stream, machine.name, how.host)
     if timed is None:
-        said = f"units of {machine.name} wait for tokens, by which a network of several programs is not timed"
+        said = (
+            f"{machine.name} does not describe `queued` of each unit, so the order of instructions is unknown"
+        )
         raise UsageProblem(
-            Diagnostic("stream-unsupported", said, help="`run KERNEL --program` times a kernel")
+            Diagnostic("stream-unsupported", said, help="give each unit the length of its queue as `queued`")
         )
     whole, ends = timed
     rows, listed, before = [("layer", "operators", "time", "share")], list[dict[str, object]](), 0.0

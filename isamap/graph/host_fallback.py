@@ -36,7 +36,7 @@ from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 from isamap.transform.block_storage import Storage, in_stored_blocks
 from isamap.transform.integer_scales import with_integer_scales
-from isamap.transform.parts import kernel_of, units_of, with_constants, with_values_apart
+from isamap.transform.parts import kernel_of, units_of, with_constants, with_extrema, with_values_apart
 from isamap.transform.split_sums import with_late_starts
 
 NONE = "none"
@@ -308,6 +308,9 @@ def _parts_as_written(
         kernel = make_guards_explicit(bind(parsed, sizes))
         if (found := store(kernel)) is not None:
             kernel, storage = found
+            text = print_routine(kernel)
+        if not kernel.strict and _lacks(kernel, machine):
+            kernel = with_extrema(kernel)
             text = print_routine(kernel)
         kernel = with_values_apart(kernel, lambda statement: not lacking_abilities(statement, machine))
     units = ((),) if is_open else units_of(kernel)

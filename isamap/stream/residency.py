@@ -83,6 +83,7 @@ class _Trace:
 
     machine: Machine
     main: str
+    scratchpads: frozenset[str]
     values: list[_Value] = field(default_factory=list[_Value])
     parents: list[int] = field(default_factory=list[int])
     used: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
@@ -110,7 +111,7 @@ class _Trace:
         """Note the values that a command reads and writes."""
         now, item = len(self.used), self.machine.instructions[command.instruction]
         touched = list(accesses(command, item.instruction))
-        inner = [n for n in range(len(touched)) if self._is_inner(command, n)]
+        inner = [n for n, access in enumerate(touched) if access.memory in self.scratchpads]
         outer = tuple(a for a in touched if a.memory == self.main)
         read = {n: self._owning(touched[n]) for n in inner if touched[n].is_read}
         for values in read.values():
@@ -124,24 +125,17 @@ class _Trace:
             used[n] = self._write(touched[n], read.get(n, ()), now)
             if tiles is not None and not read and not any(a.is_written for a in outer):
                 own = self.values[used[n]]
-                own.equal, own.earlier, own.since = (
-                    tiles,
-                    len(tiles),
-                    max(map(self._changed, outer), default=NEVER),
-                )
+                own.equal, own.earlier = tiles, len(tiles)
+                own.since = max(map(self._changed, outer), default=NEVER)
                 own.saved_ns = command_times(command, self.machine)[0]
                 tiles.append(_Known((used[n],), touched[n].address, now))
         for access in (a for a in outer if a.is_written):
             self._written = room(self._written, access.end)
             access.of(self._written)[...] = now
-            if tiles is not None and read and _moves(item.instruction):
+            if tiles is not None and read and NEVER not in read[inner[0]] and is_copy(item.instruction):
                 tiles.append(_Known(read[inner[0]], touched[inner[0]].address, now))
         self.used.append(tuple(used.get(n, NEVER) for n in range(len(touched))))
         self.outside.append(outer)
-
-    def _is_inner(self, command: Command, n: int) -> bool:
-        where = command.operands[n][1]
-        return isinstance(where, Place) and self.machine.memories[where.memory].kind == "scratchpad"
 
     def _owning(self, access: Access) -> tuple[int, ...]:
         """Return the values in the bytes of an access."""
@@ -180,15 +174,10 @@ def _tile_key(command: Command, instruction: Instruction, main: str) -> object:
     inner = next((w for _, w in command.operands if isinstance(w, Place) and w.memory != main), None)
     assert inner is not None, "a load or a store has a place in a scratchpad"
     outer = tuple(w for _, w in command.operands if isinstance(w, Place) and w.memory == main)
-    if _moves(instruction):
+    if is_copy(instruction):
         operand = bound_instruction(instruction, integers(instruction, command.params)).operands[0]
         return inner.memory, inner.strides, outer, extents(operand), operand.dtype
     return command.instruction, command.params, inner.memory, inner.strides, outer
-
-
-def _moves(instruction: Instruction) -> bool:
-    """Return whether an instruction copies elements of one type, so that a store and a load undo each other."""
-    return is_copy(instruction) and len({o.dtype for o in instruction.operands}) == 1
 
 
 # --- where webs lie -----------------------------------------------------------------------------------------
@@ -201,7 +190,8 @@ def keep_tiles(parts: Sequence[Part], machine: Machine) -> list[list[Command]]:
     """
     if machine.program is not None and machine.program.bundle is not None:
         return [list(part.commands) for part in parts]
-    trace = _Trace(machine, main_memory(machine))
+    scratchpads = frozenset(name for name, m in machine.memories.items() if m.kind == "scratchpad")
+    trace = _Trace(machine, main_memory(machine), scratchpads)
     for part in parts:
         for array in part.changed:
             trace.change(array)

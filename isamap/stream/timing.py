@@ -7,7 +7,7 @@ and the link that units share has room for its bytes. It gives its tokens when i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -22,7 +22,7 @@ from isamap.stream.command import Command, bound_instruction, extents, integers
 from isamap.stream.command_words import Placed
 from isamap.stream.encoding import END, decode, decode_end
 from isamap.stream.order import Touched
-from isamap.stream.program_file import ProgramFile
+from isamap.stream.program_file import ProgramFile, StreamPart
 from isamap.stream.queues import QueueRun
 from isamap.stream.tables import contents_of
 
@@ -40,13 +40,14 @@ def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
 
     Raises: VerificationFailed.
     """
-    if _is_in_order(machine):
-        placed = decode(program.words, machine, contents_of(program.tables))
-        return StreamTime(*words_time(placed, machine, command_times, link_time))
-    if machine.program is None or not machine.program.queues:
-        return None
-    end = decode_end(program.words, machine)
-    placed = decode(program.words, machine, contents_of(program.tables))
+    timed = part_times(program, machine)
+    return timed[0] if timed is not None else None
+
+
+def _queues_time(words: Sequence[int], program: ProgramFile, machine: Machine) -> StreamTime:
+    """Return the time of words that are a whole program, whose units wait for tokens. Raises: VerificationFailed."""
+    end = decode_end(words, machine)
+    placed = decode(words, machine, contents_of(program.tables))
     run = QueueRun(placed + ((end,) if end is not None else ()), machine)
     done: dict[int, float] = {}
     free = dict.fromkeys(run.names, 0.0)
@@ -116,11 +117,6 @@ def _link_of(name: str, params: tuple[tuple[str, int], ...], machine: Machine) -
 
 # --- when words with slots are performed, one behind the other ---
 
-Times = Callable[[Command, Machine], tuple[float, float]]
-"""A function that returns the time for which a command keeps its unit busy, and its end. Units: ns."""
-Crossing = Callable[[Command, Machine], tuple[str, float] | None]
-"""The memory behind the shared link that its bytes cross, and for how long. Units: ns."""
-
 
 @dataclass(slots=True)
 class _Known:
@@ -161,22 +157,11 @@ def _room(noted: dict[str, NDArray[Any]], access: Access) -> NDArray[Any]:
     return access.of(own)
 
 
-def words_time(
-    placed: Sequence[Placed], machine: Machine, times: Times, crossing: Crossing
-) -> tuple[float, Mapping[str, float]]:
-    """Return when the last command is done, and how long each unit is busy. Units: ns."""
-    clock = _Clock(machine, times, crossing)
-    clock.perform(placed)
-    return clock.last, dict(clock.busy)
-
-
 @dataclass(slots=True)
-class _Clock:
+class Clock:
     """The times of a machine while it performs words, one part of a program behind the other. Units: ns."""
 
     machine: Machine
-    times: Times
-    crossing: Crossing
     now: float = 0.0
     """When the next word is issued, at the earliest."""
     last: float = 0.0
@@ -200,7 +185,7 @@ class _Clock:
         """Return a command with its unit, its accesses, and when these allow it; its word waits for its queue."""
         item = self.machine.instructions[one.command.instruction]
         unit, touched = item.cost.unit, list(accesses(one.command, item.instruction))
-        latency_ns = self.times(one.command, self.machine)[1]
+        latency_ns = command_times(one.command, self.machine)[1]
         ready = max((self.known.ready_ns(access, latency_ns) for access in touched), default=0.0)
         depth = self.machine.units[unit].queued
         if depth is None:
@@ -211,8 +196,8 @@ class _Clock:
 
     def _begin(self, one: Placed, unit: str, touched: Sequence[Access], ready: float) -> None:
         begin = max(self.now, ready, self.free[unit, one.low])
-        interval_ns, latency_ns = self.times(one.command, self.machine)
-        if (crossed := self.crossing(one.command, self.machine)) is not None:
+        interval_ns, latency_ns = command_times(one.command, self.machine)
+        if (crossed := link_time(one.command, self.machine)) is not None:
             memory, link_ns = crossed
             begin = max(begin, self.links[memory])
             self.links[memory] = begin + link_ns
@@ -225,16 +210,26 @@ class _Clock:
 
 
 def part_times(program: ProgramFile, machine: Machine) -> tuple[StreamTime, tuple[float, ...]] | None:
-    """Return the time of a network without its host's steps, and when each part ends; None where tokens order units.
+    """Return the time of a network without its host's steps, and when each part ends; None for other orders of units.
 
     A part is issued behind the one before it, and overlaps with it; behind a step of the host nothing is on its way.
+    Where units wait for tokens, a part ends when all of its commands have, and the next one begins then.
     Raises: VerificationFailed.
     """
+    clock, at, before, ends = Clock(machine), 0, -1, list[float]()
+    parts = program.parts or (StreamPart(0, len(program.words), program.instructions),)
+    if machine.program is not None and machine.program.queues:
+        for part in parts:
+            own = _queues_time(program.words[at : at + part.words], program, machine)
+            clock.last, at = clock.last + own.total_ns, at + part.words
+            ends.append(clock.last)
+            for unit, busy_ns in own.busy_ns.items():
+                clock.busy[unit] += busy_ns
+        return StreamTime(clock.last, dict(clock.busy)), tuple(ends)
     if not _is_in_order(machine):
         return None
-    clock, at, before, ends = _Clock(machine, command_times, link_time), 0, -1, list[float]()
     tables = contents_of(program.tables)
-    for part in program.parts:
+    for part in parts:
         if part.step != before + 1:
             clock.now = max(clock.now, clock.last)
         clock.perform(decode(program.words[at : at + part.words], machine, tables))

@@ -67,14 +67,38 @@ def with_constants(kernel: Kernel, known: Mapping[str, float]) -> Kernel:
     def of_read(r: Read) -> Expr:
         return Const(float(known[r.buffer]), r.dtype) if r.buffer in known else r
 
+    operands = tuple(o for o in kernel.operands if o.name not in known)
+    return replace(_with_values(kernel, lambda e: map_reads(e, of_read)), operands=operands)
+
+
+def with_extrema(kernel: Kernel) -> Kernel:
+    """Return a kernel with `max` and `min` in place of choices, for machines that do not compare numbers.
+
+    `select(x < c, c, x)` is `max(x, c)`, also of NaN; only the sign of a zero may be another one.
+    """
+
+    def change(e: Expr) -> Expr:
+        match with_parts(e, change):
+            case Call("select", (Call("lt", (x, c)), yes, no), dtype) if (x, c) == (no, yes):
+                return Call("max", (x, c), dtype)
+            case Call("select", (Call("lt", (c, x)), yes, no), dtype) if (x, c) == (no, yes):
+                return Call("min", (x, c), dtype)
+            case other:
+                return other
+
+    return _with_values(kernel, change)
+
+
+def _with_values(kernel: Kernel, change: Callable[[Expr], Expr]) -> Kernel:
+    """Return a kernel with changed values and conditions."""
+
     def of_statement(s: Stmt) -> Stmt:
-        guard = map_reads(s.guard, of_read) if s.guard is not None else None
+        guard = change(s.guard) if s.guard is not None else None
         if isinstance(s, Loop):
             return replace(s, body=tuple(map(of_statement, s.body)), guard=guard)
-        return replace(s, value=map_reads(s.value, of_read), guard=guard)
+        return replace(s, value=change(s.value), guard=guard)
 
-    operands = tuple(o for o in kernel.operands if o.name not in known)
-    return replace(kernel, operands=operands, body=tuple(map(of_statement, kernel.body)))
+    return replace(kernel, body=tuple(map(of_statement, kernel.body)))
 
 
 def units_of(kernel: Kernel) -> tuple[Unit, ...]:

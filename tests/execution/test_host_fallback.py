@@ -88,6 +88,19 @@ def test_the_sum_of_a_fused_kernel_stays_on_the_accelerator_with_its_requantisat
     assert all("temp y0: i32" in text and "sat_i8" in text for text in sums)
 
 
+def test_limits_of_floats_are_extrema_on_a_machine_that_does_not_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [onnx.helper.make_node("Relu", ["x"], ["r"]), onnx.helper.make_node("Add", ["r", "x"], ["y"])]
+    ports = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [32, 32]) for n in "xy"]
+    graph = onnx.helper.make_graph(nodes, "limits", ports[:1], ports[1:])
+    path = tmp_path / "limits.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
+    found = answer(capsys, "verify", str(path), *NPU)
+    assert [layer["machine"] for layer in found["layers"]] == ["edge-npu"]
+    assert found["layers"][0]["verified"]
+
+
 def test_scales_of_one_number_are_numbers_in_the_kernels_of_an_accelerator() -> None:
     text = "kernel k() {\n  in a0: i8[8];\n  in a1: f32[1];\n  out y: f32[8];\n"
     text += "  for i in 8 { y[i] = f32(a0[i]) * a1[0]; }\n}\n"
@@ -222,6 +235,11 @@ def test_a_network_is_a_stream_on_a_machine_that_requantises_in_its_own_way(
     assert found["ran_on"] == "stream"
     assert all(layer["verified"] for layer in found["layers"])
     assert all(layer["max_error"] == 0 for layer in found["layers"] if "Sin" not in layer["operators"])
+    timed = answer(capsys, "run", model, *words, "--program", out)
+    assert all(layer["time_ns"] > 0 for layer in timed["layers"])
+    assert sum(layer["time_ns"] for layer in timed["layers"]) == pytest.approx(
+        timed["stream"]["total_ns"], abs=1
+    )
 
 
 def test_a_layer_writes_the_border_that_the_next_one_reads(

@@ -9,7 +9,7 @@ from isamap.ir.walk import walk
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import Statement, make_guards_explicit, statements
-from isamap.transform.parts import kernel_of, units_of, with_values_apart
+from isamap.transform.parts import kernel_of, units_of, with_extrema, with_values_apart
 
 CONVOLVED = """kernel convolved() {
   in x: i8[8];
@@ -118,3 +118,19 @@ def test_a_narrow_value_of_a_sum_that_is_performed_becomes_a_temporary() -> None
 def test_a_kernel_no_part_of_which_is_performed_keeps_its_expressions() -> None:
     kernel = explicit(CONVOLVED)
     assert with_values_apart(kernel, lambda _: False) == kernel
+
+
+def test_choices_between_a_value_and_its_limit_are_extrema_also_of_nan() -> None:
+    text = """kernel k() {
+      in x: f32[8];
+      out y: f32[8];
+      for i in 8 {
+        y[i] = select(6 < select(x[i] < 0, 0, x[i]), 6, select(x[i] < 0, 0, x[i])) + select(x[i] < 0, 1, x[i]);
+      }
+    }"""
+    kernel = parse_kernel(Source("k", text))
+    made = with_extrema(kernel)
+    assert "min(max(x[i], 0), 6) + select(x[i] < 0, 1, x[i])" in print_routine(made)
+    x = np.array([-1.5, -0.0, 0.0, 3.0, 6.0, 7.5, np.inf, np.nan], np.float32)
+    for one, other in zip(*(interpret(k, {"x": x}, {}).values() for k in (kernel, made)), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -16,7 +16,7 @@ from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs,
 from isamap.stream.command import Command, Place, Register
 from isamap.stream.command_words import Placed
 from isamap.stream.encoding import MOST_AHEAD, pack, roll
-from isamap.stream.timing import command_times, link_time, words_time
+from isamap.stream.timing import Clock
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,9 @@ def time_of(words: list[list[Command]], machine: Machine, bundle: Bundle) -> flo
             slot = next(s for s in slots if s not in taken)
             taken.add(slot)
             placed.append(Placed(at, command, (0,), at, bundle.slots[slot].low))
-    return words_time(placed, machine, command_times, link_time)[0]
+    clock = Clock(machine)
+    clock.perform(placed)
+    return clock.last
 
 
 def test_words_wait_for_what_they_read_and_for_their_slot(machine: Machine, bundle: Bundle) -> None:
