@@ -8,13 +8,17 @@ review it like code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from refusing import kernel, machine, rejection, said
 
 from isamap.match import REASONS
+from isamap.match.refusals import refuse, surroundings
+from isamap.match.refusals.rejection import Cause
 from isamap.source import read_codes
+from isamap.source.codes import read_tables
 
 FOLDER = Path(__file__).parent / "refusals"
 FILES = sorted(FOLDER.glob("*.txt"))
@@ -63,7 +67,36 @@ def test_a_file_is_named_after_its_reason(path: Path) -> None:
 def test_every_reason_is_pinned_and_explained() -> None:
     assert len(REASONS) == len(set(REASONS)) >= 25
     assert [r for r in REASONS if r not in SAID] == ["not-counted"]  # in tests/unit/test_match_refuse.py
-    assert [r for r in REASONS if r not in read_codes()] == []
+    assert [c for c in read_tables()["match"] if c in REASONS] == list(REASONS), "in one order"
+
+
+def test_conditions_are_tried_in_the_order_of_their_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a later condition refuses is nearer to a mapping: rejections are sorted by that, the best advice first."""
+    refused: dict[str, int] = {}
+
+    def recording(number: int, condition: Callable[..., Cause | None]) -> Callable[..., Cause | None]:
+        def condition_(*given: object) -> Cause | None:
+            cause = condition(*given)
+            if cause is not None:
+                refused[cause.reason] = number
+            return cause
+
+        return condition_
+
+    table = (*refuse.CONDITIONS, *refuse.FURTHER, *surroundings.AROUND)
+    numbers = {condition: number for number, condition in enumerate(dict.fromkeys(table))}
+    for module, name in ((refuse, "CONDITIONS"), (refuse, "FURTHER"), (surroundings, "AROUND")):
+        wrapped = tuple(recording(numbers[c], c) for c in getattr(module, name))
+        monkeypatch.setattr(module, name, wrapped)
+    for path in FILES:
+        routine, instruction, emitted, _ = parts(path)
+        rejection(kernel(routine), machine(instruction, emitted=emitted))
+    assert set(refused) == set(SAID) - {"performed"}, "each reason is given by a condition of the tables"
+    assert set(refused.values()) == set(numbers.values()), "each condition refuses something"
+    # A product is refused as a whole before its tree is; parameters, where no precondition can ever be met.
+    nearer = {"three-factors", "scale-misplaced", "precondition-unmeetable"}
+    ranks = [refused[r] for r in REASONS if r in refused and r not in nearer]
+    assert ranks == sorted(ranks)
 
 
 def test_every_reason_has_a_fix_or_says_what_would_help() -> None:

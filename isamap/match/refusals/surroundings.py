@@ -5,6 +5,7 @@ fma takes b in far, and nothing moves f32 from memory to far
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 from isamap.ir import Const, Expr, Index, Kernel, Operand, Placement, Read, Scalar, print_expr
@@ -102,14 +103,7 @@ def _held_parts(operand: Operand) -> Held:
 def refuse_around(case: Case, around: Surroundings) -> Cause | None:
     """Return why the machine cannot perform an instruction that has mappings."""
     assert case.pattern is not None
-    return (
-        _placement(case, around)
-        or _out_of_reach(case, around)
-        or _moves(case, around)
-        or _fill(case, around)
-        or _state(case, around)
-        or _emission(case)
-    )
+    return next((c for condition in AROUND if (c := condition(case, around)) is not None), None)
 
 
 # --- operands ---------------------------------------------------------------------------------------------
@@ -230,9 +224,20 @@ def _state(case: Case, around: Surroundings) -> Cause | None:
     return None
 
 
-def _emission(case: Case) -> Cause | None:
+def _emission(case: Case, _around: Surroundings) -> Cause | None:
     if not isinstance(case.item.emit, EmitNothing):
         return None
     message = "matches, but cannot be written: its `emit` is `none`"
     edit = "say in the machine's description how it is emitted"
     return Cause("not-emitted", message, case.statement.assign.span, case.item.instruction.span, edit)
+
+
+AROUND: tuple[Callable[[Case, Surroundings], Cause | None], ...] = (
+    _placement,
+    _out_of_reach,
+    _moves,
+    _fill,
+    _state,
+    _emission,
+)
+"""The conditions on the machine around an instruction, tested in this order after all others."""
