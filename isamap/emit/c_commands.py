@@ -34,7 +34,7 @@ from isamap.lower.program import (
 from isamap.lower.walk import has_parallel, issues_in
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.allowed import IssueForm, issues
-from isamap.machine.encodings import BitField, Quantity, QuantityKind, Word
+from isamap.machine.encodings import BitField, Quantity, QuantityKind, Word, free_axes
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, field, replace
 
@@ -89,8 +89,7 @@ def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:
 
 def _free_stride(ref: MemoryRef, entry: MachineInstruction, held: Quantity) -> Index:
     """Return the stride that an issue decides. Units: elements."""
-    strides = entry.instruction.operand(held.name).strides or ()
-    return ref.strides[strides.index(None)]
+    return ref.strides[free_axes(entry.instruction.operand(held.name))[held.number]]
 
 
 @dataclass
@@ -165,7 +164,7 @@ class CommandIssuer(Issuer):
     def _function(self, name: str, entry: MachineInstruction, held: tuple[Quantity, ...]) -> Iterator[str]:
         assert entry.encoding is not None, "it has words"
         names = self.names.inside()
-        own = {q: names.take(q.name if q.kind != "stride" else f"{q.name}_stride") for q in held}
+        own = {q: names.take(str(q).replace(".", "_") if q.kind == "stride" else q.name) for q in held}
         given = ", ".join(f"uint64_t {own[q]}" for q in held)
         yield f"static inline void {name}({given or 'void'}) {{"
         if nothing := _nothing(entry.instruction):
@@ -178,10 +177,9 @@ class CommandIssuer(Issuer):
 
 def _in_order(held: tuple[Quantity, ...], instruction: Instruction) -> tuple[Quantity, ...]:
     """Return the quantities in fields, in the order in which the instruction names them."""
-    kinds: tuple[QuantityKind, ...] = ("address", "stride", "index")
-    expected = [Quantity(kind, o.name) for o in instruction.operands for kind in kinds]
-    expected += [Quantity("param", p.name) for p in instruction.params]
-    return tuple(sorted(held, key=expected.index))
+    kinds: tuple[QuantityKind, ...] = ("address", "stride", "index", "param")
+    names = [*(o.name for o in instruction.operands), *(p.name for p in instruction.params)]
+    return tuple(sorted(held, key=lambda q: (names.index(q.name), kinds.index(q.kind), q.number)))
 
 
 def _nothing(instruction: Instruction) -> tuple[Index, ...]:

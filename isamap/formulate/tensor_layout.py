@@ -30,6 +30,8 @@ def lay_out(
     Units: `line_bytes` of a cache's line.
     """
     found = () if subject is None else reads(subject)
+    placed = {o.memory for o in kernel.operands if o.memory and any(o.name == r.buffer for r in found)}
+    operand = with_fields(operand, main=placed.pop()) if len(placed) == 1 else operand
     if len(found) != 1 or not found[0].index:
         return with_fields(operand, in_rows=False)
     subject = found[0]

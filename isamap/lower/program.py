@@ -51,7 +51,7 @@ class Tensor:
     caller's byte stride in elements (the last axis is always dense). A packed tensor has a `header`, whose
     elements `shape` includes; offsets count from the end of the header. `given` is the shape of the caller's
     array, if neighbouring dimensions of it are merged here. `domain` has the values that its elements may
-    have.
+    have. `memory` is its main memory, if the kernel assigns it to one.
     """
 
     name: str
@@ -62,13 +62,14 @@ class Tensor:
     header: Header | None = None
     given: tuple[Index, ...] | None = None
     domain: Domain | None = None
+    memory: str | None = None
 
 
 def tensor_of(operand: Operand) -> Tensor:
     """Return an operand of a kernel as its caller passes it."""
     assert operand.role != "temp"
     made = operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand)
-    return Tensor(*made, given=operand.given, domain=operand.domain)
+    return Tensor(*made, given=operand.given, domain=operand.domain, memory=operand.memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from isamap.machine.encodings import (
     Quantity,
     Word,
     are_apart,
+    free_axes,
 )
 from isamap.machine.families import Row
 from isamap.machine.model import Machine, MachineInstruction, Memory
@@ -32,7 +33,7 @@ from isamap.syntax import substitute_text
 _BITS = re.compile(r"([0-9]{1,3})(?: *\.\. *([0-9]{1,3}))?")
 _NUMBER = re.compile(r"0x[0-9a-fA-F_]{1,40}|0b[01_]{1,140}|[0-9]{1,40}")
 _TOKEN = re.compile(r"(pop|push)\.([A-Za-z0-9_]+)")
-_HOLDS = re.compile(r"([A-Za-z0-9_]+)(?:\.(address|step|stride|index|entry))?")
+_HOLDS = re.compile(r"([A-Za-z0-9_]+)(?:\.(address|step|stride|index|entry)(?:\.([0-9]))?)?")
 
 
 def resolve_encoding(
@@ -135,7 +136,8 @@ def decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tuple[Q
             found += [Quantity("index", operand.name)] if memory.count != 1 else []
             continue
         found.append(Quantity("address", operand.name))
-        found += [Quantity("stride", operand.name)] if None in (operand.strides or ()) else []
+        strides = range(len(free_axes(operand)))
+        found += [Quantity("stride", operand.name, number=number) for number in strides]
     params = (p for p in instruction.params if p.low is None or p.high is None or p.low != p.high)
     return (*found, *(Quantity("param", p.name) for p in params))
 
@@ -286,7 +288,7 @@ def _read_held(spec: FieldSpec, row: Row) -> int | Quantity:
         raise SpecProblem(Diagnostic("number-out-of-range", "a unit is at least 1", spec.unit.span))
     match found[2]:
         case "address" | "step" | "stride" | "index" | "entry" as kind:
-            return Quantity(kind, found[1], unit)
+            return Quantity(kind, found[1], unit, int(found[3] or 0))
         case _:
             return Quantity("param", found[1], unit)
 
@@ -319,7 +321,7 @@ def check_known(field: BitField, held: Quantity, known: Iterable[Quantity], what
 def _check_numbered(
     field: BitField, held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]
 ) -> None:
-    """Refuse registers without numbers, and one of several strides. Raises: SpecProblem."""
+    """Refuse registers without numbers. Raises: SpecProblem."""
     if held.kind == "index" and _memory(held, instruction, memories).named != "immediate":
         memory = _memory(held, instruction, memories).name
         raise SpecProblem(
@@ -330,13 +332,6 @@ def _check_numbered(
                 help=f"declare `{memory}` with `named = immediate`",
             )
         )
-    if held.kind == "stride" and _free_axes(instruction.operand(held.name)) > 1:
-        said = f"`{held.name}` has several strides that each issue decides; a field holds one"
-        raise SpecProblem(Diagnostic("encoding-holds", said, field.span))
-
-
-def _free_axes(operand: Operand) -> int:
-    return sum(stride is None for stride in operand.strides or ())
 
 
 def _memory(held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]) -> Memory:

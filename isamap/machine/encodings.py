@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from math import lcm
 from typing import Literal
 
+from isamap.ir import Operand
 from isamap.source import Span
 from isamap.source.records import dataclass, field
 
@@ -25,18 +26,25 @@ class Quantity:
 
     `entry` is the place of the issue's entry in a table. `pop` and `push` say whether the issue takes a
     token from a unit or gives one. `step` is the change of an operand's address in each iteration of a
-    hardware loop, and may be negative. Units: addresses, steps and strides in `unit` bytes, a parameter in
-    `unit`s of itself.
+    hardware loop, and may be negative. `number` counts the strides that an issue decides, the outermost
+    first. Units: addresses, steps and strides in `unit` bytes, a parameter in `unit`s of itself.
     """
 
     kind: QuantityKind
     name: str
     unit: int = field(default=1, compare=False)
+    number: int = 0
 
     def __str__(self) -> str:
         if self.kind in TOKENS:
             return f"{self.kind}.{self.name}"
-        return self.name if self.kind == "param" else f"{self.name}.{self.kind}"
+        behind = f".{self.number}" if self.number else ""
+        return self.name if self.kind == "param" else f"{self.name}.{self.kind}{behind}"
+
+
+def free_axes(operand: Operand) -> tuple[int, ...]:
+    """Return the axes of an operand whose strides each issue decides."""
+    return tuple(axis for axis, stride in enumerate(operand.strides or ()) if stride is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -429,7 +429,10 @@ def with_energy(
             if carried:
                 name = f"{outer.level} – {row.level}"
                 links[name] = links.get(name, 0.0) + iterations * carried * outer.element_bytes * sum(moved)
-            is_file, is_outside = row.level == operand.memory, outer.level == energies.home
+            is_file, is_outside = (
+                row.level == operand.memory,
+                outer.level in (energies.home, operand.layout.main),
+            )
             tile = operand.costs.energy.direct if is_outside else operand.costs.energy.staged
             each = [pj / operand.tile_elements for pj in tile] if is_file else operand.costs.energy.copied
             moves += iterations * add_up(n * pj for n, pj in zip(moved, each, strict=True))

@@ -151,9 +151,10 @@ class LoopNest:
 def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> LoopNest:
     """Return the nest of a scheduled statement.
 
-    Arrays live in `home`. A stage keeps its operand in its memory (by default in `workspace`). `hold` keeps
-    the accumulator in registers if there are loops inside, and unrolled loops keep the inputs of their
-    issues. Registers that each issue reloads are part of the datapath and keep nothing.
+    Arrays live in `home`, if the kernel names no other memory. A stage keeps its operand in its memory (by
+    default in `workspace`). `hold` keeps the accumulator in registers if there are loops inside, and unrolled
+    loops keep the inputs of their issues. Registers that each issue reloads are part of the datapath and
+    keep nothing.
     """
     loops = tuple(NestLoop(loop.axis, loop.step) for loop in nest.loops)
     return LoopNest(
@@ -171,7 +172,7 @@ def _count_operand(
     operand: TileOperand, nest: NestSchedule, option: NestOption, home: str, known: Known
 ) -> Counted:
     unrolled = [depth for depth, loop in enumerate(nest.loops) if loop.is_unrolled]
-    keeps = [Keep(home, 0)]
+    keeps = [Keep(operand.layout.main or home, 0)]
     keeps += [
         Keep(stage.memory or "workspace", stage.depth, copied=True)
         for stage in sorted(nest.stages, key=lambda s: s.depth)

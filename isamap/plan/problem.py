@@ -144,6 +144,8 @@ class TensorLayout:
     """The loop axis each step of which moves to the next row; "" if unknown."""
     in_rows: bool = True
     """True if an iteration of a loop reads a box of one array in place."""
+    main: str = ""
+    """The main memory to which the kernel assigns the tensor; "" if it names none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from isamap.ir import Instruction, Operand, Param, Routine
 from isamap.ir.interpret import bind_all
-from isamap.machine.encodings import TOKENS, Quantity
+from isamap.machine.encodings import TOKENS, Quantity, free_axes
 from isamap.source.records import dataclass
 
 
@@ -44,11 +44,6 @@ class Command:
     tokens: frozenset[tuple[str, str]] = frozenset()
 
 
-def free_axis(operand: Operand) -> int | None:
-    """Return the axis whose stride each issue decides."""
-    return next((axis for axis, stride in enumerate(operand.strides or ()) if stride is None), None)
-
-
 def quantities(
     command: Command, instruction: Instruction, tokens: Iterable[Quantity] = ()
 ) -> dict[Quantity, int]:
@@ -61,9 +56,8 @@ def quantities(
                 found[Quantity("index", name)] = number
             case Place(_, address, strides):
                 found[Quantity("address", name)] = address
-                axis = free_axis(instruction.operand(name))
-                if axis is not None:
-                    found[Quantity("stride", name)] = strides[axis]
+                for number, axis in enumerate(free_axes(instruction.operand(name))):
+                    found[Quantity("stride", name, number=number)] = strides[axis]
     return found
 
 
@@ -71,14 +65,12 @@ def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Comma
     """Return the command with these field values; the instruction fixes those that no field holds."""
     params = tuple((p.name, _held_value(p, found)) for p in instruction.params)
     operands: list[tuple[str, Place | Register]] = []
-    for name, memory, (address, index, stride), strides in _places_of(
-        instruction, integers(instruction, params)
-    ):
+    for name, memory, (address, index), strides in _places_of(instruction, integers(instruction, params)):
         if (at := found.get(address)) is None:
             operands.append((name, Register(memory, found.get(index, 0))))
             continue
-        free = found.get(stride, 0)
-        operands.append((name, Place(memory, at, tuple(free if s is None else s for s in strides))))
+        known = (found.get(s, 0) if isinstance(s, Quantity) else s for s in strides)
+        operands.append((name, Place(memory, at, tuple(known))))
     return Command(instruction.name, tuple(operands), params, tokens_in(found))
 
 
@@ -99,24 +91,27 @@ def _held_value(param: Param, found: Mapping[Quantity, int]) -> int:
 @lru_cache(maxsize=16384)
 def _places_of(
     instruction: Instruction, params: tuple[tuple[str, int], ...]
-) -> tuple[tuple[str, str, tuple[Quantity, Quantity, Quantity], tuple[int | None, ...]], ...]:
-    """Return, by operand, its memory, its address, register and stride, and its strides, None for the free one."""
+) -> tuple[tuple[str, str, tuple[Quantity, Quantity], tuple[int | Quantity, ...]], ...]:
+    """Return, by operand, its memory, its address and register, and its strides: numbers, or those of fields."""
     bound = bound_instruction(instruction, params)
-    found: list[tuple[str, str, tuple[Quantity, Quantity, Quantity], tuple[int | None, ...]]] = []
+    found: list[tuple[str, str, tuple[Quantity, Quantity], tuple[int | Quantity, ...]]] = []
     for o in instruction.operands:
-        held = Quantity("address", o.name), Quantity("index", o.name), Quantity("stride", o.name)
-        strides = enumerate(byte_strides(bound.operand(o.name), 0))
-        found.append(
-            (o.name, o.memory or "", held, tuple(None if n == free_axis(o) else s for n, s in strides))
-        )
+        held = Quantity("address", o.name), Quantity("index", o.name)
+        strides: list[int | Quantity] = list(byte_strides(bound.operand(o.name)))
+        for number, axis in enumerate(free_axes(o)):
+            strides[axis] = Quantity("stride", o.name, number=number)
+        found.append((o.name, o.memory or "", held, tuple(strides)))
     return tuple(found)
 
 
-def byte_strides(operand: Operand, free: int) -> tuple[int, ...]:
-    """Return strides of a bound operand in bytes; `free` is the stride of the axis without a declared one."""
+def byte_strides(operand: Operand, given: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """Return strides of a bound operand in bytes; those that each issue decides are as in `given`, or 0."""
     size = operand.dtype.size_bytes
     if operand.strides is not None:
-        return tuple(free if s is None else int(s.evaluate({})) * size for s in operand.strides)
+        known = enumerate(operand.strides)
+        return tuple(
+            (given[axis] if given else 0) if s is None else int(s.evaluate({})) * size for axis, s in known
+        )
     strides: list[int] = []
     dense = size
     for extent in reversed(extents(operand)):

@@ -92,7 +92,7 @@ def _show_command(
                 words.append(f"{name}={memory}{number}")
             case Place(memory, address, strides):
                 words.append(f"{name}={_name_place(where, arrays)}")
-                apart = f" by {strides[0]}" if len(strides) > 1 else ""
+                apart = f" by {', '.join(map(str, strides[:-1]))}" if len(strides) > 1 else ""
                 apart += f" step {steps[name]}" if name in steps else ""
                 places.append(f"{name} {memory}[{address:#x}]{apart}")
     words += [f"{name}={_value(name, value, instruction)}" for name, value in command.params]

@@ -38,7 +38,6 @@ from isamap.stream.command import (
     bound_instruction,
     byte_strides,
     extents,
-    free_axis,
     integers,
 )
 from isamap.stream.memory_layout import StreamArray
@@ -126,12 +125,12 @@ class _Walk:
                     held = self.values[value]
                     operands.append((operand.name, Register(held.memory, held.register or 0)))
                 case MemoryRef(buffer, offset, strides):
-                    array, axis = self.arrays[buffer], free_axis(operand)
+                    array = self.arrays[buffer]
                     size = array.dtype.size_bytes
                     apart = tuple(stride.evaluate(self.env) * size for stride in strides)
                     address = array.offset + offset.evaluate(self.env) * size
                     own = bound.operand(operand.name)
-                    place = byte_strides(own, apart[axis] if axis is not None else 0)
+                    place = byte_strides(own, apart)
                     assert all(a == b for a, b, n in zip(apart, place, extents(own), strict=True) if n > 1), (
                         f"`{item.name}` takes `{operand.name}` as its words say"
                     )

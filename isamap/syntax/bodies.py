@@ -228,12 +228,13 @@ def _clause_name(clause: Clause) -> str:
 def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKind) -> Operand:
     match clause:
         case ast.ClauseSyntax("in_memory", name, span):
-            if kind == "kernel":
+            if kind == "kernel" and operand.role == "temp":
                 raise problem_at(
-                    "memory-in-kernel", "a kernel does not say where its operands live", span,
-                    "the schedule places them; only instructions name memories",
+                    "memory-in-kernel", "a kernel does not say where its temporaries live", span,
+                    "the schedule places them; only inputs and results name a main memory",
                 )  # fmt: skip
-            return replace(operand, memory=_memory(name, scope).name)
+            is_instruction = kind == "instruction"  # a kernel's machine is not known yet
+            return replace(operand, memory=_memory(name, scope).name if is_instruction else name.text)
         case ast.ClauseSyntax("accumulate", name, span):
             return replace(operand, accumulate=_accumulate(operand, name, resolve_dtype(name)))
         case ast.ClauseSyntax("outside", name, span):

@@ -65,11 +65,10 @@ class EnergyModel:
             for o in option.operands
             if o.layout.tensor_bytes and _is_file(o, problem)
         )
-        home = energies.access_pj(energies.home)
         written = add_up(
             _elements([a for a in option.axes if a.name in o.axes])
             * o.layout.tensor_bytes
-            * sum(_ways(option, o, home))
+            * sum(_ways(option, o, energies.access_pj(o.layout.main)))
             for o in option.operands
             if o.is_accumulator
         )
@@ -200,13 +199,14 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
         file = energies.access_pj(operand.memory)
         return total([loads, Const(_issued_pj(option, operand, file, padded=padded))])
 
-    values, costs = space.stage_values(operand), dict[int, Cost]()
+    main, values, costs = operand.layout.main, space.stage_values(operand), dict[int, Cost]()
     for value in values:
         if value == 0:
-            costs[value] = used_pj("", operand.layout.tensor_bytes, operand.costs.energy.direct, padded=False)
+            direct = operand.costs.energy.direct
+            costs[value] = used_pj(main, operand.layout.tensor_bytes, direct, padded=False)
             continue
         carried = carried_pj(
-            "", operand.staging.homes[0], operand.layout.tensor_bytes, operand.costs.energy.copied
+            main, operand.staging.homes[0], operand.layout.tensor_bytes, operand.costs.energy.copied
         )
         filled = _held_elements(option, operand) * carried
         again = copied_again(tiling, operand) if value == 1 else []

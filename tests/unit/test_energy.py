@@ -253,3 +253,45 @@ def test_two_levels_have_it_but_for_parts_of_accesses(tmp_path: Path) -> None:
     main, buffer = by_level["main"] + whole + 48 * 0.007972, by_level["buffer"] - drained + 48 * 0.000861
     assert [round(1000 * pj / 48, 2) for pj in (buffer, main)] == [1747.76, 4907.32]
     assert round(1000 * (main + buffer + found.energy.issues_pj) / 48, 2) == 7500.08
+
+
+PRODUCT = """kernel product(M, N, K) {
+  in T0: f32[M, K];
+  in W0: f32[K, N];
+  inout T1: f32[M, N];
+  for m in M, n in N, k in K { T1[m, n] += T0[m, k] * W0[k, n]; }
+}
+"""
+WHOLE = """isamap schedule 1
+kernel product
+machine mac-2level
+sizes K = 32, M = 64, N = 32
+status MANUAL
+
+nest 0 {
+  map mac (w = T0[m, k], x = W0[k, n]);
+  stage w in buffer at 0;
+  stage x in buffer at 8192;
+  stage y in buffer at 12288;
+  for m by 1 { for k by 1 { for n by 1 { hold; issue; } } }
+}
+"""
+
+
+def test_a_product_has_the_energy_that_accelforge_publishes(tmp_path: Path) -> None:
+    """AccelForge's `simple` machine takes 1 for each bit of 8-bit values, read or written.
+
+    A result leaves once and is not read before, which is ZigZag's convention, too. An access here is an
+    element of four bytes.
+    """
+    text = (ACCESSES / "mac-2level.yaml").read_text(encoding="utf-8").replace("bytes = 256", "bytes = 32 KiB")
+    for memory in ("buffer", "main"):
+        text = text.replace(f"  {memory}: {{source", f"  {memory}: {{{FIGURES.format(8, 8, 4, 0)}, source")
+    (tmp_path / "mac-2level.yaml").write_text(text)
+    m, nk, bits = 64, 32, 8
+    sizes: dict[str, int | str] = {"M": m, "N": nk, "K": nk}
+    given = Source("whole.schedule", WHOLE)
+    asked = Request(Source("product.ir", PRODUCT), str(tmp_path / "mac-2level.yaml"), sizes, schedule=given)
+    (found,) = counted(compile_kernel(asked, "schedule"), "zigzag-energy")
+    energies = {a.tensor: a.energy_pj for a in found.accesses if a.level == "main"}
+    assert energies == {"T0": m * nk * bits, "W0": nk * nk * bits, "T1": m * nk * bits}

@@ -226,7 +226,8 @@ class MoveSearch:
     Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in
     one. `alignments` are the alignments that the kernel promises of its arrays, in bytes. `steps` gives the
     unit, in elements, of a buffer's addresses. `strict` is the kernel's. `passing` are arrays that exist
-    only inside the kernel. `ordered` are the extents of axes of ordered loops that other extents depend on.
+    only inside the kernel. `main` names the main memory of each array that the kernel assigns to one.
+    `ordered` are the extents of axes of ordered loops that other extents depend on.
     `short_indices`: those that the kernel uses as values fit 32 bits.
     """
 
@@ -237,6 +238,7 @@ class MoveSearch:
     alignments: dict[str, int] = field(default_factory=dict[str, int])
     steps: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     passing: frozenset[str] = frozenset()
+    main: dict[str, str] = field(default_factory=dict[str, str])
     ordered: dict[str, Index] = field(default_factory=dict[str, Index])
     short_indices: bool = False
 
@@ -305,7 +307,7 @@ class MoveSearch:
 
     def lies_in(self, buffer: str, memory: str | None) -> bool:
         """Return whether an array or buffer is in a memory: arrays are in addressable memory."""
-        home = self.homes.get(buffer)
+        home = self.homes.get(buffer) or self.main.get(buffer)
         return self.holds_arrays(memory) if home is None else home == memory
 
     def aligned_bytes(self, place: Location, dtype: DType) -> int:

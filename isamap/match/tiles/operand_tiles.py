@@ -37,6 +37,7 @@ from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
 from isamap.match.patterns.reach import Params, coordinate_names, extents_of
 from isamap.match.tiles.walks import LoopAxis, Loops, walk_of
+from isamap.source import Diagnostic, NoMapping
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, bounding_axes, distinct_reads, statements, symbols
 
@@ -474,7 +475,13 @@ def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
 
 
 def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
-    """Return the search for moves of a kernel's arrays, with its caches."""
+    """Return the search for moves of a kernel's arrays, with its caches. Raises: NoMapping for an unknown memory."""
+    placed = {o.name: o.memory for o in kernel.operands if o.memory is not None}
+    mains = [m.name for m in machine.memories.values() if m.kind == "addressable"]
+    for operand in (o for o in kernel.operands if o.name in placed and o.memory not in mains):
+        said = f"`{operand.name}` is in `{operand.memory}`, which is no main memory of {machine.name}"
+        help_ = f"write one of: {', '.join(mains)}; or leave out `@ {operand.memory}`"
+        raise NoMapping(Diagnostic("unknown-memory", said, operand.span, help=help_))
     return MoveSearch(
         machine,
         layouts(kernel),
@@ -482,6 +489,7 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
         steps=stated_strides(kernel),
         strict=kernel.strict,
         passing=frozenset(o.name for o in kernel.operands if o.role == "temp"),
+        main=placed,
         ordered=bounding_axes(statements(kernel)),
         short_indices=have_short_indices(kernel),
     )

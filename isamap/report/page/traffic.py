@@ -45,7 +45,7 @@ def home_of(machine: Machine) -> str:
 def memory_of_arrays(program: LoweredProgram, machine: Machine) -> Mapping[str, str]:
     """Return where each tensor and buffer lies."""
     home = home_of(machine)
-    found = {tensor.name: home for tensor in program.tensors}
+    found = {tensor.name: tensor.memory or home for tensor in program.tensors}
     return found | {buffer.name: buffer.memory or home for buffer in program.buffers}
 
 
