@@ -363,9 +363,13 @@ def _any_row_stride(operand: Operand) -> bool:
 
 
 def _is_implied(param: Param, instruction: Instruction) -> bool:
-    """Return whether the hardware knows a parameter without being told by the call."""
+    """Return whether the hardware knows a parameter without being told by the call, or does not need it.
+
+    The length of a table only bounds the values with which it is read.
+    """
     required = {symbol for r in instruction.requires for symbol in r.value.symbols}
-    return param.kind == "machine" or param.name in required
+    bounded = {symbol for o in instruction.operands if o.domain for symbol in o.domain.high.symbols}
+    return param.kind == "machine" or param.name in required | bounded
 
 
 def _forgotten(what: str, span: Span, advice: str) -> SpecProblem:

@@ -109,7 +109,11 @@ def _counts(counted: list[Param], rng: np.random.Generator) -> Iterator[dict[str
     if prod(len(r) for r in ranges) <= _MOST_COUNTS:
         choices = [list(c) for c in product(*ranges)]
     else:
-        choices = [[r[0] for r in ranges], [r[-1] for r in ranges]]
+        choices = [
+            [r[0] for r in ranges],
+            [r[-1] for r in ranges],
+            [r[min(len(r), 1000) - 1] for r in ranges],
+        ]
         choices += [[_draw_value(r, rng) for r in ranges] for _ in range(_MOST_COUNTS)]
     for values in choices:
         yield {p.name: v for p, v in zip(counted, values, strict=True)}
@@ -143,7 +147,11 @@ def _make_case(
         if o.role == "temp":
             continue
         shape = tuple(extent.evaluate(sizes) for extent in o.shape)
-        arrays[o.name] = draw(o.dtype, shape, kind, rng)
+        if o.domain is None:
+            arrays[o.name] = draw(o.dtype, shape, kind, rng)
+        else:
+            low, high = (end.evaluate(sizes) for end in (o.domain.low, o.domain.high))
+            arrays[o.name] = rng.integers(low, high, shape, np.int64, endpoint=True).astype(o.dtype.numpy())
         if o.name in in_memory:
             strides[o.name] = _strides(o, shape, sizes, rng)
     scalars = tuple(

@@ -257,7 +257,7 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
         case ast.DomainSyntax(bounds, ascending, span):
             low, high = (resolve_index(b, scope, "a bound of values") for b in bounds)
             operand = replace(operand, domain=Domain(low, high, ascending))
-            _check_domain(operand, kind, span)
+            _check_domain(operand, span)
             return operand
         case ast.PlacementSyntax():
             placement = resolve_placement(clause, scope)
@@ -272,12 +272,10 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
             raise AssertionError(clause)
 
 
-def _check_domain(operand: Operand, kind: RoutineKind, span: Span) -> None:
-    """Check that only one-dimensional integer inputs of kernels declare their values."""
-    if operand.role != "in" or kind != "kernel":
-        raise problem_at(
-            "clause-misplaced", f"`values` is about inputs of kernels; `{operand.name}` is none", span
-        )
+def _check_domain(operand: Operand, span: Span) -> None:
+    """Check that only one-dimensional integer inputs declare their values."""
+    if operand.role != "in":
+        raise problem_at("clause-misplaced", f"`values` is about inputs; `{operand.name}` is none", span)
     if not operand.dtype.is_integer:
         raise problem_at(
             "bad-domain",

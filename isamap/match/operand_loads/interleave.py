@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from isamap.ir import Axis, Expr, Index, Operand, Read, substitute_expr
 from isamap.ir.evaluate import box_points, evaluate_index
+from isamap.ir.index import has_elements
 from isamap.match.operand_loads.load_request import Leaf, LoadRequest, MoveSearch, OperandMove, placement_of
 from isamap.match.operand_loads.register_parts import Box, Lanes, axes_at, box_of
 from isamap.match.patterns.address import (
@@ -287,6 +288,8 @@ def _lanes_read(pattern: Pattern) -> tuple[int, ...] | None:
     """Return for each lane written, the lane read; None if the instruction is no permutation of one register."""
     value, written = pattern.value, pattern.output
     if not isinstance(value, Read) or len(written.shape) != 1 or len(value.index) != 1:
+        return None
+    if has_elements(value.index[0]):
         return None
     read = pattern.instruction.operand(value.buffer)
     if (read.memory, read.dtype, read.shape) != (written.memory, written.dtype, written.shape):

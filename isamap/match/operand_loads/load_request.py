@@ -9,6 +9,8 @@ from math import lcm
 import numpy as np
 
 from isamap.ir import Const, DType, Expr, Index, Instruction, Operand, Read, strict_forbids
+from isamap.ir.atoms import Element, Mod
+from isamap.ir.index import has_elements
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, unset_state
 from isamap.match.operand_loads.register_parts import Lanes, pieces_of
 from isamap.match.operand_loads.standing import Lying
@@ -162,6 +164,12 @@ class Repertoire:
         return self.of_heads[key]
 
     @cached_property
+    def lookups(self) -> dict[tuple[str, str], list[Lookup]]:
+        """The producers that look up, by memory and type of their result."""
+        found = {key: [lookup_of(p) for p in patterns] for key, patterns in self.producers.items()}
+        return {key: [one for one in every if one is not None] for key, every in found.items()}
+
+    @cached_property
     def in_pieces(self) -> dict[tuple[str, str], list[tuple[Pattern, ...]]]:
         """Instructions that write a register in pieces, by memory and type of that register."""
         found: dict[tuple[str, str], list[tuple[Pattern, ...]]] = {}
@@ -214,6 +222,33 @@ class Repertoire:
         return {}
 
 
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """An instruction that looks up: `at` is the subscript of the codes over its axes, `modulus` divides them."""
+
+    pattern: Pattern
+    table: Operand
+    codes: Operand
+    at: Index
+    modulus: int | None
+
+
+def lookup_of(pattern: Pattern) -> Lookup | None:
+    """Return the look-up that an instruction performs; None if its subscripts depend on no values."""
+    value = pattern.value
+    if not isinstance(value, Read) or not any(map(has_elements, value.index)):
+        return None
+    match value.index:
+        case (Index((((Element(buffer, at),), 1),)),):
+            modulus = None
+        case (Index((((Mod(Index((((Element(buffer, at),), 1),)), divisor),), 1),)),) if divisor.value:
+            modulus = divisor.value
+        case _:
+            return None
+    own = pattern.instruction
+    return Lookup(pattern, own.operand(value.buffer), own.operand(buffer), at, modulus)
+
+
 @lru_cache(maxsize=8)
 def _repertoire(machine: Machine, strict: bool) -> Repertoire:
     return Repertoire(machine, strict)
@@ -228,7 +263,8 @@ class MoveSearch:
     unit, in elements, of a buffer's addresses. `strict` is the kernel's. `passing` are arrays that exist
     only inside the kernel. `main` names the main memory of each array that the kernel assigns to one.
     `ordered` are the extents of axes of ordered loops that other extents depend on.
-    `short_indices`: those that the kernel uses as values fit 32 bits.
+    `short_indices`: those that the kernel uses as values fit 32 bits. `index_types` are the types of the arrays
+    whose elements subscripts are made of.
     """
 
     machine: Machine
@@ -241,6 +277,7 @@ class MoveSearch:
     main: dict[str, str] = field(default_factory=dict[str, str])
     ordered: dict[str, Index] = field(default_factory=dict[str, Index])
     short_indices: bool = False
+    index_types: dict[str, DType] = field(default_factory=dict[str, DType])
 
     @cached_property
     def known(self) -> Repertoire:

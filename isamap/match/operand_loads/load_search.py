@@ -9,10 +9,11 @@ addition are found the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from isamap.ir import Axis, Cast, Const, Expr, Index, Instruction, Operand, Read
+from isamap.ir.index import has_elements
 from isamap.ir.walk import reads
 from isamap.match.operand_loads.interleave import (
     is_joining,
@@ -24,7 +25,16 @@ from isamap.match.operand_loads.interleave import (
     step_of,
     try_pieces,
 )
-from isamap.match.operand_loads.load_request import Leaf, LoadRequest, MoveSearch, OperandMove, placement_of
+from isamap.match.operand_loads.load_request import (
+    Leaf,
+    LoadRequest,
+    Lookup,
+    MoveSearch,
+    OperandMove,
+    Repertoire,
+    placement_of,
+)
+from isamap.match.operand_loads.lookups import lay_lookup
 from isamap.match.patterns.address import Location, lay_over
 from isamap.match.patterns.lane_indices import bind_affine, compare_by_lanes, index_of
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
@@ -91,6 +101,10 @@ def find_operand_load(search: MoveSearch, request: LoadRequest, moves: int = 0) 
             found = _try(search, first, request, moves)
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
             best = found
+    for lookup in _lookups(search.known, request):
+        found = _try_lookup(search, lookup, request, moves)
+        if found is not None and (best is None or found.cost_ns < best.cost_ns):
+            best = found
     search.underway.remove(request)
     search.met.discard(request)
     if best is not None and _is_constant(request.expr):
@@ -136,39 +150,89 @@ def _is_there(request: LoadRequest) -> bool:
 
 def _try(search: MoveSearch, pattern: Pattern, request: LoadRequest, moves: int) -> OperandMove | None:
     agree = heads_match(pattern.value, request.expr) or index_of(request.expr) is not None
-    params = fit_shape(pattern.output, request.shape) if agree else None
-    if params is None or placement_of(pattern.output, params) != request.placement:
+    laid = _lay_axes(pattern, request) if agree else None
+    if laid is None:
         return None
-    placed = axis_limits(pattern, params, pattern.target.index, request.shape, request.valid)
-    if placed is None:
-        return None
-    limits, masks = placed
+    params, limits, masks, subject = laid
     if request.fill is not None and masks and (pattern.output.outside != "zero" or request.fill.value != 0):
         return None
-    coordinates = dict(zip(coordinate_names(len(request.shape)), pattern.target.index, strict=True))
-    extents = {f"%{a}": e for a, e in limits.items()}
-    prefixed = {a: Index.of(f"%{a}") for a in limits}
-    over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
-    subject = lay_over(request.expr, over_axes, extents)
     if request.fill is not None and not _leaves_fill(search, pattern, request, request.fill, masks):
         return None
     counted = bind_affine(pattern.value, subject, limits)
     for bindings in chain(unify_once(pattern.value, subject), () if counted is None else (counted,)):
         built = find_inputs(search, pattern, bindings, params, limits, masks, request, moves)
         if built is not None:
-            inputs, chosen, cost = built
-            return OperandMove(
-                pattern.name,
-                pattern.output.name,
-                request.memory,
-                request.dtype,
-                request.shape,
-                chosen,
-                inputs,
-                cost,
-                registers=request.registers,
-            )
+            return _move(pattern, request, *built)
     return None
+
+
+_Laid = tuple[Params, dict[str, int], dict[str, Index], Expr]
+_Built = tuple[
+    tuple[tuple[str, OperandMove | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float
+]
+
+
+def _lay_axes(pattern: Pattern, request: LoadRequest) -> _Laid | None:
+    """Return parameters, extents and masks of an instruction that covers a register, and its value over `%axis`."""
+    params = fit_shape(pattern.output, request.shape)
+    if params is None or placement_of(pattern.output, params) != request.placement:
+        return None
+    placed = axis_limits(pattern, params, pattern.target.index, request.shape, request.valid)
+    if placed is None:
+        return None
+    limits, masks = placed
+    coordinates = dict(zip(coordinate_names(len(request.shape)), pattern.target.index, strict=True))
+    prefixed = {a: Index.of(f"%{a}") for a in limits}
+    over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
+    return params, limits, masks, lay_over(request.expr, over_axes, {f"%{a}": e for a, e in limits.items()})
+
+
+def _move(
+    pattern: Pattern,
+    request: LoadRequest,
+    inputs: tuple[tuple[str, OperandMove | Location | Leaf], ...],
+    chosen: tuple[tuple[str, Index | Expr], ...],
+    cost_ns: float,
+) -> OperandMove:
+    own = pattern.name, pattern.output.name, request.memory, request.dtype, request.shape
+    return OperandMove(*own, chosen, inputs, cost_ns, registers=request.registers)
+
+
+def _lookups(known: Repertoire, request: LoadRequest) -> Sequence[Lookup]:
+    """Return the instructions that may look up a request for elements at values that differ from lane to lane."""
+    expr = request.expr
+    if request.used is not None or request.fill is not None or not isinstance(expr, Read):
+        return ()
+    if not any(has_elements(i) and any(s.startswith("%") for s in i.symbols) for i in expr.index):
+        return ()
+    return known.lookups.get((request.memory, request.dtype.name), ())
+
+
+def _try_lookup(search: MoveSearch, lookup: Lookup, request: LoadRequest, moves: int) -> OperandMove | None:
+    pattern = lookup.pattern
+    laid = _lay_axes(pattern, request)
+    if laid is None:
+        return None
+    params, limits, masks, subject = laid
+    partial = valid_parts(pattern, limits, request.shape, request.valid)
+    if partial and not masks and lookup.modulus is None:
+        return None  # lanes behind the valid ones would read anywhere
+    found = lay_lookup(search, lookup, subject, params, {f"%{a}": e for a, e in limits.items()})
+    if found is None:
+        return None
+    table = found.table
+    loaded = find_operand_load(search, table, moves + 1) if isinstance(table, LoadRequest) else table
+    if loaded is None:
+        return None
+    params |= found.lengths
+    built = find_inputs(search, pattern, (found.codes,), params, limits, masks, request, moves)
+    if built is None:
+        return None
+    inputs, chosen, cost = built
+    moves_with = isinstance(table, LoadRequest) and any(s.startswith("@") for s in symbols(table.expr))
+    if moves_with and isinstance(loaded, OperandMove):  # else compilers keep the table in a register
+        cost += loaded.cost_ns
+    return _move(pattern, request, (*inputs, (lookup.table.name, loaded)), chosen, cost)
 
 
 def _leaves_fill(
@@ -209,10 +273,7 @@ def find_inputs(
     masks: dict[str, Index],
     request: LoadRequest,
     moves: int,
-) -> (
-    tuple[tuple[tuple[str, OperandMove | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float]
-    | None
-):
+) -> _Built | None:
     """Return all loads that the instruction needs, its parameters and the cost of the whole chain."""
     if (encoded := encoded_values(pattern.instruction, bindings)) is None:
         return None
@@ -222,7 +283,8 @@ def find_inputs(
     chosen |= masks
     inputs: list[tuple[str, OperandMove | Location | Leaf]] = []
     cost = search.interval_ns(pattern.name, params)
-    if any(search.is_addressable(o.memory) for o in pattern.instruction.operands if o.role == "in"):
+    own = pattern.instruction
+    if any(b.pattern and search.is_addressable(own.operand(b.name).memory) for b in bindings):
         cost *= spanned(pattern, masks)
     for binding in bindings:
         if not binding.pattern and any(p.name == binding.name for p in pattern.instruction.params):
@@ -231,7 +293,7 @@ def find_inputs(
             number = encoded.get(binding.name)
             chosen[binding.name] = binding.subject if number is None else Index.of(number)
             continue
-        operand = pattern.instruction.operand(binding.name)
+        operand = own.operand(binding.name)
         if search.is_addressable(operand.memory):
             where = (
                 None

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, converts_exactly, passes_through
 from isamap.ir.evaluate import number_of
-from isamap.ir.index import Index
+from isamap.ir.index import Index, has_elements
 from isamap.source.records import dataclass
 from isamap.transform import reads
 
@@ -103,7 +103,7 @@ def heads_match(pattern: Expr, subject: Expr) -> bool:
 def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
     match pattern:
         case Read(buffer, index):
-            if pattern.dtype == subject.dtype:
+            if pattern.dtype == subject.dtype and not any(map(has_elements, index)):  # else it looks up
                 yield from _bind(Binding(buffer, index, subject), bound)
         case Scalar(name):
             number = number_of(subject)

@@ -492,6 +492,7 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
         main=placed,
         ordered=bounding_axes(statements(kernel)),
         short_indices=have_short_indices(kernel),
+        index_types={o.name: o.dtype for o in kernel.operands if o.domain is not None},
     )
 
 
