@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from isamap.ir import Instruction
 from isamap.machine import Machine
+from isamap.machine.encodings import free_axes
 from isamap.stream.bundles import Run
 from isamap.stream.command import Command, Place, Register
 from isamap.stream.encoding import END, decode_end, runs_of
@@ -92,7 +93,9 @@ def _show_command(
                 words.append(f"{name}={memory}{number}")
             case Place(memory, address, strides):
                 words.append(f"{name}={_name_place(where, arrays)}")
-                apart = f" by {', '.join(map(str, strides[:-1]))}" if len(strides) > 1 else ""
+                free = free_axes(instruction.operand(name))
+                shown = [strides[axis] for axis in free] if len(free) > 1 else strides[:-1][:1]
+                apart = f" by {', '.join(map(str, shown))}" if shown else ""
                 apart += f" step {steps[name]}" if name in steps else ""
                 places.append(f"{name} {memory}[{address:#x}]{apart}")
     words += [f"{name}={_value(name, value, instruction)}" for name, value in command.params]

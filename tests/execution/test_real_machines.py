@@ -1,4 +1,4 @@
-"""Features of real accelerators, described and run: descriptors of three dimensions, two main memories.
+"""Features of real accelerators, described and run: descriptors of three dimensions, two main memories, RISC-V's matrix extension.
 
 The descriptions are in `tests/data/machines`. docs/scratchpads.md and docs/writing-a-machine.md have the rules.
 """
@@ -120,6 +120,15 @@ def test_a_memory_that_the_machine_lacks_is_named() -> None:
         "`A` is in `sram`, which is no main memory of dma-3d",
     )
     assert told.help == "write one of: dram; or leave out `@ sram`"
+
+
+def test_spacemits_matrix_extension_performs_products_of_bytes() -> None:
+    """A tile of 4 by 8 is a register of RVV, at its one length of 256 bits; sums take two registers."""
+    kernel = read_kernel("gemm_s8s8")
+    sizes = {"M": 13, "N": 9, "K": 40}
+    made = compiled(kernel, DATA / "spacemit-ime.yaml", sizes)
+    check_emitted(made, kernel, sizes)
+    assert len(descriptors(made, "vmadot")) > 0
 
 
 def predicted(made: Compilation) -> float:
