@@ -1,4 +1,4 @@
-"""Features of real accelerators, described and run: descriptors of three dimensions, two main memories, RISC-V's matrix extension.
+"""Features of real accelerators, described and run: descriptors, main memories, RISC-V's matrix extension.
 
 The descriptions are in `tests/data/machines`. docs/scratchpads.md and docs/writing-a-machine.md have the rules.
 """
