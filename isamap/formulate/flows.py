@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import prod
 
-from isamap.formulate.load_times import unit_ns
+from isamap.formulate.load_times import issue_latency_ns, largest_params, unit_ns
 from isamap.ir import Kernel, Operand
 from isamap.machine import Link, Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import banks_of
@@ -192,7 +192,7 @@ def _of_sums(moves: _Moves, found: Outcome, ways: Sequence[WayOut]) -> Flow:
     out = [_taken_out(moves, way) for way in ways]
 
     def latency_ns(moved: Moved) -> float:
-        return _latency_ns(moves.search.machine, moved[0], moved[1] / moves.tiles)
+        return issue_latency_ns(moves.search.machine, moved[0], moved[1] / moves.tiles)
 
     return Flow(
         _busy(moves, begun),
@@ -274,7 +274,7 @@ def _waits_ns(moves: _Moves, name: str) -> float:
     """Return how long the computing unit waits for its own results while several instructions compute an operand."""
     machine, own = moves.search.machine, moves.tile.mapping.instruction
     same = machine.instructions[name].cost.unit == machine.instructions[own].cost.unit
-    return moves.tiles * _latency_ns(machine, name, 0.0) if same else 0.0
+    return moves.tiles * issue_latency_ns(machine, name, 0.0) if same else 0.0
 
 
 def _left_over(moves: _Moves, operand: OperandTile) -> float:
@@ -377,23 +377,9 @@ def _busy(moves: _Moves, moved: Iterable[Moved], once: Iterable[tuple[str, float
 def _element_ns(link: Link, operand: str, machine: Machine, name: str) -> float:
     """Return the time of a link for an element of an instruction's largest issue. Units: nanoseconds."""
     there = machine.instructions[name].instruction.operand(operand)
-    most = cost_params(machine.instructions[name], machine, _most(machine, name))
+    most = cost_params(machine.instructions[name], machine, largest_params(machine, name))
     shape = [extent.evaluate(most) for extent in there.shape]
     return carried_ns(link, there, shape) / prod(shape)
-
-
-def _latency_ns(machine: Machine, name: str, busy_ns: float) -> float:
-    """Return how long an instruction takes that keeps its unit busy for so long. Units: nanoseconds."""
-    item = machine.instructions[name]
-    numbers = cost_params(item, machine, _most(machine, name))
-    later_ns = cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers)
-    return later_ns + busy_ns
-
-
-def _most(machine: Machine, name: str) -> dict[str, int]:
-    """Return the largest numbers that parameters of an instruction may be."""
-    params = machine.instructions[name].instruction.params
-    return {p.name: p.high.value for p in params if p.high and p.high.value}
 
 
 # --- how long banks of scratchpads are busy ---

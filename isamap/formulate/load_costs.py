@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import prod
 
 from isamap.formulate.copy_costs import can_copy, pack_held_ns, pack_ns
-from isamap.formulate.load_times import issued_pj, load_ns, unit_ns
+from isamap.formulate.load_times import issue_latency_ns, issued_pj, load_ns, unit_ns
 from isamap.ir import Cast, DType, Index, Kernel, Read
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.timings import MODEL
@@ -331,7 +331,10 @@ def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, search:
     alone = all(memory is not None and search.is_addressable(memory) for memory in memories)
     if not alone or copy.cost.unit == own.cost.unit:
         return described
-    return with_fields(described, mover=copy.cost.unit, moved_ns_per_element=move.cost_ns)
+    later_ns = issue_latency_ns(machine, move.instruction, 0.0) if machine.levels else 0.0
+    return with_fields(
+        described, mover=copy.cost.unit, moved_ns_per_element=move.cost_ns, arrives_ns=max(0.0, later_ns)
+    )
 
 
 # --- Units that have their registers to themselves: copies go through others, by other units, meanwhile ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from isamap.ir import Index
+from isamap.machine import Machine, cost_params, cost_value
 from isamap.match import Leaf, Location, MoveSearch, OperandMove
 from isamap.source import add_up
 
@@ -49,3 +50,17 @@ def loading_ns(load: OperandMove | Leaf | Location | None) -> float:
         return 0.0
     inside = [source for _, source in load.inputs if isinstance(source, OperandMove)]
     return add_up(map(loading_ns, inside)) if inside else load.cost_ns
+
+
+def issue_latency_ns(machine: Machine, name: str, busy_ns: float) -> float:
+    """Return how long an instruction takes that keeps its unit busy for so long. Units: nanoseconds."""
+    item = machine.instructions[name]
+    numbers = cost_params(item, machine, largest_params(machine, name))
+    later_ns = cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers)
+    return later_ns + busy_ns
+
+
+def largest_params(machine: Machine, name: str) -> dict[str, int]:
+    """Return the largest numbers that parameters of an instruction may be."""
+    params = machine.instructions[name].instruction.params
+    return {p.name: p.high.value for p in params if p.high and p.high.value}

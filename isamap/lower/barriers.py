@@ -373,20 +373,20 @@ def _groups_in_flight(loop: For, machine: Machine) -> int:
     A copy of so many iterations ahead arrives in front of the iteration that reads its slot.
     """
     filled: dict[str, set[tuple[Index, int] | None]] = {}
-    others: dict[str, set[tuple[Index, int] | None]] = {}
+    read: dict[str, set[tuple[Index, int] | None]] = {}
     for node in walk(loop.body):
         for name, ref in node.operands if isinstance(node, Issue) else ():
             if isinstance(node, Issue) and isinstance(ref, MemoryRef):
                 item = machine.instructions[node.instruction]
-                writes = item.is_asynchronous and item.instruction.operand(name).role != "in"
-                (filled if writes else others).setdefault(ref.buffer, set()).add(_slot(ref, loop.variable))
+                role = item.instruction.operand(name).role
+                if role == "in" or item.is_asynchronous:
+                    of_role = read if role == "in" else filled
+                    of_role.setdefault(ref.buffer, set()).add(_slot(ref, loop.variable))
     ahead = [
-        0
-        if fill is None or read is None or fill[1] != read[1]
-        else (fill[0] - read[0]).mod(fill[1]).value or 0
+        0 if fill is None or use is None or fill[1] != use[1] else (fill[0] - use[0]).mod(fill[1]).value or 0
         for buffer, fills in filled.items()
         for fill in fills
-        for read in others.get(buffer, {None})
+        for use in read.get(buffer, {None})
     ]
     return min(ahead, default=1) - 1
 

@@ -55,7 +55,8 @@ def stage_of(statement: int, operand: str) -> str:
 def ahead_of(statement: int, operand: str) -> str:
     """Return the decision that is 1 if a buffer is filled one iteration early, so that there are two copies of it.
 
-    Slices of the copy are interleaved with the next inner loop; with 2, with the loop over the sum.
+    Slices of the copy are interleaved with the next inner loop; with 2, with the loop over the sum. Lanes fill a
+    buffer that they share so many iterations early, up to 4.
     """
     return f"nest{statement}.ahead.{operand}"
 
@@ -103,8 +104,9 @@ DOMAINS: dict[str, Domain] = {
     "stage": Domain(0, 2, "0 is read in place, 1 staged per block, 2 staged as a whole"),
     "ahead": Domain(
         0,
-        2,
-        "1 fills the buffer one iteration early, 2 interleaves that with the sum, 0 fills it when it is needed",
+        4,
+        "1 fills the buffer one iteration early, 2 interleaves that with the sum, 0 fills it when it is needed; "
+        "lanes fill it so many iterations early",
     ),
     "spread": Domain(0, 1, "1 writes the result back during the next iteration, 0 at once"),
     "rows": Domain(0, 1, "1 copies row after row of the array, 0 in the order of the buffer"),

@@ -186,6 +186,8 @@ class Staging:
     """The unit that copies by itself while the instruction's unit computes; "" if the unit that computes copies."""
     moved_ns_per_element: float = 0.0
     """The time of that unit."""
+    arrives_ns: float = 0.0
+    """The time from the end of its work to the arrival of what lanes read. Units: nanoseconds."""
     flow: Flow | None = None
     """The time of all units that move it between main memory and a scratchpad, if none of them computes."""
     is_concurrent: bool = False

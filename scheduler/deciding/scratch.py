@@ -12,7 +12,7 @@ from isamap.plan.placement import Buffer
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Stage, slots_of
 from isamap.scheduler.deciding.option_view import Choices
-from isamap.scheduler.deciding.software_pipelining import CONCURRENT, name_of, pipelined_operands
+from isamap.scheduler.deciding.software_pipelining import copies
 from isamap.scheduler.deciding.sums import summed_axis
 from isamap.scheduler.deciding.window_buffers import in_window, reaches_of, tiles_in_window
 from isamap.scheduler.memory.allocation import pack
@@ -76,9 +76,6 @@ def capacities(space: Choices) -> Iterator[AtMost]:
 
 def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
     """Return the bytes of an operand's buffers in a scratchpad, all copies; 0 if it has none."""
-    copies = Const(1)
-    if operand in pipelined_operands(space):
-        copies = Cases(name_of(space, operand), ((0, Const(1)), (1, Const(2)), (CONCURRENT, Const(2))))
 
     def size(reach: int) -> Cost:
         tiles = {
@@ -87,7 +84,9 @@ def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
             else _tiles(space, axis)[reach]
             for axis in space.axes_of(operand)
         }
-        return times(operand.buffer_tile_bytes, copies, *_in_windows(space, operand, tiles, reach))
+        return times(
+            operand.buffer_tile_bytes, copies(space, operand), *_in_windows(space, operand, tiles, reach)
+        )
 
     return Cases(space.stage(operand), ((0, Const(0)), (BLOCK, size(BLOCK)), (WHOLE, size(WHOLE))))
 

@@ -1,22 +1,25 @@
 """Decisions about software pipelining: buffers filled one iteration early, deferred write-back of results.
 
     nest0.ahead.b = 1       stage b ahead 1;
-    nest0.ahead.b = 2       stage b ahead 1 into k;
+    nest0.ahead.b = 2       stage b ahead 1 into k;         in a memory that lanes share: stage b ahead 2;
     nest0.spread.c = 1      stage c; spread write c into k;
 
-All need two copies of a buffer. They are searched if a separate unit moves the data, and for copies that
-are interleaved with a sum if the summing unit does not share its registers. In other cases the unit that
-computes also copies, and pipelining costs more than it saves; the decisions are then 0 unless a person
-fixes them.
+All need two copies of a buffer, or one more than it is filled ahead. They are searched if a separate unit moves
+the data, and for copies that are interleaved with a sum if the summing unit does not share its registers. In
+other cases the unit that computes also copies, and pipelining costs more than it saves; the decisions are then 0
+unless a person fixes them.
+
+Lanes cannot interleave copies with a sum. They fill a buffer up to four iterations ahead, also where each part of
+a parallel loop has its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from isamap.plan.cost import Const, Decision, times
+from isamap.plan.cost import Cases, Const, Cost, Decision, times
 from isamap.plan.decisions import ahead_of, parallel_of, spread_of
-from isamap.plan.problem import TileOperand
+from isamap.plan.problem import NestOption, TileOperand
 from isamap.plan.schedule import NestSchedule, Spread, Stage
 from isamap.plan.schedule import spread_of as spread_in
 from isamap.scheduler.deciding.option_view import Choices, Made
@@ -25,6 +28,7 @@ from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, I
 from isamap.source.records import replace
 
 CONCURRENT = 2  # value of the decision: one iteration ahead, at the same time as the sum
+MOST_AHEAD = 4  # largest value of the decision by how many iterations lanes copy ahead
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
 
 
@@ -46,13 +50,37 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
     Parts that threads perform have their buffers filled at once.
     """
     able = [0] if space.option.parts else [0, 1] if operand.is_accumulator else [0, 1, 2]
-    if not space.option.shares_work:
+    deep = is_filled_by_lanes(space.option, operand)
+    if deep:
+        able = list(range(MOST_AHEAD + 1))
+    elif not space.option.shares_work:
         able = [value for value in able if value != shared_by_iterations(operand)]
     pinned = space.fixed.get(name_of(space, operand))
     if pinned is not None:
         return (pinned,) if pinned in able else ()
-    searched = {0, 1} if operand.staging.mover else {0, 2} if operand.staging.is_concurrent else {0}
+    searched = set(able) if deep else {0, 1}
+    searched = searched if operand.staging.mover else {0, 2} if operand.staging.is_concurrent else {0}
     return tuple(value for value in able if value in searched)
+
+
+def is_filled_by_lanes(option: NestOption, operand: TileOperand) -> bool:
+    """Return whether lanes fill a buffer of an input in a memory that they share, any number of iterations ahead."""
+    return not option.shares_work and not operand.is_accumulator and bool(operand.staging.homes[0])
+
+
+def iterations_ahead(option: NestOption, operand: TileOperand) -> tuple[tuple[int, int], ...]:
+    """Return each value of a decision, with the iterations by which a buffer is filled ahead, or stored late."""
+    if is_filled_by_lanes(option, operand):
+        return tuple((n, n) for n in range(MOST_AHEAD + 1))
+    return ((0, 0), (1, 1)) if operand.is_accumulator else ((0, 0), (1, 1), (CONCURRENT, 1))
+
+
+def copies(space: Choices, operand: TileOperand) -> Cost:
+    """Return how many copies of its buffer an operand has."""
+    if operand not in pipelined_operands(space):
+        return Const(1)
+    counts = tuple((value, Const(n + 1)) for value, n in iterations_ahead(space.option, operand))
+    return Cases(name_of(space, operand), counts)
 
 
 def shared_by_iterations(operand: TileOperand) -> int:
@@ -108,7 +136,8 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
         [Is(stage, (1,))],
         lambda made: f"{stage} = {made[stage]} ({STAGES[made[stage]]}) fills no buffer per iteration",
     )
-    if not space.option.shares_work:
+    deep = is_filled_by_lanes(space.option, operand)
+    if not space.option.shares_work and not deep:
         name_of_it = f"{name} = {shared_by_iterations(operand)}"
         apart = [value for value in (0, 1, CONCURRENT) if value != shared_by_iterations(operand)]
         yield Constraint(
@@ -116,9 +145,9 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
             "fix-crossing",
             lambda _: f"{name_of_it} cannot be: lanes have no order in which iterations could share a copy",
         )
-    if _is_dealt(space):
+    if _is_dealt(space) and not deep:
         yield constraint([], lambda _: "parts for threads have their buffers filled at once")
-    if not operand.is_accumulator:
+    if not operand.is_accumulator and not deep:
         yield from _beside_the_sum(space, operand)
 
 
@@ -172,8 +201,10 @@ def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSch
             stages.append(replace(stage, depth=_with_iterations(nest, space)))
             spread.append(Spread(operand.name, _last_sum(nest)))
         else:
-            concurrent = made[name_of(space, operand)] == CONCURRENT
-            stages.append(replace(stage, ahead=1, into=_last_sum(nest) if concurrent else ""))
+            value = made[name_of(space, operand)]
+            concurrent = value == CONCURRENT and not is_filled_by_lanes(space.option, operand)
+            ahead = dict(iterations_ahead(space.option, operand))[value]
+            stages.append(replace(stage, ahead=ahead, into=_last_sum(nest) if concurrent else ""))
     return replace(nest, stages=tuple(sorted(stages, key=lambda s: s.depth)), spread=tuple(spread))
 
 
@@ -194,8 +225,13 @@ def _last_sum(nest: NestSchedule) -> str:
 
 
 def crossings_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the decisions that a nest corresponds to; none of them copies more than one iteration ahead."""
-    ahead = {s.operand: CONCURRENT if s.into else 1 for s in nest.stages if s.ahead}
+    """Return the decisions that a nest corresponds to; only lanes copy more than one iteration ahead."""
+    deep = {o.name for o in pipelined_operands(space) if is_filled_by_lanes(space.option, o)}
+    ahead = {
+        s.operand: s.ahead if s.operand in deep else CONCURRENT if s.into else 1
+        for s in nest.stages
+        if s.ahead
+    }
     return {
         name_of(space, o): int(spread_in(nest, o.name) is not None)
         if o.is_accumulator

@@ -14,12 +14,21 @@ from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, tota
 from isamap.plan.decisions import rows_of
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.deciding.copy_orders import leaves_rows
+from isamap.scheduler.deciding.software_pipelining import iterations_ahead, name_of, pipelined_operands
 from isamap.scheduler.deciding.tiling import Tiling, extent_of, touched_bytes, usable_bytes, whole_bytes
 from isamap.scheduler.deciding.window_buffers import filled_again
-from isamap.scheduler.effects.flowing import busy_ns, units, waiting
+from isamap.scheduler.effects.flowing import busy_ns, longest_ns, units, waiting
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
-from isamap.scheduler.effects.overlapping import beside_the_sum, buffers, busy_with_copies, copied, movers
+from isamap.scheduler.effects.overlapping import (
+    arrivals,
+    beside_the_sum,
+    buffers,
+    busy_with_copies,
+    copied,
+    exposed_by_lanes,
+    movers,
+)
 from isamap.scheduler.effects.register_loads import least_loads
 from isamap.scheduler.effects.residence import holds_all, rows_together
 from isamap.source import add_up
@@ -132,7 +141,8 @@ def barriers(tiling: Tiling, problem: Problem) -> Cost:
     """Return the time of the barriers around copies into a memory that the lanes of a part share.
 
     Lanes wait in front of a copy, until no lane reads what it replaces, and behind it, until all of it is there.
-    Copies of several operands share their barriers: those of the operand that is copied most often count.
+    One barrier does for both if copies are made ahead, into other buffers than those that are read. Operands share
+    barriers: those of the operand that is copied most often count.
     """
     operands = tiling.space.option.operands
     return largest(_barriers(tiling, o, problem) for o in operands if o.staging.homes[0] in problem.private)
@@ -141,7 +151,11 @@ def barriers(tiling: Tiling, problem: Problem) -> Cost:
 def _barriers(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     space = tiling.space
     blocks = [tiling.blocks[axis.name] for axis in space.axes if axis.name in operand.axes]
-    by_block = times(2 * problem.barrier_ns, *blocks, *copied_again(tiling, operand))
+    every = times(problem.barrier_ns, *blocks, *copied_again(tiling, operand))
+    by_block = times(2, every)
+    if operand in pipelined_operands(space):
+        counts = ((v, every if n else by_block) for v, n in iterations_ahead(space.option, operand))
+        by_block = Cases(name_of(space, operand), tuple(counts))
     costs = {0: Const(0), 1: by_block, 2: Const(2 * problem.barrier_ns)}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in space.stage_values(operand)))
 
@@ -258,10 +272,25 @@ def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
     return {u: [one(o, u) for o in operands] for u in sorted({*movers(operands), *units(operands)})}
 
 
-def waits(tiling: Tiling, computing: Cost) -> Cost:
-    """Return the time of computing and of waiting for operands that are loaded during it."""
-    again = {o.name: copied_again(tiling, o) for o in tiling.space.option.operands}
-    return waiting(tiling, computing, again)
+def waits(tiling: Tiling, computing: Cost, loaded: Cost) -> Cost:
+    """Return the time of computing and of waiting for operands that are copied during it.
+
+    Lanes copy and compute in turn, but for copies that are made ahead; `loaded` is the time to load registers.
+    """
+    operands = tiling.space.option.operands
+    again = {o.name: copied_again(tiling, o) for o in operands}
+    if tiling.space.option.shares_work:
+        return waiting(tiling, computing, again)
+    exposed = [_exposed(tiling, o, again[o.name]) for o in operands if o.staging.flow is not None]
+    in_turn = total([largest([computing, loaded]), *exposed]) if exposed else Const(0)
+    return largest([in_turn, *(arrivals(tiling, o, again[o.name]) for o in operands)])
+
+
+def _exposed(tiling: Tiling, operand: TileOperand, again: Sequence[Cost]) -> Cost:
+    space = tiling.space
+    once = Const(longest_ns(operand.staging.flow.begun) if operand.staging.flow is not None else 0.0)
+    costs = {0: Const(0), 1: exposed_by_lanes(tiling, operand, again), 2: once}
+    return Cases(space.stage(operand), tuple((value, costs[value]) for value in space.stage_values(operand)))
 
 
 def copied_again(tiling: Tiling, operand: TileOperand) -> list[Cost]:

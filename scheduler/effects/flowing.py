@@ -19,7 +19,7 @@ from math import prod
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times, total
 from isamap.plan.problem import Busy, Flow, TileAxis, TileOperand
 from isamap.scheduler.deciding.scratch import BLOCK, WHOLE
-from isamap.scheduler.deciding.software_pipelining import CONCURRENT, name_of, pipelined_operands
+from isamap.scheduler.deciding.software_pipelining import iterations_ahead, name_of, pipelined_operands
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.deciding.window_buffers import reaches_of
@@ -348,7 +348,8 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
     """Return one of two costs, selected by the number of copies of the operand's buffer per block."""
     staged = one
     if operand in pipelined_operands(tiling.space):
-        staged = Cases(name_of(tiling.space, operand), ((0, one), (1, two), (CONCURRENT, two)))
+        ahead = iterations_ahead(tiling.space.option, operand)
+        staged = Cases(name_of(tiling.space, operand), tuple((v, two if n else one) for v, n in ahead))
     values = tiling.space.stage_values(operand)
     return Cases(tiling.space.stage(operand), tuple((v, staged if v == 1 else Const(0)) for v in values))
 

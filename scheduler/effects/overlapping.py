@@ -7,6 +7,8 @@
     unit has its registers to itself    copies' time; and `share_turns_count` for each step
                                         of the sum
     interleaved with the sum, else      the same time as before, and as much for each step
+    lanes fill a buffer n iterations    as if a unit moved the data; all of them take no less than their copies and
+    ahead                               arrivals, n of which are on their way at the same time
 
 If the same instruction stream copies and computes, interleaving the packing with the inner loop's iterations
 never hid it: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block slower.
@@ -24,7 +26,15 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileAxis, TileOperand
-from isamap.scheduler.deciding.software_pipelining import CONCURRENT, name_of, pipelined_operands
+from isamap.scheduler.deciding.software_pipelining import (
+    CONCURRENT,
+    MOST_AHEAD,
+    copies,
+    is_filled_by_lanes,
+    iterations_ahead,
+    name_of,
+    pipelined_operands,
+)
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import Misses
@@ -46,6 +56,8 @@ def copied(
     """
     if operand not in pipelined_operands(tiling.space):
         return at_once
+    if is_filled_by_lanes(tiling.space.option, operand):
+        return exposed_by_lanes(tiling, operand, repeats)
     shares = accumulator_loads(tiling)
     if not operand.staging.mover:
         late = total([at_once, times(problem.loops.share_ns, *shares)])
@@ -60,6 +72,54 @@ def copied(
     elif not operand.is_accumulator:
         decided[CONCURRENT] = total([at_once, _interleaving_time(tiling, problem)])
     return Cases(name_of(tiling.space, operand), tuple(decided.items()))
+
+
+def exposed_by_lanes(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
+    """Return the added time of copies that lanes make: lanes that copy at once do not compute meanwhile.
+
+    Copied ahead, what is filled before the first iteration is exposed, and its arrival.
+    """
+    space = tiling.space
+    if operand not in pipelined_operands(space):
+        return Const(0)
+    followed = space.axes_of(operand)
+    begun = [
+        largest([Const(1), *_around(tiling, axis, followed, Const(1), tiling.blocks[axis.name], sweep=False)])
+        for axis in followed
+    ]
+    first = times(_copied_ns(tiling, operand), *_first_fills(tiling, operand), *repeats)
+    arrival = times(operand.staging.arrives_ns, *begun, *repeats)
+    costs = [_with_arrivals(tiling, operand, repeats)]
+    costs += [total([times(ahead, first), arrival]) for ahead in range(1, MOST_AHEAD + 1)]
+    return Cases(name_of(space, operand), tuple(enumerate(costs)))
+
+
+def arrivals(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
+    """Return the time of a loop whose iterations wait for copies that lanes began so many iterations ahead.
+
+    So many are on their way at the same time, each for as long as it is copied, and as it takes to arrive.
+    """
+    space = tiling.space
+    if not is_filled_by_lanes(space.option, operand) or operand not in pipelined_operands(space):
+        return Const(0)
+    every = _with_arrivals(tiling, operand, repeats)
+    ahead = ((n, times(1 / n, every)) for n in range(1, MOST_AHEAD + 1))
+    return Cases(name_of(space, operand), ((0, Const(0)), *ahead))
+
+
+def _with_arrivals(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
+    """Return the time of all copies of an operand by lanes, one after the other."""
+    fills = (tiling.blocks[axis.name] for axis in tiling.space.axes_of(operand))
+    moved = times(_elements(tiling, operand) * _copied_ns(tiling, operand), *repeats)
+    return total([moved, times(operand.staging.arrives_ns, *fills, *repeats)])
+
+
+def _copied_ns(tiling: Tiling, operand: TileOperand) -> float:
+    """Return the time in which lanes copy an element. Units: nanoseconds."""
+    staging = operand.staging
+    if staging.flow is not None:
+        return max((ns for _, ns in staging.flow.begun), default=0.0) / _elements(tiling, operand)
+    return staging.moved_ns_per_element if staging.mover else staging.pack_ns_per_element
 
 
 def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem: Problem) -> Cost:
@@ -82,9 +142,7 @@ def _interleaving_time(tiling: Tiling, problem: Problem) -> Cost:
 
 def buffers(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return how many copies of its buffer an input has."""
-    if operand.is_accumulator or operand not in pipelined_operands(tiling.space):
-        return Const(1)
-    return Cases(name_of(tiling.space, operand), ((0, Const(1)), (1, Const(2)), (CONCURRENT, Const(2))))
+    return Const(1) if operand.is_accumulator else copies(tiling.space, operand)
 
 
 def busy_with_copies(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
@@ -93,8 +151,11 @@ def busy_with_copies(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cos
         return Const(0)
     once = _elements(tiling, operand) * operand.staging.moved_ns_per_element
     moved = times(once, *_per_whole(operand, repeats))
-    at_once = () if operand.is_accumulator else ((CONCURRENT, Const(0)),)
-    return Cases(name_of(tiling.space, operand), ((0, Const(0)), (1, moved), *at_once))
+    space = tiling.space
+    deep = is_filled_by_lanes(space.option, operand)
+    by_value = iterations_ahead(space.option, operand)
+    alone = ((v, moved if n and (deep or v != CONCURRENT) else Const(0)) for v, n in by_value)
+    return Cases(name_of(space, operand), tuple(alone))
 
 
 def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:

@@ -72,7 +72,7 @@ ALONE = Figure(
 FLOWS = Figure(
     "a unit that moves what is in a scratchpad",
     lambda problem: any(
-        o.staging.flow is not None
+        o.staging.flow is not None or o.staging.arrives_ns
         for nest in problem.nests
         for option in nest.options
         for o in option.operands
@@ -162,7 +162,7 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect(
         "waits", "sums, and their waits for data movement by other units", Counts.BEYOND,
-        whole(lambda c: waits(c.tiling, largest([c.computing, c.blocks]))), (FLOWS,),
+        whole(lambda c: waits(c.tiling, largest([c.computing, c.blocks]), c.loaded)), (FLOWS,),
     ),
     Effect(
         "bursts", "exposed loads from far memory", Counts.BEYOND,

@@ -17,6 +17,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.deciding.orders import first_order, other_orders
 from isamap.scheduler.deciding.per_operand import first_values, is_any_fixed, least_values, other_values
 from isamap.scheduler.deciding.scratch_least import least_assignments
+from isamap.scheduler.deciding.software_pipelining import crossings
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import refactored, sum_choices
 from isamap.scheduler.search.assembling import Solved, assemble, impossible
@@ -236,7 +237,21 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
     """Yield the greedy changes, then the changes that only the solver and long searches try."""
     yield from other_values(option.space, current)
+    yield from _copied_ahead(option.space)
     yield from moves(option, current)
+
+
+def _copied_ahead(space: Space) -> Iterator[Assignment]:
+    """Yield all inputs that lanes copy ahead together, and with smaller blocks of a sum: copies need room."""
+    values = [(name, v) for name, v in crossings(space).items() if len(v) > 1]
+    if space.option.shares_work or not values:
+        return
+    for value in values[0][1]:
+        together = {name: value for name, own in values if value in own}
+        yield together
+        for axis in space.axes:
+            for size in space.blocks(axis, 1) if axis.is_reduction else ():
+                yield {**together, space.block(axis): size}
 
 
 def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:

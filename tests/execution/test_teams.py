@@ -100,6 +100,20 @@ def test_sums_stay_in_registers_while_the_tiles_of_a_block_are_staged_in_parts(
     assert loads[0] > loads[1], "sums are loaded for each part of k, or once"
 
 
+def test_the_scheduler_decides_how_far_ahead_tiles_are_copied() -> None:
+    sizes = {"M": 40, "N": 24, "K": 104}
+    fixed = {"nest0.parallel.m": 2, "nest0.parallel.n": 1, "nest0.parallel.k": 1, "nest0.block.k": 16}
+    fixed |= {"nest0.ahead.a": 2, "nest0.ahead.b": 3}
+    kernel = product("f16", "f32", is_aligned=True)
+    prepared = prepare(Request(kernel, "nvidia-sm80", sizes, heuristic="greedy", fixed=fixed))
+    found = verify_case(prepared, sizes, "random")
+    assert found.ok, found.problems
+    program = prepared.program.compilation.program
+    assert program is not None
+    waits = {node.in_flight for node in walk(program.body) if isinstance(node, Barrier)}
+    assert 1 in waits, "copies of a arrive in the iteration behind the next one"
+
+
 def _counted(program: LoweredProgram | None) -> Iterator[int]:
     """Yield how often loads of sums are performed in the loops of a program."""
     assert program is not None

@@ -6,7 +6,8 @@ import pytest
 from unit.matching import DOT, MATRIX, PAIRS, VECTOR, counts, instruction, kernel, mappings, shipped
 
 from isamap.ir import bind
-from isamap.match.mappings.enumerate import find_in_statement
+from isamap.machine import load_machine
+from isamap.match.mappings.enumerate import find_in_statement, find_mappings
 from isamap.transform import statements
 
 GEMV = """instruction gemv() {
@@ -152,6 +153,31 @@ def test_operands_that_commute_give_one_mapping() -> None:
 )
 def test_the_rule_of_amos_gives_its_published_counts(name: str, count: int) -> None:
     assert counts(instruction(MATRIX), shipped(name), mode="amos") == (count, 0, 0)
+
+
+@pytest.mark.parametrize("machine", ["nvidia-sm80", "nvidia-sm90", "amd-rdna3"])
+def test_matrix_instructions_of_gpus_have_the_counts_that_amos_published(machine: str) -> None:
+    described = load_machine(machine)
+    gemm = kernel(
+        "in A: f16[M, K]; in B: f16[K, N]; inout C: f32[M, N];",
+        "for m in M, n in N, k in K { C[m, n] += f32(A[m, k]) * f32(B[k, n]); }",
+        "M, N, K",
+    )
+    convolution = kernel(
+        "in X: f16[N, C, P + R, Q + S]; in F: f16[K, C, R, S]; inout Y: f32[N, K, P, Q];",
+        """for n in N, k in K, p in P, q in Q, c in C, r in R, s in S {
+          Y[n, k, p, q] += f32(X[n, c, p + r, q + s]) * f32(F[k, c, r, s]);
+        }""",
+        "N, K, P, Q, C, R, S",
+    )
+    for routine, count in ((gemm, 1), (convolution, 35)):
+        found = [
+            described.instructions[m.instruction].instruction
+            for m in find_mappings(routine, described, "amos")
+        ]
+        by_matrices = [one for one in found if all(len(o.shape) == 2 for o in one.operands)]
+        assert len(by_matrices) == count
+        assert len({one.name for one in by_matrices}) == 1
 
 
 def test_amos_counts_a_batched_convolution() -> None:

@@ -48,10 +48,12 @@ def test_docs_list_every_effect(pytestconfig: pytest.Config) -> None:
     assert TABLE.findall(text) == [table]
 
 
-@pytest.mark.parametrize(("block", "copies"), [(20, 2), (40, 1)])
-def test_lanes_wait_twice_for_each_copy_that_they_share(block: int, copies: int) -> None:
+@pytest.mark.parametrize(("block", "ahead", "waits"), [(20, 0, 4), (20, 1, 2), (40, 0, 2)])
+def test_lanes_wait_twice_for_each_copy_that_they_share_and_once_if_it_is_ahead(
+    block: int, ahead: int, waits: int
+) -> None:
     fixed = {"nest0.parallel.m": 2, "nest0.parallel.n": 2, "nest0.block.k": block}
-    fixed |= {"nest0.stage.a": 1, "nest0.stage.b": 1}
+    fixed |= {"nest0.stage.a": 1, "nest0.stage.b": 1, "nest0.ahead.a": ahead, "nest0.ahead.b": ahead}
     path = kernel_path("gemm_f32")
     text = Source(path.name, path.read_text(encoding="utf-8"))
     sizes = {"M": 64, "N": 64, "K": 40}
@@ -61,7 +63,7 @@ def test_lanes_wait_twice_for_each_copy_that_they_share(block: int, copies: int)
     (time,) = where_time_goes(made.schedule, made.problem, MODEL)
     assert time is not None
     (barriers,) = (share for share in time.shares if share.name == "barriers")
-    assert barriers.ns == pytest.approx(2 * copies * 20)
+    assert barriers.ns == pytest.approx(waits * 20)
 
 
 def test_no_two_effects_have_one_name() -> None:

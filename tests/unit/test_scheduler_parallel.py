@@ -101,6 +101,34 @@ def test_sums_of_a_block_stay_in_registers_while_its_tiles_are_staged_in_parts()
     assert moved_ns < 4 * sums.costs.direct_ns, "of 32 parts, each would load and store them"
 
 
+def test_lanes_copy_tiles_for_later_iterations_while_they_compute() -> None:
+    """Copies were taken to hide behind sums in any case, though all lanes wait for each other around them."""
+    sizes = {"M": 64, "N": 64, "K": 1024}
+    fixed = {"nest0.parallel.m": 4, "nest0.parallel.n": 8, "nest0.parallel.k": 1, "nest0.block.k": 64}
+    fixed |= {f"nest0.stage.{name}": 1 for name in "ab"}
+    found: dict[int | None, tuple[float, dict[str, float]]] = {}
+    for ahead in (0, 1, 3, None):
+        asked = fixed if ahead is None else fixed | {f"nest0.ahead.{name}": ahead for name in "ab"}
+        made = compile_kernel(
+            Request(product("f16", "f32"), "nvidia-sm80", sizes, heuristic="greedy", fixed=asked), "schedule"
+        )
+        assert made.schedule is not None
+        assert made.problem is not None
+        (nest,) = made.schedule.nests
+        if ahead is None:
+            assert all(stage.ahead > 0 for stage in nest.stages)
+        else:
+            assert [stage.ahead for stage in nest.stages] == [ahead, ahead]
+        assert price(made.schedule, made.problem, AnalyticModel()) == (pytest.approx(made.schedule.cost_ns),)
+        (spent,) = where_time_goes(made.schedule, made.problem, AnalyticModel())
+        assert spent is not None
+        found[ahead] = made.schedule.cost_ns or 0.0, spent.sums()
+    assert found[1][0] < found[0][0]
+    assert found[1][1]["barriers"] == pytest.approx(found[0][1]["barriers"] / 2)
+    best_ns, _ = found[None]
+    assert best_ns <= min(ns for ns, _ in found.values())
+
+
 @pytest.mark.parametrize("machine", ["nvidia-sm80", "nvidia-sm90", "amd-rdna3"])
 def test_a_product_is_computed_by_matrix_instructions_where_a_machine_has_them(machine: str) -> None:
     """Their operands are staged for a whole block."""

@@ -108,6 +108,7 @@ def _operand(operand: TileOperand, option: NestOption, problem: Problem) -> Iter
     whole = ("in place", costs.direct_ns or 0.0), ("from a buffer", costs.staged_ns or 0.0)
     busy = costs.direct_busy_ns, costs.staged_busy_ns
     copies = ("copy", staging.pack_ns_per_element), ("copy by itself", staging.moved_ns_per_element)
+    copies = (*copies, ("arrival", staging.arrives_ns))
     pj = (
         (f"energy {n}", one)
         for n, one in enumerate((*costs.energy.direct, *costs.energy.staged, *costs.energy.copied))
