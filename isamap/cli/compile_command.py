@@ -196,7 +196,8 @@ class CompileOptions(CommandOptions):
     sizes: tuple[str, ...] = SIZES.field()
     output: str | None = one_word(
         "-o, --output", "FOLDER",
-        "The output folder; KERNEL-MACHINE by default. With --emit program or assembly, the output file.",
+        "The output folder; KERNEL-MACHINE by default. What an earlier command wrote there is deleted. "
+        "With --emit program or assembly, the output file.",
     )  # fmt: skip
     force: bool = flag("--force", "Replace files of FOLDER that were changed since they were written.")
     emit: str = option(

@@ -265,28 +265,32 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
         watched = [model.watch(ready.inputs) for _ in range(calls)]
     times = [median(of) for of in zip(*watched, strict=True)]
     total, predicted = sum(times), sum(layer.predicted_ns for layer in ready.layers)
-    rows = [("layer", "operators", "predicted", "measured", "share")]
+    facts, middle = _facts(word, model, how), median(whole)
+    simulated = facts["ran_on"] == "model"  # what is measured says nothing about the machine
+    measured = "C model here" if simulated else "measured"
+    shares = [layer.predicted_ns for layer in ready.layers] if simulated else times
+    rows = [("layer", "operators", "predicted", measured, "share of predicted" if simulated else "share")]
     listed: list[dict[str, object]] = []
-    for layer, middle, own in zip(ready.layers, times, zip(*watched, strict=True), strict=True):
-        share = middle / total if total else 0.0
+    for layer, own, part in zip(ready.layers, zip(*watched, strict=True), shares, strict=True):
+        share = part / sum(shares) if any(shares) else 0.0
         operators = " ".join(layer.operators)
-        texts = time_text(layer.predicted_ns), time_text(middle), f"{100 * share:.1f} %"
+        texts = time_text(layer.predicted_ns), time_text(median(own)), f"{100 * share:.1f} %"
         rows.append((shorten(layer.name, WIDE), shorten(operators, WIDE // 2), *texts))
         listed.append(
             {
                 **layer_json(layer), "predicted_ns": round(layer.predicted_ns, 1),
-                "measured_ns": {"min": min(own), "median": middle}, "share": round(share, 4),
+                "measured_ns": {"min": min(own), "median": median(own)}, "share": round(share, 4),
             }
         )  # fmt: skip
-    facts, middle = _facts(word, model, how), median(whole)
     disturbed = "; other programs take the processors" if middle > DISTURBED * min(whole) else ""
     lines = [
         f"{ready.found.name} on {facts['machine']}: {len(ready.layers)} layers, {facts['kernels']} kernels",
         "",
         align(rows, right=(2, 3, 4)),
         "",
-        *_by_operators(ready.layers, times),
-        f"layers   {time_text(predicted)} by the model, {time_text(total)} measured",
+        *_by_operators(ready.layers, times, shares, rows[0][2:]),
+        f"layers   {time_text(predicted)} by the cost model, {time_text(total)} "
+        + ("by the C model of the machine on this computer" if simulated else "measured"),
         f"a call   {time_text(middle)} median, {time_text(min(whole))} best of {calls} calls{disturbed}",
         memory_text(peak_memory_bytes()),
         *where_text(ready.layers),
@@ -298,17 +302,21 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
     return Answer(payload, "\n".join(lines).rstrip())
 
 
-def _by_operators(layers: Sequence[Layer], times: Sequence[float]) -> list[str]:
-    """Return a table of the layers with equal operators, the longest first; none of a few layers."""
-    alike: dict[str, list[tuple[float, float]]] = {}
-    for layer, time in zip(layers, times, strict=True):
-        alike.setdefault(" ".join(layer.operators), []).append((layer.predicted_ns, time))
+def _by_operators(
+    layers: Sequence[Layer], times: Sequence[float], shares: Sequence[float], heads: Sequence[str]
+) -> list[str]:
+    """Return a table of the layers with equal operators, those with the largest share first; none of a few layers."""
+    alike: dict[str, list[tuple[float, float, float]]] = {}
+    for layer, time, share in zip(layers, times, shares, strict=True):
+        alike.setdefault(" ".join(layer.operators), []).append((layer.predicted_ns, time, share))
     if len(layers) <= MANY_LAYERS or len(alike) == len(layers):
         return []
-    rows = [("operators", "layers", "predicted", "measured", "share")]
-    for name, own in sorted(alike.items(), key=lambda kind: -sum(time for _, time in kind[1]))[:MOST_KINDS]:
-        predicted, measured = (sum(of) for of in zip(*own, strict=True))
-        share = f"{100 * measured / max(1.0, sum(times)):.1f} %"
+    rows = [("operators", "layers", *heads)]
+    for name, own in sorted(alike.items(), key=lambda kind: -sum(share for _, _, share in kind[1]))[
+        :MOST_KINDS
+    ]:
+        predicted, measured, part = (sum(of) for of in zip(*own, strict=True))
+        share = f"{100 * part / max(1.0, sum(shares)):.1f} %"
         rows.append((shorten(name, WIDE), str(len(own)), time_text(predicted), time_text(measured), share))
     return [align(rows, right=(1, 2, 3, 4)), ""]
 

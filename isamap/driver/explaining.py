@@ -17,8 +17,8 @@ from isamap.driver.request import DEFAULT_COST_MODEL
 from isamap.formulate.estimate import open_compute_ns
 from isamap.formulate.matches import chosen_tile
 from isamap.formulate.tensor_layout import subscript_of
-from isamap.ir import Call, Expr, Index, IndexValue, Kernel
-from isamap.ir.atoms import Mod
+from isamap.ir import Call, Expr, Index, IndexValue, Kernel, Read
+from isamap.ir.atoms import MinMax, Mod
 from isamap.ir.index import has_elements
 from isamap.ir.walk import distinct_reads, walk
 from isamap.lower.finish import finish_of
@@ -105,7 +105,13 @@ def scalar_warnings(
 
 
 def _advice(statement: Statement, *, is_transformed: bool) -> str:
-    remainder = next(_remainders(statement.assign.value), None)
+    value = statement.assign.value
+    if (clamped := next(filter(_is_clamped, distinct_reads(value)), None)) and statement.reduction_axes:
+        return (
+            f"copy `{clamped.buffer}` once to a `temp` with a margin, and sum over that: a vector loads neighbouring "
+            "elements, and a minimum or maximum in an index may repeat one"
+        )
+    remainder = next(_remainders(value), None)
     reduced = [] if is_transformed else [axis.name for axis in statement.reduction_axes]
     if remainder is None and reduced:
         return (
@@ -118,6 +124,11 @@ def _advice(statement: Statement, *, is_transformed: bool) -> str:
         f"it looks at every iteration for `{remainder}`: give what takes part an axis of its own, and "
         f"scatter, as `y[h*{remainder.divisor} + r] += x[h] * w[r]` does"
     )
+
+
+def _is_clamped(read: Read) -> bool:
+    atoms = (atom for index in read.index for monomial, _ in index.terms for atom in monomial)
+    return any(isinstance(atom, MinMax) for atom in atoms)
 
 
 def _remainders(e: Expr) -> Iterator[Mod]:

@@ -20,7 +20,7 @@ from math import prod
 
 from isamap.ir import Kernel
 from isamap.lower.lifetimes import exact_bytes, fixed_bytes, most_bytes, padded_bytes, scratch_regions
-from isamap.lower.program import LoweredProgram
+from isamap.lower.program import Buffer, LoweredProgram
 from isamap.lower.walk import issued_names
 from isamap.machine import Machine
 from isamap.match import statement_text
@@ -82,15 +82,29 @@ def workspace_json(program: LoweredProgram) -> dict[str, object]:
     }
 
 
+MANY_BUFFERS = 8
+"""More buffers than this of one type, size and purpose share a line."""
+
+
 def workspace_lines(program: LoweredProgram) -> Iterator[str]:
-    """Yield one line for each buffer, and the bytes saved by sharing, if any."""
+    """Yield one line for each buffer, and the bytes saved by sharing, if any.
+
+    Of many buffers with one type, size and purpose, one line states the first and the number of the others.
+    """
+    alike: dict[tuple[object, ...], list[Buffer]] = {}
     for b in program.buffers:
+        alike.setdefault((b.memory, b.dtype.name, b.elements, b.why), []).append(b)
+    for b in program.buffers:
+        own = alike[b.memory, b.dtype.name, b.elements, b.why]
+        if len(own) > MANY_BUFFERS and b is not own[0]:
+            continue
         size = b.elements.value
         shown = f"{size * b.dtype.size_bytes} bytes" if size is not None else f"{b.elements} elements"
         why = f", {b.why}" if b.why else ""
         place = f" at {b.offset}" if b.offset is not None else ""
         life = f", needed from {b.life[0]} to {b.life[1]}" if b.life is not None else ""
-        yield f"{b.memory or 'workspace'} {b.name}: {b.dtype}, {shown}{place}{why}{life}"
+        more = f"; {len(own) - 1} more like it, to {own[-1].name}" if len(own) > MANY_BUFFERS else ""
+        yield f"{b.memory or 'workspace'} {b.name}: {b.dtype}, {shown}{place}{why}{life}{more}"
     if fixed_bytes(program) < (unshared := _unshared_bytes(program)):
         yield f"workspace: {fixed_bytes(program)} bytes; {unshared} without sharing"
     for name, (_, size) in scratch_regions(program).items():

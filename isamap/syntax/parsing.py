@@ -83,7 +83,7 @@ def parse_kernel(source: Source, name: str | None = None) -> Kernel:
             "kernel-missing" if not chosen else "kernel-ambiguous",
             f"{source.name} should hold {expected}; it holds {names}",
             Span(source, 0, 0) if source.text else None,
-            help="say which one is meant" if chosen else "write `kernel NAME(SIZES) { … }`",
+            help="move the others to files of their own" if chosen else "write `kernel NAME(SIZES) { … }`",
         )
     )
 

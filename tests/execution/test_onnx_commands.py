@@ -128,6 +128,21 @@ def test_run_lists_each_layer_with_its_nodes_and_times(
     assert found["peak_memory_bytes"] > 1 << 20
 
 
+def test_the_c_model_of_a_machine_decides_no_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(quantised(), tmp_path / "q.onnx")
+    words = ["run", str(tmp_path / "q.onnx"), "--hw", "edge-npu", "--heuristic", "greedy"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    predicted = [layer["predicted_ns"] for layer in found["layers"]]
+    shares = [layer["share"] for layer in found["layers"]]
+    assert found["ran_on"] == "model"
+    assert shares == pytest.approx([ns / sum(predicted) for ns in predicted], abs=1e-3)
+    assert main(words) == 0
+    assert "C model here" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_each_layer_of_a_right_model_is_as_its_nodes(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -11,6 +11,7 @@ from isamap.driver.explaining import form_warnings
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.machine import load_machine
+from isamap.report.compilation import MANY_BUFFERS, workspace_lines
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 
@@ -56,6 +57,18 @@ def test_a_guard_by_a_remainder_is_told_of_the_form_that_scatters() -> None:
     assert "`y[h*20 + r] += x[h] * w[r]`" in found
 
 
+def test_a_sum_over_clamped_indices_is_told_of_a_copy_with_a_margin() -> None:
+    text = """kernel k(H, W) {
+      in x: f32[H, W];
+      in w: f32[5];
+      inout y: f32[H, W];
+      for i in H, j in W, s in 5 { y[i, j] += w[s] * x[i, min(max(j + s - 2, 0), W - 1)]; }
+    }"""
+    request = Request(Source("k.ir", text), "x86-avx2", {"H": 9, "W": 40}, heuristic="greedy")
+    found = "\n".join(d.render() for d in compile_kernel(request, "schedule").warnings)
+    assert "copy `x` once to a `temp` with a margin" in found
+
+
 @pytest.mark.parametrize(("length", "count"), [(64, 1), (1, 0)])
 def test_lanes_of_which_one_is_busy_are_no_lanes(length: int, count: int) -> None:
     request = Request(Source("k.ir", IN_ORDER), "x86-avx2", {"N": length}, heuristic="greedy")
@@ -96,3 +109,21 @@ def test_matching_warns_of_what_compilation_does_alone(
     assert "k.ir:3:20: warning[scalar-only]: x86-avx512 performs" in said
     assert main(["match", str(path), "--hw", "generic-c", "-D", "N=64"]) == 0
     assert "scalar-only" not in capsys.readouterr().err
+
+
+def test_many_buffers_of_one_kind_share_a_line_of_the_workspace() -> None:
+    text = """kernel k(M, N) {
+      in x: f32[M, N];
+      out v: f32[M];
+      for m in M { v[m] = -inf; }
+      for m in M, n in N { v[m] max= x[m, n]; }
+    }"""
+    made = compile_kernel(
+        Request(Source("k.ir", text), "x86-avx512", {"M": 300, "N": 512}, heuristic="greedy")
+    )
+    assert made.program is not None
+    buffers = made.program.buffers
+    lines = list(workspace_lines(made.program))
+    assert len(buffers) > MANY_BUFFERS, "else nothing is shared"
+    assert len(lines) < len(buffers)
+    assert sum("more like it, to" in line for line in lines) >= 1
