@@ -101,6 +101,15 @@ def expect(
     return {**found, **{name: e for name, e in exact.items() if e.is_exact}}
 
 
+def expect_with_errors(
+    kernel: Kernel, arrays: Mapping[str, Array], fill: str, errors: Mapping[str, Array]
+) -> dict[str, Expected]:
+    """Return the same where inputs of floats have errors, which may have any signs, element by element."""
+    measure = measure_of(kernel, fill)
+    measure = replace(measure, given=measure.given - errors.keys())
+    return _expect(kernel, arrays, {}, measure, None, errors)
+
+
 def expect_rounded(
     kernel: Kernel,
     rounded: Kernel,
@@ -167,6 +176,7 @@ def _expect(
     scalars: Mapping[str, float],
     measure: Measure,
     samples: int | None,
+    errors: Mapping[str, Array] | None = None,
 ) -> dict[str, Expected]:
     sums = sum_type(kernel)
     lost = sums.smallest_subnormal if kernel.strict else sums.smallest_normal
@@ -174,7 +184,7 @@ def _expect(
     found: dict[str, Expected] = {}
     if samples is None:
         values = interpret(kernel, arrays, {}, scalars, exact=True)
-        magnitudes = interpret_magnitude(kernel, arrays, {}, scalars, measure)
+        magnitudes = interpret_magnitude(kernel, arrays, {}, scalars, measure, errors)
         return {
             o.name: _bound_errors(o.dtype, values[o.name], magnitudes[o.name], None, measure, lost)
             for o in outputs

@@ -19,7 +19,7 @@ import numpy as np
 
 from isamap.driver.deviation import Deviation, find_deviation
 from isamap.driver.model_rewrites import form_of
-from isamap.driver.oracle import Expected, expect
+from isamap.driver.oracle import Expected, expect_with_errors
 from isamap.driver.predicted import Case, Subject
 from isamap.driver.verifying import Judged, comparisons
 from isamap.formulate.hierarchy import Memories
@@ -278,30 +278,22 @@ def _with_errors(
 ) -> dict[str, Expected]:
     """Return what tensors should be, with bounds that include the errors of what the kernel reads.
 
-    A node that two machines share has a tensor between them, which the evaluator of ONNX does not have.
-    The bound of a result grows by the change that the bounds of such tensors, added and subtracted, cause.
+    A node that two machines share has a tensor between them, which the evaluator of ONNX does not have. Results
+    of which only samples are known have no bound.
     """
-    found = dict(exact)
-    for sign in (1, -1):
-        moved = {name: _moved(judged.arrays[name], error, sign) for name, error in errors.items()}
-        for name, other in expect(judged.kernel, {**judged.arrays, **moved}, {}, judged.fill).items():
-            if (
-                name in found
-                and (one := exact[name]).dtype.is_float
-                and other.values.shape == one.values.shape
-            ):
-                change = np.abs(other.values - one.values)
-                bound = np.maximum(found[name].bound, one.bound + np.nan_to_num(change))
-                found[name] = replace(one, bound=bound, is_exact=False)
+    found = {name: replace(one, bound=np.full_like(one.bound, np.inf)) for name, one in exact.items()}
+    if all(one.at is None for one in exact.values()):
+        of_all = {
+            name: np.broadcast_to(
+                error if error.shape == judged.arrays[name].shape else error.max(), judged.arrays[name].shape
+            )
+            for name, error in errors.items()
+            if error.any()
+        }
+        found = (
+            expect_with_errors(judged.kernel, judged.arrays, judged.fill, of_all) if of_all else dict(exact)
+        )
     return {step.writes[name].tensor: one for name, one in found.items()}
-
-
-def _moved(array: Array, error: Array, sign: int) -> Array:
-    """Return an array with errors added or subtracted: the largest one, if only samples have errors."""
-    if not np.any(error):
-        return array
-    errors = error if error.shape == array.shape else error.max()
-    return (array.astype(np.float64) + sign * errors).astype(array.dtype)
 
 
 Shaped = TypeVar("Shaped", Passed, Value)

@@ -86,11 +86,12 @@ def interpret_magnitude(
     sizes: Mapping[str, int],
     scalars: Mapping[str, float] | None = None,
     measure: Measure = PLAIN,
+    errors: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
     """Return for every output element the sum of the absolute values of its terms, float64.
 
     The old value of an accumulated element is one of its terms. For integers, it is the largest deviation.
-    With a measure, rounding errors are included. See `isamap.ir.magnitude`.
+    With a measure, rounding errors are included, and `errors` of inputs. See `isamap.ir.magnitude`.
     """
     bound = bind_all(routine, sizes)
     state = _start(bound, arrays, scalars or {}, True, None)
@@ -99,6 +100,8 @@ def interpret_magnitude(
         for o, values in ((bound.operand(name), values) for name, values in state.values.items())
     }
     magnitudes = {name: np.asarray(sizes) for name, sizes in magnitudes.items()}
+    for name, error in (errors or {}).items():
+        magnitudes[name] = magnitudes[name] + measure.as_magnitudes(error)
     state = replace(state, magnitudes=magnitudes, measure=measure)
     _run_all(bound, state)
     return {o.name: magnitudes[o.name] for o in bound.operands if o.role in ("out", "inout")}

@@ -8,7 +8,7 @@ import pytest
 
 import isamap
 from isamap.driver.deviation import find_deviation
-from isamap.driver.oracle import count_operations, expect, last_place
+from isamap.driver.oracle import count_operations, expect, expect_with_errors, last_place
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
 from isamap.driver.verifying import VECTORS, Case, compare, contraction_of, verify_case, wrong_vectors
@@ -197,3 +197,23 @@ def test_mappings_are_counted_in_three_modes() -> None:
         for mode in ("complete", "fixed", "amos")
     ]
     assert counts == [18, 9, 6]
+
+
+@pytest.mark.parametrize(
+    "value", ["x[i] - x[i + 1]", "x[i] * x[i] - 2 * x[i + 1]", "sin(x[i]) - sin(x[i + 1])"]
+)
+def test_errors_of_inputs_are_in_the_bound_whatever_their_signs(value: str) -> None:
+    """Errors of one sign alone cancel in differences, and do not show at the top of a curve."""
+    text = f"kernel k() {{ in x: f32[65]; out y: f32[64]; for i in 64 {{ y[i] = {value}; }} }}"
+    kernel = parse_kernel(Source("k", text))
+    rng = np.random.default_rng(2)
+    x = rng.uniform(-2, 2, 65).astype(np.float32)
+    error = np.full(65, 0.01)
+    expected = expect_with_errors(kernel, {"x": x}, "the model's tensors", {"x": error})["y"]
+    right = interpret(kernel, {"x": x}, {})["y"].astype(np.float64)
+    largest = np.zeros(64)
+    for _ in range(50):
+        moved = (x + error * rng.choice([-1, 1], 65)).astype(np.float32)
+        largest = np.maximum(largest, np.abs(interpret(kernel, {"x": moved}, {})["y"] - right))
+    assert (largest <= 1.01 * expected.bound + 1e-4).all(), "to first order"
+    assert (expected.bound < 0.1).all()
