@@ -55,6 +55,14 @@ UNBIASED = Source(
     .replace(", align(bias) >= 64", "")
     .replace("= bias[n, j];", "= 0;"),
 )
+SHORT = Source(
+    "short.ir",
+    """kernel short() {
+      in x: i32[3, 960];
+      out y: i8[3, 960];
+      for i in 3, j in 960 { y[i, j] = sat_i8(x[i, j] + 256 - ((x[i, j] >> 9) + 1 & 1) >> 9); }
+    }""",
+)
 NAMES = ["row", "ragged", "wide", "long", "convolution", "ties to even"]
 Arrays = dict[str, NDArray[Any]]
 
@@ -98,6 +106,18 @@ def test_words_do_what_the_kernel_says_by_our_reading_and_by_the_header(
         for output, values in expected.items():
             assert np.array_equal(file.output(memory, output), values)
             assert len(np.unique(values)) > min(20, values.size // 4)
+
+
+def test_an_axis_that_is_shorter_than_a_tile_is_computed_without_padding(machine: Machine) -> None:
+    """960 values are 60 rows of 16; an instruction has up to 1024 rows."""
+    data = compiled(SHORT, {})
+    check_own_reading(data, SHORT, machine)
+    program = read_program(data, "a program")
+    commands = [one.command for one in decode(program.words, machine, contents_of(program.tables))]
+    assert {dict(command.params)["R"] for command in commands} == {60}
+    time = stream_time(program, machine)
+    assert time is not None
+    assert time.total_ns < 3 * 10 * (8 + 27 + 2) * 60 + 2000, "each row is loaded, computed and stored once"
 
 
 def simulator(folder: Path, there: Path) -> Path:

@@ -44,7 +44,26 @@ def choose_params(
         for group in mapping.groups
         if not asked.isdisjoint(group.instruction_axes)
     ]
-    return dict(_choose_parameters(pattern, tuple(filled))) | _lengths_of_one(pattern, mapping.empty)
+    chosen = dict(_choose_parameters(pattern, tuple(filled))) | _lengths_of_one(pattern, mapping.empty)
+    return chosen | (_lengths_of_whole(statement, mapping, pattern) if statement.assign.op is None else {})
+
+
+def _lengths_of_whole(statement: Statement, mapping: Mapping, pattern: Pattern) -> Params:
+    """Return the run-time lengths of short axes of the kernel that run on several axes of an instruction.
+
+    960 values on rows of 16 are 60 rows: with the largest number of rows, an issue would compute the padding, too.
+    """
+    (_, lengths), most, found = extents_of(pattern, {}), full_lengths(pattern), Params()
+    sizes = {axis.name: axis.extent.substitute(most).value for axis in pattern.axes}
+    for group in mapping.groups:
+        extents = [statement.axis(a).extent.value or 0 for a in group.kernel_axes]
+        others = [sizes[a] or 0 for a in group.instruction_axes if a not in lengths]
+        params = [lengths[a] for a in group.instruction_axes if a in lengths]
+        if len(params) == 1 and prod(others) > 1 and all(extents):
+            needed = -(-prod(extents) // prod(others))
+            if needed < most.get(params[0], 0) and is_allowed(pattern, {params[0]: needed}):
+                found[params[0]] = needed
+    return found
 
 
 def _lengths_of_one(pattern: Pattern, empty: tuple[str, ...]) -> Params:
