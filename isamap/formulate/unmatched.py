@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from math import prod
 
 from isamap.formulate.estimate import open_compute_ns
-from isamap.ir import Kernel, Read, print_expr
+from isamap.ir import Call, Kernel, Read, print_expr
+from isamap.ir.index import elements_of
+from isamap.ir.walk import walk
 from isamap.machine import Machine
 from isamap.match import (
     Mapping,
@@ -68,8 +70,13 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
             f"give {machine.name} an instruction that does, or choose a machine that has one: "
             "`isamap hw list` lists the shipped ones"
         )
+    elif (by_data := _read_by_data(statement, machine)) is not None:
+        notes.append(by_data)
     elif nearest is None:
-        notes += [r.message for r in refused[:1]]
+        patterns = [(r, pattern_of(machine.instructions[r.instruction].instruction)) for r in refused]
+        wanted = _operations(statement)
+        alike = [r for r, p in patterns if p is not None and wanted & _operations(p.statement)]
+        notes += [r.message for r in (alike or refused)[:1]]
     else:
         mapping, missing = nearest
         own = [r.message for r in refused if r.instruction == mapping.instruction]
@@ -84,6 +91,24 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
             notes=tuple(notes),
             help=advice,
         )
+    )
+
+
+def _operations(statement: Statement) -> set[str]:
+    """Return the operations of a statement, that of its reduction among them."""
+    found = {e.op for e in walk(statement.assign.value) if isinstance(e, Call)}
+    return found | ({statement.assign.op} if statement.assign.op is not None else set())
+
+
+def _read_by_data(statement: Statement, machine: Machine) -> str | None:
+    """Return why a machine without gathers does not read an element that data names; None otherwise."""
+    if any(o.domain is not None for i in machine.instructions.values() for o in i.instruction.operands):
+        return None
+    named = (r for r in reads(statement.assign.value) if any(any(elements_of(i)) for i in r.index))
+    read = next(named, None)
+    return (
+        read
+        and f"data decides the address of `{print_expr(read)}`, and no instruction of {machine.name} reads it so"
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isamap.ir import DType, Expr, Index
+from isamap.ir.index import elements_of
 from isamap.lower.load_issues import Emitter
 from isamap.lower.program import Fill, For, Issue, MemoryRef, Names, Node
 from isamap.match import (
@@ -145,13 +146,14 @@ def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
     """Return how a copy moves its elements. Raises: NoMapping if the machine cannot even move one."""
     found = find_transfer(copy, counts, search)
     if found is None:
-        dtype = copy.value.dtype
+        dtype, value = copy.value.dtype, _name_expression(copy.value)
+        said = f"{value} cannot be brought to {_name_expression(copy.target)} one element at a time"
+        if any(any(elements_of(i)) for r in reads(copy.value) for i in r.index):
+            said = f"data decides the address of {value}"
         raise NoMapping(
             Diagnostic(
                 "no-move",
-                f"{search.machine.name} has no instructions that move one {dtype}: "
-                f"{_name_expression(copy.value)} cannot be brought to {_name_expression(copy.target)} "
-                "one element at a time",
+                f"{search.machine.name} has no instructions that move one {dtype}: {said}",
                 copy.value.span or copy.target.span,
                 help=f"give {search.machine.name} an instruction that loads one {dtype} into a "
                 "register and one that stores it from there, or choose sizes that its wider moves divide",

@@ -552,7 +552,8 @@ def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool 
         )
     there = {a for i in instructions for p in patterns_of(i) for _, a in _abilities(p.statement)}
     found = {
-        ability: f"{machine.name} has no instruction that {_words(ability)}{how}: `{abridge(e)}`"
+        ability: f"{machine.name} has no instruction that {_words(ability)}{how}"
+        + (f", by which `{abridge(e)}` is reduced" if e is assign.target else f": `{abridge(e)}`")
         for e, ability in reversed(tuple(_abilities(statement)))
         if ability not in there
     }
