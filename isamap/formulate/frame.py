@@ -64,6 +64,11 @@ class Frame:
         threads = threads_of(machine) or threads
         return Frame(kernel, given, threads, profile, search, memories, iterations, known, tuple(packed))
 
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The kernel's statements, in the order of the text."""
+        return tuple(one.statement for one in self.matches)
+
     def is_cold(self, number: int, tensor: str) -> bool:
         """Return whether no cache holds a statement's operand: it was not written before, and is read in one pass.
 
@@ -71,7 +76,7 @@ class Frame:
         """
         if not self.search.machine.starts_cold or self.iterations[number] > 1:
             return False
-        before = statements(self.kernel)[:number]
+        before = self.statements[:number]
         is_brought = any(o.name == tensor and o.role != "temp" for o in self.kernel.operands)
         return is_brought and all(statement.assign.target.buffer != tensor for statement in before)
 
@@ -81,10 +86,10 @@ class Frame:
         The result is 0 if an earlier statement of the same iteration has loaded them, and a cache holds the
         data of one iteration.
         """
-        own = statements(self.kernel)[number]
+        own = self.statements[number]
         if not own.sequence or not _moves(own, tensor):
             return 0
-        together = [s for s in statements(self.kernel) if own.ordered_loops[-1] in s.ordered_loops]
+        together = [s for s in self.statements if own.ordered_loops[-1] in s.ordered_loops]
         is_brought = any(_moves(s, tensor) for s in together[: together.index(own)])
         return 0 if is_brought and self._is_kept(together) else self._bytes_of(tensor)
 

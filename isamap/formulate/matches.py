@@ -1,6 +1,6 @@
 """Find the executable mappings of a statement, and apply the mapping that a schedule names to its loops.
 
-find_matches(kernel, machine)    the stage `match`: all mappings of each statement, found once
+find_matches(kernel, machine)    the stage `match`: the mappings of each statement, found once
 tiles_of(matches, machine)       the executable ones, applied to the loops, for a problem
 chosen_tile(statement, …, nest)     the one that a schedule names, for lowering
 """
@@ -44,10 +44,10 @@ def find_matches(kernel: Kernel, machine: Machine) -> tuple[Matches, ...]:
 def matches_of(
     statement: Statement, number: int, machine: Machine, instruction: str | None = None
 ) -> Matches:
-    """Return the matches of a statement, of all instructions or of one."""
-    mappings = tuple(statement_mappings(statement, number, machine, instruction=instruction))
+    """Return the matches of a statement, of all instructions or of one; what only assigns is written to memory."""
+    found = statement_mappings(statement, number, machine, instruction=instruction, writes=True)
     apart = tuple(tiles_apart(statement, number, machine, profile_sizes(statement)))
-    return Matches(statement, mappings, apart)
+    return Matches(statement, tuple(found), apart)
 
 
 def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None = None) -> tuple[Tile, ...]:

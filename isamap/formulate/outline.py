@@ -56,7 +56,7 @@ class Outline:
 
 
 def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
-    """Return an outline of each mapping of a statement that may be executed, in the order of `tiles_of`.
+    """Return an outline of each mapping of a statement that may be executed, in the order of its matches.
 
     None if something is packed that only sums take packed.
     """
@@ -68,8 +68,6 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
     for mapping in frame.matches[number].mappings:
         pattern = pattern_of(search.machine.instructions[mapping.instruction].instruction)
         assert pattern is not None
-        if statement.assign.op is None and not search.is_addressable(pattern.output.memory):
-            continue  # what only assigns is performed by what writes to memory
         walk = walk_of(loops, mapping, pattern, profile)
         if walk is None:
             continue

@@ -14,9 +14,11 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.formulate.build import build_problem
 from isamap.formulate.frame import Frame
+from isamap.formulate.matches import find_matches
 from isamap.formulate.outline import Outline, outlines, perform_nothing
 from isamap.ir import Kernel, bind
 from isamap.machine import at_one_length, load_machine
+from isamap.match import statement_mappings
 from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import FIRST_LOOKS, AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.search.candidates import open_options
@@ -125,6 +127,20 @@ def test_stores_left_out_before_their_tiles_are_built_perform_nothing(
             assert (one.further() is None) == (other.further() is None), f"{number}: {one.option.mapping}"
             left_out += one.further is perform_nothing
     assert left_out
+
+
+def test_instructions_that_write_registers_add_nothing_to_the_problem_of_an_assignment() -> None:
+    machine, sizes = load_machine("x86-avx2"), {"N": 7, "C": 16, "P": 4}
+    kernel = make_guards_explicit(bind(parse_kernel(Source("moved", MOVED)), sizes))
+    found = find_matches(kernel, machine)
+    every = tuple(
+        replace(one, mappings=tuple(statement_mappings(one.statement, number, machine)))
+        for number, one in enumerate(found)
+    )
+
+    assert sum(len(one.mappings) for one in found) < sum(len(one.mappings) for one in every)
+    left, all_ = (build_problem(kernel, machine, sizes, matches=known) for known in (found, every))
+    assert left == all_
 
 
 @pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED[:3])

@@ -297,13 +297,25 @@ def statement_mappings(
     mode: CountMode = "complete",
     kernel: Kernel | None = None,
     instruction: str | None = None,
+    *,
+    writes: bool = False,
 ) -> Iterator[Mapping]:
-    """Yield all mappings of a statement, or those of one instruction; `kernel` has the facts about its sizes."""
+    """Yield all mappings of a statement, or those of one instruction; `kernel` has the facts about its sizes.
+
+    With `writes`, those of a statement that only assigns write to memory: no others perform it.
+    """
     assign = statement.assign
     required = assign.target.dtype if assign.op is None else statement.accumulator
     for pattern in _patterns_by_head(machine).get((assign.op, required, assign.value.dtype), ()):
+        if writes and assign.op is None and not _writes_memory(pattern, machine):
+            continue
         if instruction in (None, pattern.name):
             yield from find_in_statement(pattern, statement, number, mode, kernel)
+
+
+def _writes_memory(pattern: Pattern, machine: Machine) -> bool:
+    memory = machine.memories.get(pattern.output.memory or "")
+    return memory is not None and memory.kind in ("addressable", "scratchpad")
 
 
 @lru_cache(maxsize=64)
