@@ -31,7 +31,7 @@ class Built:
 
     operands: tuple[Operand, ...]
     statements: tuple[Statement, ...]
-    finals: dict[str, Place]
+    finals: Mapping[str, Place]
 
     def operand(self, name: str) -> Operand:
         """Return the array of that name; it exists."""

@@ -71,7 +71,7 @@ class Kind(Generic[C]):
     weights: tuple[str, ...]
     written: str
     source: Callable[[C, Form, int], Source]
-    values: Callable[[C, Form], dict[str, tuple[str, Array]]]
+    values: Callable[[C, Form], Mapping[str, tuple[str, Array]]]
     work: Callable[[C, Form, int], Work]
     is_right: Callable[[Timed, C, Form, int, Shared], bool]
     libraries: Mapping[str, Callable[[Any, int], Any]]

@@ -45,9 +45,9 @@ class LayerKind(Generic[C]):
     result: str
     laid_out: Callable[[C], C]
     source: Callable[[C, Form, int], Source]
-    values: Callable[[C, Form], dict[str, tuple[str, Array]]]
+    values: Callable[[C, Form], Mapping[str, tuple[str, Array]]]
     is_right: Callable[[C, Form, Mapping[str, Array]], bool]
-    shapes: Callable[[C], dict[str, tuple[int, ...]]]
+    shapes: Callable[[C], Mapping[str, tuple[int, ...]]]
     smaller: Callable[[C], C]
 
 

@@ -36,8 +36,8 @@ class Summary:
     form: str
     count: int
     left_out: int
-    overall: dict[str, float]
-    per_class: dict[str, dict[str, float]]
+    overall: Mapping[str, float]
+    per_class: Mapping[str, Mapping[str, float]]
     slower: int
     much_slower: tuple[str, ...]
     wide: tuple[str, ...]
@@ -206,7 +206,7 @@ def _classes(s: Summary, names: Sequence[str]) -> list[tuple[str, ...]]:
     return [(name, "", *_cells(means, names)) for name, means in s.per_class.items()]
 
 
-def _cells(means: dict[str, float], names: Sequence[str]) -> list[str]:
+def _cells(means: Mapping[str, float], names: Sequence[str]) -> list[str]:
     return [f"{means[name]:.2f}" if name in means else "-" for name in names]
 
 

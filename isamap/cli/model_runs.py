@@ -80,7 +80,7 @@ class _Ready:
 
     found: Imported
     model: CompiledModel | StreamedModel
-    layers: list[Layer]
+    layers: Sequence[Layer]
     inputs: Mapping[str, Array]
     constants: Mapping[str, Array]
 

@@ -73,7 +73,7 @@ class ScheduleOptions(OnMachine):
 class Contest:
     """Schedules with their evaluations; `ranking` is None if only one was requested."""
 
-    attempts: list[Attempt]
+    attempts: Sequence[Attempt]
     verdicts: tuple[Verdicts, ...]
     ranking: Ranking | None
 

@@ -30,7 +30,7 @@ KIND, PROGRAMS = "compilations", "programs"
 class Warned:
     """A warning as JSON and as text."""
 
-    json: dict[str, object]
+    json: Mapping[str, object]
     text: str
 
     @staticmethod

@@ -82,8 +82,8 @@ class Body:
     """A graph inside as a program of its own, its results inside, and the tensors around it that it reads."""
 
     program: Program
-    results: list[Value]
-    captured: list[Passed]
+    results: Sequence[Value]
+    captured: Sequence[Passed]
 
 
 @dataclass(slots=True)

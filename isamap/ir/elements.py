@@ -124,7 +124,7 @@ class _Asked:
 
     step: _Step
     position: int
-    iteration: dict[str, Array]
+    iteration: Mapping[str, Array]
     hit: Array
     shape: tuple[int, ...]
 
@@ -313,7 +313,7 @@ def _reduce_runs(
 class _Reader:
     """The loader of a step's reads, as they were before step number `before`; it caches each access."""
 
-    symbols: dict[str, int | Array]
+    symbols: Mapping[str, int | Array]
     before: int
     work: _Work
     found: dict[Read, Pair]

@@ -8,7 +8,7 @@ A[m, k]; } }` has one site, with the axes m and k and the fact `m - k - 1 >= 0`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from isamap.ir.atoms import Mod
@@ -40,7 +40,7 @@ class Known:
     """A routine rewritten over free sizes, the facts about these, and the expression of each old name."""
 
     facts: Facts
-    bindings: dict[str, Index | int]
+    bindings: Mapping[str, Index | int]
 
 
 def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> Known:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class Cells:
 
     index: tuple[Index, ...]
     box: Box
-    symbols: dict[str, int | Array]
+    symbols: Mapping[str, int | Array]
 
     @property
     def kept(self) -> frozenset[int]:

@@ -61,7 +61,7 @@ class _Body:
     start: int
     end: int
     children: tuple[_Body, ...]
-    uses: dict[str, _Use]
+    uses: Mapping[str, _Use]
     is_loop: bool = False
     is_parallel: bool = False
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -50,7 +51,7 @@ class MachineSummary:
     units: int
     instructions: int
     digest: str
-    warnings: tuple[tuple[dict[str, Any], str], ...] = ()
+    warnings: tuple[tuple[Mapping[str, Any], str], ...] = ()
 
 
 MACHINES = "machines"

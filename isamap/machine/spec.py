@@ -6,6 +6,7 @@ It reads no other files: `load` resolves names and inheritance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Mapping as MappingType
 from typing import TypeVar, assert_never
 
 from isamap.machine import allowed, families
@@ -70,7 +71,7 @@ class MemorySpec:
     """Facts about a memory that the text declares."""
 
     name: Scalar
-    c_types: dict[str, str]
+    c_types: MappingType[str, str]
     source: Scalar | None
     energy: Stated[AccessEnergy] | None = None
     area_mm2: float | None = None
@@ -164,7 +165,7 @@ class Spec:
     name: Scalar | None
     summary: str
     extends: Scalar | None
-    sources: dict[str, str]
+    sources: MappingType[str, str]
     target: TargetSpec
     clock_ghz: float | None
     thread_start_ns: float | None

@@ -196,15 +196,15 @@ class Entry:
 class World:
     """Everything known after some files of a chain, by name."""
 
-    declarations: dict[str, MemoryDecl | StateDecl | ConstantDecl] = field(
+    declarations: Mapping[str, MemoryDecl | StateDecl | ConstantDecl] = field(
         default_factory=dict[str, MemoryDecl | StateDecl | ConstantDecl]
     )
-    memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
-    states: dict[str, State] = field(default_factory=dict[str, State])
-    units: dict[str, Unit] = field(default_factory=dict[str, Unit])
-    links: dict[tuple[str, str], Link] = field(default_factory=dict[tuple[str, str], Link])
-    instructions: dict[str, Entry] = field(default_factory=dict[str, Entry])
-    sources: dict[str, str] = field(default_factory=dict[str, str])
+    memories: Mapping[str, Memory] = field(default_factory=dict[str, Memory])
+    states: Mapping[str, State] = field(default_factory=dict[str, State])
+    units: Mapping[str, Unit] = field(default_factory=dict[str, Unit])
+    links: Mapping[tuple[str, str], Link] = field(default_factory=dict[tuple[str, str], Link])
+    instructions: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
     target: Target = field(default_factory=Target)
     clock_ghz: float | None = None
     thread_start_ns: float | None = None

@@ -36,13 +36,13 @@ class Scope:
     `defines` is the operation that the text defines.
     """
 
-    indices: dict[str, IndexRole] = field(default_factory=dict[str, IndexRole])
-    scalars: dict[str, DType] = field(default_factory=dict[str, DType])
-    operands: dict[str, Operand] = field(default_factory=dict[str, Operand])
+    indices: Mapping[str, IndexRole] = field(default_factory=dict[str, IndexRole])
+    scalars: Mapping[str, DType] = field(default_factory=dict[str, DType])
+    operands: Mapping[str, Operand] = field(default_factory=dict[str, Operand])
     broken: frozenset[str] = frozenset()
     known: Module = field(default_factory=lambda: Module(()))
-    extents: dict[str, Index] = field(default_factory=dict[str, Index])
-    starts: dict[str, Index] = field(default_factory=dict[str, Index])
+    extents: Mapping[str, Index] = field(default_factory=dict[str, Index])
+    starts: Mapping[str, Index] = field(default_factory=dict[str, Index])
     ordered: frozenset[str] = frozenset()
     functions: Mapping[str, Function] = field(default_factory=dict[str, Function])
     defines: bool = False

@@ -5,7 +5,7 @@ statement 0 has no schedule: 4608 bytes of `spad` are needed at least, and there
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import TileOperand
@@ -22,7 +22,7 @@ class Lack:
 
     space: Space
     made: Assignment
-    needed: dict[str, int]
+    needed: Mapping[str, int]
 
     @property
     def most_missing(self) -> int:

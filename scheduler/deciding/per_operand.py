@@ -12,7 +12,7 @@ the table. A new kind is a module that defines it, a line here, and its name in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule
@@ -41,7 +41,7 @@ class PerOperand:
     values: Callable[[Choices], Values]
     constraints: Callable[[Choices], Iterator[Constraint]]
     made: Callable[[NestSchedule, Choices, Made], NestSchedule]
-    read: Callable[[Choices, NestSchedule], dict[str, int]]
+    read: Callable[[Choices, NestSchedule], Mapping[str, int]]
     staged: Callable[[Choices, TileOperand], tuple[int, ...] | None] = _any_stage
     first: Callable[[Sequence[int]], int] = min
     tried: bool = True

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal
 
@@ -40,7 +40,7 @@ class Allocation:
     """
 
     status: Status
-    offsets: dict[str, int]
+    offsets: Mapping[str, int]
     method: str
     load_bytes: int
     seconds: float

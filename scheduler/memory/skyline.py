@@ -110,7 +110,7 @@ class _Choice:
     right: int
     level: int
     slack: int
-    buffers: list[int]
+    buffers: Sequence[int]
 
 
 class _Search:

@@ -271,13 +271,13 @@ class MoveSearch:
     strides: dict[str, tuple[Index, ...]]
     homes: dict[str, str] = field(default_factory=dict[str, str])
     strict: bool = False
-    alignments: dict[str, int] = field(default_factory=dict[str, int])
+    alignments: Mapping[str, int] = field(default_factory=dict[str, int])
     steps: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     passing: frozenset[str] = frozenset()
-    main: dict[str, str] = field(default_factory=dict[str, str])
-    ordered: dict[str, Index] = field(default_factory=dict[str, Index])
+    main: Mapping[str, str] = field(default_factory=dict[str, str])
+    ordered: Mapping[str, Index] = field(default_factory=dict[str, Index])
     short_indices: bool = False
-    index_types: dict[str, DType] = field(default_factory=dict[str, DType])
+    index_types: Mapping[str, DType] = field(default_factory=dict[str, DType])
 
     @cached_property
     def known(self) -> Repertoire:

@@ -28,7 +28,7 @@ class Found:
 
     codes: Binding
     table: LoadRequest | Location
-    lengths: dict[str, int]
+    lengths: Mapping[str, int]
 
 
 def lay_lookup(
