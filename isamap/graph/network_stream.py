@@ -29,7 +29,7 @@ from isamap.source.progress import Watch
 from isamap.source.records import dataclass, replace
 from isamap.stream.assemble import require_encoding
 from isamap.stream.command import Command, Place, bound_instruction, extents, integers
-from isamap.stream.encoding import encode_all, encode_end
+from isamap.stream.encoding import encode_all, encode_end, renamed
 from isamap.stream.execute import Execution
 from isamap.stream.memory_layout import (
     ALIGNMENT,
@@ -102,6 +102,8 @@ def assemble_network(
         raise too_long(MOST_COMMANDS)
     watch("keep tiles")
     kept = keep_tiles(unrolled, machine)
+    if encoding.bundle is None:  # words with slots are renamed as they are packed
+        kept = [renamed(commands, machine) for commands in kept]
     made = [(n, *assign_tokens(commands, machine)) for n, commands in zip(numbers, kept, strict=True)]
     every = [command for _, commands, _ in made for command in commands]
     tables = lay_out_tables(every, machine, main, end_of(arrays, main))

@@ -350,7 +350,8 @@ class _Allocation:
         self.low[gone] = self.high[gone] = GONE
         for web in webs:
             self.last[web] = max(int(self.last[web]), end)
-            np.maximum(self.reach[web:end], end, out=self.reach[web:end])
+            reach = self.reach[web : np.searchsorted(self.first, end, "right")]
+            np.maximum(reach, end, out=reach)
         for group, move in moves.items():
             self._move(np.array(self.members[group]), move)
         alive = together[self.low[together] > GONE // 2]

@@ -19,8 +19,11 @@ from isamap.cli.command_line import run
 from isamap.graph.host_fallback import with_known_numbers, writes_borders
 from isamap.graph.model_program import Call, Passed, Port, Program
 from isamap.ir import interpret
+from isamap.machine import load_machine
 from isamap.onnx.onnx_models import compile_model
 from isamap.source import NoMapping, Source
+from isamap.stream.command import Register
+from isamap.stream.encoding import decode
 from isamap.stream.program_file import read_program, write_program
 from isamap.syntax import parse_kernel
 
@@ -211,6 +214,13 @@ def test_a_network_is_one_stream_of_encoded_instructions_with_steps_of_its_host_
     assert [layer["machine"] for layer in found["layers"]] == [layer["machine"] for layer in made["layers"]]
     assert all(layer["verified"] for layer in found["layers"])
     assert all(layer["max_error"] == 0 for layer in found["layers"] if "Sin" not in layer["operators"])
+    stream = read_program(next(out.glob("*.program")).read_bytes(), "two")
+    machine, at, used = load_machine("edge-npu"), 0, set[int]()
+    for part in stream.parts:
+        placed = decode(stream.words[at : at + part.words], machine)
+        used |= {w.number for one in placed for _, w in one.command.operands if isinstance(w, Register)}
+        at += part.words
+    assert used == {0, 1}, "weights are loaded while the array computes with others"
 
 
 @pytest.mark.parametrize(
