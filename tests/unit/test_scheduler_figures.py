@@ -284,6 +284,13 @@ def test_a_description_states_figures_of_the_model_and_the_usual_ones_stand_for_
     assert counts == [{(2, 2)}, {(3, 4)}]
 
 
+def test_a_memory_without_links_has_the_bandwidth_of_the_model() -> None:
+    machine = load_machine("generic-c")
+    unlinked = replace(machine, links=(), model=replace(machine.model, unlinked_bytes_per_ns=5.0))
+    assert Memories.of(unlinked).beyond_bytes_per_ns == 5.0
+    assert Memories.of(replace(machine, links=())).beyond_bytes_per_ns == MODEL.unlinked_bytes_per_ns
+
+
 def test_hints_are_asked_for_where_long_pieces_begin_anew() -> None:
     unasked, asked = ({"stage_b": 0, "prefetch_b": hints, "unroll_n": 8} for hints in (0, 2))
     dear = streams(streaming(), long_start_ns=60.0)
