@@ -10,7 +10,7 @@ Source: the terms are those of Parashar et al., Timeloop, ISPASS 2019, section V
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain, combinations, pairwise, product
 from math import ceil, prod
@@ -19,7 +19,17 @@ from typing import Any, Literal
 import numpy as np
 
 from isamap.ir import Index
-from isamap.plan.loop_nest import Counted, Fused, Known, LoopNest, NestLoop, Subscript, axes_of, nest_of
+from isamap.plan.loop_nest import (
+    Counted,
+    Fused,
+    FusedRead,
+    Known,
+    LoopNest,
+    NestLoop,
+    Subscript,
+    axes_of,
+    nest_of,
+)
 from isamap.plan.problem import Energies, NestOption
 from isamap.plan.schedule import NestSchedule
 from isamap.source import add_up
@@ -95,7 +105,15 @@ def _of_operand(nest: LoopNest, operand: Counted, convention: Convention) -> Ite
     whole = sums
     if convention.refill == "entry" and any(keep.copied for keep in operand.keeps):
         whole = _count_copied(nest, operand, 0, by_tiles=True)
-    for level in levels_of(operand, moved, sums, whole, first_read=convention.first_read):
+    extents, updated = dict(nest.axes), {a for s in operand.subscripts for a in axes_of(s)}
+
+    def tiles(axis: str) -> int:
+        return len(_ranges(_along(nest.loops, axis), extents[axis]))
+
+    reads = (
+        [count_fused(read, extents, updated, tiles) for read in operand.fused.reads] if operand.fused else []
+    )
+    for level in levels_of(operand, moved, sums, whole, reads, first_read=convention.first_read):
         yield Accesses(*level)
 
 
@@ -104,6 +122,7 @@ def levels_of(
     moved: Sequence[Any],
     sums: Any,
     whole: Any,
+    fused_reads: Sequence[tuple[Any, Any]] = (),
     *,
     first_read: bool | Literal["partial"] = True,
 ) -> Iterator[tuple[str, str, str, Any, Any, Any, Any, int]]:
@@ -133,9 +152,29 @@ def levels_of(
             updates = drains = 0 * inward
         each = operand.kept_bytes if position else operand.element_bytes
         yield keep.level, operand.name, operand.tensor, reads, fills, updates, drains, each
-        for tensor, size in fused.results if position == 0 and operand.role == "update" else ():
+        if position or operand.role != "update":
+            continue
+        none = 0 * sums
+        for (tensor, size), memory in zip(
+            fused.results, fused.through or ("",) * len(fused.results), strict=True
+        ):
             if tensor != operand.tensor:
-                yield keep.level, operand.name, tensor, 0 * sums, 0 * sums, sums, 0 * sums, size
+                yield keep.level, operand.name, tensor, none, none, sums, none, size
+            if memory:
+                yield memory, operand.name, tensor, none, none, sums, sums, size
+        for read, (loaded, used) in zip(fused.reads, fused_reads, strict=True):
+            yield keep.level, operand.name, read.tensor, loaded, none, none, none, read.element_bytes
+            if read.memory:
+                yield read.memory, operand.name, read.tensor, used, loaded, none, none, read.element_bytes
+
+
+def count_fused(
+    read: FusedRead, extents: Mapping[str, Any], updated: Collection[str], tiles: Callable[[str], Any]
+) -> tuple[Any, Any]:
+    """Return the elements that a fused statement's read loads, and those that all tiles of the sums use."""
+    loaded = prod((extents[axis] for axis in read.axes), start=1)
+    used = loaded * prod((tiles(axis) for axis in updated if axis not in read.axes), start=1)
+    return loaded if read.kept else used, used
 
 
 def _count_moved(nest: LoopNest, operand: Counted, position: int, convention: Convention) -> int:
@@ -417,26 +456,28 @@ def with_energy(
     links: dict[str, float] = {}
     moves = 0.0
     described = {operand.name: operand for operand in option.operands}
-    outer: Accesses | None = None
     for row in found.accesses:
-        level = "" if row.level == "workspace" else row.level
-        read, write = energies.access_pj(level)
+        read, write = energies.access_pj(_memory_of(row.level))
         own = (row.reads + row.drains) * read + (row.updates + row.fills) * write
         rows.append(replace(row, energy_pj=iterations * row.element_bytes * own))
-        if outer is not None and (outer.operand, outer.tensor) == (row.operand, row.tensor):
-            operand, moved = described[row.operand], (row.fills, row.drains)
-            carried = energies.link_pj("" if outer.level == "workspace" else outer.level, level)
-            if carried:
-                name = f"{outer.level} – {row.level}"
-                links[name] = links.get(name, 0.0) + iterations * carried * outer.element_bytes * sum(moved)
-            is_file, is_outside = (
-                row.level == operand.memory,
-                outer.level in (energies.home, operand.layout.main),
-            )
+    for outer, level, carried_bytes, row in _carried(found):
+        if carried := energies.link_pj(_memory_of(outer), _memory_of(level)) * carried_bytes:
+            name = f"{outer} – {level}"
+            links[name] = links.get(name, 0.0) + iterations * carried
+        if row is not None:
+            operand = described[row.operand]
+            is_file, is_outside = row.level == operand.memory, outer in (energies.home, operand.layout.main)
             tile = operand.costs.energy.direct if is_outside else operand.costs.energy.staged
             each = [pj / operand.tile_elements for pj in tile] if is_file else operand.costs.energy.copied
-            moves += iterations * add_up(n * pj for n, pj in zip(moved, each, strict=True))
-        outer = row
+            moves += iterations * add_up(n * pj for n, pj in zip((row.fills, row.drains), each, strict=True))
+    last = {row.operand: row for row in rows}
+    counted = [o for o in option.operands if o.name in last]
+    if not option.is_sum and len(counted) == 2:  # a copy: its issues carry what they read
+        source, result = (last[o.name] for o in sorted(counted, key=lambda o: o.is_accumulator))
+        if carried := energies.link_pj(_memory_of(source.level), _memory_of(result.level)):
+            ends = sorted((source.level, result.level), key=lambda level: level != energies.home)
+            name, size = " – ".join(ends), source.element_bytes * source.reads
+            links[name] = links.get(name, 0.0) + iterations * carried * size
     spent = StatementEnergy(
         add_up(row.energy_pj or 0.0 for row in rows),
         iterations * found.issues * option.issue_pj,
@@ -445,6 +486,44 @@ def with_energy(
         energies.leakage_pj_per_ns * time_ns,
     )
     return replace(found, accesses=tuple(rows), energy=spent)
+
+
+def _memory_of(level: str) -> str:
+    """Return the memory of a level; "" for a workspace, which lies where the arrays do."""
+    return "" if level == "workspace" else level
+
+
+def _carried(found: StatementAccesses) -> Iterator[tuple[str, str, int, Accesses | None]]:
+    """Yield two levels with the bytes carried between them, and the inner level's row if it is of an operand itself.
+
+    Results and inputs of fused statements go through their own scratchpads, if they have some.
+    """
+    for operand in found.nest.operands:
+        rows = iter([row for row in found.accesses if row.operand == operand.name])
+        outer, fused = next(rows), operand.fused if operand.role == "update" else None
+        inside = operand.keeps[1].level if len(operand.keeps) > 1 else outer.level
+        is_alone, direct = True, outer.updates
+        if fused is not None:
+            for (tensor, _), memory in zip(
+                fused.results, fused.through or ("",) * len(fused.results), strict=True
+            ):
+                is_own = tensor == operand.tensor
+                is_alone = is_alone and is_own
+                row = outer if is_own else next(rows)
+                behind = next(rows) if memory else None
+                if behind is not None or not is_own:
+                    count = row.updates if behind is None else behind.updates
+                    direct -= count if is_own else 0
+                    at = inside if behind is None else behind.level
+                    yield outer.level, at, count * row.element_bytes, None
+            for read in fused.reads:
+                row = next(rows)
+                at = next(rows).level if read.memory else inside
+                yield outer.level, at, row.reads * row.element_bytes, None
+        for row in rows:
+            moved = (outer.reads + direct) * outer.element_bytes
+            yield outer.level, row.level, moved, row if is_alone else None
+            outer, direct = row, row.updates
 
 
 @dataclass(frozen=True, slots=True)

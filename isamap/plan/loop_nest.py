@@ -54,13 +54,29 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class FusedRead:
+    """An array that a fused statement reads, along these loop axes of the sum.
+
+    `memory` is the scratchpad that it passes through, "" for none. If it is `kept` there, all tiles share one
+    load; otherwise each tile loads its own part.
+    """
+
+    tensor: str
+    element_bytes: int
+    axes: frozenset[str]
+    memory: str = ""
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Fused:
     """The effects of fused statements on accesses: the source of a sum, and the arrays of finished sums.
 
     `begins` is true if the sum is not initialised from its own array. `begins_inside` is true if it is not
     read from its buffer either. `begins_outside` is true if the initial value is written to the outer array
     and read from there. `results` are the arrays to which finished sums are written, with the bytes of an
-    element; they are written out of registers if `ends_inside`.
+    element; they are written out of registers if `ends_inside`. `through` are the scratchpads that they pass
+    through, "" for none. `reads` are the arrays that the statements read.
     """
 
     results: tuple[tuple[str, int], ...]
@@ -68,6 +84,8 @@ class Fused:
     begins_inside: bool = False
     ends_inside: bool = False
     begins_outside: bool = False
+    through: tuple[str, ...] = ()
+    reads: tuple[FusedRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +198,9 @@ def _count_operand(
     ]
     held = nest.hold if operand.is_accumulator else min(unrolled, default=len(nest.loops))
     is_file = operand.memory in known.files and operand.registers > 0
-    if (
-        held < len(nest.loops) or is_file
-    ) and operand.memory not in operand.staging.homes:  # else read where staged
+    # Else issues access the array or its stage itself.
+    in_place = operand.memory in (keeps[0].level, *operand.staging.homes)
+    if (held < len(nest.loops) or is_file) and not in_place:
         keeps.append(Keep(operand.memory, held, loaded=True))
     role: Role = "read"
     if operand.is_accumulator:

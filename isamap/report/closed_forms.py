@@ -19,7 +19,7 @@ from isamap.ir import Index
 from isamap.ir import index as ir
 from isamap.ir.atoms import Element, FloorDiv, MinMax
 from isamap.ir.index import Atom
-from isamap.plan.access_counts import Convention, levels_of
+from isamap.plan.access_counts import Convention, count_fused, levels_of
 from isamap.plan.loop_nest import Counted, LoopNest, NestLoop, Subscript, axes_of
 from isamap.source.records import dataclass
 
@@ -120,7 +120,11 @@ def _of_operand(nest: LoopNest, operand: Counted, extents: Extents) -> Iterator[
     moved = [Integer(0), *(_moved_elements(nest, operand, position, extents) or nan for position in places)]
     sums = _filled_elements(operand, (), extents) or nan if operand.role == "update" else Integer(0)
     whole = nan if any(keep.copied for keep in operand.keeps) and operand.fused is not None else sums
-    for level, name, tensor, *counts, _ in levels_of(operand, moved, sums, whole):
+    updated = {axis for subscript in operand.subscripts for axis in axes_of(subscript)}
+    reads = operand.fused.reads if operand.fused else ()
+    fused = [count_fused(r, extents, updated, lambda axis: _pieces(nest.loops, axis, extents)) for r in reads]
+    fused = [(Integer(1) * loaded, Integer(1) * used) for loaded, used in fused]
+    for level, name, tensor, *counts, _ in levels_of(operand, moved, sums, whole, fused):
         yield ClosedForm(level, name, tensor, *(None if count == nan else count for count in counts))
 
 
@@ -130,6 +134,7 @@ def _home_bytes(nest: LoopNest, counts: tuple[ClosedForm, ...]) -> Expr | None:
         sizes = {
             operand.tensor: operand.element_bytes,
             **dict(operand.fused.results if operand.fused else ()),
+            **{read.tensor: read.element_bytes for read in (operand.fused.reads if operand.fused else ())},
         }
         for one in (c for c in counts if (c.operand, c.level) == (operand.name, operand.keeps[0].level)):
             if one.reads is None or one.updates is None:

@@ -178,6 +178,10 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
     else:
         around = [tiling.steps[axis.name] for axis in space.axes if axis.name not in operand.axes]
 
+    counted = [o for o in option.operands if o.layout.tensor_bytes]
+    is_copy = not option.is_sum and len(counted) == 2 and not operand.is_accumulator
+    result = next((o.memory for o in counted if is_copy and o.is_accumulator), None)
+
     def carried_pj(outer: str, inner: str, outer_bytes: int, moves: Each) -> float:
         """Return the energy of an element that goes between two memories, each way that counts."""
         link = energies.link_pj(outer, inner)
@@ -192,7 +196,9 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
         """Return the energy of bringing tiles from a memory to all issues."""
         if not is_file:
             memory = operand.memory if operand.memory in operand.staging.homes else home
-            return Const(_issued_pj(option, operand, energies.access_pj(memory), padded=padded))
+            read, written = energies.access_pj(memory)
+            read += energies.link_pj(memory, result) if result is not None else 0.0
+            return Const(_issued_pj(option, operand, (read, written), padded=padded))
         each = moves[0] / operand.tile_elements, moves[1] / operand.tile_elements
         count = tiles * operand.tile_elements if padded else _elements(own)
         loads = times(count * carried_pj(home, operand.memory, home_bytes, each), *around)

@@ -7,6 +7,7 @@ from math import ceil, prod
 from pathlib import Path
 
 import pytest
+from ownership import moved_elements
 
 import isamap
 from isamap.driver.explaining import schedule_accesses
@@ -295,3 +296,43 @@ def test_a_product_has_the_energy_that_accelforge_publishes(tmp_path: Path) -> N
     (found,) = counted(compile_kernel(asked, "schedule"), "zigzag-energy")
     energies = {a.tensor: a.energy_pj for a in found.accesses if a.level == "main"}
     assert energies == {"T0": m * nk * bits, "W0": nk * nk * bits, "T1": m * nk * bits}
+
+
+COPY = """kernel copy() {
+  in a: i8[64, 8];
+  out p: i8[64, 8];
+  for i in 64, c in 8 { p[i, c] = a[i, c]; }
+}"""
+
+
+def linked(tmp_path: Path, kernel: Source, sizes: dict[str, int]) -> tuple[Compilation, StatementAccesses]:
+    """Return a kernel on `edge-npu`, with links that cost 2 pJ for each byte, and its counts."""
+    text = (Path(isamap.__file__).parent / "hw_specs" / "edge-npu.yaml").read_text(encoding="utf-8")
+    (tmp_path / "edge-npu.yaml").write_text(
+        text.replace("shared: true,", "shared: true, energy_pj_per_byte: 2,")
+    )
+    choices = Choices(heuristic="greedy")
+    made = compile_kernel(make_request(kernel, str(tmp_path / "edge-npu.yaml"), sizes, choices), "lower")
+    (found,) = counted(made, "isamap")
+    return made, found
+
+
+def test_a_copy_reads_its_source_once_and_pays_its_link_both_ways(tmp_path: Path) -> None:
+    made, found = linked(tmp_path, Source("copy.ir", COPY), {})
+    reads = [(a.level, a.reads) for a in found.accesses if a.tensor == "a"]
+    assert reads == [("dram", 64 * 8)]
+    assert found.energy is not None
+    assert sum(pj for _, pj in found.energy.links_pj) == 2 * (64 * 8 + 64 * 8)
+    assert price_of(made, EnergyModel()) == pytest.approx(found.energy.total_pj)
+
+
+def test_links_carry_what_fused_statements_read_and_write(tmp_path: Path) -> None:
+    sizes = {"N": 1, "C": 32, "K": 32, "H": 10, "W": 10, "R": 3, "S": 3}
+    made, found = linked(tmp_path, read_kernel(str(EXAMPLES.parent / "conv2d_s8_requant.ir")), sizes)
+    assert made.program is not None
+    assert made.machine is not None
+    moved = moved_elements(made.program, made.machine)
+    width = {t.name: t.dtype.size_bytes for t in made.program.tensors}
+    carried = sum(width[name] * count for (name, _), count in moved.items() if name in width)
+    assert found.energy is not None
+    assert sum(pj for _, pj in found.energy.links_pj) == 2 * carried
