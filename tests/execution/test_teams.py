@@ -33,7 +33,7 @@ nest 0 {{
   map {mapping} (a = A[m, k], b = B[k, n]);
   choose {level}.m = 2, {level}.n = 2;
   par n by {n} {{ par m by {m} {{ for k by {k} {{
-    {stage}stage a in shared at 8192;
+    {stage}stage a in shared at 16384;
     hold;
     for k by {tile} {{ unroll n by {pair} {{ unroll m by 32 {{ issue; }} }} }}
   }} }} }}
@@ -46,7 +46,7 @@ MATRIX = {
     ),
     "amd-rdna3": SHARED.format(
         machine="amd-rdna3", mapping="wmma_f32_f16 { i: m, j: n, k: k }", level="wave",
-        n=64, m=64, k=32, tile=16, pair=32, stage="",
+        n=64, m=64, k=32, tile=16, pair=32, stage="stage b in shared at 0; ",
     ),
 }  # fmt: skip
 TEAMS = """isamap schedule 1

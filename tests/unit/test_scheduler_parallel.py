@@ -77,13 +77,16 @@ def test_other_units_move_the_bytes_of_a_part_and_no_more(machine: str) -> None:
     assert seen
 
 
-def test_sums_of_a_block_stay_in_registers_while_its_tiles_are_staged_in_parts() -> None:
+@pytest.mark.parametrize(("machine", "columns"), [("nvidia-sm80", 8), ("amd-rdna3", 4)])
+def test_sums_of_a_block_stay_in_registers_while_its_tiles_are_staged_in_parts(
+    machine: str, columns: int
+) -> None:
     """They were loaded and stored for each part, which was most of the price of large products."""
     sizes = {"M": 64, "N": 64, "K": 1024}
-    fixed = {"nest0.parallel.m": 4, "nest0.parallel.n": 8, "nest0.parallel.k": 1, "nest0.block.k": 32}
+    fixed = {"nest0.parallel.m": 4, "nest0.parallel.n": columns, "nest0.parallel.k": 1, "nest0.block.k": 32}
     fixed |= {f"nest0.stage.{name}": 1 for name in "ab"}
     made = compile_kernel(
-        Request(product("f16", "f32"), "nvidia-sm80", sizes, heuristic="greedy", fixed=fixed), "schedule"
+        Request(product("f16", "f32"), machine, sizes, heuristic="greedy", fixed=fixed), "schedule"
     )
     assert made.schedule is not None
     assert made.problem is not None
