@@ -130,16 +130,22 @@ def seen_by_a_part(problem: Problem, option: NestOption) -> Problem:
 
 def dealing_ns(problem: Problem, option: NestOption, placed: Mapping[str, int]) -> float:
     """Return what threads take to begin, once for the parts, for each input staged as a whole, twice for a joined
-    sum, and what it takes to join one. Units: nanoseconds.
+    sum, what it takes to join one, and to fetch a result whose rows are divided. Units: nanoseconds.
     """
     if not option.parts:
         return 0.0
     sums = {axis.name for axis in option.axes if axis.is_reduction}
     copies = prod(count for name, count in option.parts if name in sums)
+    extents = {axis.name: axis.extent for axis in option.axes}
     whole = sum(1 for o in option.operands if not o.is_accumulator and placed[o.name] == 2)
     found = problem.thread_start_ns * (1 + whole + (2 if copies > 1 else 0))
+    if copies == 1 and problem.caches and not problem.private:
+        for o in (o for o in option.operands if o.is_accumulator):
+            pieces = dict(option.parts).get(o.layout.dense_axis, 1)
+            found += (
+                0.04 * prod(extents[name] for name in o.axes) * o.layout.tensor_bytes * (pieces - 1) / pieces
+            )
     if copies > 1:
-        extents = {axis.name: axis.extent for axis in option.axes}
         own = seen_by_a_part(problem, option)
         for o in (o for o in option.operands if o.is_accumulator):
             moved = prod(extents[name] for name in o.axes) * o.staging.staged_bytes * (copies + 1) / copies

@@ -144,3 +144,18 @@ def test_a_product_is_computed_by_matrix_instructions_where_a_machine_has_them(m
     performed = load_machine(machine).instructions[nest.mapping.split()[0]].instruction
     fragments = [o for o in performed.operands if o.role == "in"]
     assert all(len(o.shape) == 2 for o in fragments), nest.mapping
+
+
+def test_threads_divide_the_outer_axis_of_a_result_where_inner_ones_cost_the_same() -> None:
+    """Filters of single channels were divided by channels, so that each core fetched half from the other one."""
+    text = """kernel filtered() {
+      in a: f32[16, 16, 384]; in w: f32[3, 3, 384]; inout y: f32[14, 14, 384];
+      for h in 14, v in 14, c in 384, r in 3, s in 3 { y[h, v, c] += a[h + r, v + s, c] * w[r, s, c]; }
+    }"""
+    request = Request(Source("filtered.ir", text), "x86-avx512", {}, heuristic="greedy", threads=2)
+    made = compile_kernel(request, "schedule")
+    assert made.schedule is not None
+    (nest,) = made.schedule.nests
+    assert [loop.axis for loop in nest.loops[: nest.parallel]] == ["h"]
+    assert made.problem is not None
+    assert price(made.schedule, made.problem, AnalyticModel()) == (pytest.approx(made.schedule.cost_ns),)
