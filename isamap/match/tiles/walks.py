@@ -52,6 +52,7 @@ def _lengths_of_whole(statement: Statement, mapping: Mapping, pattern: Pattern) 
     """Return the run-time lengths of short axes of the kernel that run on several axes of an instruction.
 
     960 values on rows of 16 are 60 rows: with the largest number of rows, an issue would compute the padding, too.
+    Fewer rows than columns would be many short issues; mappings of other axes have longer ones.
     """
     (_, lengths), most, found = extents_of(pattern, {}), full_lengths(pattern), Params()
     sizes = {axis.name: axis.extent.substitute(most).value for axis in pattern.axes}
@@ -61,7 +62,8 @@ def _lengths_of_whole(statement: Statement, mapping: Mapping, pattern: Pattern) 
         params = [lengths[a] for a in group.instruction_axes if a in lengths]
         if len(params) == 1 and prod(others) > 1 and all(extents):
             needed = -(-prod(extents) // prod(others))
-            if needed < most.get(params[0], 0) and is_allowed(pattern, {params[0]: needed}):
+            is_long = prod(others) <= needed < most.get(params[0], 0)
+            if is_long and is_allowed(pattern, {params[0]: needed}):
                 found[params[0]] = needed
     return found
 
