@@ -9,13 +9,14 @@ The estimate ranks mappings; it is not a bound.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingType
-from collections.abc import Sequence
 from math import inf, prod
 
 from isamap.ir import Axis, Index
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import Mapping, Movement, Pattern, choose_params, pattern_of
+from isamap.plan.problem import TileAxis
 from isamap.source import add_up
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, symbols
@@ -108,6 +109,25 @@ def interval_ns(item: MachineInstruction, machine: Machine, params: MappingType[
     """Return the time that one issue occupies its unit for, shared among units of one kind."""
     count = max(1, machine.units[item.cost.unit].count)
     return cost_value(item.cost.interval_ns, cost_params(item, machine, params)) / count
+
+
+def issue_lengths(
+    params: Iterable[tuple[str, int]], axes: Iterable[TileAxis], lengths: MappingType[str, str]
+) -> list[tuple[dict[str, int], float]]:
+    """Return the parameters of issues with the share of issues that pass them.
+
+    `lengths` has the parameter of each axis that is the number of elements of an issue: at the end of the axis,
+    the remainder.
+    """
+    found = [(dict(params), 1.0)]
+    for axis in axes:
+        name = lengths.get(axis.name, "")
+        if found[0][0].get(name) == axis.tile:
+            whole, left = divmod(axis.extent, axis.tile)
+            pieces = [(axis.tile, whole), (left, 1)] if left else [(axis.tile, whole)]
+            issues = max(1, whole + (left > 0))
+            found = [({**p, name: n}, part * k / issues) for p, part in found for n, k in pieces if k]
+    return found
 
 
 def moves_ns(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import prod
 
+from isamap.formulate.estimate import issue_lengths
 from isamap.formulate.load_times import issue_latency_ns, largest_params, unit_ns
 from isamap.ir import Kernel, Operand
 from isamap.machine import Link, Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
@@ -100,7 +101,10 @@ def with_flows(
 
 def _bank_times(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str, str, float], ...]:
     """Return how long banks are busy with each issue, and with a load into registers for each ns that this takes."""
-    issue = bank_ns(machine, tile.mapping.instruction, dict(option.choose))
+    issue = dict[str, float]()
+    for params, part in issue_lengths(option.choose, option.axes, tile.run_time_lengths):
+        for memory, ns in bank_ns(machine, tile.mapping.instruction, params).items():
+            issue[memory] = issue.get(memory, 0.0) + part * ns
     found = [(memory, "", ns) for memory, ns in issue.items()]
     for operand in option.operands:
         banks = (

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import gcd, prod
 
 from isamap.formulate.copy_costs import with_ends
+from isamap.formulate.estimate import issue_lengths
 from isamap.formulate.flows import with_flows
 from isamap.formulate.frame import Frame
 from isamap.formulate.fusable import fusions
@@ -327,7 +328,7 @@ def option_of(
         subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
     subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(distinct_reads(o.subject))}
     line = line_bytes(search.machine)
-    bare = bare_option(tile.mapping, tile.params, tile.axes, search.machine, profile)
+    bare = bare_option(tile.mapping, tile.params, tile.axes, search.machine, profile, tile.run_time_lengths)
     option = replace(
         bare,
         operands=tuple(
@@ -383,10 +384,13 @@ def bare_option(
     loops: Iterable[LoopAxis],
     machine: Machine,
     profile: Mapping[str, int],
+    lengths: Mapping[str, str],
 ) -> NestOption:
-    """Return a mapping with its loops and the costs of its instruction, without operands."""
-    item, known = machine.instructions[mapping.instruction], dict(params)
-    numbers = cost_params(item, machine, known)
+    """Return a mapping with its loops and the costs of its instruction, without operands.
+
+    `lengths` are the parameters of loop axes that give the elements of an issue: at most the remainder.
+    """
+    item, params = machine.instructions[mapping.instruction], tuple(params)
     count = max(1, machine.units[item.cost.unit].count)
     axes = tuple(
         TileAxis(
@@ -394,12 +398,14 @@ def bare_option(
         )
         for a in loops
     )
-    interval_ns = cost_value(item.cost.interval_ns, numbers) / count
-    latency_ns = cost_value(item.cost.latency_ns, numbers)
+    costs = [(cost_params(item, machine, n), part) for n, part in issue_lengths(params, axes, lengths)]
+    interval_ns = add_up(part * cost_value(item.cost.interval_ns, n) for n, part in costs) / count
+    latency_ns = max(cost_value(item.cost.latency_ns, n) for n, _ in costs)
     between = held_between(item, machine)
-    issue_pj = cost_value(item.cost.energy_pj, numbers) if item.cost.energy_pj is not None else 0.0
+    stated = item.cost.energy_pj
+    issue_pj = add_up(part * cost_value(stated, n) for n, part in costs) if stated is not None else 0.0
     return NestOption(
-        mapping.ident, tuple(params), axes, (), interval_ns, latency_ns, between=between,
+        mapping.ident, params, axes, (), interval_ns, latency_ns, between=between,
         unit=item.cost.unit, issue_pj=issue_pj,
     )  # fmt: skip
 

@@ -26,6 +26,7 @@ from isamap.match import (
     Tile,
     apply_mapping,
     leaves_in_scratchpad,
+    lengths_at_run_time,
     may_write,
     pattern_of,
     profile_sizes,
@@ -71,14 +72,17 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
         walk = walk_of(loops, mapping, pattern, profile)
         if walk is None:
             continue
-        option = bare_option(mapping, sorted(walk[0].items()), walk[2], search.machine, frame.profile)
+        lengths = lengths_at_run_time(pattern, walk[2]) if statement.assign.op is None else {}
+        option = bare_option(
+            mapping, sorted(walk[0].items()), walk[2], search.machine, frame.profile, lengths
+        )
         further = partial(_apply_mapping, statement, mapping, pattern, frame, len(found))
         if statement.assign.op is None and not leaves_in_scratchpad(pattern, search.machine):
             option = replace(option, interval_ns=0.0, latency_ns=0.0)
             further = further if may_write(pattern, mapping, loops, walk, search) else perform_nothing
         found.append(Outline(len(found), option, _count_joined(mapping), further))
     for tile in frame.matches[number].apart:
-        option = bare_option(tile.mapping, tile.params, tile.axes, search.machine, frame.profile)
+        option = bare_option(tile.mapping, tile.params, tile.axes, search.machine, frame.profile, {})
         further = partial(_loadable, tile, number, frame, len(found))
         found.append(Outline(len(found), option, _count_joined(tile.mapping), further))
     return tuple(found)

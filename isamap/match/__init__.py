@@ -86,7 +86,7 @@ from isamap.match.tiles.operand_tiles import (
 )
 from isamap.match.tiles.overlapping_windows import Window, windows_of
 from isamap.match.tiles.sum_starts import find_zeroing, initial_load
-from isamap.match.tiles.walks import LoopAxis, Loops, choose_params, may_write, walk_of
+from isamap.match.tiles.walks import LoopAxis, Loops, choose_params, lengths_at_run_time, may_write, walk_of
 from isamap.match.tiles.written_values import (
     Written,
     get_own_sum,
@@ -110,6 +110,7 @@ __all__ = [
     "get_own_sum", "held_way_out", "hide_position", "homes_of", "improving_rewrites", "in_register",
     "in_tiles", "initial_load", "is_lane", "is_read_of", "is_simple", "issued_ns", "joined",
     "lacking_abilities", "largest", "lay_out_between", "layouts", "least_copy_ns", "leaves_in_scratchpad",
+    "lengths_at_run_time",
     "may_write", "move_search_of", "movements", "no_clearing", "packing_ns", "part_of", "pattern_of",
     "places", "profile_sizes", "prove", "read_twice", "refusals", "registers_of", "registers_taken",
     "scratch_move", "scratchpads", "shown_axes", "start_of_sum", "statement_mappings", "statement_text",

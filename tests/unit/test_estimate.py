@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import isamap
 from isamap.driver.matching import match_kernel
-from isamap.formulate.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, number_extents
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.formulate.estimate import (
+    Estimate,
+    bound_of_utilisation,
+    estimate,
+    issue_lengths,
+    moves_ns,
+    number_extents,
+)
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.match import Movement, pattern_of
+from isamap.plan.problem import TileAxis
 from isamap.report.mapping_facts import Matched
 from isamap.source import Source
 
@@ -106,3 +119,30 @@ def test_tiles_that_go_through_a_scratchpad_cost_what_copies_of_whole_tiles_take
     a, b = 16 * 1, 16 * 1 + 16  # rows of 16 bytes at 16 bytes per ns; what is preloaded takes 16 ns more
     sums = 2 * 16 * 4  # in and out again, rows of 16 sums of 4 bytes each
     assert facts.moves_ns == pytest.approx(tiles * (a + b + sums))
+
+
+def test_short_issues_cost_what_they_pass(tmp_path: Path) -> None:
+    """Rows of 16 cost the same, whether an instruction moves 16 at most or 32."""
+    kernel = """kernel padded() {
+      in a: i8[16, 16, 32];
+      out p: i8[18, 18, 32];
+      for i in 18, j in 18, c in 32 { p[i, j, c] = (a[i - 1, j - 1, c] else 0); }
+    }"""
+    spec = Path(isamap.__file__).parent / "hw_specs" / "edge-npu.yaml"
+    text, costs = spec.read_text(encoding="utf-8"), list[float]()
+    for most in (16, 32):
+        path = tmp_path / str(most) / "edge-npu.yaml"
+        path.parent.mkdir()
+        path.write_text(re.sub(r"scalar R: 0\.\.\d+", f"scalar R: 0..{most}", text))
+        request = Request(Source("padded.ir", kernel), str(path), {}, heuristic="greedy")
+        made = compile_kernel(request, "schedule")
+        assert made.problem is not None
+        moved = [o for o in made.problem.nests[1].options if "R" in dict(o.choose)]
+        costs.append(min(o.interval_ns for o in moved if o.axes[1].extent == 16 or o.axes[0].extent == 16))
+    assert costs[0] == costs[1]
+
+
+def test_issues_at_the_end_of_an_axis_pass_the_remainder() -> None:
+    axes = [TileAxis("i", 100, 64, is_reduction=False), TileAxis("j", 7, 8, is_reduction=False)]
+    found = issue_lengths([("R", 64), ("C", 8)], axes, {"i": "R", "j": "C"})
+    assert found == [({"R": 64, "C": 7}, 0.5), ({"R": 36, "C": 7}, 0.5)]

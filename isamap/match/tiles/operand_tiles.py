@@ -36,7 +36,7 @@ from isamap.match.patterns.layouts import stated_alignments, stated_strides
 from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
 from isamap.match.patterns.reach import Params, coordinate_names, extents_of
-from isamap.match.tiles.walks import LoopAxis, Loops, walk_of
+from isamap.match.tiles.walks import LoopAxis, Loops, lengths_at_run_time, walk_of
 from isamap.source import Diagnostic, NoMapping
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, bounding_axes, distinct_reads, statements, symbols
@@ -143,12 +143,7 @@ class Tile:
         """The parameter of each loop axis that gives the number of elements per issue: at most the remainder."""
         if self.accumulator is None or not self.overwrites(self.accumulator):
             return {}
-        params = {p.name for p in self.pattern.instruction.params if p.kind == "scalar"}
-        extents = {a.name: str(a.extent) for a in self.pattern.axes}
-        found = {
-            axis.name: {extents[digit] for digit, length in axis.digits if length > 1} for axis in self.axes
-        }
-        return {axis: next(iter(e)) for axis, e in found.items() if len(e) == 1 and e <= params}
+        return lengths_at_run_time(self.pattern, self.axes)
 
 
 def bring(

@@ -251,6 +251,14 @@ def _loop_axes(
     return tuple(found)
 
 
+def lengths_at_run_time(pattern: Pattern, axes: tuple[LoopAxis, ...]) -> dict[str, str]:
+    """Return the parameter of each loop axis that gives the number of elements per issue."""
+    params = {p.name for p in pattern.instruction.params if p.kind == "scalar"}
+    extents = {a.name: str(a.extent) for a in pattern.axes}
+    found = {axis.name: {extents[digit] for digit, length in axis.digits if length > 1} for axis in axes}
+    return {axis: next(iter(e)) for axis, e in found.items() if len(e) == 1 and e <= params}
+
+
 def may_write(pattern: Pattern, mapping: Mapping, loops: Loops, walk: Walk, search: MoveSearch) -> bool:
     """Return whether a store may write its lanes: False if its operands in memory cannot lie as elements do.
 
