@@ -289,6 +289,9 @@ def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> t
                     for text, nest in forms
                     if text not in fine
                 ),
+                help=None
+                if matched.sizes
+                else "with sizes (`-D`), a warning names each statement that stays scalar",
             )
         ),
     )

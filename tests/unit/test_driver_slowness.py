@@ -127,3 +127,19 @@ def test_many_buffers_of_one_kind_share_a_line_of_the_workspace() -> None:
     assert len(buffers) > MANY_BUFFERS, "else nothing is shared"
     assert len(lines) < len(buffers)
     assert sum("more like it, to" in line for line in lines) >= 1
+
+
+def test_a_conversion_that_lanes_perform_in_another_way_is_named() -> None:
+    text = "kernel k(N) { in x: f32[N]; out y: i32[N]; for n in N { y[n] = wrap_i32(x[n]); } }"
+    request = Request(Source("k.ir", text), "x86-avx512", {"N": 64}, heuristic="greedy")
+    (found,) = (d.render() for d in compile_kernel(request, "schedule").warnings)
+    assert "converts f32 to i32 and wraps around on several elements at once: `wrap_i32(x[n])`" in found
+
+
+def test_a_zero_point_added_after_rounding_needs_no_scalar_code() -> None:
+    text = """kernel k(N, scalar z: i32, scalar s: f32) {
+      in a: i8[N]; out y: i8[N];
+      for n in N { y[n] = sat_i8(sat_i32(round(f32(i32(a[n])) * s, even)) + z); }
+    }"""
+    request = Request(Source("k.ir", text), "x86-avx512", {"N": 64}, heuristic="greedy")
+    assert compile_kernel(request, "schedule").warnings == ()

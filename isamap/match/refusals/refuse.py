@@ -563,7 +563,8 @@ def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool 
 def can_convert(machine: Machine, source: str, target: str) -> bool:
     """Return whether an instruction converts a type to another one."""
     every = (p for item in machine.instructions.values() for p in patterns_of(item.instruction))
-    return any(ability == ("cast", source, target) for p in every for _, ability in _abilities(p.statement))
+    known = (ability for p in every for _, ability in _abilities(p.statement))
+    return any(op.startswith("cast ") and ends == [source, target] for op, *ends in known)
 
 
 def adds_to_narrowed(machine: Machine) -> bool:
@@ -595,13 +596,16 @@ def _operations(e: Expr) -> Iterator[tuple[Expr, Ability]]:
             for a in args:
                 yield from _operations(a)
             yield e, (op, str(args[0].dtype), str(e.dtype))
-        case Cast(value):
+        case Cast(value, dtype, mode):
             yield from _operations(value)
-            yield e, ("cast", str(value.dtype), str(e.dtype))
+            yield e, (f"cast {mode}", str(value.dtype), str(dtype))
         case _:
             return
 
 
 def _words(ability: Ability) -> str:
     op, taken, result = ability
-    return f"converts {taken} to {result}" if op == "cast" else f"computes `{op}` of {taken}"
+    how = {"sat": " and saturates", "wrap": " and wraps around", "bits": " bit by bit"}
+    if op.startswith("cast "):
+        return f"converts {taken} to {result}{how.get(op.removeprefix('cast '), '')}"
+    return f"computes `{op}` of {taken}"
