@@ -137,6 +137,15 @@ def test_what_else_is_read_is_brought_beside_the_sums(m: int, n: int, k: int) ->
     assert not {"dma_in_i32", "dma_out_i32"} & used
 
 
+def test_whole_tiles_of_what_else_is_read_need_no_zeros() -> None:
+    """No instruction writes i32 zeros in the scratchpad of the bias."""
+    data = Path(__file__).parents[1] / "data" / "epilogue"
+    sizes = {"N": 1, "H": 18, "W": 18, "C": 16, "K": 16, "R": 3, "S": 3}
+    used = instructions_of_right_program((data / "convb.ir").read_text(), str(data / "tiny2.yaml"), sizes)
+    assert "requantise_columns_bias" in used
+    assert "store_i32" not in used
+
+
 @pytest.mark.parametrize(
     ("machine", "requantise"), [("edge-npu", "requantise_columns"), ("vector-dsp", "requantise_lanes")]
 )

@@ -149,6 +149,7 @@ def _through_buffers(
     kinds = [(copy.target.dtype, acc.cell_shape)]
     kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in others]
     wholes = [None, *(_whole(r, copy, acc, tile) if tile is not None else None for r in others)]
+    extents = {} if tile is None else {a.name: a.extent.value for a in tile.axes}
     choice = _MemoryChoice(copy, cells, 1 + len(others), search, held)
     for cut in [()] if held else cuts(copy.value, cells):
         own = [*kinds, *((made_at(copy.value, cells, depth).dtype, acc.cell_shape) for depth in cut)]
@@ -158,6 +159,12 @@ def _through_buffers(
                 _between(memory, dtype, shape, search, whole)
                 for memory, (dtype, shape), whole in zip(memories, own, kept, strict=True)
             )
+            if any(
+                find_clearing(search, b.memory, b.dtype.name) is None
+                for b in buffers[1 : 1 + len(others)]
+                if b.shape and not (b.kept and extents.get(b.along) == prod(b.shape))
+            ):
+                continue  # the end of an axis leaves some of it without an element
             found = _moves(copy, counts, cells, buffers, search, cut, acc if held else None)
             if found is not None:
                 once, moves = found
@@ -283,8 +290,6 @@ def _moves(
     if passage is None:
         return None
     others = buffers[1 : 1 + len(passage.brought)]
-    if any(find_clearing(search, b.memory, b.dtype.name) is None for b in others if b.shape):
-        return None  # the end of an axis leaves some of it without an element
     once: list[Moves | None] = []
     moves: list[Moves | None] = []
     for part, buffer in zip(passage.brought, others, strict=True):
