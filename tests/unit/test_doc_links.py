@@ -22,7 +22,10 @@ DECISIONS = {path.stem for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md
 LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<file>[^)#\s]*)(?:#(?P<heading>[^)\s]+))?\)")
 CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 TEST = re.compile(r"`(tests/[\w./*-]+)")
-DECISION = re.compile(r"decisions/(?P<name>\d{4}(?:-[a-z0-9-]+)?)")
+# A list of pages in a description's `sources` has the folder before its first page only.
+DECISION = re.compile(
+    r"(?:decisions/|, )(?P<name>\d{4}-[a-z0-9-]+(?=\.md)|(?<=decisions/)\d{4}(?:-[a-z0-9-]+)?)"
+)
 PACKAGES = sorted({path.parent.name for path in TEXTS if path.suffix == ".py" and path.parts[-2] != "tests"})
 MODULE = re.compile(rf"`(?:isamap/|scheduler/)?(?P<name>(?:{'|'.join(PACKAGES)})/[a-z0-9_/]+\.py)`")
 
