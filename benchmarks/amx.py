@@ -32,12 +32,12 @@ from ranking_cases import Case
 from ranking_report import judge, report
 from ranking_times import Loaded, arrays_of, measure_schedules
 
-from isamap.bench.cases import BF16_F32, F32, S8S8, Form
+from isamap.bench.cases import BF16_F32, F32, S8S8, Types
 from isamap.bench.ceilings import mapped_tile
 from isamap.bench.product_cases import FORMS_OF_DTYPE, GemmCase, kernel_text
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.machine import detect_machine, load_machine
 from isamap.machine.processor import system_caches, this_cpu
 from isamap.plan.text import parse_schedule
@@ -135,7 +135,7 @@ def _sizes() -> tuple[int, ...]:
     return tuple(sorted({near // 2, *parts}))
 
 
-def _block(form: Form, machine: str, depth: int, size: int, seconds: float) -> Row:
+def _block(form: Types, machine: str, depth: int, size: int, seconds: float) -> Row:
     """Return the ns of each issue in blocks of two by two tiles with one operand packed before."""
     row: Row = {"form": form.name, "k": depth, "asked_bytes": size}
     try:
@@ -161,13 +161,13 @@ def _block(form: Form, machine: str, depth: int, size: int, seconds: float) -> R
             "median_ns": statistics.median(times) / issues, "slow": slow}  # fmt: skip
 
 
-def _prepared(form: Form, machine: str, case: GemmCase, fixed: Mapping[str, int]) -> Prepared:
+def _prepared(form: Types, machine: str, case: GemmCase, fixed: Mapping[str, int]) -> PreparedKernel:
     sizes = {"M": case.n, "N": case.m, "K": case.k}
     source = Source("blocks.ir", kernel_text(case, form, beta=1))
     return prepare(Request(source, machine, sizes, fixed=fixed, packed=("B",)))
 
 
-def _loaded(made: Prepared) -> Loaded:
+def _loaded(made: PreparedKernel) -> Loaded:
     """Return the program with random operands, those packed that it takes so."""
     arrays = arrays_of(made.program.compilation)
     for packer in made.packers:

@@ -28,11 +28,11 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler import AnalyticModel, Candidate, OpenOption, decided, open_options, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.scheduler.process.exchange import Limits, Search
+from isamap.scheduler.process.exchange import Search, SearchLimits
 from isamap.scheduler.process.solve import search
 from isamap.scheduler.search.greedy import SAME, first_assignment
 from isamap.scheduler.search.lower_bounds import floors_of
-from isamap.scheduler.statement_model import Contender
+from isamap.scheduler.statement_model import OpenOptionModel
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 
@@ -112,7 +112,8 @@ def _solved(
     floor = min(first.cost_ns, *(min(c.floors_ns) for c in contenders))
     holds_best = contenders[0].start is first
     found = search(
-        Search(tuple(contenders), first.cost_ns, floor, Limits(600.0, effort), holds_best), lambda _: None
+        Search(tuple(contenders), first.cost_ns, floor, SearchLimits(600.0, effort), holds_best),
+        lambda _: None,
     )
     if found.contender < 0:
         return first.cost_ns, max(floor, min(found.bound_ns, first.cost_ns)), []
@@ -130,7 +131,7 @@ def _solved(
     )
 
 
-def _contender(option: OpenOption, first: Candidate) -> Contender | None:
+def _contender(option: OpenOption, first: Candidate) -> OpenOptionModel | None:
     """Return an option with those of its register blocks that may be cheaper than what is known."""
     floors = floors_of(option.cost, option.space, option.register_blocks)
     below = [(f, b) for f, b in zip(floors, option.register_blocks, strict=True) if f < first.cost_ns]
@@ -138,9 +139,9 @@ def _contender(option: OpenOption, first: Candidate) -> Contender | None:
         return None
     least, blocks = zip(*below, strict=True)
     if option is first.option:
-        return Contender(first, blocks, least)
+        return OpenOptionModel(first, blocks, least)
     made = next((made for b in blocks if (made := first_assignment(option.space, b)) is not None), None)
-    return None if made is None else Contender(decided(option, made), blocks, least)
+    return None if made is None else OpenOptionModel(decided(option, made), blocks, least)
 
 
 def _all_blocks(space: Space, axis: TileAxis, unroll: int) -> tuple[int, ...]:

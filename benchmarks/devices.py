@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from small_graphs import NETWORKS
 
-from isamap.graph.model_library import How, compile_program_of
+from isamap.graph.model_library import ModelOptions, compile_program_of
 from isamap.onnx import CompiledModel, import_model
 
 BRANCHED = ("swiglu_256", "attention_64", "attention_256", "transformer", "gru_2", "lstm_8", "towers")
@@ -30,7 +30,7 @@ CALLS = 10
 def row(path: Path, given: argparse.Namespace) -> str:
     """Return a row of the table."""
     program = import_model(path).whole()
-    one = How(given.hw, "greedy", given.limit)
+    one = ModelOptions(given.hw, "greedy", given.limit)
     ways = {"one": one, "devices": replace(one, devices=2), "threads": replace(one, threads=2)}
     libraries = {name: compile_program_of(program, how, runs=True) for name, how in ways.items()}
     models = {name: CompiledModel(made, 1 if name == "one" else 2) for name, made in libraries.items()}

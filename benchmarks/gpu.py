@@ -73,7 +73,7 @@ def list_cases(count: int) -> list[tuple[str, str, Any, dict[str, int]]]:
     With none, the cases are kernels of all kinds at odd sizes, to be compiled only.
     """
     from isamap.source import Source
-    from isamap.suites import Product, read_suite
+    from isamap.suites import BatchedProduct, read_suite
     from tests.device_kernels import ATTENTION as ATTENTION_KERNEL
     from tests.device_kernels import KERNELS, product, shipped
 
@@ -89,7 +89,7 @@ def list_cases(count: int) -> list[tuple[str, str, Any, dict[str, int]]]:
     shapes = [
         s
         for s in read_suite("deepbench-gemm")
-        if isinstance(s, Product) and not s.x_transposed and s.m <= 8192
+        if isinstance(s, BatchedProduct) and not s.x_transposed and s.m <= 8192
     ]
     shapes.sort(key=lambda s: (s.m, s.n, s.k))
     step = max(1, len(shapes) // count)

@@ -31,7 +31,7 @@ from isamap.driver.runnable import prepare
 from isamap.ir import Kernel, bind, print_routine
 from isamap.run.fills import at_line
 from isamap.source import IsamapError, Source
-from isamap.suites.shapes import Conv, Product, Recurrent, read_suite
+from isamap.suites.shapes import BatchedProduct, Conv, Recurrent, read_suite
 from isamap.syntax import parse_kernel
 
 Tensor = Any
@@ -102,7 +102,7 @@ MOST_FLOPS = 20e9
 
 def cases() -> list[Case]:
     """DeepBench's rows that the kernels can say, in an order in which any first few lie among all evenly."""
-    products = [product(p.n, p.m, p.k) for p in read_suite("deepbench-gemm") if isinstance(p, Product)]
+    products = [product(p.n, p.m, p.k) for p in read_suite("deepbench-gemm") if isinstance(p, BatchedProduct)]
     images = [
         convolution(c.n, c.c, (c.h, c.w), c.k, (c.r, c.s), c.stride_h, c.pad_h)
         for c in read_suite("deepbench-conv")

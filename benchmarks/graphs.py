@@ -23,7 +23,7 @@ from models import drawn, in_turns, pairs
 from small_graphs import NETWORKS
 
 from isamap.graph.graph_file import constants_of
-from isamap.graph.model_library import How, compile_program_of, partition_of
+from isamap.graph.model_library import ModelOptions, compile_program_of, partition_of
 from isamap.graph.partition import METHODS
 from isamap.onnx import CompiledModel, import_model
 
@@ -45,7 +45,7 @@ def row(path: Path, given: argparse.Namespace) -> tuple[str, float, float]:
     """Return a row of the table, and how much longer no fusion and the greedy rule take."""
     constants = constants_of(pairs(given.constant))
     sizes = {name: int(size) for name, size in pairs(given.sizes).items()}
-    how = How(given.hw, "greedy", given.limit)
+    how = ModelOptions(given.hw, "greedy", given.limit)
     cpsat = partition_of("cpsat", how)
     started = time.process_time()
     programs: dict[str, Any] = {}

@@ -19,7 +19,7 @@ from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel, find_schedule
 from isamap.driver.request import Request
 from isamap.plan.schedule import Schedule
-from isamap.suites.shapes import Conv, Product, read_suite
+from isamap.suites.shapes import BatchedProduct, Conv, read_suite
 
 HEURISTICS = ("greedy", "annealing", "cpsat")
 MACHINES = ("x86-avx512", "x86-amx")
@@ -56,7 +56,7 @@ def cases() -> list[Case]:
         shapes = read_suite(suite)
         for row in rows:
             shape = shapes[row]
-            assert isinstance(shape, Product)
+            assert isinstance(shape, BatchedProduct)
             sizes = {"M": shape.m, "N": shape.n, "K": shape.k}
             found += [("gemm_f32", MACHINES[0], sizes), ("gemm_bf16", MACHINES[1], sizes)]
     for suite, rows in CONVOLUTIONS.items():

@@ -27,9 +27,9 @@ from isamap.formulate.hierarchy import Memories
 from isamap.graph.group_prices import lines, near_of
 from isamap.machine import load_machine
 from isamap.plan.graph_check import check_graph_plan
-from isamap.plan.graphs import GraphNode, GraphProblem, Group
+from isamap.plan.graphs import GraphNode, GraphProblem, KernelGroup
 from isamap.scheduler.graphs.bound import bound_ns
-from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily
+from isamap.scheduler.graphs.grouping import Edges, NodeGroup, cones_of, greedily
 from isamap.scheduler.graphs.improving import better_start, improved_in_pieces, make_plan
 
 MACHINE = "x86-avx512"
@@ -115,7 +115,7 @@ class Recorder(TorchDispatchMode):
         self.work.append(float(work))
 
 
-def problem_of(recorder: Recorder) -> tuple[GraphProblem, list[Cone]]:
+def problem_of(recorder: Recorder) -> tuple[GraphProblem, list[NodeGroup]]:
     """Return the graph with its groups, priced by bytes and operations."""
     nodes = recorder.nodes
     read = {t for node in nodes for t in node.reads}
@@ -131,12 +131,12 @@ def problem_of(recorder: Recorder) -> tuple[GraphProblem, list[Cone]]:
     expected = dict.fromkeys(cone for n in range(len(nodes)) for cone in cones_of(edges, n, 6))
     expected |= dict.fromkeys(greedy)
 
-    def priced(cone: Cone) -> Group:
+    def priced(cone: NodeGroup) -> KernelGroup:
         reads = edges.reads(cone)
         moved = sum(memories.moved_ns(weights[t]) for t in (*reads, *nodes[cone.root].writes))
         work = sum(recorder.work[n] for n in cone.members) / OPERATIONS_PER_NS
         passing = sum(weights[t] for t in reads if t not in edges.makers)
-        return Group(
+        return KernelGroup(
             cone.root,
             tuple(sorted(cone.inner)),
             reads,
@@ -258,7 +258,7 @@ def row(name: str, recorder: Recorder, limit_s: float) -> str:
     started = time.process_time()
     problem, cones = problem_of(recorder)
     number = {cone: n for n, cone in enumerate(cones)}
-    none = make_plan(problem, [number[Cone(n)] for n in range(len(problem.nodes))])
+    none = make_plan(problem, [number[NodeGroup(n)] for n in range(len(problem.nodes))])
     greedy = make_plan(problem, [number[cone] for cone in greedily(Edges.of(problem.nodes, problem.results))])
     formulated, started = time.process_time() - started, time.monotonic()
     room = max(none.peak_bytes, greedy.peak_bytes)

@@ -30,7 +30,7 @@ from zlib import crc32
 import numpy as np
 
 from isamap.graph.importing import Imported, lower_model
-from isamap.graph.types import stored
+from isamap.graph.types import convert_stored
 from isamap.onnx import compile_model
 from isamap.onnx.onnx_models import parse_model
 from isamap.source import IsamapError
@@ -126,7 +126,7 @@ def array_of(value: Any) -> Any:
 
 def difference(result: Any, reference: Any, rtol: float, atol: float, *, is_transform: bool = False) -> str:
     """Return how a result differs from what it should be; "" where it does not, by more than the test allows."""
-    reference = stored(reference)
+    reference = convert_stored(reference)
     if result.shape != reference.shape:
         return f"sizes {list(result.shape)} for {list(reference.shape)}"
     if result.dtype.name != STORED.get(reference.dtype.name, reference.dtype.name):

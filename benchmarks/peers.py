@@ -32,7 +32,7 @@ from alternate import program, source, turns
 from isamap.driver.inputs import find_profile
 from isamap.driver.request import Request
 from isamap.machine import detect_machine
-from isamap.suites.shapes import Product, read_suite
+from isamap.suites.shapes import BatchedProduct, read_suite
 
 # M = n, N = m, K = k of DeepBench's column-major rows.
 ROWS = (
@@ -191,7 +191,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = "1"
-    known = {(p.m, p.n, p.k) for p in read_suite("deepbench-gemm") if isinstance(p, Product)}
+    known = {(p.m, p.n, p.k) for p in read_suite("deepbench-gemm") if isinstance(p, BatchedProduct)}
     assert set(ROWS) <= known, f"no rows of DeepBench: {set(ROWS) - known}"
     print("GFLOP/s (median), then how many times as fast isamap is, then seconds to compile")
     speeds, ratios = (f"{name:>9s}" for name in NAMES), (f"{name:>7s}" for name in NAMES[1:])

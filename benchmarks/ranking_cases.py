@@ -10,7 +10,7 @@ from isamap.driver.inputs import find_profile
 from isamap.driver.request import Request
 from isamap.kernels import kernel_path
 from isamap.source import Source
-from isamap.suites.shapes import Product, read_suite
+from isamap.suites.shapes import BatchedProduct, read_suite
 from isamap.tune.profile import parse_profile
 
 KERNELS = ("gemm_f32", "gemm_bf16", "gemm_u8s8")
@@ -64,7 +64,7 @@ def cases(held_out: bool = False) -> list[Case]:
     found: dict[tuple[int, int, int], int] = {}
     for suite in ("deepbench-gemm", "transformer-gemm", "resnet50-conv"):
         for shape in read_suite(suite):
-            if isinstance(shape, Product):
+            if isinstance(shape, BatchedProduct):
                 m, n, k = shape.m, shape.n, shape.k
             elif shape.r == shape.s == shape.stride_h == 1:  # a product of pixels and channels
                 m, n, k = shape.n * shape.p * shape.q, shape.k, shape.c

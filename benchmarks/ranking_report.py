@@ -21,7 +21,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.text import parse_schedule
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Source
-from isamap.source.codec import read, write
+from isamap.source.codec import read_value, write
 
 
 def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
@@ -89,7 +89,7 @@ def problem_of(case: Case, machine: str, profile: str, folder: Path) -> Problem:
     label = request.profile.digest[:12] if request.profile else "none"
     path = folder / f"{case.name.replace(' ', '-')}-{machine}-{label}-{_rules()}.json"
     if path.exists():
-        return read(path.read_text())
+        return read_value(path.read_text())
     formulated = compile_kernel(request, "formulate").problem
     assert formulated
     folder.mkdir(exist_ok=True)

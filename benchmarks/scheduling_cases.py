@@ -12,7 +12,7 @@ from string import Template
 
 from isamap.kernels import kernel_path
 from isamap.source import Source
-from isamap.suites import Product, Shape, read_suite
+from isamap.suites import BatchedProduct, Shape, read_suite
 
 MACHINES = {"x86-amx": ("bf16", "s8"), "x86-avx512": ("f32",)}
 # What elements are, what they are summed in, and how the shipped products call that.
@@ -71,7 +71,9 @@ def all_cases() -> list[Case]:
     shapes: dict[tuple[str, tuple[tuple[str, int], ...], bool, bool], tuple[str, Shape, int]] = {}
     for suite, shape, rank in _shapes():
         sizes = tuple(_sizes(shape, rank).items())
-        turned = (shape.x_transposed, shape.w_transposed) if isinstance(shape, Product) else (False, False)
+        turned = (
+            (shape.x_transposed, shape.w_transposed) if isinstance(shape, BatchedProduct) else (False, False)
+        )
         shapes.setdefault((_kind(shape, rank), sizes, *turned), (suite, shape, rank))
     return [
         Case(
@@ -100,13 +102,13 @@ def _shapes() -> Iterator[tuple[str, Shape, int]]:
 
 
 def _kind(shape: Shape, rank: int) -> str:
-    if isinstance(shape, Product):
+    if isinstance(shape, BatchedProduct):
         return "gemm" if shape.batch == 1 else "batched"
     return "depthwise" if shape.groups > 1 else f"conv{rank}d"
 
 
 def _sizes(shape: Shape, rank: int) -> dict[str, int]:
-    if isinstance(shape, Product):
+    if isinstance(shape, BatchedProduct):
         batch = {"L": shape.batch} if shape.batch > 1 else {}
         return {**batch, "M": shape.m, "N": shape.n, "K": shape.k}
     # A volume has eight slices and a window as deep as it is high.
@@ -123,11 +125,11 @@ def _sizes(shape: Shape, rank: int) -> dict[str, int]:
 
 def _text(shape: Shape, rank: int, dtype: str) -> Source:
     element, wide, shipped = TYPES[dtype]
-    if isinstance(shape, Product) and shape.batch == 1:
+    if isinstance(shape, BatchedProduct) and shape.batch == 1:
         turned = "tn_" if shape.x_transposed else "nt_" if shape.w_transposed else ""
         path = kernel_path(f"gemm_{turned}{shipped}")
         return Source(path.name, path.read_text(encoding="utf-8"))
-    if isinstance(shape, Product):
+    if isinstance(shape, BatchedProduct):
         assert not shape.x_transposed
         shapes = ("L, N, K", "l, n, k", "_nt") if shape.w_transposed else ("L, K, N", "l, k, n", "")
         text = BATCHED.substitute(t=element, u=wide, b=shapes[0], i=shapes[1], name=shapes[2])

@@ -28,7 +28,7 @@ from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.plan.text import print_schedule
 from isamap.source import Source
-from isamap.suites.shapes import Product, read_suite
+from isamap.suites.shapes import BatchedProduct, read_suite
 
 KERNELS = {"x86-avx512": "gemm_f32", "x86-avx512-bf16": "gemm_bf16"}
 SHAPES = 12
@@ -52,18 +52,20 @@ def main() -> None:
         print(f"{machine}: {said}; whole interval above 1: {faster}, below: {slower}", flush=True)
 
 
-def shapes(count: int) -> list[Product]:
+def shapes(count: int) -> list[BatchedProduct]:
     """Products as they are stored row by row, evenly over their number of operations."""
     found = {
         (s.m, s.n, s.k): s
         for s in read_suite("deepbench-gemm")
-        if isinstance(s, Product) and not (s.x_transposed or s.w_transposed) and LEAST <= s.flops <= MOST
+        if isinstance(s, BatchedProduct)
+        and not (s.x_transposed or s.w_transposed)
+        and LEAST <= s.flops <= MOST
     }
     ordered = sorted(found.values(), key=lambda s: (s.flops, s.m, s.n))
     return [ordered[i * (len(ordered) - 1) // (count - 1)] for i in range(count)]
 
 
-def _row(machine: str, shape: Product, count: int, profile: str) -> Ratio:
+def _row(machine: str, shape: BatchedProduct, count: int, profile: str) -> Ratio:
     kernel = source(KERNELS[machine])
     sizes = {"M": shape.m, "N": shape.n, "K": shape.k}
     plain = Request(kernel, machine, sizes, profile=find_profile(profile, machine))

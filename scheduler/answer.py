@@ -14,7 +14,7 @@ from isamap.plan.plugins import load_cost_model, load_heuristic, plugin_package
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import CostModel, Heuristic
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.conflicts.conflicts import explained
+from isamap.scheduler.conflicts.conflicts import explain_conflict
 from isamap.scheduler.deciding.fixing import resolve
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import replace
@@ -36,7 +36,7 @@ def schedule(
     finder = load_heuristic(heuristic) if isinstance(heuristic, str) else heuristic
     priced = load_cost_model(model) if isinstance(model, str) else model
     decided = resolve(problem, fixed or {})
-    with explained(problem, decided):
+    with explain_conflict(problem, decided):
         answer = finder.schedule(problem, priced, limit_s=limit_s, fixed=decided)
     answer = replace(
         answer,

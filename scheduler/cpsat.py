@@ -15,15 +15,15 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.deciding.software_pipelining import still
-from isamap.scheduler.process.exchange import Found, Limits, Search
-from isamap.scheduler.process.isolate import Answer, ask_apart, failed
+from isamap.scheduler.process.exchange import Search, SearchLimits, SearchResult
+from isamap.scheduler.process.isolate import SolverAnswer, ask_apart, warn_of_failure
 from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import solve_all
 from isamap.scheduler.search.greedy import SAME, all_moves, descend, first_candidate, greedy_candidate
 from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.search.splitting import raised_floors
-from isamap.scheduler.statement_model import Contender
+from isamap.scheduler.statement_model import OpenOptionModel
 from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace
 
@@ -37,7 +37,7 @@ SOLVER, FLOORS, SPLITTING = "CP-SAT", "floors", "splitting"
 # the clock it may be half of the time, as on a busy machine its process may be late to start.
 GLANCE, GLANCE_WALL = 0.05, 0.5
 
-Ask = Callable[[Search], Answer]
+Ask = Callable[[Search], SolverAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class CpSat:
             left_s = (stop - time.monotonic()) / left
             if not has_all:  # options may be missing, so that nothing is proven
                 return Solved(first, 0.0, "FEASIBLE", reproducible=False, found_by="greedy")
-            return solve_in_steps(options, first, Limits(left_s, effort), self.ask, splits=self.splits)
+            return solve_in_steps(options, first, SearchLimits(left_s, effort), self.ask, splits=self.splits)
 
         found = assemble(problem, model.name, solve_all(problem, model, fixed, solve, stop))
         if not (wrong := check_schedule(found, problem)):
             return found
-        note = failed(f"its schedule breaks a rule: {wrong[0].message}")
+        note = warn_of_failure(f"its schedule breaks a rule: {wrong[0].message}")
 
         def keep(nest: NestProblem, options: tuple[OpenOption, ...], _: int) -> Solved:
             first = first_candidate(nest, options, fixed)
@@ -81,7 +81,7 @@ class CpSat:
 def solve_in_steps(
     options: Sequence[OpenOption],
     first: Candidate,
-    limits: Limits,
+    limits: SearchLimits,
     ask: Ask = ask_apart,
     *,
     splits: bool = True,
@@ -104,7 +104,7 @@ def solve_in_steps(
     back = next(o for rest, o in zip(resting, options, strict=True) if rest is found.candidate.option)
     start = descend(replace(found.candidate, option=back), all_moves, stop)
     effort = max(limits.effort - found.effort, (1 - FIRST_STEP) * limits.effort)
-    left = Limits(max(0.0, stop - time.monotonic()), effort)
+    left = SearchLimits(max(0.0, stop - time.monotonic()), effort)
     solved = solve_nest(options, start, left, ask=ask, splits=splits)
     return replace(
         solved,
@@ -118,7 +118,7 @@ def solve_in_steps(
 def solve_nest(
     options: Sequence[OpenOption],
     first: Candidate,
-    limits: Limits,
+    limits: SearchLimits,
     without: Sequence[Candidate] = (),
     ask: Ask = ask_apart,
     *,
@@ -134,7 +134,7 @@ def solve_nest(
     known = _start_options(_find_floors(options, first, stop), first, stop)
     solved = _claim_bound(first, known, "greedy", FLOORS)
     splits = splits and not without
-    glance = Limits(GLANCE_WALL * limits.wall_s, GLANCE * limits.effort) if splits else limits
+    glance = SearchLimits(GLANCE_WALL * limits.wall_s, GLANCE * limits.effort) if splits else limits
     solved = _ask_solver(known, solved, glance, ask, stop, without)
     if solved.status == "OPTIMAL" or not splits or time.monotonic() > stop:
         return solved
@@ -168,7 +168,7 @@ def _claim_bound(
 def _ask_solver(
     known: Sequence[_Known],
     solved: Solved,
-    limits: Limits,
+    limits: SearchLimits,
     ask: Ask,
     stop: float,
     without: Sequence[Candidate],
@@ -197,7 +197,9 @@ def _is_within(candidate: Candidate) -> bool:
     return all(candidate.assignment.get(name, value) == value for name, value in fixed.items())
 
 
-def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, proved_by: str) -> Solved:
+def _best_of(
+    known: Solved, contenders: Sequence[OpenOptionModel], answer: SolverAnswer, proved_by: str
+) -> Solved:
     """Return the solver's result, or the known one if that is as good."""
     found, best = answer.found, known.candidate
     notes = (answer.failure,) if answer.failure is not None else ()
@@ -218,7 +220,7 @@ def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, pro
     return Solved(best, min(bound, best.cost_ns), word, whole, found.effort, notes, found_by, proved_by)
 
 
-def _report_denial(found: Found) -> Diagnostic:
+def _report_denial(found: SearchResult) -> Diagnostic:
     """Return the warning that the solver called a problem infeasible that has a schedule."""
     return Diagnostic(
         "solver-denied",
@@ -281,9 +283,9 @@ def _split_options(known: Sequence[_Known], best: Candidate, stop: float) -> tup
     return found, best
 
 
-def _contenders(known: Sequence[_Known], best: Candidate) -> list[Contender]:
+def _contenders(known: Sequence[_Known], best: Candidate) -> list[OpenOptionModel]:
     """Return the candidates that may still beat the best schedule, its own option first."""
-    found: list[Contender] = []
+    found: list[OpenOptionModel] = []
     for own in sorted(known, key=lambda k: k.option is not best.option):
         option, start = own.option, best if own.option is best.option else own.best
         pairs = zip(own.floors_ns, option.register_blocks, strict=True)
@@ -296,5 +298,5 @@ def _contenders(known: Sequence[_Known], best: Candidate) -> list[Contender]:
         if block not in [other for _, other in below]:
             below.append((floors_of(option.cost, space, (block,))[0], block))
         least, blocks = zip(*below, strict=True)
-        found.append(Contender(start, blocks, least))
+        found.append(OpenOptionModel(start, blocks, least))
     return found

@@ -18,8 +18,8 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
-from isamap.scheduler.conflicts.conflicts import explained
-from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, SOLVER, Limits, solve_nest
+from isamap.scheduler.conflicts.conflicts import explain_conflict
+from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, SOLVER, SearchLimits, solve_nest
 from isamap.scheduler.deciding.fixing import resolve
 from isamap.scheduler.deciding.orders import agrees, canonical, decisions_of
 from isamap.scheduler.deciding.per_operand import open_values
@@ -27,7 +27,7 @@ from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import sum_choices
 from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
-from isamap.scheduler.search.fusing import Group, solve_groups
+from isamap.scheduler.search.fusing import FusedGroup, solve_groups
 from isamap.scheduler.search.greedy import first_candidate
 from isamap.scheduler.search.points import neighbours
 from isamap.source import add_up
@@ -78,12 +78,12 @@ def k_best(
     lists: dict[int, _Found] = {}
 
     def solve(nest: NestProblem, options: tuple[OpenOption, ...], left: int) -> Solved:
-        limits = Limits((stop - time.monotonic()) / left, effort)
+        limits = SearchLimits((stop - time.monotonic()) / left, effort)
         found = _rank_nest(nest, options, k, limits, decided)
         found = lists[nest.statement] = replace(found, rest_ns=min(found.rest_ns, nest.others_ns))
         return found.solved(found.candidates[0])
 
-    with explained(problem, decided):
+    with explain_conflict(problem, decided):
         groups = solve_groups(problem, model, decided, solve)
     found = _combine_statements(problem, model.name, [_Ranked(g, lists[g.statement]) for g in groups], k)
     return replace(found, schedules=tuple(replace(s, fixed=tuple(decided.items())) for s in found.schedules))
@@ -116,12 +116,12 @@ class _Found:
 class _Ranked:
     """The schedules of a nest, each with those of the statements that it may fuse, or fuses."""
 
-    group: Group
+    group: FusedGroup
     found: _Found
 
 
 def _rank_nest(
-    nest: NestProblem, options: tuple[OpenOption, ...], k: int, limits: Limits, fixed: Mapping[str, int]
+    nest: NestProblem, options: tuple[OpenOption, ...], k: int, limits: SearchLimits, fixed: Mapping[str, int]
 ) -> _Found:
     """Return the cheapest schedules of a statement within the limits."""
     stop = time.monotonic() + limits.wall_s
@@ -138,7 +138,7 @@ def _rank_nest(
     found_by, proved_by = "greedy", "floors"
     while in_time and left > 0 and len(listed := pool.ranked(k)) == k:
         # The last stays in sight of the solver, so that its question always has an answer.
-        step = Limits(stop - time.monotonic(), left)
+        step = SearchLimits(stop - time.monotonic(), left)
         solved = solve_nest(options, listed[-1], step, pool.ways(listed[:-1], listed[-1]))
         if solved.bound_ns > rest:
             rest, proved_by = solved.bound_ns, solved.proved_by

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class OpenOptionModel:
     """An option that may still win: a schedule of it, and the register blocks not proven useless.
 
     Units: `floors_ns`, one per block, in nanoseconds.
@@ -36,7 +36,7 @@ class Contender:
 class OptionModel:
     """One option in a model: whether it is selected, and its decisions."""
 
-    contender: Contender
+    contender: OpenOptionModel
     selected: cp_model.IntVar
     literals: Literals
 
@@ -51,7 +51,7 @@ class NestModel:
 
 
 def build_model(
-    contenders: Sequence[Contender], best_ns: float, resolution: int, without: Sequence[Candidate] = ()
+    contenders: Sequence[OpenOptionModel], best_ns: float, resolution: int, without: Sequence[Candidate] = ()
 ) -> NestModel:
     """Return a model whose solutions cost at most `best_ns` and are not in `without`.
 
@@ -105,7 +105,7 @@ def _exclude(
 
 
 def _decision_literals(
-    model: cp_model.CpModel, contender: Contender, picked: Sequence[cp_model.IntVar]
+    model: cp_model.CpModel, contender: OpenOptionModel, picked: Sequence[cp_model.IntVar]
 ) -> Literals:
     """Return literals for every decision of an option, and the constraints between them; `picked` are its blocks."""
     space, blocks = contender.start.option.space, contender.blocks
@@ -162,7 +162,7 @@ def _hint(
     model: cp_model.CpModel,
     literals: Literals,
     selected: cp_model.IntVar,
-    contender: Contender,
+    contender: OpenOptionModel,
     *,
     is_best: bool,
 ) -> None:

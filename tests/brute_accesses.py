@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from isamap.ir import Index
 from isamap.plan.access_counts import Convention, Refill
-from isamap.plan.loop_nest import Counted, LoopNest
+from isamap.plan.loop_nest import CountedOperand, LoopNest
 
 Element = tuple[int, ...]
 Place = dict[str, tuple[int, int]]
@@ -52,7 +52,7 @@ def walked_issues(nest: LoopNest) -> int:
     return sum(1 for _ in _places(nest, len(nest.loops)))
 
 
-def _moved(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> list[set[Element]]:
+def _moved(nest: LoopNest, operand: CountedOperand, depth: int, refill: Refill) -> list[set[Element]]:
     """Return what a level takes at each entry of its place, in order."""
     has: set[Element] = set()
     taken: list[set[Element]] = []
@@ -83,7 +83,7 @@ def _places(nest: LoopNest, depth: int) -> Iterator[Place]:
     return walk(0, {axis: (0, extent) for axis, extent in nest.axes})
 
 
-def _touched(operand: Counted, place: Place) -> set[Element]:
+def _touched(operand: CountedOperand, place: Place) -> set[Element]:
     subscripts = [s for s in operand.subscripts if not isinstance(s, Index)]
     assert len(subscripts) == len(operand.subscripts), "brute force knows sums of axes"
     points: list[dict[str, int]] = [{}]

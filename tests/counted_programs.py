@@ -29,7 +29,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
-    Share,
+    WorkSlice,
 )
 from isamap.machine import Machine
 
@@ -54,7 +54,7 @@ def symbols_of_counts(nodes: tuple[Node, ...]) -> frozenset[str] | None:
     for node in nodes:
         body, bound = (), frozenset[str]()
         match node:
-            case Begin() | Share():
+            case Begin() | WorkSlice():
                 return None
             case For(variable, trips, body):
                 found |= trips.symbols

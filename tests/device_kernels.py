@@ -18,7 +18,7 @@ import numpy as np
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request
-from isamap.driver.verifying import Case, Judged, case_of
+from isamap.driver.verifying import Case, ComparedResult, case_of
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
@@ -155,7 +155,9 @@ def emulate(
         name: found.get(name, bits[name]).view(array.dtype).reshape(array.shape)
         for name, array in arrays.items()
     }
-    return case_of(Judged(bound, arrays, results, dict(sizes), fill, "emulator", []), scalars, guard=False)
+    return case_of(
+        ComparedResult(bound, arrays, results, dict(sizes), fill, "emulator", []), scalars, guard=False
+    )
 
 
 def launch_in_emulator(folder: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from isamap.emit.c_functions import helper_texts
-from isamap.emit.c_names import Names, storage_type
-from isamap.emit.cmodel import Model
+from isamap.emit.c_names import CNames, storage_type
+from isamap.emit.cmodel import InstructionModel
 from isamap.emit.lane_functions import build_lane_function, fragment_of
 from isamap.ir import Operand
 from isamap.ir.dtypes import DTYPES
@@ -59,10 +59,10 @@ class Trial:
 
 def write_trials(machine: Machine, folder: Path) -> list[Trial]:
     """Write the kernels of all trials, the plan of their launches, and arrays before and behind them."""
-    names, helpers, trials = Names(), set[str](), list[Trial]()
+    names, helpers, trials = CNames(), set[str](), list[Trial]()
     performed = [item for item in machine.instructions.values() if str(item.emit) == "semantics"]
     for item in performed:
-        helpers |= build_lane_function(item, machine, Names()).used
+        helpers |= build_lane_function(item, machine, CNames()).used
     shown = helper_texts(helpers - {"string.h", "math.h"})
     for helper in re.findall(r"(\w+)\(", "\n".join(shown)):
         names.take(helper)
@@ -123,7 +123,7 @@ def _parameters(item: MachineInstruction) -> list[dict[str, Any]]:
 
 
 def _trial(
-    item: MachineInstruction, machine: Machine, params: Mapping[str, Any], model: Model | None
+    item: MachineInstruction, machine: Machine, params: Mapping[str, Any], model: InstructionModel | None
 ) -> Trial:
     rng = np.random.default_rng(sum(map(ord, item.name)))
     integers = {p.name: params[p.name] for p in item.instruction.params if p.dtype is None}
@@ -204,7 +204,7 @@ def _kernel(
     machine: Machine,
     params: Mapping[str, Any],
     places: Mapping[str, _Place],
-    model: Model | None,
+    model: InstructionModel | None,
 ) -> str:
     own = private_memories(machine)
     declared, lines, behind = list[str](), list[str](), list[str]()

@@ -11,7 +11,7 @@ import numpy as np
 
 from isamap.graph.graph import Array
 from isamap.graph.importing import Imported, lower_model
-from isamap.graph.model_program import Call, Passed, Program
+from isamap.graph.model_program import KernelCall, ModelProgram, TensorView
 from isamap.graph.sizes import Given, value_of
 from isamap.ir import interpret
 from isamap.onnx.onnx_models import parse_model
@@ -99,11 +99,11 @@ def interpreted(
     return computed(imported(make(nodes, inputs, outputs, arrays, 24)).whole(), inputs, {})
 
 
-def computed(program: Program, inputs: Mapping[str, Array], sizes: Mapping[str, int]) -> list[Array]:
+def computed(program: ModelProgram, inputs: Mapping[str, Array], sizes: Mapping[str, int]) -> list[Array]:
     """Return the results of a program as the interpreter computes them, for open sizes by their symbols."""
     found = {port.passed.tensor: inputs[port.name] for port in program.inputs} | dict(program.constants)
     for step in program.steps:
-        assert isinstance(step, Call), "the interpreter moves no elements to places that data says"
+        assert isinstance(step, KernelCall), "the interpreter moves no elements to places that data says"
         kernel = parse_kernel(Source("k.ir", program.kernels[step.kernel]))
         given = {name: found[p.tensor].reshape(_shape(p, sizes) or (1,)) for name, p in step.reads.items()}
         made = interpret(kernel, given, {name: sizes[size.symbol] for name, size in step.sizes.items()})
@@ -111,5 +111,5 @@ def computed(program: Program, inputs: Mapping[str, Array], sizes: Mapping[str, 
     return [found[port.passed.tensor].reshape(_shape(port.passed, sizes)) for port in program.outputs]
 
 
-def _shape(passed: Passed, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _shape(passed: TensorView, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(value_of(size, sizes) for size in passed.shape)

@@ -27,7 +27,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
-    Share,
+    WorkSlice,
 )
 from isamap.machine import Machine
 
@@ -79,7 +79,7 @@ class Walk:
                         yield from self.nodes(body, at | dict(zip(names, turns, strict=True)))
                 case Begin(work):
                     self.shares[work], self.done[work] = 0, 0
-                case Share():
+                case WorkSlice():
                     yield from self.share(node, at)
                 case Configure(instruction):
                     self.configure(instruction)
@@ -89,7 +89,7 @@ class Walk:
     def configure(self, instruction: str) -> None:
         """Loading and releasing a configuration move no elements."""
 
-    def share(self, node: Share, at: dict[str, int]) -> Iterator[str]:
+    def share(self, node: WorkSlice, at: dict[str, int]) -> Iterator[str]:
         """Yield the pieces from where the share before ended, as many as fall to as many shares."""
         pieces: list[tuple[tuple[Node, ...], dict[str, int]]] = []
         for part, depth in zip(node.body, node.depths, strict=True):

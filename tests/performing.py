@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from isamap.ir import Routine
 from isamap.scheduler.process.exchange import Search
-from isamap.scheduler.process.isolate import Answer
+from isamap.scheduler.process.isolate import SolverAnswer
 from isamap.scheduler.process.solve import search
 
 
@@ -18,6 +18,6 @@ def size_values(routine: Routine, sizes: Mapping[str, int]) -> dict[str, int]:
     return values
 
 
-def ask_here(job: Search) -> Answer:
+def ask_here(job: Search) -> SolverAnswer:
     """Return what the solver finds, asked in this process."""
-    return Answer(search(job, lambda _: None))
+    return SolverAnswer(search(job, lambda _: None))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import permutations, product
 
 from isamap.plan.graph_check import cost_ns, peak_bytes
-from isamap.plan.graphs import GraphNode, GraphProblem, Group, Near
-from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily
+from isamap.plan.graphs import GraphCache, GraphNode, GraphProblem, KernelGroup
+from isamap.scheduler.graphs.grouping import Edges, NodeGroup, cones_of, greedily
 
 LINE = 64
 
@@ -35,16 +35,18 @@ def random_problem(seed: int, count: int) -> tuple[GraphProblem, tuple[int, ...]
     cones = list(dict.fromkeys((*cones, *greedy)))
     groups = tuple(_group(cone, edges, sizes, rng) for cone in cones)
     number = {cone: n for n, cone in enumerate(cones)}
-    problem = GraphProblem(tuple(nodes), sizes, groups, results, Near(16 * LINE, 0.05))
-    return problem, tuple(number[Cone(n)] for n in range(count)), tuple(number[cone] for cone in greedy)
+    problem = GraphProblem(tuple(nodes), sizes, groups, results, GraphCache(16 * LINE, 0.05))
+    return problem, tuple(number[NodeGroup(n)] for n in range(count)), tuple(number[cone] for cone in greedy)
 
 
-def _group(cone: Cone, edges: Edges, sizes: dict[str, int], rng: random.Random) -> Group:
+def _group(cone: NodeGroup, edges: Edges, sizes: dict[str, int], rng: random.Random) -> KernelGroup:
     reads = edges.reads(cone)
     moved = sum(sizes.get(t, LINE) for t in (*reads, *edges.nodes[cone.root].writes))
     cost = moved / 4 + 10 * len(cone.members) * rng.uniform(0.5, 1.5)
     own = rng.choice((0, 0, LINE * rng.randint(1, 4)))
-    return Group(cone.root, tuple(sorted(cone.inner)), reads, round(cost, 1), own, rng.choice((0, 4 * LINE)))
+    return KernelGroup(
+        cone.root, tuple(sorted(cone.inner)), reads, round(cost, 1), own, rng.choice((0, 4 * LINE))
+    )
 
 
 def choices(problem: GraphProblem) -> Iterator[tuple[int, ...]]:

@@ -7,12 +7,12 @@ from functools import cache
 from isamap.ir import F64, Const, ConstantDecl, Instruction, Kernel, MemoryDecl, Module, StateDecl
 from isamap.machine import Machine
 from isamap.machine.model import (
+    ConfigurationState,
     Cost,
     EmitNothing,
     EmitSemantics,
     MachineInstruction,
     Memory,
-    State,
     Target,
     Unit,
 )
@@ -56,7 +56,7 @@ def machine(text: str, *, emitted: bool = True) -> Machine:
         chain=("machine",),
         constants=tuple(d.param for d in everything if isinstance(d, ConstantDecl)),
         memories={d.name: Memory(d) for d in everything if isinstance(d, MemoryDecl)},
-        states={d.name: State(d, 0, {}) for d in everything if isinstance(d, StateDecl)},
+        states={d.name: ConfigurationState(d, 0, {}) for d in everything if isinstance(d, StateDecl)},
         units={"unit": Unit("unit", 1)},
         links=(),
         instructions={

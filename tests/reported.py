@@ -10,7 +10,7 @@ from isamap.driver.length_versions import compile_request
 from isamap.driver.pipeline import Compilation
 from isamap.driver.reporting import recording_of, report_of
 from isamap.driver.request import Request
-from isamap.report.page.report_facts import Line, Report
+from isamap.report.page.report_facts import Report, SubjectLine
 from isamap.source import Source
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
@@ -35,9 +35,9 @@ def report(kernel: str, machine: str, sizes: tuple[tuple[str, int], ...]) -> Rep
     return report_of(request, compilation, recording_of(request, compilation))
 
 
-def pane(found: Report, name: str) -> tuple[Line, ...]:
+def pane(found: Report, name: str) -> tuple[SubjectLine, ...]:
     return next(p.lines for p in found.panes if p.name == name)
 
 
-def line(found: Report, name: str, begins: str) -> Line:
+def line(found: Report, name: str, begins: str) -> SubjectLine:
     return next(one for one in pane(found, name) if one.text.strip().startswith(begins))

@@ -7,10 +7,10 @@ from itertools import groupby
 
 from isamap.adjoint.arithmetic import adjoint_type, cast, choose, div, mul, number, wide
 from isamap.adjoint.contributions import Contribution, contribution
-from isamap.adjoint.names import Names
+from isamap.adjoint.names import AdjointNames
 from isamap.adjoint.partials import Source, depends, partials
 from isamap.adjoint.single_assignment import Built
-from isamap.adjoint.value_storage import refused
+from isamap.adjoint.value_storage import no_derivative
 from isamap.ir import Assign, Axis, Call, Const, DType, Expr, Index, Kernel, Operand, Read, Scalar, verify
 from isamap.ir.dtypes import BOOL
 from isamap.ir.index import elements_of, has_elements
@@ -37,7 +37,7 @@ class Backward:
     kernel: Kernel
     built: Built
     active: set[str]
-    names: Names
+    names: AdjointNames
     useful: set[str] = field(default_factory=set[str])
     adjoints: dict[str, Operand] = field(default_factory=dict[str, Operand])
     touched: set[str] = field(default_factory=set[str])
@@ -213,7 +213,7 @@ class Backward:
         made = with_statements(frame, given, operands)
         if findings := verify(made):
             said = f"the derivative of `{self.kernel.name}` could not be proved right: {findings[0].message}"
-            raise refused(
+            raise no_derivative(
                 said, self.kernel.span, "name fewer inputs by --by, or state constraints on sizes by `where`"
             )
         return made, tuple(dict.fromkeys(s.assign.target.buffer for s in forward))
@@ -300,7 +300,7 @@ def check_gathered(name: str, index: Sequence[Index], span: Span | None) -> None
     arrays = dict.fromkeys(e.buffer for i in index for e in elements_of(i))
     if arrays:
         by = " and ".join(f"`{a}`" for a in arrays)
-        raise refused(
+        raise no_derivative(
             f"the derivative by `{name}` would be added up at places made of {by}",
             span,
             f"leave `{name}` out of --by, and write its derivative over the transposed pattern: "
@@ -337,7 +337,7 @@ class Shares:
 
     built: Built
     active: set[str]
-    names: Names
+    names: AdjointNames
     made: list[Statement]
     zeroed: dict[str, Operand]
     arrays: list[Operand]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 
-from isamap.adjoint.names import Names
+from isamap.adjoint.names import AdjointNames
 from isamap.ir import Axis, Call, Cast, Const, Expr, Index, IndexValue, Read, Scalar, substitute_expr
 from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.facts import inside_conditions
@@ -46,7 +46,7 @@ def contribution(
     value: Expr,
     guard: Expr | None,
     shapes: Shapes,
-    names: Names,
+    names: AdjointNames,
     selecting: Collection[str],
 ) -> Contribution:
     """Return the contribution to the element that is read; `selecting` are the axes that select results.

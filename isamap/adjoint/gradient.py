@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isamap.adjoint.backward import Backward, required_arrays
-from isamap.adjoint.names import Names
+from isamap.adjoint.names import AdjointNames
 from isamap.adjoint.partials import depends
 from isamap.adjoint.single_assignment import Built, single_assignment
-from isamap.adjoint.value_storage import refused
+from isamap.adjoint.value_storage import no_derivative
 from isamap.ir import Assign, Index, Kernel, Operand, Read
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.records import dataclass, replace
@@ -46,7 +46,7 @@ def differentiate(
     the forward kernel. Shapes: each `d_…` has the shape of its array. Raises: UsageProblem if a name is
     unknown or an operation has no derivative.
     """
-    names = Names(kernel)
+    names = AdjointNames(kernel)
     built = single_assignment(kernel, names)
     results = _of(kernel, of)
     sources = _by(kernel, by)
@@ -61,7 +61,7 @@ def differentiate(
             said = f"no result that was asked for depends on `{name}`"
             raise UsageProblem(Diagnostic("no-gradient", said, help="leave it out of --by"))
     if not sources:
-        raise refused("no result depends on an input of floats", kernel.span, "name results by --of")
+        raise no_derivative("no result depends on an input of floats", kernel.span, "name results by --of")
     made, again = backward.finish(sources)
     if not keep:
         return Derivative(made, None, (), again)
@@ -116,7 +116,7 @@ def _active(built: Built, sources: set[str]) -> set[str]:
 # What the derivative of a layer needs of each step is there after it, and need not be computed again.
 
 
-def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: Names) -> Kernel:
+def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: AdjointNames) -> Kernel:
     """Return the kernel `NAME_forward`: the results of `kernel`, and the arrays `kept`."""
     results = [o for o in kernel.operands if o.role in ("out", "inout") and o.name in built.finals]
     ends = {o.name: built.finals[o.name].name for o in results}
@@ -134,7 +134,7 @@ def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: Names) -> 
     return with_statements(frame, given, operands)
 
 
-def _handed_out(built: Built, result: Operand, names: Names) -> Statement:
+def _handed_out(built: Built, result: Operand, names: AdjointNames) -> Statement:
     """Assign a result, which is the value of another array at the end."""
     place = built.finals[result.name]
     axes = names.axes(result.shape)

@@ -10,7 +10,7 @@ from isamap.ir import Axis, Index, Kernel, Loop, Stmt
 from isamap.syntax.bodies import RESERVED
 
 
-class Names:
+class AdjointNames:
     """The names of a kernel, and those that were made since."""
 
     def __init__(self, kernel: Kernel) -> None:

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from isamap.adjoint.names import Names
-from isamap.adjoint.value_storage import Building, Place, covers, refused
+from isamap.adjoint.names import AdjointNames
+from isamap.adjoint.value_storage import StoragePlace, StorageState, covers, no_derivative
 from isamap.ir import Axis, Index, Kernel, Operand, Read
 from isamap.source.records import dataclass, field, replace
 from isamap.transform.rewrite import accesses, map_accesses
@@ -31,20 +31,20 @@ class Built:
 
     operands: tuple[Operand, ...]
     statements: tuple[Statement, ...]
-    finals: Mapping[str, Place]
+    finals: Mapping[str, StoragePlace]
 
     def operand(self, name: str) -> Operand:
         """Return the array of that name; it exists."""
         return next(o for o in self.operands if o.name == name)
 
 
-def single_assignment(kernel: Kernel, names: Names) -> Built:
+def single_assignment(kernel: Kernel, names: AdjointNames) -> Built:
     """Return the kernel so. Raises: UsageProblem if that cannot be made."""
-    made = Building(kernel, Conflicts.of(kernel), names)
+    made = StorageState(kernel, Conflicts.of(kernel), names)
     for operand in kernel.operands:
         if operand.role in ("in", "inout"):
             made.operands[operand.name] = replace(operand, role="in")
-            made.current[operand.name] = Place(operand.name)
+            made.current[operand.name] = StoragePlace(operand.name)
     for number, group in groupby(statements(kernel), lambda s: (s.ordered_loops or (None,))[0]):
         members = list(group)
         if number is None:
@@ -57,7 +57,7 @@ def single_assignment(kernel: Kernel, names: Names) -> Built:
     return _rename_arrays(built, _names_of_results(kernel, built, names))
 
 
-def _names_of_results(kernel: Kernel, built: Built, names: Names) -> dict[str, str]:
+def _names_of_results(kernel: Kernel, built: Built, names: AdjointNames) -> dict[str, str]:
     """Return new names of arrays that have the name of a result and are none."""
     known, found = {o.name for o in built.operands}, dict[str, str]()
     for name in (o.name for o in kernel.operands if o.role == "out" and o.name in built.finals):
@@ -82,10 +82,10 @@ def _rename_arrays(built: Built, names: Mapping[str, str]) -> Built:
     )
 
 
-def _loop(made: Building, body: Sequence[Statement]) -> None:
+def _loop(made: StorageState, body: Sequence[Statement]) -> None:
     """Append the statements of an ordered loop. Values that are overwritten get a place for each step."""
     if any(len(s.sequence) != 1 for s in body):
-        raise refused(
+        raise no_derivative(
             "ordered loops within each other have no derivative here",
             body[0].assign.span,
             "write one `seq` axis",
@@ -120,10 +120,10 @@ class Values:
     seen: dict[int, int]
     copies: set[int]
     is_sum: bool
-    places: list[Place] = field(default_factory=list[Place])
-    before: Place | None = None
+    places: list[StoragePlace] = field(default_factory=list[StoragePlace])
+    before: StoragePlace | None = None
 
-    def enter(self, b: Building) -> None:
+    def enter(self, b: StorageState) -> None:
         """Create the arrays for the values of all steps; the carried one starts with the old values."""
         step, steps = Index.of(self.axis.name), self.axis.extent
         count = 1 + max(self.values.values(), default=-1)
@@ -147,14 +147,14 @@ class Values:
         self.before = replace(place, step=step)
         self.places.append(replace(place, step=step + 1))
 
-    def reading(self, s: Statement) -> Place | None:
+    def reading(self, s: Statement) -> StoragePlace | None:
         """Return where a statement reads the array in this step; None where it does not."""
         number = self.seen.get(id(s))
         if number is None:
             return None
         return self.before if number < 0 else self.places[number]
 
-    def writing(self, b: Building, s: Statement) -> Place:
+    def writing(self, b: StorageState, s: Statement) -> StoragePlace:
         """Return the place of a statement's result in this step; a copy if the statement changes an old value."""
         number = self.values[id(s)]
         if number < 0:
@@ -166,7 +166,7 @@ class Values:
             b.copy(known, self.places[number], self.operand, (s.sequence, s.ordered_loops), but)
         return self.places[number]
 
-    def leave(self, b: Building) -> None:
+    def leave(self, b: StorageState) -> None:
         """Leave a loop: after it the array has the value of the last step."""
         last = self.places[-1]
         if last.step is not None:
@@ -174,7 +174,7 @@ class Values:
             b.current[self.operand.name] = replace(last, step=behind)
 
 
-def plan_steps(b: Building, name: str, body: Sequence[Statement], axis: Axis) -> Values:
+def plan_steps(b: StorageState, name: str, body: Sequence[Statement], axis: Axis) -> Values:
     """Return the values of an array in a step."""
     operand = b.kernel.operand(name)
     writes = [s for s in body if s.assign.target.buffer == name]
@@ -186,7 +186,7 @@ def plan_steps(b: Building, name: str, body: Sequence[Statement], axis: Axis) ->
         and not found.is_sum
         and any(axis.name in i.symbols for s in writes for i in s.assign.target.index)
     ):
-        raise refused(
+        raise no_derivative(
             f"which elements of `{name}` a step assigns is not plain",
             writes[0].assign.span,
             f"assign `{name}` at `{axis.name}` plus a number in one of its subscripts",
@@ -207,7 +207,7 @@ def plan_steps(b: Building, name: str, body: Sequence[Statement], axis: Axis) ->
             number, was_read, reduced = number + 1, False, set[str]()
             found.copies.add(id(s))
         elif was_read or other:
-            raise refused(
+            raise no_derivative(
                 f"`{name}` is changed by a step that has used it",
                 s.assign.span,
                 "assign the next value of the step to an array of its own",

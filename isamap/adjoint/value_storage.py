@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 
-from isamap.adjoint.names import Names
+from isamap.adjoint.names import AdjointNames
 from isamap.ir import Assign, Axis, Call, Const, Expr, Index, IndexValue, Kernel, Operand, Read
 from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.walk import map_reads, reads
@@ -20,7 +20,7 @@ Others = Callable[[tuple[Axis, ...]], list[Expr]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoragePlace:
     """The storage of an array's value.
 
     `step` is the value's index along the steps, `drop` a dimension that the storage lacks.
@@ -35,13 +35,13 @@ class Place:
         return kept if self.step is None else (self.step, *kept)
 
 
-def refused(message: str, span: Span | None, help_: str) -> UsageProblem:
+def no_derivative(message: str, span: Span | None, help_: str) -> UsageProblem:
     """Return the error of a kernel that has no derivative here."""
     return UsageProblem(Diagnostic("no-gradient", message, span, help=help_))
 
 
 @dataclass(slots=True)
-class Building:
+class StorageState:
     """The state while statements are read in order.
 
     `current` maps each array to the place of its value. `unread` are the places that no statement has read
@@ -50,9 +50,9 @@ class Building:
 
     kernel: Kernel
     of: Conflicts
-    names: Names
+    names: AdjointNames
     operands: dict[str, Operand] = field(default_factory=dict[str, Operand])
-    current: dict[str, Place] = field(default_factory=dict[str, Place])
+    current: dict[str, StoragePlace] = field(default_factory=dict[str, StoragePlace])
     unread: set[str] = field(default_factory=set[str])
     written: dict[str, list[Statement]] = field(default_factory=dict[str, list[Statement]])
     made: list[Statement] = field(default_factory=list[Statement])
@@ -74,7 +74,7 @@ class Building:
         self.append(s, place, {})
         self.current[operand.name] = place
 
-    def open(self, operand: Operand, anew: bool = False) -> Place:
+    def open(self, operand: Operand, anew: bool = False) -> StoragePlace:
         """Return a place that may be added to: the value that is there where none has read it, else a copy of it."""
         known = self.current.get(operand.name)
         if known is None:
@@ -92,7 +92,7 @@ class Building:
             return False
         return any(q.assign.op not in (None, s.assign.op) for q in self.written.get(place.name, []))
 
-    def append(self, s: Statement, place: Place, inside: dict[str, Place]) -> None:
+    def append(self, s: Statement, place: StoragePlace, inside: dict[str, StoragePlace]) -> None:
         """Append the statement with its reads and writes of places.
 
         `inside` are values of the step that it belongs to.
@@ -102,7 +102,7 @@ class Building:
         def there(r: Read) -> Read:
             at = inside.get(r.buffer) or self.current.get(r.buffer)
             if at is None:
-                raise refused(
+                raise no_derivative(
                     f"`{r.buffer}` is read by `{line_of(s)}` before it is assigned",
                     s.assign.span,
                     "assign it first",
@@ -114,8 +114,12 @@ class Building:
         value = map_reads(s.assign.value, there)
         guard = map_reads(s.assign.guard, there) if s.assign.guard is not None else None
         moved = replace(s, assign=replace(s.assign, target=written, value=value, guard=guard))
-        if s.assign.op is None and place.name in self.written and self.replaces(moved, Place(place.name)):
-            raise refused(
+        if (
+            s.assign.op is None
+            and place.name in self.written
+            and self.replaces(moved, StoragePlace(place.name))
+        ):
+            raise no_derivative(
                 f"`{line_of(s)}` replaces a part of `{target.buffer}` that was assigned before",
                 s.assign.span,
                 "write the part into an array of its own, or choose by `select` in one statement",
@@ -123,7 +127,7 @@ class Building:
         self.written.setdefault(place.name, []).append(moved)
         self.made.append(moved)
 
-    def replaces(self, s: Statement, place: Place) -> bool:
+    def replaces(self, s: Statement, place: StoragePlace) -> bool:
         """Return whether an assignment may replace some elements that other statements have written to a place."""
         of = Conflicts.of(replace(self.kernel, operands=tuple(self.operands.values())))
         target = replace(s.assign.target, buffer=place.name, index=place.index(s.assign.target.index))
@@ -147,14 +151,14 @@ class Building:
         free = {x for i in fixed.values() for x in i.symbols & axes.keys()}
         names = [str(i) for n, i in enumerate(target.index) if n not in fixed]
         if free or s.assign.guard is not None or len(set(names)) < len(names):
-            raise refused(
+            raise no_derivative(
                 f"`{line_of(s)}` replaces a part of `{operand.name}` that was assigned before",
                 s.assign.span,
                 "write the part into an array of its own, or choose by `select` in one statement",
             )
         return lambda over: _beside([(Index.of(over[n].name), i) for n, i in fixed.items()])
 
-    def begin(self, operand: Operand, steps: Index | None = None, drop: int | None = None) -> Place:
+    def begin(self, operand: Operand, steps: Index | None = None, drop: int | None = None) -> StoragePlace:
         """Add an array for a value of `operand`, with a first axis of length `steps` if given. Return its place."""
         name = operand.name if operand.name not in self.operands else self.names.fresh(f"{operand.name}_1")
         shape = tuple(e for n, e in enumerate(operand.shape) if n != drop)
@@ -163,12 +167,12 @@ class Building:
             operand, name=name, role="temp", shape=shape, strides=None, given=None, outside=None
         )
         self.unread.add(name)
-        return Place(name)
+        return StoragePlace(name)
 
     def copy(
         self,
-        source: Place,
-        place: Place,
+        source: StoragePlace,
+        place: StoragePlace,
         operand: Operand,
         around: tuple[tuple[Axis, ...], tuple[int, ...]] = ((), ()),
         but: Others | None = None,
@@ -187,7 +191,7 @@ class Building:
                 self.written.setdefault(place.name, []).append(s)
             self.made.append(s)
 
-    def fill(self, place: Place) -> None:
+    def fill(self, place: StoragePlace) -> None:
         """Zero the elements of a place that no statement has assigned, before all of it is read."""
         first = next(iter(self.written.get(place.name, ())), None)
         operand = self.operands[place.name]

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Generic
 
-from isamap.bench.cases import Form
+from isamap.bench.cases import Types
 from isamap.bench.ceilings import (
     Bandwidths,
     Peaks,
@@ -26,7 +26,7 @@ from isamap.bench.ceilings import (
 )
 from isamap.bench.contender import Contender
 from isamap.bench.kept_rows import Row, cores_for, keep_environment, open_rows, rows_in_turn
-from isamap.bench.kind import C, Kind, Rules, Work
+from isamap.bench.kind import C, CaseKind, DataMovement, MeasuringRules
 from isamap.bench.libraries import HOLDS
 from isamap.bench.packed_libraries import packs_of
 from isamap.bench.paired_timing import Ratio, play, ratio
@@ -34,7 +34,7 @@ from isamap.bench.predictions import predicted_ns
 from isamap.bench.ring import Shared, Task, fastest_bytes_per_ns, readings
 from isamap.bench.timed_loops import FLAGS, build_loops
 from isamap.driver.request import BEST_FORM, Request
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.machine.processor import cpu_facts, system_caches, this_cpu
 from isamap.run.arguments import make_call
 from isamap.run.toolchain import find_compiler
@@ -61,7 +61,7 @@ class Bench:
     peaks: Peaks
 
 
-def empty_row(kind: Kind[C], case: C, form: Form, rules: Rules, left_out: str = "") -> Row:
+def empty_row(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules, left_out: str = "") -> Row:
     """Return the row of a case before it is measured."""
     return Row(
         case.position, case.suite, kind.name, case.label, case.class_name, case.sizes, form.name,
@@ -69,7 +69,7 @@ def empty_row(kind: Kind[C], case: C, form: Form, rules: Rules, left_out: str = 
     )  # fmt: skip
 
 
-def measure_row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) -> Row:
+def measure_row(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules, bench: Bench) -> Row:
     """Return the row, with a second run where it came out slower. Raises: IsamapError."""
     row, work = empty_row(kind, case, form, rules), kind.work(case, form, rules.beta)
     held = work.held + (len(bench.contenders) * work.weights if rules.packed else 0)
@@ -95,13 +95,13 @@ def measure_row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) 
 
 def _time_row(
     row: Row,
-    kind: Kind[C],
+    kind: CaseKind[C],
     case: C,
-    form: Form,
-    rules: Rules,
+    form: Types,
+    rules: MeasuringRules,
     contenders: Sequence[Contender],
     shared: Shared,
-    prepared: Prepared,
+    prepared: PreparedKernel,
 ) -> Row:
     """Return the row with times and ratios of those whose results are right."""
     program = program_of(prepared, shared, rules.threads)
@@ -138,7 +138,7 @@ def _time_row(
     )
 
 
-def ring_of(needed: int, held: int, rules: Rules) -> int:
+def ring_of(needed: int, held: int, rules: MeasuringRules) -> int:
     """Return the number of operand copies that together exceed twice the caches, if memory allows it; else one.
 
     Units: bytes; `held` is the size of a copy with the contenders' packed operands.
@@ -148,7 +148,7 @@ def ring_of(needed: int, held: int, rules: Rules) -> int:
     return max(1, min(ceil(2 * rules.caches_bytes / needed) + 1, MOST_RING, rules.memory_bytes // held))
 
 
-def _compile_case(kind: Kind[C], case: C, form: Form, rules: Rules) -> Prepared:
+def _compile_case(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules) -> PreparedKernel:
     request = Request(
         kind.source(case, form, rules.beta), rules.machine, case.bindings, limit_s=rules.limit_s,
         transform=BEST_FORM, threads=rules.threads, profile=rules.profile,
@@ -157,7 +157,7 @@ def _compile_case(kind: Kind[C], case: C, form: Form, rules: Rules) -> Prepared:
     return prepare(request)
 
 
-def program_of(prepared: Prepared, shared: Shared, threads: int) -> dict[str, object]:
+def program_of(prepared: PreparedKernel, shared: Shared, threads: int) -> dict[str, object]:
     """Return how the emitted library is called on shared operands, as plain data."""
     interface = prepared.compiled.interface
     arrays = {name: copies[0] for name, copies in shared.arrays.items()}
@@ -182,7 +182,7 @@ def _ratios(seconds: Mapping[str, Sequence[float]]) -> dict[str, Ratio]:
 
 
 def _roofs(
-    prepared: Prepared, work: Work, row: Row, peaks: Peaks, bandwidths: Bandwidths
+    prepared: PreparedKernel, work: DataMovement, row: Row, peaks: Peaks, bandwidths: Bandwidths
 ) -> dict[str, float]:
     """Return the least times that arithmetic and reading allow. Units: seconds."""
     made = prepared.program.compilation
@@ -245,9 +245,9 @@ class Campaign(Generic[C]):
     lets every contender pack its weights before. No row is started after `minutes`.
     """
 
-    kind: Kind[C]
+    kind: CaseKind[C]
     cases: Sequence[C]
-    forms: Sequence[Form]
+    forms: Sequence[Types]
     machine: str
     against: Sequence[str]
     threads: int = 1
@@ -262,9 +262,9 @@ class Campaign(Generic[C]):
     packed: bool = False
     minutes: float | None = None
 
-    def rules(self, loops: str) -> Rules:
+    def rules(self, loops: str) -> MeasuringRules:
         """Return how its rows are measured, with the timed loops of that library."""
-        return Rules(
+        return MeasuringRules(
             self.machine, self.threads, self.beta, self.cache, self.seconds, free_bytes() // 2,
             caches_bytes(), self.limit_s, loops, self.profile, self.packed,
         )  # fmt: skip
@@ -307,7 +307,7 @@ def run_campaign(
     return rows, where
 
 
-def _row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) -> Row:
+def _row(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules, bench: Bench) -> Row:
     """Return the row; one that cannot be compiled stays in the table with the reason."""
     try:
         return measure_row(kind, case, form, rules, bench)

@@ -17,7 +17,7 @@ A = TypeVar("A")
 SUITES = ("training", "inference_server", "inference_device")
 
 
-class Case(Protocol):
+class SuiteCase(Protocol):
     """One row of a suite; `position` counts from 0 through the rows that were chosen.
 
     `class_name` says which geometric mean the row belongs to, `sizes` are the suite's own, `bindings` those
@@ -74,7 +74,7 @@ def _refuse_case(message: str, count: int) -> UsageProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Types:
     """Element types of a row: those of A (activations), B (weights), C (the result), and of the sum."""
 
     name: str
@@ -106,18 +106,18 @@ def scale_of(depth: int) -> float:
     return 2.0 ** -(6 + depth.bit_length() // 2)
 
 
-def requantising(form: Form, target: str, sums: str, depth: int) -> str:
+def requantising(form: Types, target: str, sums: str, depth: int) -> str:
     """Return the assignment that brings sums back to the type of the result."""
     scale = f"{scale_of(depth):.24f}".rstrip("0")  # exact, and without an exponent
     return f"{target} = sat_{form.c}(round(f32({sums}) * {scale}, even));"
 
 
-F32 = Form("f32", "f32", "f32", "f32", "f32")
-BF16 = Form("bf16", "bf16", "bf16", "bf16", "f32")
-BF16_F32 = Form("bf16_f32", "bf16", "bf16", "f32", "f32")
-S8S8 = Form("s8s8", "i8", "i8", "i32", "i32")
-U8S8 = Form("u8s8", "u8", "i8", "i32", "i32")
-S8 = Form("s8", "i8", "i8", "i8", "i32")
+F32 = Types("f32", "f32", "f32", "f32", "f32")
+BF16 = Types("bf16", "bf16", "bf16", "bf16", "f32")
+BF16_F32 = Types("bf16_f32", "bf16", "bf16", "f32", "f32")
+S8S8 = Types("s8s8", "i8", "i8", "i32", "i32")
+U8S8 = Types("u8s8", "u8", "i8", "i32", "i32")
+S8 = Types("s8", "i8", "i8", "i8", "i32")
 FORMS = {form.name: form for form in (F32, BF16, BF16_F32, S8S8, U8S8)}
 SIMULATED_FORMS = {"int8": S8, "int8-sums": S8S8, "bf16": BF16, "f32": F32}
 """The element types of rows on simulated machines; sums of bytes leave as bytes, or as sums."""

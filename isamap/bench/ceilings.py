@@ -21,7 +21,7 @@ from isamap.formulate.matches import chosen_tile
 from isamap.ir import Index, Kernel, Read
 from isamap.lower.load_issues import Emitter
 from isamap.lower.program import For, Issue, LoweredProgram, Names, Node, RegisterRef, Tensor, Value
-from isamap.lower.registers import configured, number_registers
+from isamap.lower.registers import configured_span, number_registers
 from isamap.machine import EmitCall, Machine, cost_params, cost_value
 from isamap.match import (
     MoveSearch,
@@ -73,7 +73,7 @@ def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
     for chain, value in enumerate(held):
         _store(acc, value, search, after, chain)
     nodes = (*emitter.nodes, For("trip", Index.of(TRIPS), issues), *after.nodes)
-    body = configured(number_registers(nodes, machine), machine)
+    body = configured_span(number_registers(nodes, machine), machine)
     return LoweredProgram("peak", Kernel("peak", (), (), ()), machine.name, (), (), tensors, (), body)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from isamap.bench.cases import BF16, F32, SUITES, Form
-from isamap.bench.kind import Work
-from isamap.bench.paired_timing import Timed
+from isamap.bench.cases import BF16, F32, SUITES, Types
+from isamap.bench.kind import DataMovement
+from isamap.bench.paired_timing import TimedContender
 from isamap.bench.ring import Array, Shared
 from isamap.driver.deviation import find_deviation
 from isamap.driver.inputs import named_kernel
@@ -29,7 +29,7 @@ from isamap.syntax import parse_kernel
 KERNELS = {"gru": "gru", "lstm": "lstm", "rnn": "rnn_relu"}
 """The shipped kernel of a cell in f32; `_bf16` follows its name in bf16."""
 _SUITE_NAMES = {"rnn": "vanilla"}
-FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,), "bf16": (BF16,)}
+FORMS_OF_DTYPE: dict[str, tuple[Types, ...]] = {"f32": (F32,), "bf16": (BF16,)}
 FEW = 4
 """So many sequences, or fewer, are bound by reading the weights."""
 ROUNDED_GATES = 2.0**-4
@@ -93,17 +93,17 @@ def cell_cases(cell: str, steps: int | None, suites: Sequence[str] = SUITES) -> 
     )
 
 
-def cell_source(case: CellCase, form: Form, beta: int = 0) -> Source:
+def cell_source(case: CellCase, form: Types, beta: int = 0) -> Source:
     """Return the text of the kernel of a row."""
     return named_kernel(case.kernel + ("" if form == F32 else f"_{form.name}"))
 
 
-def cell_kernel(case: CellCase, form: Form) -> Kernel:
+def cell_kernel(case: CellCase, form: Types) -> Kernel:
     """Return the kernel of a row with its sizes."""
     return bind(parse_kernel(cell_source(case, form)), case.bindings)
 
 
-def cell_values(case: CellCase, form: Form) -> dict[str, tuple[str, Array]]:
+def cell_values(case: CellCase, form: Types) -> dict[str, tuple[str, Array]]:
     """Return its arrays by name, each with its type: random, and in f32 as well such numbers as `form` holds."""
     kernel = cell_kernel(case, form)
     made = make_arrays(kernel, "random")
@@ -111,15 +111,15 @@ def cell_values(case: CellCase, form: Form) -> dict[str, tuple[str, Array]]:
     return {name: (kernel.operand(name).dtype.name, values) for name, values in exact.items()}
 
 
-def cell_work(case: CellCase, form: Form, beta: int = 0) -> Work:
+def cell_work(case: CellCase, form: Types, beta: int = 0) -> DataMovement:
     """Return the work of a cell. The recurrent weights are read in each step, those of the input once."""
     weights = case.gates * case.hidden**2 * form.element_bytes("B")
     states = 2 * case.steps * case.batch * case.hidden * form.element_bytes("A")
     held = 2 * weights + states
-    return Work(held, weights, weights * (case.steps + 1) + states, weights, case.operations)
+    return DataMovement(held, weights, weights * (case.steps + 1) + states, weights, case.operations)
 
 
-def is_right(contender: Timed, case: CellCase, form: Form, beta: int, shared: Shared) -> bool:
+def is_right(contender: TimedContender, case: CellCase, form: Types, beta: int, shared: Shared) -> bool:
     """Return whether one call is right; each step is compared with the result from the previous state."""
     found = shared.arrays["Y"][0]
     found[...] = np.nan

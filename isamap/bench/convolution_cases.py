@@ -14,16 +14,16 @@ from math import prod
 
 import numpy as np
 
-from isamap.bench.cases import BF16, F32, U8S8, Form, requantising
-from isamap.bench.kind import Work
-from isamap.bench.paired_timing import Timed
+from isamap.bench.cases import BF16, F32, U8S8, Types, requantising
+from isamap.bench.kind import DataMovement
+from isamap.bench.paired_timing import TimedContender
 from isamap.bench.product_check import check_product
 from isamap.bench.ring import Array, Shared, random_values
 from isamap.source import Source
 from isamap.source.records import dataclass
 from isamap.suites import Conv, read_suite
 
-FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,), "bf16": (BF16,), "int8": (U8S8,)}
+FORMS_OF_DTYPE: dict[str, tuple[Types, ...]] = {"f32": (F32,), "bf16": (BF16,), "int8": (U8S8,)}
 NUMBERS = ("n", "c", "h", "w", "k", "r", "s", "stride_h", "stride_w", "pad_h", "pad_w", "groups")
 
 
@@ -138,12 +138,12 @@ def shapes(case: ConvCase) -> dict[str, tuple[int, ...]]:
     return {name: tuple(n for _, n in of) for name, of in (("X", axes.x), ("F", axes.f), ("Y", axes.y))}
 
 
-def conv_source(case: ConvCase, form: Form, beta: int = 0) -> Source:
+def conv_source(case: ConvCase, form: Types, beta: int = 0) -> Source:
     """Return the row in the kernel language; elements outside an image read as 0."""
     return written_out(case, form, axes_of(case))
 
 
-def written_out(case: ConvCase, form: Form, axes: Axes) -> Source:
+def written_out(case: ConvCase, form: Types, axes: Axes) -> Source:
     """Return the row's text with arrays that are subscripted so."""
     every = {"X": axes.x, "F": axes.f, "Y": axes.y}
     at = {name: ", ".join(index for index, _ in of) for name, of in every.items()}
@@ -181,22 +181,22 @@ def _loops(axes: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{name} in {extent}" for name, extent in axes)
 
 
-def conv_values(case: ConvCase, form: Form) -> dict[str, tuple[str, Array]]:
+def conv_values(case: ConvCase, form: Types) -> dict[str, tuple[str, Array]]:
     """Return the operands by name, each with its type: random values that are not zero."""
     dtypes = {"X": form.a, "F": form.b, "Y": form.c}
     held = shapes(case)
     return {n: (t, random_values(held[n], t, (0, number))) for number, (n, t) in enumerate(dtypes.items())}
 
 
-def conv_work(case: ConvCase, form: Form, beta: int = 0) -> Work:
+def conv_work(case: ConvCase, form: Types, beta: int = 0) -> DataMovement:
     """Return each operand once."""
     names = {"X": "A", "F": "B", "Y": "C"}
     size = {n: prod(shape) * form.element_bytes(names[n]) for n, shape in shapes(case).items()}
     held = sum(size.values())
-    return Work(held, size["F"], held, held, case.operations)
+    return DataMovement(held, size["F"], held, held, case.operations)
 
 
-def is_convolution(contender: Timed, case: ConvCase, form: Form, beta: int, shared: Shared) -> bool:
+def is_convolution(contender: TimedContender, case: ConvCase, form: Types, beta: int, shared: Shared) -> bool:
     """Return one call; each image and group of its result is compared as a product of patches and filters."""
     shared.refill()
     contender.time(1)

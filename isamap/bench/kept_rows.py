@@ -26,7 +26,7 @@ ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
 MOST_BYTES = 64 << 20
 
 
-class Kept(Protocol):
+class StoredRow(Protocol):
     """A row: its key, and itself as JSON."""
 
     @property
@@ -35,7 +35,7 @@ class Kept(Protocol):
     def as_json(self) -> dict[str, Any]: ...
 
 
-class Measured(Kept, Protocol):
+class NamedRow(StoredRow, Protocol):
     """A row of a suite with its name for people."""
 
     @property
@@ -44,8 +44,8 @@ class Measured(Kept, Protocol):
     def form(self) -> str: ...
 
 
-R = TypeVar("R", bound=Kept)
-M = TypeVar("M", bound=Measured)
+R = TypeVar("R", bound=StoredRow)
+M = TypeVar("M", bound=NamedRow)
 
 
 def cores_for(threads: int) -> frozenset[int]:
@@ -171,7 +171,7 @@ def spread_evenly(index: int) -> float:
     return index * GOLDEN % 1.0
 
 
-def append_row(folder: Path | None, row: Kept) -> None:
+def append_row(folder: Path | None, row: StoredRow) -> None:
     """Write a row to disk. Raises: as `unwritable` states; `--resume` ignores an incomplete row."""
     if folder is not None:
         try:
@@ -183,7 +183,7 @@ def append_row(folder: Path | None, row: Kept) -> None:
             raise cannot_write(folder / ROWS_FILE, error) from None
 
 
-def _line(row: Kept) -> str:
+def _line(row: StoredRow) -> str:
     return json.dumps(row.as_json()) + "\n"
 
 

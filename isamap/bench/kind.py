@@ -1,6 +1,6 @@
 """The interface of a kind of benchmarked cases; all other code is the same for every kind.
 
-    Kind("recurrent layer", …, libraries={"isamap": …, "torch": …})
+    CaseKind("recurrent layer", …, libraries={"isamap": …, "torch": …})
 
 A module of a kind creates one, and `kinds.py` lists them. `measure.py` asks it for a row's kernel and
 arrays, for the least bytes that the row moves, and whether a contender's result is right.
@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from isamap.bench.cases import Case, Form
-from isamap.bench.paired_timing import Timed
+from isamap.bench.cases import SuiteCase, Types
+from isamap.bench.paired_timing import TimedContender
 from isamap.bench.ring import Array, Shared
 from isamap.source import Source
 from isamap.source.records import dataclass
 from isamap.tune.profile import Profile
 
-C = TypeVar("C", bound=Case)
+C = TypeVar("C", bound=SuiteCase)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class MeasuringRules:
     """The rules for measuring rows. `packed` lets every contender pack its weights before.
 
     Units: `seconds` for the timing of a row, `memory_bytes` for all operands, `caches_bytes` of all caches,
@@ -43,7 +43,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class DataMovement:
     """The least data movement of a row. Units: bytes.
 
     `held` are all operands, `weights` those of the weights. `read` is the bytes that a call reads and
@@ -59,7 +59,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[C]):
+class CaseKind(Generic[C]):
     """One kind of cases. `heading` stands over their labels; `weights` may be packed before a call, `written`
     is the result; `libraries` prepare a task, isamap's own first.
     """
@@ -67,13 +67,13 @@ class Kind(Generic[C]):
     name: str
     heading: str
     case_type: type[C]
-    forms: Mapping[str, tuple[Form, ...]]
+    forms: Mapping[str, tuple[Types, ...]]
     weights: tuple[str, ...]
     written: str
-    source: Callable[[C, Form, int], Source]
-    values: Callable[[C, Form], Mapping[str, tuple[str, Array]]]
-    work: Callable[[C, Form, int], Work]
-    is_right: Callable[[Timed, C, Form, int, Shared], bool]
+    source: Callable[[C, Types, int], Source]
+    values: Callable[[C, Types], Mapping[str, tuple[str, Array]]]
+    work: Callable[[C, Types, int], DataMovement]
+    is_right: Callable[[TimedContender, C, Types, int, Shared], bool]
     libraries: Mapping[str, Callable[[Any, int], Any]]
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from isamap.bench import cells, convolution_cases, product_cases, sparse_products
 from isamap.bench.cells import CellCase
 from isamap.bench.convolution_cases import ConvCase
-from isamap.bench.kind import Kind
+from isamap.bench.kind import CaseKind
 from isamap.bench.libraries import (
     TORCH_TYPES,
     NotOffered,
@@ -281,7 +281,7 @@ def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
     return Ready(time, f"onnxruntime {version('onnxruntime')}", False)
 
 
-PRODUCTS = Kind(
+PRODUCTS = CaseKind(
     name="product",
     heading="m x n x k",
     case_type=product_cases.GemmCase,
@@ -299,7 +299,7 @@ PRODUCTS = Kind(
         "openblas": prepare_openblas,
     },
 )
-CELLS = Kind(
+CELLS = CaseKind(
     name="recurrent layer",
     heading="units x sequences",
     case_type=cells.CellCase,
@@ -316,7 +316,7 @@ CELLS = Kind(
         "onnxruntime": prepare_onnxruntime_cell,
     },
 )
-CONVOLUTIONS = Kind(
+CONVOLUTIONS = CaseKind(
     name="convolution",
     heading="images * filters",
     case_type=convolution_cases.ConvCase,
@@ -333,7 +333,7 @@ CONVOLUTIONS = Kind(
         "onnxruntime": prepare_onnxruntime_conv,
     },
 )
-SPARSE_PRODUCTS = Kind(
+SPARSE_PRODUCTS = CaseKind(
     name="sparse product",
     heading="m x n x k",
     case_type=sparse_products.SparseCase,
@@ -346,5 +346,7 @@ SPARSE_PRODUCTS = Kind(
     is_right=sparse_products.is_sparse_product,
     libraries={"isamap": prepare_isamap, "scipy": prepare_scipy_sparse, "mkl": prepare_mkl_sparse},
 )
-KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (PRODUCTS, CELLS, CONVOLUTIONS, SPARSE_PRODUCTS)}
+KINDS: dict[str, CaseKind[Any]] = {
+    kind.name: kind for kind in (PRODUCTS, CELLS, CONVOLUTIONS, SPARSE_PRODUCTS)
+}
 """Each kind by its name, as tasks and rows call it."""

@@ -12,7 +12,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from isamap.bench.cases import Form, scale_of
+from isamap.bench.cases import Types, scale_of
 from isamap.bench.convolution_cases import (
     Axes,
     ConvCase,
@@ -44,9 +44,9 @@ class LayerKind(Generic[C]):
     heading: str
     result: str
     laid_out: Callable[[C], C]
-    source: Callable[[C, Form, int], Source]
-    values: Callable[[C, Form], Mapping[str, tuple[str, Array]]]
-    is_right: Callable[[C, Form, Mapping[str, Array]], bool]
+    source: Callable[[C, Types, int], Source]
+    values: Callable[[C, Types], Mapping[str, tuple[str, Array]]]
+    is_right: Callable[[C, Types, Mapping[str, Array]], bool]
     shapes: Callable[[C], Mapping[str, tuple[int, ...]]]
     smaller: Callable[[C], C]
 
@@ -54,7 +54,7 @@ class LayerKind(Generic[C]):
 # --- products ---------------------------------------------------------------------------------------------
 
 
-def _is_product(case: GemmCase, form: Form, arrays: Mapping[str, Array]) -> bool:
+def _is_product(case: GemmCase, form: Types, arrays: Mapping[str, Array]) -> bool:
     a, b, c = (arrays[name] for name in "ABC")
     a, b = (a.swapaxes(-1, -2) if case.b_transposed else a), (b.swapaxes(-1, -2) if case.a_transposed else b)
     if case.batch == 1:
@@ -62,7 +62,7 @@ def _is_product(case: GemmCase, form: Form, arrays: Mapping[str, Array]) -> bool
     return all(_is_result(form, a[g], b[g], c[g], case.k) for g in range(case.batch))
 
 
-def _is_result(form: Form, a: Array, b: Array, c: Array, depth: int) -> bool:
+def _is_result(form: Types, a: Array, b: Array, c: Array, depth: int) -> bool:
     """Return whether C is A·B, requantised where the form says so: every element, as integers in f64 are exact."""
     if not form.requantises:
         return check_product(form, a, b, None, c).ok
@@ -108,7 +108,7 @@ def in_rows(case: ConvCase) -> Axes:
     return replace(axes, x=x, f=f, loops=[*loops, (channel, channels)])
 
 
-def touched(case: ConvCase) -> dict[str, tuple[int, ...]]:
+def shapes_read(case: ConvCase) -> dict[str, tuple[int, ...]]:
     """Return the shapes of X, F and Y; of X, only the part that filters read: long strides skip rows and columns."""
     found = conv_shapes(case)
     met = [
@@ -121,12 +121,12 @@ def touched(case: ConvCase) -> dict[str, tuple[int, ...]]:
     return {**found, "X": (case.n, case.c, *met)}
 
 
-def layer_source(case: ConvCase, form: Form, _: int) -> Source:
+def layer_source(case: ConvCase, form: Types, _: int) -> Source:
     """Return the row's text, with a row of pixels as one dimension."""
     return written_out(case, form, in_rows(case))
 
 
-def layer_values(case: ConvCase, form: Form) -> dict[str, tuple[str, Array]]:
+def layer_values(case: ConvCase, form: Types) -> dict[str, tuple[str, Array]]:
     """Return the operands as the text has them."""
     axes = in_rows(case)
     shape = {"X": axes.x, "F": axes.f, "Y": axes.y}
@@ -134,7 +134,7 @@ def layer_values(case: ConvCase, form: Form) -> dict[str, tuple[str, Array]]:
     return {n: (t, a.reshape([extent for _, extent in shape[n]])) for n, (t, a) in values}
 
 
-def _is_convolution(case: ConvCase, form: Form, arrays: Mapping[str, Array]) -> bool:
+def _is_convolution(case: ConvCase, form: Types, arrays: Mapping[str, Array]) -> bool:
     x, f, y = (as_grouped(case, name, arrays[name]) for name in "XFY")
     depth = case.r * case.s * case.c // case.groups
     return all(
@@ -157,6 +157,6 @@ PRODUCT_LAYERS = LayerKind(
 )  # fmt: skip
 CONVOLUTION_LAYERS = LayerKind(
     "convolution", "images * filters", "Y", with_margin, layer_source, layer_values, _is_convolution,
-    touched, _smaller_convolution,
+    shapes_read, _smaller_convolution,
 )  # fmt: skip
 LAYER_KINDS: Mapping[str, LayerKind[Any]] = {k.name: k for k in (PRODUCT_LAYERS, CONVOLUTION_LAYERS)}

@@ -19,7 +19,7 @@ from typing import Any
 from isamap.bench import packed_libraries
 from isamap.bench.product_cases import GemmCase
 from isamap.bench.ring import Mapped
-from isamap.bench.timed_loops import Product, load_loops, pointers
+from isamap.bench.timed_loops import TimedProduct, load_loops, pointers
 from isamap.libraries.description import shipped_libraries, shipped_library
 from isamap.libraries.installed import find_installed
 from isamap.source.records import dataclass
@@ -131,7 +131,7 @@ def _blas(
     task, case = mapped.task, mapped.task.case
     a, b, c = (pointers(mapped.addresses(name)) for name in "ABC")
     strides = [mapped.arrays[name][0].shape[1] for name in "ABC"]
-    product = Product(
+    product = TimedProduct(
         case.n, case.m, case.k, *strides, case.b_transposed, case.a_transposed, task.beta,
         *(ctypes.addressof(x) for x in (a, b, c)),
     )  # fmt: skip

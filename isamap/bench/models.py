@@ -24,7 +24,7 @@ Call = Callable[[], list[Array]]
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedRuntime:
     """A runtime that was timed. Units: seconds. `apart` is the largest difference from isamap's results.
 
     It is relative to the largest result; `ratio` is the time of this runtime over isamap's.
@@ -109,12 +109,12 @@ def time_model(
     constants: Mapping[str, Array],
     threads: int,
     budget_s: float,
-) -> tuple[tuple[float, ...], list[Timed | Missing]]:
+) -> tuple[tuple[float, ...], list[TimedRuntime | Missing]]:
     """Return the seconds of isamap by round, and the runtimes, timed in alternation within a budget."""
     ours = _Contender("isamap", lambda: list(model(inputs).values()))
     results = ours.call()
     present: dict[str, tuple[_Contender, str, float]] = {}
-    missing: list[Timed | Missing] = []
+    missing: list[TimedRuntime | Missing] = []
     for name, prepare in RUNTIMES.items():
         try:
             said = version(name)
@@ -129,8 +129,8 @@ def time_model(
             continue
         present[name] = _Contender(name, call), said, apart
     rounds = play([ours, *(one for one, _, _ in present.values())], budget_s, _Inputs())
-    timed: list[Timed | Missing] = [
-        Timed(name, said, rounds[name], apart, ratio(rounds["isamap"], rounds[name]))
+    timed: list[TimedRuntime | Missing] = [
+        TimedRuntime(name, said, rounds[name], apart, ratio(rounds["isamap"], rounds[name]))
         for name, (_, said, apart) in present.items()
     ]
     return rounds["isamap"], timed + missing

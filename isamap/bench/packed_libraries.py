@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from isamap.bench.product_cases import GemmCase
 from isamap.bench.ring import Mapped
-from isamap.bench.timed_loops import Product
+from isamap.bench.timed_loops import TimedProduct
 from isamap.run.arguments import make_call
 from isamap.run.runner import Packer
 
@@ -60,7 +60,7 @@ def pack_for_mkl(library: Any, name: str, mapped: Mapped[GemmCase]) -> list[Pack
     return found
 
 
-def with_packed(product: Product, packed: list[PackedMemory]) -> Any:
+def with_packed(product: TimedProduct, packed: list[PackedMemory]) -> Any:
     """Replace B of a product by packed copies, and return the objects that must live as long as the product."""
     addresses = (ctypes.c_void_p * len(packed))(*(memory.address for memory in packed))
     product.b, product.transpose_b = ctypes.addressof(addresses), PACKED

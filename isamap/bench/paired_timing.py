@@ -23,7 +23,7 @@ LONG_NS = 200_000_000
 """The length of a call in which refilling all caches (64 MB at 20 GB/s: 3 ms) is negligible; it has no warm-up."""
 
 
-class Timed(Protocol):
+class TimedContender(Protocol):
     """A contender: its name, and a function that returns the nanoseconds of a number of calls."""
 
     @property
@@ -41,7 +41,9 @@ class Buffers(Protocol):
     def refill(self) -> None: ...
 
 
-def play(contenders: Sequence[Timed], budget_s: float, shared: Buffers) -> dict[str, tuple[float, ...]]:
+def play(
+    contenders: Sequence[TimedContender], budget_s: float, shared: Buffers
+) -> dict[str, tuple[float, ...]]:
     """Return seconds per call by contender and round: as many rounds as begin within the budget, at least seven."""
     stop = time.monotonic() + budget_s
     turns = {c.name: _turn(c, shared) for c in contenders}
@@ -62,7 +64,7 @@ def play(contenders: Sequence[Timed], budget_s: float, shared: Buffers) -> dict[
     return {name: tuple(times) for name, times in seconds.items()}
 
 
-def _turn(contender: Timed, shared: Buffers) -> tuple[int, int]:
+def _turn(contender: TimedContender, shared: Buffers) -> tuple[int, int]:
     """Return how many untimed calls precede a reading, and how many calls make it long enough for the clock."""
     shared.refill()
     once = contender.time(1)
@@ -103,11 +105,11 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
     times: with 7 rounds it is the whole range (98 %), and with fewer there is no interval of 95 %.
     """
     quotients = sorted(b / a for a, b in zip(ours, theirs, strict=True))
-    cut = trimmed(len(quotients))
+    cut = count_trimmed(len(quotients))
     return Ratio(median(quotients), quotients[cut], quotients[len(quotients) - 1 - cut])
 
 
-def trimmed(rounds: int) -> int:
+def count_trimmed(rounds: int) -> int:
     """Return how many of the sorted values to leave out on each side so that the rest holds the median with 95 %."""
     cut = 0
     while 2 * sum(comb(rounds, i) for i in range(cut + 2)) / 2**rounds <= 1 - CONFIDENCE:

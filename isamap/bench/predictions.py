@@ -23,7 +23,7 @@ from isamap.scheduler.nests.pricing import price
 from isamap.source.records import asdict, dataclass, replace
 
 if TYPE_CHECKING:
-    from isamap.driver.runnable import Prepared
+    from isamap.driver.runnable import PreparedKernel
     from isamap.plan.problem import Problem
     from isamap.plan.protocols import CostModel
     from isamap.plan.schedule import Schedule
@@ -62,7 +62,7 @@ class Agreement:
         return f"cost model by {self.figures} figures, {self.rows} rows: {', '.join((*orders, error, over))}"
 
 
-def predicted_ns(prepared: Prepared) -> dict[str, float]:
+def predicted_ns(prepared: PreparedKernel) -> dict[str, float]:
     """Return the modelled time of a row's schedule, for each set of parameters. Units: nanoseconds."""
     request, made = prepared.request, prepared.program.compilation
     assert made.schedule is not None

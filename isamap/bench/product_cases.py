@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from isamap.bench.cases import BF16, BF16_F32, F32, S8S8, SUITES, U8S8, Form, requantising
-from isamap.bench.kind import Work
-from isamap.bench.paired_timing import Timed
+from isamap.bench.cases import BF16, BF16_F32, F32, S8S8, SUITES, U8S8, Types, requantising
+from isamap.bench.kind import DataMovement
+from isamap.bench.paired_timing import TimedContender
 from isamap.bench.product_check import check_product
 from isamap.bench.ring import Array, Shared, random_values
 from isamap.source import Source
 from isamap.source.records import dataclass
-from isamap.suites import Product, read_suite
+from isamap.suites import BatchedProduct, read_suite
 
-FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,), "bf16": (BF16, BF16_F32), "int8": (S8S8, U8S8)}
+FORMS_OF_DTYPE: dict[str, tuple[Types, ...]] = {"f32": (F32,), "bf16": (BF16, BF16_F32), "int8": (S8S8, U8S8)}
 """The forms that rows of a type are run in, the headline one first."""
 
 
@@ -87,7 +87,9 @@ def transformer_cases() -> tuple[GemmCase, ...]:
 
 
 def _cases(name: str, parts: Sequence[str] | None) -> tuple[GemmCase, ...]:
-    rows = [p for p in read_suite(name) if isinstance(p, Product) and (parts is None or p.part in parts)]
+    rows = [
+        p for p in read_suite(name) if isinstance(p, BatchedProduct) and (parts is None or p.part in parts)
+    ]
     return tuple(
         GemmCase(position, p.part, p.n, p.m, p.k, p.w_transposed, p.x_transposed, p.batch)
         for position, p in enumerate(rows)
@@ -104,7 +106,7 @@ def shapes(case: GemmCase) -> dict[str, tuple[int, ...]]:
     }
 
 
-def kernel_text(case: GemmCase, form: Form, beta: int) -> str:
+def kernel_text(case: GemmCase, form: Types, beta: int) -> str:
     """Return the product in the kernel language; with `beta` 0 C is only written, with 1 it is read and added to."""
     a, at = ("K, M", "k, m") if case.b_transposed else ("M, K", "m, k")
     b, bt = ("N, K", "n, k") if case.a_transposed else ("K, N", "k, n")
@@ -127,12 +129,12 @@ def kernel_text(case: GemmCase, form: Form, beta: int) -> str:
     )
 
 
-def product_source(case: GemmCase, form: Form, beta: int) -> Source:
+def product_source(case: GemmCase, form: Types, beta: int) -> Source:
     """Return the text of a row's kernel."""
     return Source("deepbench_gemm.ir", kernel_text(case, form, beta))
 
 
-def product_values(case: GemmCase, form: Form, seed: int = 0) -> dict[str, tuple[str, Array]]:
+def product_values(case: GemmCase, form: Types, seed: int = 0) -> dict[str, tuple[str, Array]]:
     """Return the operands of a product by name, each with its type: random values that are not zero."""
     dtypes = {"A": form.a, "B": form.b, "C": form.c}
     return {
@@ -141,14 +143,14 @@ def product_values(case: GemmCase, form: Form, seed: int = 0) -> dict[str, tuple
     }
 
 
-def product_work(case: GemmCase, form: Form, beta: int) -> Work:
+def product_work(case: GemmCase, form: Types, beta: int) -> DataMovement:
     """Return each operand once, and the result twice if it is added to."""
     size = {name: prod(shape) * form.element_bytes(name) for name, shape in shapes(case).items()}
     held = sum(size.values())
-    return Work(held, size["B"], held + (size["C"] if beta else 0), held)
+    return DataMovement(held, size["B"], held + (size["C"] if beta else 0), held)
 
 
-def is_product(contender: Timed, case: GemmCase, form: Form, beta: int, shared: Shared) -> bool:
+def is_product(contender: TimedContender, case: GemmCase, form: Types, beta: int, shared: Shared) -> bool:
     """Return one call on the first copy, compared with the product."""
     shared.refill()
     contender.time(1)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.cases import Form
+from isamap.bench.cases import Types
 from isamap.bench.ring import Array
 from isamap.ir import DTYPES
 from isamap.source.records import dataclass
@@ -41,7 +41,7 @@ class Checked:
 
 
 def check_product(
-    form: Form, a: Array, b: Array, before: Array | None, after: Array, seed: int = 0
+    form: Types, a: Array, b: Array, before: Array | None, after: Array, seed: int = 0
 ) -> Checked:
     """Compare C with A·B, or with before + A·B; A is [M, K] and B [K, N], views of what is stored.
 
@@ -63,7 +63,7 @@ def check_product(
 
 
 def _sampled_error(
-    form: Form, a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator
+    form: Types, a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator
 ) -> float:
     """Return the largest error of the elements sampled, over its bound."""
     rows, columns = _sample(after, rng)
@@ -91,7 +91,7 @@ def _sample(c: Array, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[A
     return rng.permutation(c.shape[0])[:SAMPLED], rng.permutation(c.shape[1])[:SAMPLED]
 
 
-def _rounding(form: Form, expected: NDArray[Any]) -> NDArray[Any]:
+def _rounding(form: Types, expected: NDArray[Any]) -> NDArray[Any]:
     """Return one step of C's type at these values, if it is narrower than the sum."""
     if form.c == form.sum:
         return np.full_like(expected, 1e-30)
@@ -103,7 +103,7 @@ def _rounding(form: Form, expected: NDArray[Any]) -> NDArray[Any]:
 
 
 def _summed_error(
-    form: Form, a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator
+    form: Types, a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator
 ) -> float:
     """Return the largest of |(C - before)·v - A·(B·v)| over its bound, by rows and blocks of columns."""
     signs = rng.choice(np.array([-1.0, 1.0]), size=b.shape[1])

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.cases import Case
+from isamap.bench.cases import SuiteCase
 from isamap.bench.timed_loops import READS, load_loops
 from isamap.ir import DTYPES
 from isamap.source.records import asdict, dataclass
@@ -32,7 +32,7 @@ PAGE = mmap.PAGESIZE
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RingPlace:
     """The place of one operand. Units: bytes; `step` is from one copy of the ring to the next."""
 
     path: str
@@ -45,7 +45,7 @@ class Place:
         return prod(self.shape) * DTYPES[self.dtype].size_bytes
 
 
-def map_place(place: Place, ring: int) -> list[Array]:
+def map_place(place: RingPlace, ring: int) -> list[Array]:
     """Return an operand's copies as arrays over the shared memory."""
     with Path(place.path).open("r+b") as file:
         memory = mmap.mmap(file.fileno(), place.step * ring)
@@ -59,7 +59,7 @@ class Shared:
     def __init__(self, values: Mapping[str, tuple[str, Array]], written: str, ring: int) -> None:
         self.ring, self.written = ring, written
         self._files: list[int] = []
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, RingPlace] = {}
         self.arrays: dict[str, list[Array]] = {}
         for name, (dtype, given) in values.items():
             step = -(-given.nbytes // PAGE) * PAGE
@@ -67,7 +67,7 @@ class Shared:
             os.ftruncate(file, step * ring)
             self._files.append(file)
             path = f"/proc/{os.getpid()}/fd/{file}"  # a child may open it; gone with this process
-            self.places[name] = Place(path, given.shape, dtype, step)
+            self.places[name] = RingPlace(path, given.shape, dtype, step)
             self.arrays[name] = map_place(self.places[name], ring)
             for copy in self.arrays[name]:
                 copy[...] = given
@@ -135,7 +135,7 @@ def fastest_bytes_per_ns(ways: Sequence[Reading], seconds: Mapping[str, Sequence
     return max((way.size_bytes / (1e9 * median(seconds[way.name])) for way in ways), default=0.0)
 
 
-C = TypeVar("C", bound=Case)
+C = TypeVar("C", bound=SuiteCase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Task(Generic[C]):
     kind: str
     case: C
     form: str
-    places: Mapping[str, Place]
+    places: Mapping[str, RingPlace]
     loops: str
     program: Mapping[str, Any] | None = None
     beta: int = 0
@@ -165,7 +165,7 @@ class Task(Generic[C]):
     def from_json(data: Mapping[str, Any], case_type: Callable[..., C]) -> Task[C]:
         """Return the task that `as_json` gave."""
         places = {
-            name: Place(p["path"], tuple(p["shape"]), p["dtype"], p["step"])
+            name: RingPlace(p["path"], tuple(p["shape"]), p["dtype"], p["step"])
             for name, p in data["places"].items()
         }
         kept: dict[str, Any] = {**data, "case": case_type(**data["case"]), "places": places}

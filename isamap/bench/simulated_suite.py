@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Generic
 
 from isamap.bench.campaign import environment
-from isamap.bench.cases import Form
+from isamap.bench.cases import Types
 from isamap.bench.kept_rows import SuiteRow, cores_for, keep_environment, open_rows, rows_in_turn
 from isamap.bench.kind import C
 from isamap.bench.layer_kinds import LayerKind
@@ -108,7 +108,7 @@ class SimulatedRules:
     limit_s: float
 
 
-def empty_simulated(kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules) -> SimulatedRow:
+def empty_simulated(kind: LayerKind[C], case: C, form: Types, rules: SimulatedRules) -> SimulatedRow:
     """Return the row of a case before it is simulated."""
     return SimulatedRow(
         case.position, case.suite, kind.name, case.label, case.class_name, case.sizes, form.name,
@@ -116,7 +116,7 @@ def empty_simulated(kind: LayerKind[C], case: C, form: Form, rules: SimulatedRul
     )  # fmt: skip
 
 
-def simulate_row(kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules) -> SimulatedRow:
+def simulate_row(kind: LayerKind[C], case: C, form: Types, rules: SimulatedRules) -> SimulatedRow:
     """Return the row; one that cannot be compiled stays in the table with the reason."""
     row = empty_simulated(kind, case, form, rules)
     try:
@@ -127,7 +127,7 @@ def simulate_row(kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules)
 
 
 def _simulate_row(
-    row: SimulatedRow, kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules
+    row: SimulatedRow, kind: LayerKind[C], case: C, form: Types, rules: SimulatedRules
 ) -> SimulatedRow:
     started = perf_counter()
     kernel, made = _compile_case(kind, case, form, rules)
@@ -158,7 +158,7 @@ def _simulate_row(
 
 
 def _compile_case(
-    kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules
+    kind: LayerKind[C], case: C, form: Types, rules: SimulatedRules
 ) -> tuple[CompiledKernel, Compilation]:
     source = kind.source(kind.laid_out(case), form, 0)
     request = Request(source, rules.machine, case.bindings, limit_s=rules.limit_s, transform=BEST_FORM)
@@ -195,7 +195,7 @@ def memory_bytes_per_ns(machine: Machine) -> float:
 
 
 def _check_result(
-    kernel: CompiledKernel, kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules
+    kernel: CompiledKernel, kind: LayerKind[C], case: C, form: Types, rules: SimulatedRules
 ) -> tuple[bool, str]:
     """Return whether the result is right, and the compared sizes: the row in full, or the nearest small copy."""
     small, said = case, "in full"
@@ -226,7 +226,7 @@ class SimulatedCampaign(Generic[C]):
 
     kind: LayerKind[C]
     cases: Sequence[C]
-    form: Form
+    form: Types
     machine: str
     limit_s: float = 10.0
     folder: Path | None = None

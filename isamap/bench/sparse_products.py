@@ -14,16 +14,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from isamap.bench.cases import F32, SUITES, Form
-from isamap.bench.kind import Work
-from isamap.bench.paired_timing import Timed
+from isamap.bench.cases import F32, SUITES, Types
+from isamap.bench.kind import DataMovement
+from isamap.bench.paired_timing import TimedContender
 from isamap.bench.ring import Array, Shared, random_values
 from isamap.driver.inputs import named_kernel
 from isamap.source import Source
 from isamap.source.records import dataclass
 from isamap.suites import Sparse, read_suite
 
-FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,)}
+FORMS_OF_DTYPE: dict[str, tuple[Types, ...]] = {"f32": (F32,)}
 FEW = 4
 """The most columns of B for which rows of A are interleaved."""
 INTERLEAVED = {1: 12}
@@ -113,7 +113,7 @@ def slices(case: SparseCase) -> dict[str, Array]:
     return {"slice": begun, "col": columns.reshape(-1), "val": values}
 
 
-def sparse_source(case: SparseCase, form: Form, beta: int) -> Source:
+def sparse_source(case: SparseCase, form: Types, beta: int) -> Source:
     """Return the text of a row's kernel."""
     if case.n > FEW:
         return named_kernel("csr_f32")
@@ -122,7 +122,7 @@ def sparse_source(case: SparseCase, form: Form, beta: int) -> Source:
     return Source(source.name, source.text.replace("in col: i32", f"in col: {short}"))
 
 
-def sparse_values(case: SparseCase, form: Form) -> dict[str, tuple[str, Array]]:
+def sparse_values(case: SparseCase, form: Types) -> dict[str, tuple[str, Array]]:
     """Return the operands of a product by name, each with its type; A as isamap reads it."""
     given = compress_rows(case) if case.n > FEW else slices(case)
     return {
@@ -135,14 +135,16 @@ def sparse_values(case: SparseCase, form: Form) -> dict[str, tuple[str, Array]]:
 _TYPES = {"int32": "i32", "uint16": "u16", "float32": "f32"}
 
 
-def sparse_work(case: SparseCase, form: Form, beta: int) -> Work:
+def sparse_work(case: SparseCase, form: Types, beta: int) -> DataMovement:
     """Return the bytes of each operand once, and of the result twice; A in compressed rows."""
     a, c = 8 * case.nonzeros + 4 * (case.m + 1), 4 * case.m * case.n
     held = a + 4 * case.k * case.n + c
-    return Work(held, a, held + c, held, case.operations)
+    return DataMovement(held, a, held + c, held, case.operations)
 
 
-def is_sparse_product(contender: Timed, case: SparseCase, form: Form, beta: int, shared: Shared) -> bool:
+def is_sparse_product(
+    contender: TimedContender, case: SparseCase, form: Types, beta: int, shared: Shared
+) -> bool:
     """Return one call on the first copy: some rows element by element, all by a random sum of each."""
     shared.refill()
     contender.time(1)

@@ -39,7 +39,7 @@ def build_loops() -> str:
     return str(build(find_compiler(FLAGS), FLAGS, {"loops.c": text}, "loops.c"))
 
 
-class Product(ctypes.Structure):
+class TimedProduct(ctypes.Structure):
     """`product` of loops.h."""
 
     _fields_ = [

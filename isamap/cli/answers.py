@@ -85,7 +85,7 @@ def print_answer(answer: Answer, command: str, as_json: bool) -> int:
         text = answer.text if answer.text.endswith("\n") else f"{answer.text}\n"
         code = write_answer(printable(text) if is_terminal() else text, code)
     for finding in answer.findings:
-        complain(coloured(finding.text, sys.stderr))
+        complain(render_in_colour(finding.text, sys.stderr))
     return code
 
 
@@ -93,7 +93,7 @@ def _as_json(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def coloured(text: str, stream: TextIO) -> str:
+def render_in_colour(text: str, stream: TextIO) -> str:
     """Return the rendered findings with colours, if the stream is a terminal that supports them."""
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text

@@ -17,11 +17,11 @@ from isamap.driver.inputs import machine_of
 from isamap.driver.options import (
     FLAG,
     WORD,
-    Kind,
     Option,
+    OptionKind,
     count,
-    declared,
     given_flags,
+    list_options,
     one_of,
     option,
     read_choice,
@@ -152,7 +152,7 @@ COMMON = (
 def _options(suite: Suite) -> dict[str, Option]:
     """Return all options, those of `suite` among them, by the names of their fields."""
 
-    def one(flags: str, metavar: str, about: str, kind: Kind = WORD, default: Any = None) -> Option:
+    def one(flags: str, metavar: str, about: str, kind: OptionKind = WORD, default: Any = None) -> Option:
         return Option((flags,), metavar, about, kind, default)
 
     channels = "nchw: channels before pixels; nhwc: behind them, as simulated unless given."
@@ -162,7 +162,7 @@ def _options(suite: Suite) -> dict[str, Option]:
     held = "Hold the baselines to an instruction set: avx2, avx512, avx512_vnni."
     limited = "Begin no row later than that; rows of all sizes come first."
     baselines = f"Baselines, of {','.join(suite.libraries)}; all by default."
-    shared = declared(Choices)
+    shared = list_options(Choices)
     return {
         "hw": one("--hw", "MACHINE", "The machine to compile for; this one by default.", default="host"),
         "suite": one("--suite", "SUITE", f"One of {', '.join(PARTS)}.", one_of(*PARTS), "all"),

@@ -6,9 +6,9 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.option_parser import CommandOptions, argument
 from isamap.report.columns import align
 from isamap.source import Diagnostic, UsageProblem
-from isamap.source.cache import Kind, cache_root, clear, damaged, kinds
+from isamap.source.cache import CacheKind, cache_root, clear, kinds, list_damaged
 from isamap.source.records import dataclass
-from isamap.tune.implementation_choices import Choices
+from isamap.tune.implementation_choices import ChoiceDatabase
 from isamap.tune.winners import Winners
 
 # What is cleared only by its name: it took measuring, and lies in the data folder.
@@ -26,12 +26,12 @@ def list_command(_asked: CommandOptions) -> Answer:
     total = f"{sum(kind.entries for kind in found)} entries, {_size(sum(kind.size_bytes for kind in found))}"
     text = f"{cache_root()}\n\n{align(lines)}\n\n{total}"
     database = Winners.open()
-    winners, choices = len(database.all()), Choices.open().count()
+    winners, choices = len(database.all()), ChoiceDatabase.open().count()
     payload = {**_payload(found), "tuning": _tuning(database, winners, choices)}
     if winners:
         text += f"\n{database.path}: {_count(winners)}, {_size(database.size_bytes())}"
     if choices:
-        text += f"\n{Choices.open().path}: {_choose_kind(choices)}"
+        text += f"\n{ChoiceDatabase.open().path}: {_choose_kind(choices)}"
     return Answer(payload, text)
 
 
@@ -46,7 +46,7 @@ def clear_command(asked: ClearOptions) -> Answer:
     """Delete what the cache holds, or one kind of it; `tuning` for what measuring has found."""
     database, kind = Winners.open(), asked.kind
     if kind == TUNING:
-        count, choices = database.clear(), Choices.open().clear()
+        count, choices = database.clear(), ChoiceDatabase.open().clear()
         text = f"cleared {_count(count)}" + (f" and {_choose_kind(choices)}" if choices else "")
         return Answer({**_payload(()), "tuning": _tuning(database, count, choices)}, text)
     if kind is not None and kind not in [known.name for known in kinds()]:
@@ -67,7 +67,7 @@ def clear_command(asked: ClearOptions) -> Answer:
 
 def verify_command(_asked: CommandOptions) -> Answer:
     """Compare what the cache holds with its digests."""
-    wrong = damaged()
+    wrong = list_damaged()
     findings = tuple(
         Finding.of(
             Diagnostic(
@@ -103,7 +103,7 @@ def _count(winners: int) -> str:
     return f"{winners} tuned schedule{'' if winners == 1 else 's'}"
 
 
-def _payload(found: tuple[Kind, ...]) -> dict[str, object]:
+def _payload(found: tuple[CacheKind, ...]) -> dict[str, object]:
     return {
         "folder": str(cache_root()),
         "kinds": [{"kind": k.name, "entries": k.entries, "size_bytes": k.size_bytes} for k in found],

@@ -24,7 +24,7 @@ from isamap.cli.answers import Answer, Finding, print_answer
 from isamap.cli.early_words import command_of, fill_model, fill_values, spread_sizes
 from isamap.cli.option_parser import CommandOptions
 from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
-from isamap.driver.options import declared
+from isamap.driver.options import list_options
 from isamap.source import (
     Diagnostic,
     IsamapError,
@@ -35,7 +35,7 @@ from isamap.source import (
     read_limited,
 )
 from isamap.source.cache import cache_root, digest, kept_here
-from isamap.source.progress import Progress, logged
+from isamap.source.progress import Progress, log_progress
 from isamap.source.records import replace
 from isamap.version import __version__
 
@@ -96,9 +96,9 @@ def run(words: Sequence[str]) -> int:
     prepare_streams()
     words = fill_model(words)
     command = command_of(words)
-    as_json, quiet, verbose = (bool({*words} & {*one.flags}) for one in declared(CommandOptions).values())
+    as_json, quiet, verbose = (bool({*words} & {*one.flags}) for one in list_options(CommandOptions).values())
     try:
-        with logged(quiet=quiet, verbose=verbose), _watched(command):
+        with log_progress(quiet=quiet, verbose=verbose), _watched(command):
             answer = _answer(command, words)
         if quiet and not as_json:
             errors = tuple(found for found in answer.findings if found.json["severity"] == "error")

@@ -34,7 +34,7 @@ from isamap.source.records import dataclass, field, replace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from isamap.driver.cached_compilations import Outcome
+    from isamap.driver.cached_compilations import CachedOutcome
     from isamap.driver.pipeline import Compilation, Seen
     from isamap.driver.request import Request
     from isamap.libraries.description import Library
@@ -118,7 +118,7 @@ def write_reports(
 ) -> tuple[list[str], str]:
     """Return the written paths, and the text to print."""
     from isamap.driver.reporting import recording_of, report_of, trace_of
-    from isamap.report.page.stamp import stamped
+    from isamap.report.page.stamp import add_digest
 
     recorded = recording_of(request, made, progress, is_recorded=shown.trace is not None)
     paths: list[str] = []
@@ -127,7 +127,7 @@ def write_reports(
     if shown.report is not None:
         paths, text = _write_report(report_of(request, made, recorded, progress), shown.report, force)
     if shown.trace is not None:
-        write_text(Path(shown.trace), stamped(trace_of(request, made, recorded)), overwrite=True)
+        write_text(Path(shown.trace), add_digest(trace_of(request, made, recorded)), overwrite=True)
         paths.append(shown.trace)
     return paths, text
 
@@ -149,16 +149,16 @@ def _write_report(report: Report, place: str, force: bool) -> tuple[list[str], s
 def _as_file(report: Report, ending: str) -> str:
     from isamap.report.page.as_html import report_html
     from isamap.report.page.as_text import report_json, report_text
-    from isamap.report.page.stamp import STAMP, stamped
+    from isamap.report.page.stamp import STAMP, add_digest
 
     match ending:
         case ".html":
-            return stamped(report_html(report))
+            return add_digest(report_html(report))
         case ".json":
             whole = {"made_by": STAMP, **report_json(report)}
-            return stamped(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+            return add_digest(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
         case _:
-            return stamped(f"{report_text(report)}\n{STAMP}\n")
+            return add_digest(f"{report_text(report)}\n{STAMP}\n")
 
 
 def _folder(report: Report) -> dict[str, str]:
@@ -354,7 +354,7 @@ def _for_several(requests: list[Request], output: str | None, force: bool) -> An
     return _write_outcome(outcome, output, text, force)
 
 
-def _write_outcome(outcome: Outcome, output: str | None, report: str, force: bool) -> Answer:
+def _write_outcome(outcome: CachedOutcome, output: str | None, report: str, force: bool) -> Answer:
     """Return the files of an outcome in their folder."""
     from isamap.driver.artifacts import write_folder
 

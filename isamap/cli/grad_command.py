@@ -14,7 +14,7 @@ from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
-    from isamap.driver.keeping import Price
+    from isamap.driver.keeping import KeptPrice
     from isamap.ir import Kernel
 
 AUTO = "auto"
@@ -52,7 +52,7 @@ def grad_command(asked: GradOptions) -> Answer:
     for path in (output, forward):
         if path is not None:
             check_new(Path(path))
-    prices: tuple[Price, ...] = ()
+    prices: tuple[KeptPrice, ...] = ()
     if keep == AUTO and hw is not None:
         with Progress() as progress:
             chosen = choose_kept(routine, *names, machine_of(hw), read_sizes(asked.sizes), progress)
@@ -97,7 +97,7 @@ def _payload(made: Kernel, text: str, file: str | None) -> Mapping[str, object]:
     return {"kernel": made.name, "inputs": inputs, "outputs": outputs, "text": text, "file": file}
 
 
-def _price(price: Price) -> dict[str, object]:
+def _price(price: KeptPrice) -> dict[str, object]:
     return {
         "kept": list(price.kept),
         "forward_ns": round(price.forward_ns, 1),

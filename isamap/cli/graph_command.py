@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, write_text
-from isamap.cli.import_command import CONSTANTS, SIZES, imported
+from isamap.cli.import_command import CONSTANTS, SIZES, import_file
 from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, WORKSPACE, read_graph
 from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.driver.request import Choices
@@ -37,7 +37,7 @@ class ShowOptions(CommandOptions):
 
 def show_command(asked: ShowOptions) -> Answer:
     """Show how a model's operations become kernels, what these cost, and where tensors lie."""
-    from isamap.graph.model_library import How, partition_of
+    from isamap.graph.model_library import ModelOptions, partition_of
     from isamap.graph.partition import parted_view, program_view
     from isamap.report.graph_picture import graph_json, graph_page, graph_picture, graph_text
 
@@ -46,7 +46,7 @@ def show_command(asked: ShowOptions) -> Answer:
         said = f"`{output}` is neither a picture (.svg) nor a page (.html)"
         raise UsageProblem(Diagnostic("option-value", said, help="write -o graph.svg"))
     method, choices = asked.fusion, asked.choices
-    how = How(asked.hw, limit_s=choices.limit_s, cache=choices.cache)
+    how = ModelOptions(asked.hw, limit_s=choices.limit_s, cache=choices.cache)
     with Progress() as progress:
         part = partition_of(method, how, asked.workspace, progress)
         if Path(asked.model).name == GRAPH:
@@ -54,7 +54,7 @@ def show_command(asked: ShowOptions) -> Answer:
             program = read_graph(asked.model, asked.sizes, asked.constant, is_fused=is_fused)
             view = program_view(program, part.prices)
         else:
-            view = parted_view(imported(asked.model, asked.sizes, asked.constant, part).whole().name, part)
+            view = parted_view(import_file(asked.model, asked.sizes, asked.constant, part).whole().name, part)
     payload = {"machine": part.prices.machine.name, "fusion": method, **graph_json(view)}
     findings = tuple(Finding.of(warning) for warning in view.plan.warnings)
     if output is None:

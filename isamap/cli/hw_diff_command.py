@@ -12,8 +12,8 @@ from isamap.cli.answers import Answer
 from isamap.cli.kernel_sizes import HEURISTIC, JOBS, KERNEL_CASES, read_cases, refuse_standard_input
 from isamap.cli.option_parser import CommandOptions, argument
 from isamap.driver.inputs import machine_of
-from isamap.driver.options import declared
-from isamap.driver.predicted import Asked, Case, Predicted, predict_all
+from isamap.driver.options import list_options
+from isamap.driver.predicted import KernelCase, Predicted, PredictionRequest, predict_all
 from isamap.driver.request import Choices
 from isamap.driver.side_by_side import all_jobs
 from isamap.report.columns import align, count_text, percent_text
@@ -31,7 +31,7 @@ class DiffOptions(CommandOptions):
     second: str = argument("B", "Another one.")
     kernels: tuple[str, ...] = KERNEL_CASES.field()
     heuristic: str = HEURISTIC.field()
-    limit_s: float = replace(declared(Choices)["limit_s"], commands=frozenset()).field()
+    limit_s: float = replace(list_options(Choices)["limit_s"], commands=frozenset()).field()
     jobs: int = JOBS.field()
 
 
@@ -43,7 +43,7 @@ def diff_command(asked: DiffOptions) -> Answer:
     refuse_standard_input(words)
     machines = [at_one_length(load_machine(word)) for word in words]
     cases, heuristic = read_cases(asked.kernels), asked.heuristic
-    requests = [Asked(case, word, heuristic, asked.limit_s) for case in cases for word in words]
+    requests = [PredictionRequest(case, word, heuristic, asked.limit_s) for case in cases for word in words]
     with Progress() as progress:
         told = [0]
 
@@ -66,7 +66,7 @@ def diff_command(asked: DiffOptions) -> Answer:
     return Answer(payload, "\n\n".join(parts))
 
 
-def _row_json(case: Case, before: Predicted, after: Predicted) -> dict[str, object]:
+def _row_json(case: KernelCase, before: Predicted, after: Predicted) -> dict[str, object]:
     return {
         "kernel": case.kernel.name.removesuffix(".ir"),
         "sizes": dict(case.sizes),
@@ -83,7 +83,7 @@ def ratio(before: Predicted, after: Predicted) -> float | None:
     return round(after.ns / before.ns, 6)
 
 
-def _kernels_text(pairs: Sequence[tuple[Case, Predicted, Predicted]]) -> str:
+def _kernels_text(pairs: Sequence[tuple[KernelCase, Predicted, Predicted]]) -> str:
     rows = [("kernel", "before", "after", "ratio", "by", "lanes in use")]
     for case, before, after in pairs:
         if before.ns is None and after.ns is None:

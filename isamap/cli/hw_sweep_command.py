@@ -28,14 +28,20 @@ from isamap.cli.model_files import HOST, read_model
 from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import WORDS, option, read_choice, seconds_in
-from isamap.driver.predicted import Asked, Predicted, Subject, add_predictions, predict_all
+from isamap.driver.predicted import (
+    Predicted,
+    PredictedKernel,
+    PredictionRequest,
+    add_predictions,
+    predict_all,
+)
 from isamap.driver.request import OBJECTIVES, TIME, WITHIN
 from isamap.driver.side_by_side import workers_of
 from isamap.hw_specs import FOLDER
 from isamap.machine import load_machine
 from isamap.machine.chain import File, digest_files, read_chain
-from isamap.machine.parameter_changes import edited
-from isamap.report.sweeps import Line, Sweep, fronts, sweep_csv, sweep_text
+from isamap.machine.parameter_changes import edit_parameters
+from isamap.report.sweeps import Sweep, SweepLine, fronts, sweep_csv, sweep_text
 from isamap.source import Diagnostic, MissingWords, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.numbers import BYTES_PER_UNIT
@@ -124,7 +130,7 @@ MOST_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SweepRow:
     """A prediction with its kernel and machine; `key` is its name in the file of an earlier run."""
 
     key: str
@@ -136,12 +142,12 @@ class Row:
         return {"key": self.key, "set": dict(self.values), "kernel": self.case, **self.predicted.as_json()}
 
     @staticmethod
-    def of(kept: Mapping[str, Any]) -> Row:
+    def of(kept: Mapping[str, Any]) -> SweepRow:
         """Return the row that a line of JSON is."""
         names, busy = tuple(kept["instructions"]), kept["utilisation"]
         known = names, busy, kept["refused"] or "", kept["status"], kept["gap"], kept["schedule"]
         stated = kept.get("energy_pj"), kept.get("area_mm2")
-        return Row(kept["key"], kept["set"], kept["kernel"], Predicted(kept["ns"], *known, *stated))
+        return SweepRow(kept["key"], kept["set"], kept["kernel"], Predicted(kept["ns"], *known, *stated))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,21 +210,21 @@ def sweep_command(asked: SweepOptions) -> Answer:
     axes = [read_setting(text) for text in settings]
     points = _points(axes)
     folder = Path(output) if output is not None else None
-    known = open_rows(folder, asked.resume, Row.of)
+    known = open_rows(folder, asked.resume, SweepRow.of)
     where = workers_of(asked.jobs, asked.scheduler)
     with TemporaryDirectory() as scratch, Progress() as progress:
         chain = _chain(machine_of(asked.name))
         subjects = _subjects(asked, objectives, progress)
         _check_count(len(points) * sum(len(subject.cases) for subject, _ in subjects))
         variants = [_write(Path(scratch) / str(n), chain, point) for n, point in enumerate(points)]
-        work = Work(where, folder, known, progress)
+        work = PredictionStore(where, folder, known, progress)
         rows = _predict_points(asked, subjects, variants, axes, work)
     sweep = Sweep(
         tuple(axis.path for axis in axes),
         tuple(tuple(point.values()) for point in points),
         axes[0].numbers,
         tuple(
-            Line(
+            SweepLine(
                 subject.name if objectives == [TIME] else f"{subject.name}, {objective}",
                 tuple(rows[n :: len(subjects)]),
                 subject.name,
@@ -264,16 +270,18 @@ def _write_files(asked: SweepOptions, sweep: Sweep) -> list[str]:
 
 def _subjects(
     asked: SweepOptions, objectives: Sequence[str], progress: Progress
-) -> list[tuple[Subject, str]]:
+) -> list[tuple[PredictedKernel, str]]:
     """Return the kernels and models with each objective. Raises: UsageProblem."""
-    found = [Subject(case.name, (case,)) for case in (read_cases(asked.kernels) if asked.kernels else ())]
+    found = [
+        PredictedKernel(case.name, (case,)) for case in (read_cases(asked.kernels) if asked.kernels else ())
+    ]
     for word in asked.models:
         from isamap.graph.host_fallback import host_of
         from isamap.graph.layers import subject_of
-        from isamap.graph.model_library import How
+        from isamap.graph.model_library import ModelOptions
 
         name, *sizes = word.split()[:32] or [""]
-        how = How(
+        how = ModelOptions(
             machine_of(asked.name),
             jobs=asked.jobs,
             host=host_of(asked.host, asked.name),
@@ -314,7 +322,7 @@ def _chain(word: str) -> tuple[File, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class SweptDescription:
     """A description at a point: its path, its digest, and the values that differ."""
 
     path: str
@@ -324,15 +332,17 @@ class Variant:
 
 def _predict_points(
     asked: SweepOptions,
-    subjects: Sequence[tuple[Subject, str]],
-    variants: Sequence[Variant],
+    subjects: Sequence[tuple[PredictedKernel, str]],
+    variants: Sequence[SweptDescription],
     axes: Sequence[SweptParameter],
-    work: Work,
+    work: PredictionStore,
 ) -> list[Predicted]:
     """Return the prediction of each subject at each point, the subjects of a point one after the other."""
     cases = [(case, objective) for subject, objective in subjects for case in subject.cases]
     requests = [
-        Asked(case, one.path, asked.heuristic, asked.limit_s, objective=objective, within=asked.within)
+        PredictionRequest(
+            case, one.path, asked.heuristic, asked.limit_s, objective=objective, within=asked.within
+        )
         for one in variants
         for case, objective in cases
     ]
@@ -346,7 +356,7 @@ def _predict_points(
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PredictionStore:
     """The place where predictions are computed and kept, with those that are known.
 
     `where` is a number of processes here, or the address of a scheduler.
@@ -354,10 +364,12 @@ class Work:
 
     where: int | str
     folder: Path | None
-    known: Mapping[str, Row]
+    known: Mapping[str, SweepRow]
     progress: Progress
 
-    def predict(self, said: str, requests: Sequence[Asked], rows: Sequence[Row]) -> list[Predicted]:
+    def predict(
+        self, said: str, requests: Sequence[PredictionRequest], rows: Sequence[SweepRow]
+    ) -> list[Predicted]:
         """Return each prediction, computed where no earlier run has kept it."""
         left = [n for n, row in enumerate(rows) if row.key not in self.known]
         found = {n: self.known[row.key].predicted for n, row in enumerate(rows) if row.key in self.known}
@@ -373,7 +385,10 @@ class Work:
 
 
 def _compare_neighbours(
-    requests: Sequence[Asked], at: Sequence[Variant], near: Sequence[Sequence[int]], work: Work
+    requests: Sequence[PredictionRequest],
+    at: Sequence[SweptDescription],
+    near: Sequence[Sequence[int]],
+    work: PredictionStore,
 ) -> list[Predicted]:
     """Return the prediction of each case at each point, in which no neighbour's schedule costs less."""
     rows = [_row(asked, variant) for asked, variant in zip(requests, at, strict=True)]
@@ -382,7 +397,7 @@ def _compare_neighbours(
         return found
     offered: list[set[str]] = [set() for _ in requests]
     while True:
-        asked: dict[int, Asked] = {}
+        asked: dict[int, PredictionRequest] = {}
         for n, own in enumerate(found):
             texts = {found[m].schedule: _nests(found[m].schedule) for m in near[n] if found[m].schedule}
             new = [t for t, nests in texts.items() if nests not in {*offered[n], _nests(own.schedule)}]
@@ -414,27 +429,29 @@ def _neighbours(axes: Sequence[SweptParameter], cases: int) -> list[list[int]]:
     return found
 
 
-def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> Variant:
+def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> SweptDescription:
     """Return the description at a point, written next to the user's own descriptions that it extends."""
-    files = (edited(chain[0], point), *chain[1:])
+    files = (edit_parameters(chain[0], point), *chain[1:])
     folder.mkdir()
     for one in files:
         assert one.path is not None, "standard input was refused"
         if one.path.parent != FOLDER:
             (folder / one.path.name).write_text(one.source.text, encoding="utf-8")
     assert files[0].path is not None
-    return Variant(str(folder / files[0].path.name), digest_files(files), point)
+    return SweptDescription(str(folder / files[0].path.name), digest_files(files), point)
 
 
-def _row(asked: Asked, variant: Variant) -> Row:
+def _row(asked: PredictionRequest, variant: SweptDescription) -> SweepRow:
     parts = [variant.digest[:16], asked.case.name, asked.heuristic, f"{asked.limit_s:g}"]
     parts += [asked.objective, asked.within] if asked.objective != TIME or asked.within else []
     parts += [digest(*asked.known)[:16]] if asked.known else []
-    return Row(" ".join(parts), variant.values, asked.case.name, Predicted(None))
+    return SweepRow(" ".join(parts), variant.values, asked.case.name, Predicted(None))
 
 
 def _json(
-    points: Sequence[Mapping[str, str]], subjects: Sequence[tuple[Subject, str]], rows: Sequence[Predicted]
+    points: Sequence[Mapping[str, str]],
+    subjects: Sequence[tuple[PredictedKernel, str]],
+    rows: Sequence[Predicted],
 ) -> list[dict[str, object]]:
     named = [(point, *subject) for point in points for subject in subjects]
     return [
@@ -446,7 +463,7 @@ def _json(
     ]
 
 
-def _describe_subject(subject: Subject) -> dict[str, object]:
+def _describe_subject(subject: PredictedKernel) -> dict[str, object]:
     """Return the name of a kernel with its sizes, or of a model, as JSON."""
     if subject.is_model:
         return {"model": subject.name}

@@ -50,7 +50,7 @@ def import_command(asked: ImportOptions) -> Answer:
         check_replaceable(folder, force=asked.force)
     with Progress() as progress:
         progress("import")
-        found = imported(model, asked.sizes, asked.constant)
+        found = import_file(model, asked.sizes, asked.constant)
     payload: dict[str, object] = {"model": model, "coverage": coverage_json(found)}
     if found.program is None:
         return Answer(payload, coverage_text(found), tuple(Finding.of(d) for d in found.findings), 2)
@@ -64,7 +64,7 @@ def import_command(asked: ImportOptions) -> Answer:
     return Answer(payload, f"{coverage_text(found)}\n{counts}\nwrote {folder}")
 
 
-def imported(
+def import_file(
     model: str,
     sizes: Sequence[str],
     constants: Sequence[str],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from isamap.cli.early_words import read_sizes
 from isamap.driver.inputs import read_kernel
 from isamap.driver.options import WORD, WORDS, Option, count, plugin
-from isamap.driver.predicted import Case, shipped_cases
+from isamap.driver.predicted import KernelCase, shipped_cases
 from isamap.source import Diagnostic, UsageProblem
 
 KERNEL_CASES = Option(
@@ -25,17 +25,17 @@ SCHEDULER = Option(
 )  # fmt: skip
 
 
-def read_cases(words: Sequence[str]) -> tuple[Case, ...]:
+def read_cases(words: Sequence[str]) -> tuple[KernelCase, ...]:
     """Return the kernels that are asked for, at their sizes. Raises: UsageProblem."""
     if not words:
         return shipped_cases()
-    found: list[Case] = []
+    found: list[KernelCase] = []
     for word in words:
         name, *sizes = word.split()[:32] or [""]
         if not name:
             said = "`--kernel` takes a kernel and its sizes"
             raise UsageProblem(Diagnostic("usage", said, help="write `--kernel 'gemm_f32 M=64 N=64 K=64'`"))
-        found.append(Case(read_kernel(name), tuple(read_sizes(sizes).items())))
+        found.append(KernelCase(read_kernel(name), tuple(read_sizes(sizes).items())))
     return tuple(found)
 
 

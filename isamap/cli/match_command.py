@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from isamap.machine import Machine
     from isamap.match import CountMode, Rejection
     from isamap.report.coverage import Coverage
-    from isamap.report.kernel_forms import Form
+    from isamap.report.kernel_forms import KernelVariant
     from isamap.report.mapping_facts import Matched
 
 
@@ -384,7 +384,7 @@ def _transform_answer(
     return Answer(payload, _write_kernel(asked, said, print_routine(forms[number].kernel)))
 
 
-def _choose_form(which: str, forms: Sequence[Form]) -> int | None:
+def _choose_form(which: str, forms: Sequence[KernelVariant]) -> int | None:
     """Return the number of a form; the best has number 1 if it is better than the kernel as written."""
     if which == BEST_FORM:
         return 1 if len(forms) > 1 and forms[1].gains else None
@@ -401,7 +401,7 @@ def _choose_form(which: str, forms: Sequence[Form]) -> int | None:
     return number
 
 
-def _nothing_better(forms: Sequence[Form]) -> UsageProblem:
+def _nothing_better(forms: Sequence[KernelVariant]) -> UsageProblem:
     written = forms[0].matched
     return UsageProblem(
         Diagnostic(

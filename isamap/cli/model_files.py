@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.import_command import CONSTANTS, imported
+from isamap.cli.import_command import CONSTANTS, import_file
 from isamap.cli.option_parser import CommandOptions, one_word, refuse
 from isamap.driver.options import WORD, Option, count, flags_of, given_flags, one_of, option, read_count
 from isamap.driver.request import BEST_FORM, Choices
@@ -17,11 +17,11 @@ from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
-    from isamap.graph.device_assignment import Dealt
+    from isamap.graph.device_assignment import DeviceAssignment
     from isamap.graph.importing import Imported
     from isamap.graph.layers import Layer
-    from isamap.graph.model_library import How, Library
-    from isamap.graph.model_program import Program
+    from isamap.graph.model_library import ModelOptions, ModelSource
+    from isamap.graph.model_program import ModelProgram
     from isamap.graph.partition import Method
     from isamap.graph.sizes import OpenSize
 
@@ -148,10 +148,10 @@ def compile_whole(
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
 
 
-def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices: str = "1") -> How:
+def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices: str = "1") -> ModelOptions:
     """Return how kernels are compiled, as the words of a command say. Raises: UsageProblem."""
     from isamap.graph.host_fallback import host_of
-    from isamap.graph.model_library import MAX_DEVICES, How, refuse_both
+    from isamap.graph.model_library import MAX_DEVICES, ModelOptions, refuse_both
 
     if len(machines) > 1:
         said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"
@@ -159,7 +159,7 @@ def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices:
     if choices.transform not in (None, BEST_FORM):
         said = f"`--transform {choices.transform}` is a variant of one kernel, and a model has many"
         raise UsageProblem(Diagnostic("usage", said, help="leave out the number"))
-    how = How(
+    how = ModelOptions(
         machines[0],
         choices.heuristic,
         choices.limit_s,
@@ -176,7 +176,7 @@ def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices:
     return how
 
 
-def _describe_parallel(dealt: Dealt) -> str:
+def _describe_parallel(dealt: DeviceAssignment) -> str:
     """Return a line on devices that run in parallel, and their predicted time compared with one device."""
     from isamap.report.mappings import time_text
 
@@ -186,7 +186,9 @@ def _describe_parallel(dealt: Dealt) -> str:
     return f"devices: {dealt.devices}, {how_often}; {times}"
 
 
-def _summary(program: Program, made: Library, how: How, method: Method) -> dict[str, object]:
+def _summary(
+    program: ModelProgram, made: ModelSource, how: ModelOptions, method: Method
+) -> dict[str, object]:
     """Return the facts about a model for the answer and the manifest. Units: bytes, nanoseconds."""
     devices: dict[str, object] = {"devices": how.devices}
     if made.dealt:
@@ -213,7 +215,7 @@ def _summary(program: Program, made: Library, how: How, method: Method) -> dict[
 
 def read_model(
     model: str,
-    how: How,
+    how: ModelOptions,
     sizes: Sequence[str],
     progress: Progress,
     *,
@@ -235,7 +237,7 @@ def read_model(
         program = read_graph(model, sizes, constant, is_fused=fusion != FUSION)
         return Imported(program.name, (), (), program), warnings_of(fuse)
     signed = reads_signed_bytes_only(how.machine)
-    return imported(model, sizes, constant, fuse, signed=signed), warnings_of(fuse)
+    return import_file(model, sizes, constant, fuse, signed=signed), warnings_of(fuse)
 
 
 def layer_json(layer: Layer) -> dict[str, object]:
@@ -267,7 +269,7 @@ def where_text(layers: Sequence[Layer]) -> list[str]:
     return ["", align(rows, right=(2, 3)), ""]
 
 
-def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is_fused: bool) -> Program:
+def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is_fused: bool) -> ModelProgram:
     """Return the program of a graph file. Raises: UsageProblem, also for options that are about an import."""
     from isamap.graph.graph_file import read_folder
 

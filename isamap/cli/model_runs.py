@@ -33,9 +33,9 @@ from isamap.source.records import dataclass, replace
 if TYPE_CHECKING:
     from isamap.graph.graph import Array
     from isamap.graph.importing import Imported
-    from isamap.graph.layers import Compared, Layer
-    from isamap.graph.model_library import CompiledModel, How
-    from isamap.graph.model_program import Port, Program
+    from isamap.graph.layers import ComparedLayer, Layer
+    from isamap.graph.model_library import CompiledModel, ModelOptions
+    from isamap.graph.model_program import ModelProgram, Port
     from isamap.graph.network_stream import StreamedModel
     from isamap.graph.partition import Method
     from isamap.machine import Machine
@@ -86,7 +86,12 @@ class _Ready:
 
 
 def _prepare(
-    word: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress, folder: str | None = None
+    word: str,
+    sizes: Sequence[str],
+    how: ModelOptions,
+    asked: ModelRun,
+    progress: Progress,
+    folder: str | None = None,
 ) -> _Ready:
     """Return a model whose steps can be watched: compiled to a library, or a stream in a folder of `compile`.
 
@@ -127,7 +132,7 @@ def _check_inputs(given: Mapping[str, Array], ports: Sequence[Port]) -> None:
             raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its inputs: {listed}",)))
 
 
-def _facts(word: str, model: CompiledModel | StreamedModel, how: How) -> dict[str, object]:
+def _facts(word: str, model: CompiledModel | StreamedModel, how: ModelOptions) -> dict[str, object]:
     """Return the facts about a model that are in each answer. Units: bytes."""
     from isamap.graph.model_library import CompiledModel
 
@@ -170,7 +175,7 @@ def memory_text(size: int | None) -> str:
     return f"peak memory: {size / 2**20:.0f} MiB" if size is not None else ""
 
 
-def _read_network(folder: str, found: Imported, machine: Machine) -> tuple[Program, ProgramFile]:
+def _read_network(folder: str, found: Imported, machine: Machine) -> tuple[ModelProgram, ProgramFile]:
     """Return the steps and the stream of a network in a folder. Raises: UsageProblem for one of another model."""
     from isamap.driver.encoded_programs import load_program, mismatch
     from isamap.graph.graph_file import read_folder
@@ -332,7 +337,7 @@ def verify_model(
     With a folder of `compile --emit program`, its stream is performed.
     """
     from isamap.graph.layers import NOTHING, compare_layers
-    from isamap.onnx.onnx_models import Reference
+    from isamap.onnx.onnx_models import OnnxReference
 
     how, findings, evaluate = how_of([hw], choices, asked.host), list[Finding](), None
     with Progress() as progress:
@@ -340,10 +345,10 @@ def verify_model(
         progress("verify")
         if Path(word).name != GRAPH:
             try:
-                evaluate = Reference(Path(word), ready.constants).evaluate
+                evaluate = OnnxReference(Path(word), ready.constants).evaluate
             except UsageProblem as problem:
                 findings += [Finding.of(d) for d in problem.diagnostics]
-        compared: list[Compared] = []
+        compared: list[ComparedLayer] = []
         program, trace = ready.model.program, ready.found.trace
         for one in compare_layers(program, trace, ready.layers, ready.model, ready.inputs, evaluate):
             compared.append(one)
@@ -384,7 +389,7 @@ def verify_model(
     return Answer(payload, text, tuple(findings), int(bool(wrong)))
 
 
-def _report_layers(wrong: Sequence[Compared]) -> list[Diagnostic]:
+def _report_layers(wrong: Sequence[ComparedLayer]) -> list[Diagnostic]:
     """Return the findings of the layers that differ, the first one named as such."""
     return [
         replace(d, message=f"{'the first layer that differs' if one is wrong[0] else 'layer'}, "
@@ -400,7 +405,7 @@ def bench_model(
     word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun, budget_s: float
 ) -> Answer:
     """Return the times of a model by isamap and by the installed runtimes, in alternation."""
-    from isamap.bench.models import Timed, time_model
+    from isamap.bench.models import TimedRuntime, time_model
     from isamap.graph.model_library import CompiledModel
 
     if not word.endswith(".onnx"):
@@ -418,7 +423,7 @@ def bench_model(
     findings: list[Finding] = []
     listed: dict[str, object] = {}
     for one in runtimes:
-        if not isinstance(one, Timed):
+        if not isinstance(one, TimedRuntime):
             help_ = None if one.is_installed else "pip install 'isamap[bench]'"
             said = f"{one.name} is not timed: {one.why}"
             findings.append(Finding.of(Diagnostic("contender-lost", said, severity="warning", help=help_)))

@@ -12,7 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isamap.driver.options import FLAG, REQUIRED, WORD, WORDS, Option, declared, given_flags, one_of, option
+from isamap.driver.options import (
+    FLAG,
+    REQUIRED,
+    WORD,
+    WORDS,
+    Option,
+    given_flags,
+    list_options,
+    one_of,
+    option,
+)
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.records import dataclass, fields
 
@@ -200,7 +210,7 @@ def options_of(record: type[Any], command: str) -> dict[str, Option]:
             found |= options_of(inside, command)
         elif not known.commands or command in known.commands:
             found[one.name] = known
-    return found | {name: found.pop(name) for name in declared(CommandOptions) if name in found}
+    return found | {name: found.pop(name) for name in list_options(CommandOptions) if name in found}
 
 
 def help_page(name: str, about: str, known: Mapping[str, Option]) -> str:

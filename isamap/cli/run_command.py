@@ -18,8 +18,8 @@ from isamap.source.progress import Progress
 from isamap.source.records import asdict, dataclass, field
 
 if TYPE_CHECKING:
-    from isamap.driver.runnable import Prepared
-    from isamap.driver.verifying import Timed
+    from isamap.driver.runnable import PreparedKernel
+    from isamap.driver.verifying import TimedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def _run_file(path: str, kernel: str, machine: str, sizes: Mapping[str, Size]) -
     return Answer(payload, text, findings, int(not case.ok))
 
 
-def _times(timed: Timed) -> dict[str, object]:
+def _times(timed: TimedRun) -> dict[str, object]:
     return {
         "seconds": {"min": timed.best, "median": timed.middle},
         "repetitions": len(timed.seconds),
@@ -92,7 +92,7 @@ def _times(timed: Timed) -> dict[str, object]:
     }
 
 
-def _run_text(prepared: Prepared, timed: Timed) -> str:
+def _run_text(prepared: PreparedKernel, timed: TimedRun) -> str:
     case, outcome = timed.case, prepared.program.outcome
     unit = "GFLOP/s" if timed.is_float else "GOP/s"
     lines = [outcome.files["report.txt"].rstrip(), ""]
@@ -118,7 +118,7 @@ def _run_text(prepared: Prepared, timed: Timed) -> str:
     return "\n".join(lines)
 
 
-def _beside_model(prepared: Prepared, timed: Timed) -> Iterator[str]:
+def _beside_model(prepared: PreparedKernel, timed: TimedRun) -> Iterator[str]:
     """Yield how long the best run took compared with the model's time; nothing if none was modelled, or elsewhere.
 
     A proven optimum is one of the model: this line says how far the model is from the hardware.
@@ -134,7 +134,7 @@ def _beside_model(prepared: Prepared, timed: Timed) -> Iterator[str]:
     yield line
 
 
-def _threads(prepared: Prepared) -> str:
+def _threads(prepared: PreparedKernel) -> str:
     """Return the number of threads that took part: one if the schedule has no parallel parts."""
     count = prepared.request.threads if prepared.compiled.interface.takes_pool else 1
     return "one thread" if count == 1 else f"{count} threads"

@@ -28,7 +28,7 @@ from isamap.cli.option_parser import (
 )
 from isamap.cli.program_files import read_cases, refuse_beside_program
 from isamap.driver.inputs import machine_of, read_file, read_kernel
-from isamap.driver.options import Kind, given_names, option, plugin, read_choice, read_names
+from isamap.driver.options import OptionKind, given_names, option, plugin, read_choice, read_names
 from isamap.driver.request import Choices, Size, make_request
 from isamap.driver.side_by_side import done_side_by_side, workers_of
 from isamap.hw_specs import shipped_machines
@@ -65,13 +65,13 @@ def _read_fills(words: Sequence[str], flag: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparisonOptions:
     """The way to compare a program: the data, with or without guard pages."""
 
     fills: tuple[str, ...] = option(
         "--fill", "FILL",
         f"One of {', '.join(FILLS)}; by default those that the kernel's operations ask for.",
-        Kind(_read_fills, given_names, many=True),
+        OptionKind(_read_fills, given_names, many=True),
         default=(),
     )  # fmt: skip
     guard: bool = flag(
@@ -82,7 +82,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class MatrixStore:
     """The number of processes that fill the matrix, the folder of cells, and whether to reuse those there."""
 
     jobs: int = JOBS.field()
@@ -96,9 +96,9 @@ def verify_matrix(
     hw: str | None,
     choices: Choices,
     sets: Sequence[Mapping[str, Size]],
-    compared: Compared,
+    compared: ComparisonOptions,
     under: Emulator | None,
-    kept: Kept,
+    kept: MatrixStore,
 ) -> Answer:
     """Return the matrix. Raises: UsageProblem for wrong words; a cell shows its own refusal."""
     from isamap.driver.matrix import Cell
@@ -140,7 +140,7 @@ def _cell_requests(
     machine: str,
     choices: Choices,
     sets: Sequence[Mapping[str, Size]],
-    compared: Compared,
+    compared: ComparisonOptions,
     under: Emulator | None,
 ) -> Iterator[CellRequest]:
     """Yield the cells of a machine, which are to be filled."""
@@ -230,7 +230,7 @@ class VerifyOptions(CommandOptions):
     every: bool = flag("--all", "Every shipped kernel on every shipped machine, or those that are named.")
     sizes: tuple[str, ...] = SIZES.field()
     sizes_file: str | None = one_word("--sizes", "FILE", "A set of sizes per line: M=64 N=64 K=64.")
-    compared: Compared = field(default_factory=Compared)
+    compared: ComparisonOptions = field(default_factory=ComparisonOptions)
     heuristic: str = option(
         "--heuristic", "NAME",
         "The scheduler: cpsat, annealing, or greedy, which is fast and the default of --all.",
@@ -239,7 +239,7 @@ class VerifyOptions(CommandOptions):
     choices: Choices = field(default_factory=Choices)
     require: str = REQUIRE.field()
     emulator: str | None = EMULATOR.field()
-    kept: Kept = field(default_factory=Kept)
+    kept: MatrixStore = field(default_factory=MatrixStore)
     program: str | None = PROGRAM.field()
     of_model: ModelRun = field(default_factory=ModelRun)
 
@@ -306,7 +306,7 @@ def _verify_one(
     hw: str,
     choices: Choices,
     sets: Sequence[Mapping[str, Size]],
-    compared: Compared,
+    compared: ComparisonOptions,
     under: Emulator | None,
 ) -> Answer:
     """Return one kernel on one machine, comparison by comparison."""

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from isamap.driver.blocking import asked_blocks
-from isamap.driver.formulation import Plan, ProblemOf, canonical_form, plan_ns, quick_plan
+from isamap.driver.formulation import HeuristicPlan, ProblemOf, canonical_form, plan_ns, quick_plan
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.stages import Clock
 from isamap.formulate.hierarchy import Memories
@@ -81,7 +81,7 @@ def _is_elementwise(s: Statement) -> bool:
     return s.assign.op is None and not s.reduction_axes and bool(s.axes)
 
 
-def _blocks(given: Sequence[Statement], plan: Plan) -> tuple[Blocks, ...]:
+def _blocks(given: Sequence[Statement], plan: HeuristicPlan) -> tuple[Blocks, ...]:
     """Return one iteration of each axis but the innermost, and as many of that one as half of the registers hold.
 
     Values passed between statements take registers: temporaries, and arrays that are written and read.

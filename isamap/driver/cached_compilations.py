@@ -40,7 +40,7 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CachedOutcome:
     """The files of a compilation by name, its summary as JSON, and its warnings."""
 
     kernel: str
@@ -72,7 +72,7 @@ def key_of(request: Request) -> str | None:
     return request_key(request) if request.cache and not request.measures else None
 
 
-def recall(key: str | None) -> Outcome | None:
+def recall(key: str | None) -> CachedOutcome | None:
     """Return the cached outcome of an equal request; None if there is none, or none that can be read."""
     with OnlyWarned():
         path = Cache.open(KIND).find(key) if key is not None else None
@@ -80,16 +80,16 @@ def recall(key: str | None) -> Outcome | None:
     return None
 
 
-def _read_outcome(path: Path) -> Outcome | None:
+def _read_outcome(path: Path) -> CachedOutcome | None:
     try:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         warnings = tuple(Warned(**w) for w in stored.pop("warnings"))
-        return Outcome(**stored, warnings=warnings)
+        return CachedOutcome(**stored, warnings=warnings)
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return None
 
 
-def remember(key: str | None, outcome: Outcome) -> None:
+def remember(key: str | None, outcome: CachedOutcome) -> None:
     """Keep an outcome, but for one that depends on the clock."""
     if key is None or outcome.is_cut_short:
         return
@@ -102,19 +102,19 @@ def remember(key: str | None, outcome: Outcome) -> None:
 def recall_emitted(key: str | None) -> EmittedC | None:
     """Return the cached C of an equal request; None if there is none, or none that can be read."""
     from isamap.emit.c import EmittedC
-    from isamap.source.codec import read
+    from isamap.source.codec import read_value
 
     with OnlyWarned():
         path = Cache.open(PROGRAMS).find(key) if key is not None else None
         try:
-            found = read(path.read_bytes()) if path is not None else None
+            found = read_value(path.read_bytes()) if path is not None else None
         except (OSError, ValueError, TypeError, LookupError, AttributeError):
             return None
         return found if isinstance(found, EmittedC) else None
     return None
 
 
-def remember_emitted(key: str | None, outcome: Outcome, emitted: EmittedC) -> None:
+def remember_emitted(key: str | None, outcome: CachedOutcome, emitted: EmittedC) -> None:
     """Keep the C of an outcome that is kept itself."""
     from isamap.source.codec import write
 

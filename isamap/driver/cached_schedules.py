@@ -30,7 +30,7 @@ from isamap.plan.text import DIGITS, parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price
 from isamap.source import IsamapError, OnlyWarned, Source, add_up
 from isamap.source.cache import Cache, digest, program_state
-from isamap.source.codec import read, write
+from isamap.source.codec import read_value, write
 from isamap.source.records import replace
 from isamap.version import __version__
 
@@ -65,7 +65,7 @@ def recall_problem(key: str) -> Problem | None:
     """Return the cached problem; None if there is none, or none that can be read."""
     try:
         content = _content(PROBLEMS, key)
-        found = read(content) if content is not None else None
+        found = read_value(content) if content is not None else None
     except (ValueError, TypeError, LookupError, AttributeError):
         return None
     return found if isinstance(found, Problem) else None
@@ -132,7 +132,7 @@ def question_of(request: Request) -> str:
     return digest(*parts)[:DIGITS]
 
 
-def replayed(schedule: Schedule, request: Request, problem: Problem) -> Schedule:
+def reprice_schedule(schedule: Schedule, request: Request, problem: Problem) -> Schedule:
     """Return the schedule with its current price, and with its proven bound if that still holds.
 
     Units: nanoseconds. There is no price if the model cannot give one. Raises: as `load_cost_model`.

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from isamap.driver.cached_compilations import (
-    Outcome,
+    CachedOutcome,
     Warned,
     key_of,
     recall,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from isamap.plan.schedule import Schedule
 
 
-def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | None = None) -> Outcome:
+def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | None = None) -> CachedOutcome:
     """Return the files of a compilation with its messages. Raises: IsamapError of any kind.
 
     The cache is not read if the results of passes are requested.
@@ -45,10 +45,10 @@ def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | 
 
 
 @dataclass(frozen=True)
-class Program:
+class CompiledProgram:
     """The outcome of a compilation and its C; the results of its stages are computed on demand after a cache hit."""
 
-    outcome: Outcome
+    outcome: CachedOutcome
     emitted: EmittedC
     stages: Callable[[], Compilation]
 
@@ -58,7 +58,9 @@ class Program:
         return self.stages()
 
 
-def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen | None = None) -> Program:
+def compile_program(
+    request: Request, watch: Watch = lambda _: None, seen: Seen | None = None
+) -> CompiledProgram:
     """Return the outcome of `compile_files` with its program, from the cache if possible."""
     from isamap.driver.length_versions import compile_request
     from isamap.driver.pipeline import ignore_pass
@@ -68,7 +70,7 @@ def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen 
     known = recall(key) if seen is None else None
     emitted = recall_emitted(key) if known is not None else None
     if known is not None and emitted is not None:
-        return Program(known, emitted, lambda: compile_request(_replay_request(request, known)))
+        return CompiledProgram(known, emitted, lambda: compile_request(_replay_request(request, known)))
     asked = request if known is None else _replay_request(request, known)
     made = compile_request(asked, watch=watch, seen=seen or ignore_pass)
     assert isinstance(made.emitted, EmittedC), "all stages have run"
@@ -76,16 +78,16 @@ def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen 
     if known is None:
         remember(key, outcome)
     remember_emitted(key, outcome, made.emitted)
-    return Program(outcome, made.emitted, lambda: made)
+    return CompiledProgram(outcome, made.emitted, lambda: made)
 
 
-def _replay_request(request: Request, known: Outcome) -> Request:
+def _replay_request(request: Request, known: CachedOutcome) -> Request:
     """Return a request for the schedule that was found before."""
     name = next(name for name in known.files if name.endswith(".schedule"))
     return replace(request, schedule=Source(name, known.files[name]))
 
 
-def describe(request: Request, made: Compilation) -> Outcome:
+def describe(request: Request, made: Compilation) -> CachedOutcome:
     """Return files and summary of a compilation that went all the way."""
     from isamap.emit.c import EmittedC
     from isamap.emit.c_build import pool_files
@@ -138,7 +140,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
     warnings = tuple(Warned.of(w) for w in made.warnings)
     files |= _views(request, made, files["report.txt"])
     files["manifest.json"] = manifest(summary, depends, files)
-    return Outcome(made.kernel.name, made.machine.name, files, summary, warnings, made.stage_seconds)
+    return CachedOutcome(made.kernel.name, made.machine.name, files, summary, warnings, made.stage_seconds)
 
 
 def _energy(made: Compilation) -> tuple[str, float | None]:
@@ -157,10 +159,10 @@ def _energy(made: Compilation) -> tuple[str, float | None]:
 
 def _report(made: Compilation, program: LoweredProgram) -> str:
     """Return the report on the decisions of all versions."""
-    from isamap.report.compilation import Decided, compilation_report, versions_report
+    from isamap.report.compilation import DecidedSchedule, compilation_report, versions_report
 
     every = tuple(
-        Decided(one.canonical, one.machine, one.problem, one.schedule)
+        DecidedSchedule(one.canonical, one.machine, one.problem, one.schedule)
         for one in made.versions or (made,)
         if one.canonical and one.machine and one.problem and one.schedule
     )

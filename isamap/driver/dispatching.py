@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from isamap.driver.cached_compilations import Outcome
+from isamap.driver.cached_compilations import CachedOutcome
 from isamap.driver.compiling import describe, manifest
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.driver.stages import Watch
 from isamap.emit.c import EmittedC
 from isamap.emit.c_names import spell
-from isamap.emit.dispatch import Variant, check_askable, dispatch_files, preferred, variant_name
+from isamap.emit.dispatch import (
+    MachineProgram,
+    check_askable,
+    dispatch_files,
+    order_by_preference,
+    variant_name,
+)
 from isamap.emit.lanes import emit_code
 from isamap.machine import at_one_length, load_machine
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import replace
 
 
-def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None) -> Outcome:
+def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None) -> CachedOutcome:
     """Return the files of a kernel for several machines, one request for each, with all messages.
 
     Raises: IsamapError of any kind; UsageProblem for machines between which no program can choose.
@@ -35,13 +41,13 @@ def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None)
             raise UsageProblem(
                 Diagnostic("several-lengths", said, help="name one length, or compile it alone")
             )
-    outcomes: list[Outcome] = []
-    variants: list[Variant] = []
-    for position in preferred(machines):
+    outcomes: list[CachedOutcome] = []
+    variants: list[MachineProgram] = []
+    for position in order_by_preference(machines):
         made = _rename_program(compile_kernel(requests[position], watch=watch))
         assert made.machine is not None
         assert isinstance(made.emitted, EmittedC)
-        variants.append(Variant(made.machine, made.emitted))
+        variants.append(MachineProgram(made.machine, made.emitted))
         outcomes.append(describe(requests[position], made))
     return _join_outcomes(requests, variants, outcomes)
 
@@ -57,8 +63,8 @@ def _rename_program(made: Compilation) -> Compilation:
 
 
 def _join_outcomes(
-    requests: Sequence[Request], variants: Sequence[Variant], outcomes: Sequence[Outcome]
-) -> Outcome:
+    requests: Sequence[Request], variants: Sequence[MachineProgram], outcomes: Sequence[CachedOutcome]
+) -> CachedOutcome:
     kernel, name = outcomes[0].kernel, spell(outcomes[0].kernel)
     files = dispatch_files(name, variants)
     for variant, outcome in zip(variants, outcomes, strict=True):
@@ -90,4 +96,4 @@ def _join_outcomes(
     warnings = tuple(dict.fromkeys(w.text for outcome in outcomes for w in outcome.warnings))
     by_text = {w.text: w for outcome in outcomes for w in outcome.warnings}
     found = tuple(by_text[text] for text in warnings)
-    return Outcome(kernel, "dispatch", files, summary, found)
+    return CachedOutcome(kernel, "dispatch", files, summary, found)

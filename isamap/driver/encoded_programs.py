@@ -9,7 +9,7 @@ from isamap.driver.length_versions import compile_request
 from isamap.driver.pipeline import Compilation
 from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request, complete_sizes
-from isamap.driver.verifying import Case, Judged, case_of, with_unverified
+from isamap.driver.verifying import Case, ComparedResult, case_of, with_unverified
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
 from isamap.run.fills import fills_of, make_arrays, make_scalars
@@ -82,7 +82,7 @@ def verify_program(program: ProgramFile, machine: Machine, kernel: Kernel, fill:
         found = execute_program(program, machine, arrays)
     except VerificationFailed as problem:
         return Case(dict(program.sizes), fill, 0.0, 0.0, "stream", "nothing", True, problem.diagnostics)
-    judged = Judged(kernel, arrays, found, dict(program.sizes), fill, "stream", [])
+    judged = ComparedResult(kernel, arrays, found, dict(program.sizes), fill, "stream", [])
     return case_of(judged, scalars, guard=True)
 
 

@@ -43,7 +43,7 @@ from isamap.match import (
     stored_way_out,
 )
 from isamap.plan.access_counts import Convention, StatementAccesses, count_statement, powerset, with_energy
-from isamap.plan.loop_nest import Fused, FusedRead, Gathered, Known, Short, Subscript
+from isamap.plan.loop_nest import FusedAccesses, FusedRead, GatheredTiles, NestFacts, Short, Subscript
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
@@ -237,7 +237,7 @@ def schedule_accesses(
     return tuple(found)
 
 
-def _facts_of_nest(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Machine) -> Known:
+def _facts_of_nest(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Machine) -> NestFacts:
     """Return the facts of a nest, as it is lowered, that access counts depend on."""
     tile = chosen_tile(statements(kernel)[nest.statement], machine, nest)
     operands = (*tile.inputs, *(o for o in (tile.accumulator, tile.held) if o is not None))
@@ -254,17 +254,17 @@ def _facts_of_nest(kernel: Kernel, nest: NestSchedule, option: NestOption, machi
     gathered = dict(_find_gathered(tile, option, search))
     if tile.accumulator is None or not nest.fused:
         lengths = frozenset(tile.run_time_lengths)
-        return Known(tile.statement.assign.op is not None, plain, None, gathered, lengths=lengths)
+        return NestFacts(tile.statement.assign.op is not None, plain, None, gathered, lengths=lengths)
     finish = finish_of(kernel, tile, nest, search)
     results = tuple((w.target_at.buffer, w.target_at.dtype.size_bytes) for w in finish.whole)
     inside = finish.begins_held or bool(finish.beginning)
     found = _passed(tile, nest, finish, search)
-    fused = Fused(
+    fused = FusedAccesses(
         results, finish.first is not None, inside, finish.ends_held,
         through=tuple(memory for memory, _ in found),
         reads=tuple(chain(_first_reads(tile, finish), *(read for _, read in found))),
     )  # fmt: skip
-    return Known(True, plain, fused, gathered)
+    return NestFacts(True, plain, fused, gathered)
 
 
 def _first_reads(tile: Tile, finish: Finish) -> Iterator[FusedRead]:
@@ -335,7 +335,7 @@ def _find_gathered(tile: Tile, option: NestOption, search: MoveSearch) -> Iterat
         for number, read in enumerate(parts):
             used = {f"~{axis}" for axis in position if f"@{axis}" in symbols(read)}
             tiles = (
-                Gathered(
+                GatheredTiles(
                     short, tuple((c[1:], width if c == wide and c not in used else 1) for c in counts), apart
                 )
                 for short, counts, wide, width in gathered

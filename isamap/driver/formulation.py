@@ -252,7 +252,7 @@ def canonical_form(
     return padded
 
 
-def _share_ns(request: Request, canonical: Kernel, plan: Plan, written: Set[str]) -> float:
+def _share_ns(request: Request, canonical: Kernel, plan: HeuristicPlan, written: Set[str]) -> float:
     """Return the time of the statements in a plan that write some arrays. Units: nanoseconds of the model."""
     known = statements(canonical)
     costs = price(plan.schedule, plan.problem, load_cost_model(request.cost_model))
@@ -349,7 +349,7 @@ def plan_ns(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class HeuristicPlan:
     """A heuristic's schedule, of that problem."""
 
     schedule: Schedule
@@ -359,7 +359,7 @@ class Plan:
 
 def quick_plan(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
-) -> Plan | None:
+) -> HeuristicPlan | None:
     """Return a heuristic's plan, if it finds one of known cost."""
     model = load_cost_model(request.cost_model)
     may_narrow = isinstance(model, FlooredModel)
@@ -370,4 +370,4 @@ def quick_plan(
             plan = load_heuristic(heuristic).schedule(problem, model, limit_s=limit_s, fixed={})
     except (NoMapping, Infeasible, UsageProblem):  # a rewrite may read a packed input at two places
         return None
-    return None if plan.cost_ns is None else Plan(plan, problem, plan.cost_ns)
+    return None if plan.cost_ns is None else HeuristicPlan(plan, problem, plan.cost_ns)

@@ -19,7 +19,7 @@ from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class KeptPrice:
     """The predicted time of a choice of arrays to keep. Units: nanoseconds."""
 
     kept: tuple[str, ...]
@@ -33,11 +33,11 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PricedChoices:
     """The cheapest choice, and all priced ones."""
 
     made: Derivative
-    prices: tuple[Price, ...]
+    prices: tuple[KeptPrice, ...]
 
 
 def choose_kept(
@@ -47,7 +47,7 @@ def choose_kept(
     machine: str,
     sizes: Mapping[str, Size],
     watch: Callable[[str], None] = lambda _: None,
-) -> Kept:
+) -> PricedChoices:
     """Return the cheaper of keeping nothing and keeping everything, improved one array at a time.
 
     Raises: IsamapError if a kernel cannot be performed, or a name is unknown.
@@ -55,14 +55,14 @@ def choose_kept(
     request = Request(
         Source("kernel", ""), machine, sizes, heuristic="greedy", profile=find_profile("default", machine)
     )
-    found: dict[tuple[str, ...], tuple[Price, Derivative]] = {}
+    found: dict[tuple[str, ...], tuple[KeptPrice, Derivative]] = {}
 
-    def priced(keep: Sequence[str]) -> Price:
+    def priced(keep: Sequence[str]) -> KeptPrice:
         made = differentiate(kernel, of, by, keep)
         if made.kept not in found:
             watch(f"price {len(found) + 1}")
             pair = made.forward if made.forward is not None else kernel, made.backward
-            found[made.kept] = Price(made.kept, *(_ns(request, k) for k in pair)), made
+            found[made.kept] = KeptPrice(made.kept, *(_ns(request, k) for k in pair)), made
         return found[made.kept][0]
 
     nothing, every = priced(()), priced(differentiate(kernel, of, by).again)
@@ -70,7 +70,7 @@ def choose_kept(
     for name in every.kept:
         other = [n for n in every.kept if (n in best.kept) != (n == name)]
         best = min(best, priced(other), key=lambda price: price.ns)
-    return Kept(found[best.kept][1], tuple(price for price, _ in found.values()))
+    return PricedChoices(found[best.kept][1], tuple(price for price, _ in found.values()))
 
 
 def _ns(request: Request, kernel: Kernel) -> float:

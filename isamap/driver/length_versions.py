@@ -15,7 +15,7 @@ from isamap.driver.pipeline import Compilation, Seen, compile_kernel, ignore_pas
 from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request, Size, complete_sizes, has_versions, read_profiles, whole_sizes
 from isamap.driver.stages import PASS_NAMES, STAGES, Clock, Watch
-from isamap.driver.workspace_packing import judged, pack_workspace
+from isamap.driver.workspace_packing import finish_program, pack_workspace
 from isamap.ir import bind, print_routine
 from isamap.lower.length_join import join_lengths
 from isamap.lower.lower import Version, lower_versions, versions_behind
@@ -186,7 +186,7 @@ def _joined_size_versions(
         seen("workspace", packed)
         if stop_after == "workspace":
             return replace(found, passed=(packed,))
-        program = judged(packed, last.machine)
+        program = finish_program(packed, last.machine)
     found = replace(found, program=program)
     if stop_after == "lower":
         return found

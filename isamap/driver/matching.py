@@ -27,7 +27,7 @@ from isamap.match import (
     improving_rewrites,
     refusals,
 )
-from isamap.report.kernel_forms import Form
+from isamap.report.kernel_forms import KernelVariant
 from isamap.report.mapping_facts import Matched
 from isamap.source import Source
 from isamap.source.records import dataclass, replace
@@ -61,7 +61,7 @@ def forms_of(
     sizes: Mapping[str, Size] | None = None,
     mode: CountMode = "complete",
     instruction: str | None = None,
-) -> tuple[Form, ...]:
+) -> tuple[KernelVariant, ...]:
     """Return the kernel as written, and then its rewrites, those first with which an instruction performs more.
 
     Raises: IsamapError if the kernel's text or a size is wrong.
@@ -69,19 +69,19 @@ def forms_of(
     kernel = parse_kernel(source)
     values = complete_sizes(kernel, sizes) if sizes else {}
 
-    def form(rewrite: Rewrite, gains: tuple[Gain, ...]) -> Form:
+    def form(rewrite: Rewrite, gains: tuple[Gain, ...]) -> KernelVariant:
         bound = bind(rewrite.kernel, values) if values else rewrite.kernel
         matched = match_parsed(bound, machine, values, mode).only(instruction)
-        return Form(rewrite.kernel, rewrite.steps, gains, matched, rewrite.rounded)
+        return KernelVariant(rewrite.kernel, rewrite.steps, gains, matched, rewrite.rounded)
 
     gained = {i.rewrite.kernel: i for i in improving_rewrites(kernel, machine, mode)}
-    better: list[Form] = []
+    better: list[KernelVariant] = []
     for improvement in gained.values():
         own = tuple(g for g in improvement.gains if instruction in (None, g.instruction))
         if own:
             better.append(form(improvement.rewrite, own))
     seen = {kernel, *(f.kernel for f in better)}
-    others: list[Form] = []
+    others: list[KernelVariant] = []
     for rewrite in (*factorisations(kernel), *rewrites(kernel), *forms_at_points(kernel, values)):
         if rewrite.kernel not in seen:
             seen.add(rewrite.kernel)

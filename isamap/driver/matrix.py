@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from isamap.driver.predicted import Use, uses_of
+from isamap.driver.predicted import InstructionUse, uses_of
 from isamap.driver.request import Request, Size
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import Case, all_cases
@@ -79,7 +79,7 @@ class Cell:
 def verify_cell(cell_request: CellRequest) -> Cell:
     """Return the cell. A mistake of the compiler's own fails this one, and no other."""
     started = time.monotonic()
-    uses: list[Use] = []
+    uses: list[InstructionUse] = []
     cases: list[Case] = []
     verdict, reason = _verify_cell(cell_request, uses, cases)
     busiest = max(uses, key=lambda use: use.iterations, default=None)
@@ -93,7 +93,9 @@ def verify_cell(cell_request: CellRequest) -> Cell:
     )  # fmt: skip
 
 
-def _verify_cell(cell_request: CellRequest, uses: list[Use], cases: list[Case]) -> tuple[Verdict, str]:
+def _verify_cell(
+    cell_request: CellRequest, uses: list[InstructionUse], cases: list[Case]
+) -> tuple[Verdict, str]:
     """Return the verdict and its reason; fill `uses` and `cases` as far as verification gets."""
     try:
         for request in cell_request.requests:

@@ -3,7 +3,7 @@
     threads: int = option("--threads", "N", "How many threads.", count(1, 256), default=1, commands="run")
 
 The command line reads the value from a word, `isamap.compile` takes it from Python, JSON and the
-documentation say it. `declared` lists the options of a record, `given_flags` those that a caller gave.
+documentation say it. `list_options` lists the options of a record, `given_flags` those that a caller gave.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_WRITTEN = 1 << 53  # beyond that floats are not the whole numbers that the
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OptionKind:
     """A kind of value: how it is read from the command line, taken from Python, and written to JSON.
 
     `many` words are read together if an option may be repeated; a `flag` has none. `choices` are the words
@@ -60,7 +60,7 @@ class Option:
     flags: tuple[str, ...]
     metavar: str
     help: str
-    kind: Kind
+    kind: OptionKind
     default: Any = REQUIRED
     commands: frozenset[str] = frozenset()
     python: str = ""
@@ -98,20 +98,20 @@ class Option:
         return self.kind.take(name, value)
 
 
-def option(flags: str, metavar: str, about: str, kind: Kind, **facts: Any) -> Any:
+def option(flags: str, metavar: str, about: str, kind: OptionKind, **facts: Any) -> Any:
     """Return a field of a record that is an option: `-o, --output`. The arguments are those of `Option`."""
     commands = frozenset(facts.pop("commands", "").split())
     return Option(tuple(flags.split(", ")), metavar, about, kind, commands=commands, **facts).field()
 
 
-def declared(record: type[Any]) -> dict[str, Option]:
+def list_options(record: type[Any]) -> dict[str, Option]:
     """Return the options of a record by its fields' names."""
     return {f.name: f.metadata["option"] for f in fields(record) if "option" in f.metadata}
 
 
 def flags_of(record: type[Any]) -> tuple[str, ...]:
     """Return the flags of a record's options."""
-    return tuple(flag for one in declared(record).values() for flag in one.flags)
+    return tuple(flag for one in list_options(record).values() for flag in one.flags)
 
 
 def given_flags(record: Any) -> tuple[str, ...]:
@@ -127,24 +127,28 @@ def given_flags(record: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def count(low: int, high: int, *, none: bool = False) -> Kind:
+def count(low: int, high: int, *, none: bool = False) -> OptionKind:
     """Return the kind of integers within limits; with `none`, Python may say 0 for none of them."""
-    return Kind(partial(read_count, low=low, high=high), partial(given_count, low=low, high=high, none=none))
+    return OptionKind(
+        partial(read_count, low=low, high=high), partial(given_count, low=low, high=high, none=none)
+    )
 
 
-def seconds_in(low: float, high: float) -> Kind:
+def seconds_in(low: float, high: float) -> OptionKind:
     """Return the kind of numbers within limits. Units: seconds of wall clock, in Python."""
-    return Kind(partial(read_number, low=low, high=high), partial(given_seconds, low=low, high=high))
+    return OptionKind(partial(read_number, low=low, high=high), partial(given_seconds, low=low, high=high))
 
 
-def one_of(*choices: str) -> Kind:
+def one_of(*choices: str) -> OptionKind:
     """Return the kind of one of a few words."""
-    return Kind(
+    return OptionKind(
         partial(read_choice, choices=choices), partial(given_choice, choices=choices), choices=choices
     )
 
 
-def plugin(kind: Literal["heuristic", "cost model", "evaluator", "searcher"], *, many: bool = False) -> Kind:
+def plugin(
+    kind: Literal["heuristic", "cost model", "evaluator", "searcher"], *, many: bool = False
+) -> OptionKind:
     """Return the kind of the name of a plug-in, or of `many`, with commas between or repeated."""
 
     def known(word: str | list[str], _flag: str = "") -> str | tuple[str, ...]:
@@ -155,7 +159,7 @@ def plugin(kind: Literal["heuristic", "cost model", "evaluator", "searcher"], *,
             check_name(kind, name)
         return names if many else names[0]
 
-    return Kind(known, lambda name, value: known(given_word(name, value, "a name")), many=many)
+    return OptionKind(known, lambda name, value: known(given_word(name, value, "a name")), many=many)
 
 
 def given_count(name: str, value: object, low: int, high: int, *, none: bool = False) -> int:
@@ -308,8 +312,8 @@ def _as_written(word: Any, _flag: str) -> Any:
     return tuple(cast("Sequence[str]", word)) if isinstance(word, list) else word
 
 
-WORD = Kind(_as_written, partial(given_word, what="a word"))
-WORDS = Kind(_as_written, given_names, many=True)
-NAMES = Kind(lambda words, _: read_names(words), given_names, many=True, said=sorted)
-FLAG = Kind(_as_written, given_flag, flag=True)
-BYTES = Kind(read_bytes, partial(given_word, what="a number of bytes"))
+WORD = OptionKind(_as_written, partial(given_word, what="a word"))
+WORDS = OptionKind(_as_written, given_names, many=True)
+NAMES = OptionKind(lambda words, _: read_names(words), given_names, many=True, said=sorted)
+FLAG = OptionKind(_as_written, given_flag, flag=True)
+BYTES = OptionKind(read_bytes, partial(given_word, what="a number of bytes"))

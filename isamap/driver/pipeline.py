@@ -14,7 +14,7 @@ from isamap.driver.cached_schedules import (
     question_of,
     recall_schedule,
     remember_schedule,
-    replayed,
+    reprice_schedule,
     schedule_key,
 )
 from isamap.driver.explaining import form_warnings, scalar_warnings
@@ -23,7 +23,7 @@ from isamap.driver.inputs import with_profile
 from isamap.driver.printers import Artifact, emit_artifact
 from isamap.driver.request import Request, complete_sizes, read_bound
 from isamap.driver.stages import Clock, Watch
-from isamap.driver.workspace_packing import ALL_PASSES, judged
+from isamap.driver.workspace_packing import ALL_PASSES, finish_program
 from isamap.formulate.matches import Matches
 from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lowering
@@ -39,7 +39,7 @@ from isamap.plan.text import parse_schedule
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.scheduler.effects.energy import DEAR, WithinModel, for_other_model
-from isamap.scheduler.nests.pricing import price, started
+from isamap.scheduler.nests.pricing import price, start_only_from
 from isamap.source import Diagnostic, UsageProblem, add_up
 from isamap.source.process import full_collection_put_off
 from isamap.source.progress import Limited
@@ -181,7 +181,7 @@ def _lower_compilation(
         if name == stop_after:
             return replace(made, passed=(state,))
     assert isinstance(last, LoweredProgram), "the last pass leaves a program"
-    return replace(made, program=judged(last, made.machine))
+    return replace(made, program=finish_program(last, made.machine))
 
 
 def _choose_schedule(
@@ -194,9 +194,9 @@ def _choose_schedule(
 ) -> tuple[Schedule, Mapping[str, object]]:
     """Return the schedule and its origin. It measures or simulates only where an option asks for it."""
     if request.tune or request.tuned:
-        from isamap.driver.tuning import Question, tuned_schedule  # brings what measures
+        from isamap.driver.tuning import TuningKey, tuned_schedule  # brings what measures
 
-        question = Question(request, kernel, machine, problem, sizes)
+        question = TuningKey(request, kernel, machine, problem, sizes)
         return tuned_schedule(question, lambda: find_schedule(request, problem, clock))
     schedule = find_schedule(request, problem, clock)
     if request.evaluate:
@@ -233,7 +233,7 @@ def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str,
     limits = [(n.statement, ceil(factor * cost)) for n, cost in zip(problem.nests, spent, strict=True)]
     dear = DEAR * max(costs) / max(1.0, min(s for s in spent if s > 0))
     within = WithinModel(model, bounded, tuple(limits), dear, f"{model.name} within {request.within}")
-    made = asked(started(question, least), within)
+    made = asked(start_only_from(question, least), within)
     if (made.cost_ns or 0.0) > sum(costs) * (1 + PROVEN):
         made = replace(made, nests=least.nests, cost_ns=add_up(costs), found_by=least.found_by)
     return made if len(problem.nests) == 1 else replace(made, lower_bound_ns=0.0, status="FEASIBLE")
@@ -267,4 +267,4 @@ def find_schedule(request: Request, problem: Problem, clock: Clock | None = None
     if findings:
         assert request.schedule is not None, f"the scheduler broke its rules: {findings}"
         raise UsageProblem(*findings)
-    return schedule if request.schedule is None else replayed(schedule, request, problem)
+    return schedule if request.schedule is None else reprice_schedule(schedule, request, problem)

@@ -15,17 +15,17 @@ from math import prod
 from typing import Any
 
 from isamap.driver.cached_compilations import Warned
-from isamap.driver.compiling import Program, manifest
+from isamap.driver.compiling import CompiledProgram, manifest
 from isamap.driver.request import complete_sizes, whole_sizes
-from isamap.driver.runnable import Prepared
+from isamap.driver.runnable import PreparedKernel
 from isamap.driver.stages import Watch
 from isamap.driver.verifying import symbols_of, verify_case
 from isamap.emit.c_build import pool_files
 from isamap.emit.c_library import emit_library_call
 from isamap.ir import Kernel, bind, typical_size
 from isamap.libraries.description import Library
-from isamap.libraries.installed import Installed, find_installed
-from isamap.libraries.recognise import Performed, find_call
+from isamap.libraries.installed import InstalledLibrary, find_installed
+from isamap.libraries.recognise import RecognisedCall, find_call
 from isamap.machine import detect_features
 from isamap.machine.processor import this_cpu
 from isamap.run.child import RunProblem
@@ -35,8 +35,8 @@ from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
-from isamap.tune.implementation_choices import OURS, Choice, Choices
-from isamap.tune.measured import FEWEST_CALLS, LIMITS, SECONDS, Contender
+from isamap.tune.implementation_choices import OURS, ChoiceDatabase, ImplementationChoice
+from isamap.tune.measured import FEWEST_CALLS, LIMITS, SECONDS, MeasuredSchedule
 from isamap.tune.tournament import play
 
 Sizes = Mapping[str, int]
@@ -48,9 +48,9 @@ PATIENCE_NS = 20_000_000_000
 class Theirs:
     """A call of a library that performs a kernel, made ready to run."""
 
-    library: Installed
-    performed: Performed
-    prepared: Prepared
+    library: InstalledLibrary
+    performed: RecognisedCall
+    prepared: PreparedKernel
 
     @property
     def name(self) -> str:
@@ -62,11 +62,11 @@ class Theirs:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedCall:
     """A library call compared with our code: the measurements at each of some sizes."""
 
     theirs: Theirs
-    choices: tuple[tuple[Sizes, Choice], ...]
+    choices: tuple[tuple[Sizes, ImplementationChoice], ...]
 
     @property
     def is_faster(self) -> bool:
@@ -94,7 +94,9 @@ class Compared:
         }
 
 
-def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch = lambda _: None) -> Prepared:
+def with_faster(
+    prepared: PreparedKernel, libraries: Sequence[Library], watch: Watch = lambda _: None
+) -> PreparedKernel:
     """Return the program, or a library call that was measured to be faster, with the comparison.
 
     Raises: MissingTool if no library is installed, or this processor cannot run the machine; UsageProblem if
@@ -114,13 +116,14 @@ def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch =
         return _report_winner(prepared, None, (), findings)
     found = [(sizes, _choices(prepared, ready, sizes)) for sizes in measured_sizes(prepared)]
     compared = [
-        Compared(one, tuple((sizes, choices[n]) for sizes, choices in found)) for n, one in enumerate(ready)
+        ComparedCall(one, tuple((sizes, choices[n]) for sizes, choices in found))
+        for n, one in enumerate(ready)
     ]
     winner = min((c for c in compared if c.is_faster), key=lambda c: c.ratio, default=None)
     return _report_winner(prepared, winner.theirs if winner else None, compared, findings)
 
 
-def measured_sizes(prepared: Prepared) -> tuple[Sizes, ...]:
+def measured_sizes(prepared: PreparedKernel) -> tuple[Sizes, ...]:
     """Return the sizes that are measured: those given, and of ranges each value that our code has a schedule for."""
     parsed, summary = parse_kernel(prepared.request.kernel), prepared.program.outcome.summary
     every = [version["sizes"] for version in summary.get("versions", ())] or [prepared.request.sizes]
@@ -128,7 +131,7 @@ def measured_sizes(prepared: Prepared) -> tuple[Sizes, ...]:
     return tuple(sizes for n, sizes in enumerate(typical) if sizes not in typical[:n])
 
 
-def _check(prepared: Prepared) -> None:
+def _check(prepared: PreparedKernel) -> None:
     """Check that programs run here as they are emitted. Raises: MissingTool, UsageProblem."""
     if prepared.packers:
         said = (
@@ -159,7 +162,7 @@ def _place(file: str, package: str) -> str:
 
 
 def ready_calls(
-    prepared: Prepared, installed: Sequence[Installed]
+    prepared: PreparedKernel, installed: Sequence[InstalledLibrary]
 ) -> tuple[list[Theirs], tuple[Diagnostic, ...]]:
     """Return the calls that compute the kernel correctly, and diagnostics about the others."""
     parsed = parse_kernel(prepared.request.kernel)
@@ -186,11 +189,13 @@ def ready_calls(
     return ready, tuple(findings)
 
 
-def _prepare_library(prepared: Prepared, kernel: Kernel, library: Installed, performed: Performed) -> Theirs:
+def _prepare_library(
+    prepared: PreparedKernel, kernel: Kernel, library: InstalledLibrary, performed: RecognisedCall
+) -> Theirs:
     emitted = emit_library_call(prepared.compiled.interface, kernel, performed, library)
     variables = tuple(library.library.variables(prepared.request.threads).items())
     compiled = replace(compile_library(emitted, prepared.machine), environment=variables)
-    program = Program(prepared.program.outcome, emitted, prepared.program.stages)
+    program = CompiledProgram(prepared.program.outcome, emitted, prepared.program.stages)
     return Theirs(library, performed, replace(prepared, program=program, compiled=compiled))
 
 
@@ -210,7 +215,9 @@ def _wrong(theirs: Theirs) -> Diagnostic | None:
     return None
 
 
-def _not_taken(library: Installed, performed: Performed, kernel: str, problem: Diagnostic) -> Diagnostic:
+def _not_taken(
+    library: InstalledLibrary, performed: RecognisedCall, kernel: str, problem: Diagnostic
+) -> Diagnostic:
     function = performed.call.prototype.name
     return Diagnostic(
         "library-wrong",
@@ -221,7 +228,7 @@ def _not_taken(library: Installed, performed: Performed, kernel: str, problem: D
     )
 
 
-def _report_no_call(kernel: Kernel, installed: Sequence[Installed]) -> Diagnostic:
+def _report_no_call(kernel: Kernel, installed: Sequence[InstalledLibrary]) -> Diagnostic:
     names = ", ".join(one.library.name for one in installed)
     strict = ("a strict kernel has its sums in order, which no library promises",) if kernel.strict else ()
     return Diagnostic(
@@ -233,12 +240,12 @@ def _report_no_call(kernel: Kernel, installed: Sequence[Installed]) -> Diagnosti
     )
 
 
-def _choices(prepared: Prepared, ready: Sequence[Theirs], sizes: Sizes) -> list[Choice]:
+def _choices(prepared: PreparedKernel, ready: Sequence[Theirs], sizes: Sizes) -> list[ImplementationChoice]:
     """Return for each call whether it is faster than our code, from the cache or measured now."""
     keys = [_key(prepared, theirs, sizes) for theirs in ready]
     if prepared.request.cache:
         with OnlyWarned():
-            kept = [Choices.open().find(key) for key in keys]
+            kept = [ChoiceDatabase.open().find(key) for key in keys]
             if all(kept):
                 return [choice for choice in kept if choice is not None]
     contenders = {OURS: contender_of(prepared, sizes)}
@@ -248,19 +255,19 @@ def _choices(prepared: Prepared, ready: Sequence[Theirs], sizes: Sizes) -> list[
     for name, contender in contenders.items():  # what failed has no time, and nothing is faster than it
         check_ran(name, contender)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    found: list[Choice] = []
+    found: list[ImplementationChoice] = []
     for key, theirs in zip(keys, ready, strict=True):
         own = {n: {OURS: c[OURS], theirs.name: c[theirs.name]} for n, c in rounds.items() if theirs.name in c}
         kernel = prepared.compiled.interface.name
-        choice = Choice.of(own, key=key, kernel=kernel, library=theirs.name, time=now)
+        choice = ImplementationChoice.of(own, key=key, kernel=kernel, library=theirs.name, time=now)
         found.append(choice)
         if prepared.request.cache:
             with OnlyWarned():
-                Choices.open().keep(choice)
+                ChoiceDatabase.open().keep(choice)
     return found
 
 
-def _key(prepared: Prepared, theirs: Theirs, sizes: Sizes) -> str:
+def _key(prepared: PreparedKernel, theirs: Theirs, sizes: Sizes) -> str:
     """Return the sha256 of everything that may change which one is faster."""
     file = theirs.library.path.stat()
     library = [str(theirs.library.path), theirs.library.origin, file.st_size, file.st_mtime_ns]
@@ -270,20 +277,20 @@ def _key(prepared: Prepared, theirs: Theirs, sizes: Sizes) -> str:
     return digest(*codes, *theirs.library.library.texts, asked, compiler, cpu)
 
 
-def contender_of(prepared: Prepared, sizes: Sizes) -> Contender:
+def contender_of(prepared: PreparedKernel, sizes: Sizes) -> MeasuredSchedule:
     """Return the program as a contender on random data, called once. Raises: RunProblem if it fails."""
     threads, kernel = prepared.request.threads, bind(parse_kernel(prepared.request.kernel), dict(sizes))
     assert isinstance(kernel, Kernel)
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
     symbols = symbols_of(prepared, sizes)
-    made = Contender(prepared.compiled, arrays, symbols, scalars, LIMITS.seconds, [], threads)
+    made = MeasuredSchedule(prepared.compiled, arrays, symbols, scalars, LIMITS.seconds, [], threads)
     made.processor_time = threads == 1
     made.run(FEWEST_CALLS)
     check_ran(prepared.compiled.interface.name, made)
     return made
 
 
-def check_ran(name: str, contender: Contender) -> None:
+def check_ran(name: str, contender: MeasuredSchedule) -> None:
     """Check that all calls came to their end. Raises: RunProblem."""
     if contender.failure:
         said = f"`{name}` could not be measured: {contender.failure}"
@@ -291,8 +298,11 @@ def check_ran(name: str, contender: Contender) -> None:
 
 
 def _report_winner(
-    prepared: Prepared, winner: Theirs | None, found: Sequence[Compared], findings: tuple[Diagnostic, ...]
-) -> Prepared:
+    prepared: PreparedKernel,
+    winner: Theirs | None,
+    found: Sequence[ComparedCall],
+    findings: tuple[Diagnostic, ...],
+) -> PreparedKernel:
     """Return the winning implementation, with the findings in its report, summary and manifest."""
     threads = prepared.request.threads
     told: dict[str, Any] = {
@@ -315,11 +325,11 @@ def _report_winner(
     files["manifest.json"] = manifest(summary, depends, files)
     warnings = (*outcome.warnings, *(Warned.of(d) for d in findings))
     outcome = replace(outcome, files=files, summary=summary, warnings=warnings)
-    return replace(chosen, program=Program(outcome, chosen.program.emitted, prepared.program.stages))
+    return replace(chosen, program=CompiledProgram(outcome, chosen.program.emitted, prepared.program.stages))
 
 
 def _lines(
-    prepared: Prepared, winner: Theirs | None, found: Sequence[Compared], told: Mapping[str, Any]
+    prepared: PreparedKernel, winner: Theirs | None, found: Sequence[ComparedCall], told: Mapping[str, Any]
 ) -> list[str]:
     """Return the text of the report."""
     name = prepared.compiled.interface.name

@@ -35,7 +35,7 @@ from isamap.transform import statements
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class KernelCase:
     """A kernel at sizes, as written or in a variant."""
 
     kernel: Source
@@ -89,11 +89,11 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class PredictedKernel:
     """A kernel; or a model: its kernels with their numbers of calls, and the time of its other steps by machine."""
 
     name: str
-    cases: tuple[Case, ...]
+    cases: tuple[KernelCase, ...]
     calls: tuple[int, ...] = (1,)
     other_ns: Callable[[str], float] | None = None
 
@@ -102,7 +102,9 @@ class Subject:
         return self.other_ns is not None
 
 
-def add_predictions(subject: Subject, found: Sequence[Predicted], machine: str, objective: str) -> Predicted:
+def add_predictions(
+    subject: PredictedKernel, found: Sequence[Predicted], machine: str, objective: str
+) -> Predicted:
     """Return the prediction of a subject from those of its kernels: one that is refused refuses the whole.
 
     The gap is that of the sum: each kernel's own, weighted by its cost. A product of sums has none.
@@ -132,13 +134,13 @@ PROVEN_SUMS = (TIME, "energy")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PredictionRequest:
     """A requested prediction: a case on a machine, by a heuristic. Units: `limit_s` in seconds.
 
     `known` are texts of schedules: the one that was found here before, and those of similar machines.
     """
 
-    case: Case
+    case: KernelCase
     machine: str
     heuristic: str = "greedy"
     limit_s: float = 10.0
@@ -147,18 +149,18 @@ class Asked:
     within: str = ""
 
 
-def shipped_cases() -> tuple[Case, ...]:
+def shipped_cases() -> tuple[KernelCase, ...]:
     """Return every shipped kernel at one small size."""
     usual = usual_sizes()
     sources = [read_kernel(name) for name in list_kernels()]
-    found: list[Case] = []
+    found: list[KernelCase] = []
     for source in sources:
         open_sizes = [p.name for p in parse_kernel(source).params if p.kind == "size" and p.default is None]
-        found.append(Case(source, tuple((name, usual.get(name, usual["*"])) for name in open_sizes)))
+        found.append(KernelCase(source, tuple((name, usual.get(name, usual["*"])) for name in open_sizes)))
     return tuple(found)
 
 
-def predict(asked: Asked) -> Predicted:
+def predict(asked: PredictionRequest) -> Predicted:
     """Return the performance that the description predicts, or the reason why it refuses the kernel."""
     request = Request(
         asked.case.kernel,
@@ -248,7 +250,7 @@ def _take_largest_bound(best: Schedule, *searched: Schedule) -> Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class InstructionUse:
     """An instruction that performs a computing statement, in so many iterations.
 
     It performs `lanes` of them at once, and `utilisation` is the share of busy lanes; None if unknown.
@@ -260,13 +262,13 @@ class Use:
     utilisation: float | None
 
 
-def uses_of(made: Compilation) -> tuple[Use, ...]:
+def uses_of(made: Compilation) -> tuple[InstructionUse, ...]:
     """Return the instructions that perform the computing statements of a schedule."""
     assert made.schedule is not None, "the stages before have run"
     return tuple(use for nest in made.schedule.nests if (use := _use(made, nest)) is not None)
 
 
-def _use(made: Compilation, nest: NestSchedule) -> Use | None:
+def _use(made: Compilation, nest: NestSchedule) -> InstructionUse | None:
     assert made.canonical is not None, "the stages before have run"
     assert made.machine is not None, "the stages before have run"
     statement = statements(made.canonical)[nest.statement]
@@ -278,11 +280,11 @@ def _use(made: Compilation, nest: NestSchedule) -> Use | None:
     found = estimate(exact, mapping, pattern, made.machine) if exact and pattern else None
     iterations = prod(axis.extent.value or 1 for axis in (*statement.axes, *statement.sequence))
     known = (found.lanes, found.utilisation) if found is not None else (None, None)
-    return Use(mapping.instruction, iterations, *known)
+    return InstructionUse(mapping.instruction, iterations, *known)
 
 
 def predict_all(
-    requests: Sequence[Asked],
+    requests: Sequence[PredictionRequest],
     where: int | str,
     seen: Callable[[int, Predicted], None] = lambda _n, _p: None,
 ) -> list[Predicted]:

@@ -25,7 +25,7 @@ from isamap.version import __version__
 
 if TYPE_CHECKING:
     from isamap.scheduler import Ranking
-    from isamap.tune.evaluating import Evaluated, Log
+    from isamap.tune.evaluating import EvaluatedSchedule, Log
 
 
 RUNNERS_UP = 5
@@ -48,7 +48,7 @@ def evaluate_schedules(
     *,
     again: bool = False,
     log: Log | None = None,
-) -> tuple[Evaluated, ...]:
+) -> tuple[EvaluatedSchedule, ...]:
     """Return an evaluator's result for each schedule, each evaluated once. Raises: UsageProblem, MissingTool."""
     from isamap.tune.evaluating import Log, TrialInputs, evaluate_all
 
@@ -92,7 +92,9 @@ def searched_schedule(
     return replace(best.schedule, findings=(*first.findings, _report_choice(request, evaluated, best)))
 
 
-def _report_choice(request: Request, evaluated: Sequence[Evaluated], best: Evaluated) -> Diagnostic:
+def _report_choice(
+    request: Request, evaluated: Sequence[EvaluatedSchedule], best: EvaluatedSchedule
+) -> Diagnostic:
     place, first = evaluated.index(best) + 1, evaluated[0].evaluation.cost_ns
     cost = best.evaluation.cost_ns
     notes = (f"the cost model's first takes {first / cost:.3g} times as long",) if place > 1 else ()

@@ -23,9 +23,9 @@ from isamap.report.access_tables import energy_figures
 from isamap.report.columns import Row, energy_text, percent_text
 from isamap.report.explained import Explained
 from isamap.report.mappings import time_text
-from isamap.report.page.line_links import Nest, code_lines, kernel_lines, listing_lines, schedule_lines
+from isamap.report.page.line_links import LinkedNest, code_lines, kernel_lines, listing_lines, schedule_lines
 from isamap.report.page.memories import memories_of
-from isamap.report.page.report_facts import Line, Pane, Report
+from isamap.report.page.report_facts import Pane, Report, SubjectLine
 from isamap.report.page.timeline import timeline_of, trace_json
 from isamap.report.page.traffic import access_rows, levels_by_model, levels_by_program, with_links
 from isamap.report.roofline import Roofline, roofline_sentence
@@ -45,7 +45,7 @@ MOST_LISTED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CompletedCompilation:
     """A compilation that went all the way."""
 
     request: Request
@@ -54,11 +54,11 @@ class Made:
     schedule: Schedule
     program: LoweredProgram
     emitted: EmittedC
-    nests: tuple[Nest, ...]
+    nests: tuple[LinkedNest, ...]
     compilation: Compilation
 
     @staticmethod
-    def of(request: Request, made: Compilation) -> Made:
+    def of(request: Request, made: Compilation) -> CompletedCompilation:
         """Raise AssertionError where a stage is missing."""
         assert made.canonical and made.machine and made.problem  # noqa: PT018 - they are all there, or none is
         assert made.schedule and made.program  # noqa: PT018 - as above
@@ -66,14 +66,14 @@ class Made:
         given = statements(made.canonical)
         questions = {nest.statement: nest for nest in made.problem.nests}
         nests = tuple(
-            Nest(
+            LinkedNest(
                 nest,
                 next(o for o in questions[nest.statement].options if o.mapping == nest.mapping),
                 tuple(statement_text(given[n]) for n in sorted((nest.statement, *nest.fused))),
             )
             for nest in made.schedule.nests
         )
-        return Made(
+        return CompletedCompilation(
             request, made.machine, made.problem, made.schedule, made.program, made.emitted, nests, made
         )
 
@@ -90,7 +90,7 @@ def recording_of(
 
     Raises: UsageProblem if it is requested for a program for several vector lengths.
     """
-    made = Made.of(request, compilation)
+    made = CompletedCompilation.of(request, compilation)
     has_scratchpads = any(memory.kind == "scratchpad" for memory in made.machine.memories.values())
     if not (is_recorded or has_scratchpads):
         return None
@@ -105,7 +105,7 @@ def recording_of(
 def trace_of(request: Request, compilation: Compilation, recorded: Recorded | None) -> str:
     """Return the trace of a call that was recorded, as JSON."""
     assert recorded is not None, "it was requested"
-    made = Made.of(request, compilation)
+    made = CompletedCompilation.of(request, compilation)
     timeline = timeline_of(recorded, made.machine)
     memories = memories_of(made.program, made.machine, recorded)
     return trace_json(f"{compilation.kernel.name} on {made.machine.name}", recorded, timeline, memories)
@@ -116,7 +116,7 @@ def report_of(
     request: Request, compilation: Compilation, found: Recorded | None, watch: Watch = lambda _: None
 ) -> Report:
     """Return the report. Of several schedules for parts of the sizes it shows the last one."""
-    made = Made.of(request, compilation)
+    made = CompletedCompilation.of(request, compilation)
     watch("report")
     if not any(memory.kind == "scratchpad" for memory in made.machine.memories.values()):
         found = None  # caches hide what moves when: the model's shares say more
@@ -148,7 +148,7 @@ def report_of(
     )
 
 
-def _with_links(shown: Explained, made: Made, found: Recorded) -> tuple[Roofline, ...]:
+def _with_links(shown: Explained, made: CompletedCompilation, found: Recorded) -> tuple[Roofline, ...]:
     notes = {nest.schedule.statement: nest.note for nest in made.nests}
     return tuple(
         with_links(roof, notes[roof.statement], found, made.program, made.machine) for roof in shown.roofs
@@ -182,7 +182,9 @@ def _largest(shown: Explained) -> Roofline | None:
     return max(shown.roofs, key=lambda roof: roof.operations, default=None)
 
 
-def _figures(made: Made, shown: Explained, found: Recorded | None) -> Sequence[tuple[str, str]]:
+def _figures(
+    made: CompletedCompilation, shown: Explained, found: Recorded | None
+) -> Sequence[tuple[str, str]]:
     schedule = made.schedule
     figures: list[tuple[str, str]] = []
     if schedule.cost_ns is not None:
@@ -205,7 +207,7 @@ def _figures(made: Made, shown: Explained, found: Recorded | None) -> Sequence[t
     return figures
 
 
-def _panes(made: Made, found: Recorded | None) -> Iterator[Pane]:
+def _panes(made: CompletedCompilation, found: Recorded | None) -> Iterator[Pane]:
     title, text, kernel = _kernel_text(made)
     schedule = print_schedule(made.schedule)
     name = f"{made.emitted.name}.c"
@@ -217,13 +219,13 @@ def _panes(made: Made, found: Recorded | None) -> Iterator[Pane]:
         yield _listing(made, code, found.simulation.issues if found is not None else MOST_LISTED)
 
 
-def _listing(made: Made, code: Sequence[Line], issues: int) -> Pane:
+def _listing(made: CompletedCompilation, code: Sequence[SubjectLine], issues: int) -> Pane:
     """Return the program as instructions in text, as far as it is shown; or the reason why there is none."""
     try:
         program = assemble(made.program, made.machine, first=MOST_LISTED)
     except UsageProblem as problem:
         lines = problem.diagnostics[0].render().splitlines()
-        return Pane("words", "No encoded program", tuple(Line(line) for line in lines))
+        return Pane("words", "No encoded program", tuple(SubjectLine(line) for line in lines))
     arrays = frozenset(array.name for array in program.arrays)
     text = list_program(program, made.machine)
     if issues > MOST_LISTED:  # which counts what it lists
@@ -234,7 +236,7 @@ def _listing(made: Made, code: Sequence[Line], issues: int) -> Pane:
     return Pane("words", title, lines, max(0, issues - MOST_LISTED))
 
 
-def _kernel_text(made: Made) -> tuple[str, str, Kernel]:
+def _kernel_text(made: CompletedCompilation) -> tuple[str, str, Kernel]:
     """Return the kernel as written or as rewritten, and the scheduled kernel with spans in that text."""
     rewrite = made.compilation.rewrite
     if rewrite is not None and rewrite.steps:
@@ -245,14 +247,14 @@ def _kernel_text(made: Made) -> tuple[str, str, Kernel]:
     return made.request.kernel.name, made.request.kernel.text, made.compilation.canonical
 
 
-def _pane(name: str, title: str, lines: Sequence[Line]) -> Pane:
+def _pane(name: str, title: str, lines: Sequence[SubjectLine]) -> Pane:
     """Return the text, cut to the page's limit."""
     ends = accumulate(MARKUP_BYTES + len(line.text) for line in lines)
     shown = sum(1 for end in ends if end <= MOST_BYTES)
     return Pane(name, title, tuple(lines[:shown]), len(lines) - shown)
 
 
-def _mappings(made: Made, shown: Explained) -> tuple[Row, ...]:
+def _mappings(made: CompletedCompilation, shown: Explained) -> tuple[Row, ...]:
     """Return a table of each statement's mapping, its price, and the number of mappings to choose from."""
     costs = {spent.statement: spent.total_ns for spent in shown.spent}
     options: dict[int, tuple[NestOption, ...]] = {n.statement: n.options for n in made.problem.nests}

@@ -14,12 +14,12 @@ from isamap.driver.options import (
     FLAG,
     NAMES,
     WORD,
-    Kind,
+    OptionKind,
     as_number,
     count,
-    declared,
     given_items,
     given_word,
+    list_options,
     one_of,
     option,
     plugin,
@@ -170,14 +170,16 @@ def given_schedule(name: str, schedule: object) -> Source | None:
     return found if isinstance(found, Source) else read_file(Path(found), str(found))
 
 
-_SCHEDULE = Kind(
+_SCHEDULE = OptionKind(
     lambda word, _: read_file(Path(word), word),
     given_schedule,
     said=lambda source: sha256(source.text) if source else None,
 )
-_FIXES = Kind(read_fixes, given_fixes, many=True, said=lambda fixed: dict(sorted(fixed.items())))
-_PROFILE = Kind(lambda word, _: word, lambda n, value: given_word(n, value, 'a path, "default" or "none"'))
-WITHIN = Kind(read_within, lambda name, value: read_within(given_word(name, value, "`time=1.1`"), name))
+_FIXES = OptionKind(read_fixes, given_fixes, many=True, said=lambda fixed: dict(sorted(fixed.items())))
+_PROFILE = OptionKind(
+    lambda word, _: word, lambda n, value: given_word(n, value, 'a path, "default" or "none"')
+)
+WITHIN = OptionKind(read_within, lambda name, value: read_within(given_word(name, value, "`time=1.1`"), name))
 _EMITTING = "compile run verify"
 
 
@@ -300,7 +302,7 @@ class Choices:
         "--transform",
         "[N]",
         "Rewrite the kernel, or a model's convolutions, if that is faster; N: variant N of `match --transform`.",
-        Kind(read_form, given_form),
+        OptionKind(read_form, given_form),
         default=None,
         echo="always",
         commands=f"{_EMITTING} bench.model",
@@ -396,7 +398,7 @@ class Choices:
         """Return the choices that the answer depends on, as JSON."""
         return {
             one.key or name: one.kind.said(getattr(self, name))
-            for name, one in declared(Choices).items()
+            for name, one in list_options(Choices).items()
             if one.echo == "always" or (one.echo == "given" and getattr(self, name) != one.default)
         }
 
@@ -420,7 +422,7 @@ class Request(Choices):
 
 def take_choices(given: Mapping[str, object]) -> Choices:
     """Return the choices that a call from Python gives by their keywords. Raises: UsageProblem, TypeError."""
-    known = {one.python or name: (name, one) for name, one in declared(Choices).items()}
+    known = {one.python or name: (name, one) for name, one in list_options(Choices).items()}
     if unknown := sorted(set(given) - set(known)):
         raise TypeError(f"there is no option `{unknown[0]}`; there are {', '.join(sorted(known))}")
     return Choices(**{known[name][0]: known[name][1].take(name, value) for name, value in given.items()})

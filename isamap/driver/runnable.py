@@ -12,7 +12,7 @@ from typing import Any, Literal, SupportsIndex, cast
 
 from numpy.typing import NDArray
 
-from isamap.driver.compiling import Program, compile_program
+from isamap.driver.compiling import CompiledProgram, compile_program
 from isamap.driver.request import Request
 from isamap.emit.c_interface import Interface
 from isamap.machine import Machine, at_one_length, join_word, load_machine, missing_features, split_word
@@ -35,7 +35,7 @@ RanOn = Literal["native", "emulator", "model", "stream"]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedKernel:
     """A program with its library, and the libraries that pack its inputs.
 
     `missing` are the processor features whose absence made it a model. `lengths` are the vector lengths that
@@ -43,7 +43,7 @@ class Prepared:
     """
 
     request: Request
-    program: Program
+    program: CompiledProgram
     machine: Machine
     compiled: Compiled
     missing: tuple[str, ...]
@@ -51,7 +51,7 @@ class Prepared:
     emulator: Emulator | None = None
     lengths: tuple[tuple[str, Emulator], ...] = ()
 
-    def everywhere(self) -> Iterator[tuple[str, Prepared]]:
+    def everywhere(self) -> Iterator[tuple[str, PreparedKernel]]:
         """Yield the program at each vector length that it supports, with a name."""
         for at, emulator in self.lengths or (("", self.emulator),):
             yield at, replace(self, emulator=emulator)
@@ -65,7 +65,7 @@ class Prepared:
 
 def prepare(
     request: Request, watch: Callable[[str], None] = lambda _: None, emulator: Emulator | None = None
-) -> Prepared:
+) -> PreparedKernel:
     """Return the compiled program, made for this processor or for the one that an emulator is said to have.
 
     Raises: IsamapError of every kind, MissingTool where there is no compiler.
@@ -86,7 +86,7 @@ def prepare(
     target = None if emulator is None else emulator.target
     compiled = compile_library(emitted, machine, request.model, target=target)
     packers = compile_packers(emitted, machine, request.model, target)
-    return Prepared(request, program, machine, compiled, missing, packers, emulator, lengths)
+    return PreparedKernel(request, program, machine, compiled, missing, packers, emulator, lengths)
 
 
 def _lengths(word: str, machine: Machine) -> tuple[tuple[str, Emulator], ...]:
@@ -117,7 +117,7 @@ class CompiledKernel:
     description is trusted. With `isolate` it runs in a child process on copies, with limits.
     """
 
-    prepared: Prepared
+    prepared: PreparedKernel
     isolate: bool = False
     _process: InProcess | None = field(default=None, repr=False)
 

@@ -62,7 +62,7 @@ def done_side_by_side(
     part, and takes pieces from the end. `machines` names the descriptions that a piece reads.
     """
     if isinstance(where, str):
-        sent = (Sent(do, one, files_to_send(machines(one))) for one in requests)
+        sent = (RemoteWork(do, one, files_to_send(machines(one))) for one in requests)
         yield from done_on_cluster(do_there, sent, where) if requests else ()
         return
     if where == 1 or len(requests) < 2:
@@ -96,7 +96,7 @@ def done_side_by_side(
 
 
 @dataclass(frozen=True, slots=True)
-class Sent(Generic[Work, Found]):
+class RemoteWork(Generic[Work, Found]):
     """A piece of work with the descriptions that it reads, by the words and paths that name them."""
 
     do: Callable[[Work], Found]
@@ -104,7 +104,7 @@ class Sent(Generic[Work, Found]):
     files: Mapping[str, File]
 
 
-def do_there(sent: Sent[Work, Found]) -> Found:
+def do_there(sent: RemoteWork[Work, Found]) -> Found:
     """Return the result of a piece of work that has arrived."""
     with with_files(sent.files):
         return sent.do(sent.request)

@@ -31,9 +31,9 @@ from isamap.scheduler.search.points import Point, SearchSpace
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source, UsageProblem
 from isamap.source.cache import digest, program_state
 from isamap.source.records import dataclass, replace
-from isamap.tune.measured import Measured, check_here
+from isamap.tune.measured import MeasuredEvaluator, check_here
 from isamap.tune.searching import finalists, search
-from isamap.tune.tournament import ROUNDS, Standing, Tournament, play_there, schedule_digest, standing
+from isamap.tune.tournament import ROUNDS, Tournament, TournamentWinner, play_there, schedule_digest, standing
 from isamap.tune.winners import Winner, Winners
 from isamap.version import __version__
 
@@ -47,7 +47,7 @@ FINALISTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TuningKey:
     """The key of a tuned schedule: a kernel with sizes bound and guards explicit, on a machine."""
 
     request: Request
@@ -77,7 +77,7 @@ class Question:
 
 
 def tuned_schedule(
-    question: Question, model_choice: Callable[[], Schedule]
+    question: TuningKey, model_choice: Callable[[], Schedule]
 ) -> tuple[Schedule, Mapping[str, object]]:
     """Return the fastest measured schedule, measured now (`--tune`) or stored before, and its origin.
 
@@ -94,19 +94,19 @@ def tuned_schedule(
     return replace(schedule, findings=findings), {"from": "model"}
 
 
-def kept_schedule(question: Question) -> tuple[Schedule | None, Winner | None]:
+def kept_schedule(question: TuningKey) -> tuple[Schedule | None, Winner | None]:
     """Return the stored schedule, checked like a new one; None if there is none, or none that fits."""
     winner = _recall_winner(question)
     return (_replay_winner(winner, question.problem), winner) if winner is not None else (None, None)
 
 
-def _recall_winner(question: Question) -> Winner | None:
+def _recall_winner(question: TuningKey) -> Winner | None:
     with OnlyWarned():
         return Winners.open().find(question.key)
     return None
 
 
-def not_tuned(question: Question, winner: Winner | None) -> Diagnostic:
+def not_tuned(question: TuningKey, winner: Winner | None) -> Diagnostic:
     """Return the warning that the cost model chose, as the tuning database has no winner that fits."""
     what = f"{question.problem.kernel} on {question.machine.name}"
     why = "the stored schedule breaks a rule of this version" if winner else "none is stored"
@@ -119,7 +119,7 @@ def not_tuned(question: Question, winner: Winner | None) -> Diagnostic:
     )
 
 
-def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
+def tune(question: TuningKey, first: Schedule) -> tuple[Schedule, Winner]:
     """Return the fastest of the contenders, of which `first` is the model's choice, and how it was found.
 
     A stored result for an equal question is used, and an interrupted tournament continues. Raises:
@@ -175,7 +175,7 @@ def tuning_json(winner: Winner) -> dict[str, object]:
 
 
 def _contenders(
-    question: Question, first: Schedule, stop: float
+    question: TuningKey, first: Schedule, stop: float
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]]:
     """Return `first` and its competitors, their places in the candidate list, and the length of that list.
 
@@ -195,7 +195,7 @@ def _contenders(
                 help="leave out `--search`: `--tune` measures the model's list",
             )
         )
-    measured = Measured(SEARCH_ROUNDS, SEARCH_SECONDS)
+    measured = MeasuredEvaluator(SEARCH_ROUNDS, SEARCH_SECONDS)
 
     def measure(points: Sequence[Point]) -> list[float]:
         schedules = [first, *(_like(space.schedule(point), first) for point in points)]
@@ -216,12 +216,12 @@ def _contenders(
 
 def _list_schedules(request: Request, problem: Problem, first: Schedule) -> tuple[Schedule, ...]:
     """Return `first`, the solver's next best, and other register blocks, as many as are asked for."""
-    from isamap.scheduler.search.varied import varied
+    from isamap.scheduler.search.varied import vary_schedule
 
     half = replace(request, best=(request.tune + 1) // 2)
     ranked = rank_schedules(half, problem).schedules if half.best > 1 else ()
     model = load_cost_model(request.cost_model)
-    others = varied(problem, model, request.tune, limit_s=request.limit_s, fixed=_list_fixed(request))
+    others = vary_schedule(problem, model, request.tune, limit_s=request.limit_s, fixed=_list_fixed(request))
     fitting = (s for s in (*ranked, *others) if not check_schedule(s, problem))
     distinct = {s.nests: s for s in reversed((first, *fitting))}
     chosen = tuple(reversed(distinct.values()))[: request.tune]
@@ -253,17 +253,17 @@ def _replay_winner(winner: Winner, problem: Problem) -> Schedule | None:
     return None if check_schedule(schedule, problem) else schedule
 
 
-def _state(question: Question) -> str:
+def _state(question: TuningKey) -> str:
     """Return the digest of everything that influences which schedules are measured, and how."""
-    found = (program_state(), Measured().depends_on(question.machine)["compiler"])
+    found = (program_state(), MeasuredEvaluator().depends_on(question.machine)["compiler"])
     return digest(*found, *([question.request.search] if question.request.search else []))
 
 
 def _winner(
-    question: Question,
+    question: TuningKey,
     state: str,
     schedule: Schedule,
-    found: Standing,
+    found: TournamentWinner,
     place: int,
     looked_at: int,
     rounds: int,
@@ -280,7 +280,7 @@ def _winner(
         profile=schedule.profile,
         threads=question.request.threads,
         processor=this_cpu().describe(),
-        compiler=Measured().depends_on(question.machine)["compiler"],
+        compiler=MeasuredEvaluator().depends_on(question.machine)["compiler"],
         version=__version__,
         schedule=print_schedule(schedule),
         place=place,

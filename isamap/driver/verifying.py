@@ -23,7 +23,7 @@ from isamap.driver.oracle import (
     sum_type,
 )
 from isamap.driver.request import complete_sizes, whole_sizes
-from isamap.driver.runnable import Prepared, RanOn
+from isamap.driver.runnable import PreparedKernel, RanOn
 from isamap.ir import (
     Assign,
     Call,
@@ -190,7 +190,7 @@ class Case:
 
 
 @dataclass(slots=True)
-class Judged:
+class ComparedResult:
     """A result under comparison: how near its elements are to their bounds, and the errors found."""
 
     kernel: Kernel
@@ -224,7 +224,7 @@ class Judged:
             self.checked += _check_product(self.kernel, self.arrays, found, name, self.problems)
 
 
-def concrete_sizes(prepared: Prepared) -> tuple[dict[str, int], ...]:
+def concrete_sizes(prepared: PreparedKernel) -> tuple[dict[str, int], ...]:
     """Return the sizes to run with: those given; of ranges the lowest, the profile and the highest values.
 
     A program with several schedules has these values of the sizes of each. Values that break the kernel's
@@ -257,7 +257,7 @@ def _nearest_allowed(
     return chosen
 
 
-def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guard: bool = True) -> Case:
+def verify_case(prepared: PreparedKernel, sizes: Mapping[str, int], fill: str, *, guard: bool = True) -> Case:
     """Return the comparison for one set of sizes and one fill.
 
     Of `FILLS_APART` rows lie apart in memory: programs have a version of their own for rows that do not.
@@ -286,7 +286,7 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
     return compare(kernel, arrays, scalars, result, prepared, sizes, fill, guard)
 
 
-def rows_apart(arrays: Mapping[str, Array], kernel: Kernel, prepared: Prepared) -> dict[str, Array]:
+def rows_apart(arrays: Mapping[str, Array], kernel: Kernel, prepared: PreparedKernel) -> dict[str, Array]:
     """Return the arrays with gaps between their rows.
 
     Arrays stay dense if the program or the kernel's `where` fixes their strides, if their dimensions were
@@ -303,7 +303,7 @@ def rows_apart(arrays: Mapping[str, Array], kernel: Kernel, prepared: Prepared) 
     return {n: a if n in dense else with_gaps(a, GAP_BYTES, GAPPED_BYTES) for n, a in arrays.items()}
 
 
-def symbols_of(prepared: Prepared, sizes: Mapping[str, int]) -> dict[str, int]:
+def symbols_of(prepared: PreparedKernel, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes that the program is given when it is called."""
     return {name: sizes[name] for name, _, _ in prepared.compiled.interface.symbols}
 
@@ -313,7 +313,7 @@ def compare(
     arrays: Mapping[str, Array],
     scalars: Mapping[str, float],
     result: RunResult,
-    prepared: Prepared,
+    prepared: PreparedKernel,
     sizes: Mapping[str, int],
     fill: str,
     guard: bool,
@@ -326,13 +326,13 @@ def compare(
     problems = [
         Diagnostic("result-wrong", f"`{n}` is written between its rows") for n in result.written_between
     ]
-    judged = Judged(kernel, arrays, result.arrays, sizes, fill, prepared.ran_on, problems)
+    judged = ComparedResult(kernel, arrays, result.arrays, sizes, fill, prepared.ran_on, problems)
     rewrite = prepared.program.compilation.rewrite if prepared.request.transform else None
     judged.rounded = rewrite.rounded if rewrite else None
     return case_of(judged, scalars, guard=guard)
 
 
-def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Case:
+def case_of(judged: ComparedResult, scalars: Mapping[str, float], *, guard: bool) -> Case:
     """Return the comparison of all outputs of a run with the oracle."""
     for name, expected in comparisons(judged, scalars):
         judged.hold(name, expected)
@@ -349,7 +349,7 @@ def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Cas
     )
 
 
-def comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
+def comparisons(judged: ComparedResult, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
     """Yield the comparisons: outputs as a whole and, for a recurrence, iterations from the program's own state.
 
     If the bounds of the whole are too wide, the iterations alone decide, which is just as strong.
@@ -376,7 +376,7 @@ def comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple[
         yield from ((name, e) for e in telling or several)
 
 
-def _too_vague(name: str, vague: Vague, judged: Judged) -> Diagnostic:
+def _too_vague(name: str, vague: Vague, judged: ComparedResult) -> Diagnostic:
     """Return the error that an output's bound is too large to detect a wrong result."""
     large = (
         f"its bound, {vague.bound:.3g}, is larger than a tenth of its values, which reach {vague.size:.3g}"
@@ -391,7 +391,7 @@ def _too_vague(name: str, vague: Vague, judged: Judged) -> Diagnostic:
     )
 
 
-def _wrong(name: str, expected: Expected, closest: Deviation, judged: Judged) -> Diagnostic:
+def _wrong(name: str, expected: Expected, closest: Deviation, judged: ComparedResult) -> Diagnostic:
     found = judged.found[name]
     if expected.at is not None:
         index = tuple(int(a[closest.position]) for a in expected.at)
@@ -413,7 +413,7 @@ def _wrong(name: str, expected: Expected, closest: Deviation, judged: Judged) ->
     )
 
 
-def _circumstances(judged: Judged) -> str:
+def _circumstances(judged: ComparedResult) -> str:
     sizes = ", ".join(f"{n}={v}" for n, v in judged.sizes.items())
     return f"with {sizes}, filled with {judged.fill}, run on {judged.ran_on}"
 
@@ -436,7 +436,7 @@ def _check_product(
     return f" and the product with {VECTORS} random vectors"
 
 
-def all_cases(prepared: Prepared, fills: tuple[str, ...], *, guard: bool) -> Iterator[Case]:
+def all_cases(prepared: PreparedKernel, fills: tuple[str, ...], *, guard: bool) -> Iterator[Case]:
     """Yield the comparisons of one program: all its sizes with all fills, at each length that it serves.
 
     Without fills they are those that the kernel's operations ask for.
@@ -465,7 +465,7 @@ BUSY = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedRun:
     """A verified run with its times. Units: seconds; `operations` of one call, an addition being one."""
 
     case: Case
@@ -493,13 +493,13 @@ class Timed:
         return self.middle > BUSY * self.best
 
 
-def profile_sizes(prepared: Prepared) -> dict[str, int]:
+def profile_sizes(prepared: PreparedKernel) -> dict[str, int]:
     """Return the sizes that are timed: those given, and the profile values of ranges."""
     sizes = complete_sizes(parse_kernel(prepared.request.kernel), whole_sizes(prepared.request.sizes))
     return {n: typical_size(v) for n, v in sizes.items()}
 
 
-def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
+def time_program(prepared: PreparedKernel, sizes: Mapping[str, int]) -> TimedRun:
     """Compare a run with the oracle, and time about half a second of further runs.
 
     Raises: RunProblem; UsageProblem if it runs under an emulator, whose time says nothing.
@@ -525,4 +525,4 @@ def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
             seconds = again.seconds
     outputs = [o for o in kernel.operands if o.role in ("out", "inout")]
     is_float = any(o.dtype.is_float for o in outputs)
-    return Timed(case, seconds, count_operations(kernel), is_float, first.workspace_bytes)
+    return TimedRun(case, seconds, count_operations(kernel), is_float, first.workspace_bytes)

@@ -17,16 +17,16 @@ from isamap.source.records import replace
 MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is judged
 
 
-def judged(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+def finish_program(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     """Return the program, ready to be emitted, after checking that it touches only its tensors and buffers."""
     outside = check_touched(program, machine, _sizes_at_ends(program))
     assert not outside, f"lowering broke its rules: {outside[0]}"
     return program
 
 
-def finished(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+def pack_and_finish(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     """Return the program with its workspace packed, ready to be emitted."""
-    return judged(pack_workspace(program, machine), machine)
+    return finish_program(pack_workspace(program, machine), machine)
 
 
 def _sizes_at_ends(program: LoweredProgram) -> list[dict[str, int]]:

@@ -14,7 +14,7 @@ from isamap.emit.c_commands import CommandIssuer, for_commands, issue_form
 from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_interface import Interface, build_interface, entry_text, header_text
 from isamap.emit.c_issue import Issuer, image_text
-from isamap.emit.c_names import Names
+from isamap.emit.c_names import CNames
 from isamap.emit.c_parts import run_text
 from isamap.lower.program import LoweredProgram
 from isamap.lower.walk import issued_names
@@ -84,9 +84,9 @@ def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
     return replace(emitted, source=emitted.source.replace(include, f"{include}\n{form.define}\n", 1))
 
 
-def take_names(program: LoweredProgram) -> tuple[Names, str]:
+def take_names(program: LoweredProgram) -> tuple[CNames, str]:
     """Return the identifiers of a file, and that of its function."""
-    names = Names(taken=HELPER_NAMES)
+    names = CNames(taken=HELPER_NAMES)
     name = names.take(program.name)
     for suffix in ("args", "pool", "body", "workspace_bytes", "run", "bytes"):
         names.take(f"{name}_{suffix}")

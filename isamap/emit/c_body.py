@@ -8,17 +8,17 @@ from typing import assert_never
 
 from isamap.emit.c_interface import Interface, body_parameters, body_symbols, clean_comment
 from isamap.emit.c_issue import Here, Issuer, call_of
-from isamap.emit.c_names import Names
+from isamap.emit.c_names import CNames
 from isamap.emit.c_parts import (
-    Function,
-    Region,
+    CFunction,
+    ParallelRegion,
     copy_text,
     dense_strides,
     region_texts,
     stands_apart,
     used_in_loops,
 )
-from isamap.emit.c_text import SHIFT, Text, cast, index_text, infix
+from isamap.emit.c_text import SHIFT, CText, cast, index_text, infix
 from isamap.ir import DType, Index, Operand, product
 from isamap.lower.program import (
     Barrier,
@@ -37,11 +37,11 @@ from isamap.lower.program import (
     Node,
     Parallel,
     RegisterRef,
-    Share,
     Value,
+    WorkSlice,
 )
 from isamap.lower.walk import has_loop
-from isamap.lower.work_slices import Counted, counted
+from isamap.lower.work_slices import Counted, split_counted_loops
 from isamap.machine import Machine
 from isamap.machine.allowed import is_vector_type
 from isamap.source.records import dataclass
@@ -66,13 +66,13 @@ class BodyWriter:
         self.ending: tuple[str, ...] = ()
         self.regions: list[list[str]] = []
         self.copies: list[list[str]] = []
-        self.works: dict[str, Progress] = {}
+        self.works: dict[str, WorkProgress] = {}
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
         self.elements |= {b.name: b.dtype for b in program.buffers}
         self.values: Mapping[str, Value] = {}
         self.lines: list[str] = []
 
-    def function(self) -> tuple[Function, list[str]]:
+    def function(self) -> tuple[CFunction, list[str]]:
         """Return the function of the whole body, and its lines."""
         name = self.interface.name
         pool = ((f"{name}_pool *pool", "pool"),) if self.interface.takes_pool else ()
@@ -82,14 +82,14 @@ class BodyWriter:
         made = self.in_versions(f"{name}_body", (*self.parameters, *pool), name)
         return made, made.text(self.lines)
 
-    def in_versions(self, name: str, parameters: tuple[tuple[str, str], ...], stem: str) -> Function:
+    def in_versions(self, name: str, parameters: tuple[tuple[str, str], ...], stem: str) -> CFunction:
         """Return a function of the lines that were written: in versions where its loops use strides."""
         used = used_in_loops(self.lines, self.passed_on)
         dense = tuple((stride, value) for stride, value in self.dense.items() if stride in used)
         if not dense:
-            return Function(name, parameters)
+            return CFunction(name, parameters)
         versions = (self.take_function(f"{stem}_{suffix}") for suffix in ("dense", "strided"))
-        return Function(name, parameters, dense, *versions)
+        return CFunction(name, parameters, dense, *versions)
 
     def take_function(self, preferred: str) -> str:
         """Return an identifier for a function that no parameter hides at its calls."""
@@ -101,7 +101,7 @@ class BodyWriter:
     def block(self, body: tuple[Node, ...], depth: int) -> None:
         """Write statements in a scope of their own."""
         names, values, outer = self.names, self.values, self.shared
-        self.names, self.shared = names.inside(), shared(body, self.issuer.machine)
+        self.names, self.shared = names.inside(), find_shared_values(body, self.issuer.machine)
         last = last_uses(body, self.issuer.machine)
         for place, node in enumerate(body):
             self.ending = tuple(value for value, use in last.items() if use == place)
@@ -142,7 +142,7 @@ class BodyWriter:
                 self.works[node.work], lines = begin(node, self.names, self.issuer.used)
                 for line in lines:
                     self.add(depth, line)
-            case Share():
+            case WorkSlice():
                 self.share(node, depth)
             case _:
                 assert_never(node)
@@ -160,7 +160,7 @@ class BodyWriter:
         self.add(depth, "}")
         self.names, self.counters, self.beside_loop, self.outer_counter = kept
 
-    def share(self, node: Share, depth: int) -> None:
+    def share(self, node: WorkSlice, depth: int) -> None:
         """Write a loop over the next pieces of a work slice, selected by their part."""
         work, parts = self.works[node.work], pieces_of(node)
         kept = self.names, self.beside_loop, self.outer_counter
@@ -214,7 +214,7 @@ class BodyWriter:
         self.part_counters(node)
         self.block(node.body, 1)
         made = self.in_versions(part, (*given, ("int64_t part", "part")), part)
-        self.regions[number] = region_texts(Region(struct, task, made), self.lines)
+        self.regions[number] = region_texts(ParallelRegion(struct, task, made), self.lines)
         self.lines, self.values, self.names, self.counters = kept
         parts = index_text(product([trips for _, trips in node.counters]), self.names.of, self.issuer.used)
         values = ", ".join(identifier for _, identifier in given) or "0"
@@ -231,12 +231,12 @@ class BodyWriter:
             count = index_text(trips, self.names.of, self.issuer.used)
             counter = self.names.take(variable)
             last = place == 0
-            value = left if last else infix(Text(left), "%", count).text
+            value = left if last else infix(CText(left), "%", count).text
             self.counters = (*self.counters, counter)
             self.add(1, f"int64_t {counter} = {value};")
             if not last and place > 0:
                 rest = self.names.take("rest")
-                self.add(1, f"int64_t {rest} = {infix(Text(left), '/', count).text};")
+                self.add(1, f"int64_t {rest} = {infix(CText(left), '/', count).text};")
                 left = rest
 
     def issue(self, issue: Issue, depth: int) -> None:
@@ -296,10 +296,10 @@ class BodyWriter:
         self.issuer.used.add("string.h")
         start = self.names.of(node.buffer)
         if node.offset.value != 0:
-            start = infix(Text(start), "+", index_text(node.offset, self.names.of, self.issuer.used)).text
+            start = infix(CText(start), "+", index_text(node.offset, self.names.of, self.issuer.used)).text
         count = index_text(node.elements, self.names.of, self.issuer.used)
         size = self.elements[node.buffer].size_bytes
-        total = cast("size_t", count) if size == 1 else infix(cast("size_t", count), "*", Text(str(size)))
+        total = cast("size_t", count) if size == 1 else infix(cast("size_t", count), "*", CText(str(size)))
         self.add(depth, f"memset({start}, 0, {total});")
 
     def declare(self, values: tuple[Value, ...], depth: int) -> None:
@@ -363,7 +363,7 @@ class BodyWriter:
 READ_BY_EACH = 3
 
 
-def shared(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
+def find_shared_values(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
     """Return the values that several issues of a body use; not those that may as well be read by each of them."""
     uses: Counter[str] = Counter()
     for node in body:
@@ -387,7 +387,7 @@ def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Mach
 
 def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
     """Return the place of the last issue that reads each value which several issues of a body use."""
-    several, found = shared(body, machine), dict[str, int]()
+    several, found = find_shared_values(body, machine), dict[str, int]()
     for place, node in enumerate(body):
         if isinstance(node, Issue):
             read = (_register(node, o) for o in _operands(node, machine) if o.role == "in" and o.shape)
@@ -437,7 +437,7 @@ Lines = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class WorkProgress:
     """The progress of some work, in identifiers: `counters` of loops, `part` if there are several.
 
     Each slice has `each` pieces, and `rest` of `trips` slices have one piece more. Both are numbers if known.
@@ -463,7 +463,7 @@ class Progress:
         return f"{self.stem}_now"
 
 
-def begin(node: Begin, names: Names, used: set[str]) -> tuple[Progress, Lines]:
+def begin(node: Begin, names: CNames, used: set[str]) -> tuple[WorkProgress, Lines]:
     """Return the counters of work that has not started."""
     stem = names.take(node.work)
     counters = tuple(names.take(f"{stem}_{n}") for n in range(node.depth))
@@ -471,22 +471,22 @@ def begin(node: Begin, names: Names, used: set[str]) -> tuple[Progress, Lines]:
     pieces, trips = (index_text(index, names.of, used) for index in (node.pieces, node.trips))
     if node.pieces.value is not None and node.trips.value is not None:
         each, rest = map(str, divmod(node.pieces.value, node.trips.value))
-        made = Progress(stem, each, rest, str(node.trips.value), counters, part)
+        made = WorkProgress(stem, each, rest, str(node.trips.value), counters, part)
         constants: Lines = ()
     else:
         each, rest, of = (f"{stem}_{word}" for word in ("each", "rest", "trips"))
-        made = Progress(stem, each, rest, of, counters, part)
+        made = WorkProgress(stem, each, rest, of, counters, part)
         constants = (
             f"const int64_t {of} = {trips.text};",
-            f"const int64_t {each} = {infix(pieces, '/', Text(of)).text};",
-            f"const int64_t {rest} = {infix(pieces, '%', Text(of)).text};",
+            f"const int64_t {each} = {infix(pieces, '/', CText(of)).text};",
+            f"const int64_t {rest} = {infix(pieces, '%', CText(of)).text};",
         )
     zeros = [made.due] * (rest != "0") + [part] * bool(part) + list(counters)
     variables = [f"{made.left} = {pieces.text}", *(f"{name} = 0" for name in zeros)]
     return made, (*constants, f"int64_t {', '.join(variables)};")
 
 
-def share(work: Progress) -> Lines:
+def share(work: WorkProgress) -> Lines:
     """Write the number of pieces of the next slice, and open the loop over them."""
     due, now, left = work.due, work.now, work.left
     more = f"if (({due} += {work.rest}) >= {work.trips}) {{ {due} -= {work.trips}; {now}++; }}"
@@ -498,19 +498,19 @@ def share(work: Progress) -> Lines:
     )
 
 
-def pieces_of(node: Share) -> list[Counted]:
+def pieces_of(node: WorkSlice) -> list[Counted]:
     """Return the counters of each part of some work, and a piece."""
-    return [counted((part,), depth) for part, depth in zip(node.body, node.depths, strict=True)]
+    return [split_counted_loops((part,), depth) for part, depth in zip(node.body, node.depths, strict=True)]
 
 
-def positions(work: Progress, variables: Sequence[str], names: Names) -> Lines:
+def positions(work: WorkProgress, variables: Sequence[str], names: CNames) -> Lines:
     """Return the counters of a part's loops, as its pieces name them."""
     pairs = zip(variables, work.counters, strict=False)
     given = ", ".join(f"{names.take(variable)} = {counter}" for variable, counter in pairs)
     return (f"const int64_t {given};",) if given else ()
 
 
-def moved_on(work: Progress, trips: Sequence[str], *, is_last: bool) -> str:
+def moved_on(work: WorkProgress, trips: Sequence[str], *, is_last: bool) -> str:
     """Return the step of the counters after a piece of a part, the last one fastest."""
     carry = "" if is_last else f"{work.part}++;"
     for place, (counter, count) in enumerate(zip(work.counters, trips, strict=False)):

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from isamap.emit.c_issue import Here, Issuer
-from isamap.emit.c_text import PRODUCT, Text, call, cast, index_text, infix
-from isamap.emit.cmodel import Model
+from isamap.emit.c_text import PRODUCT, CText, call, cast, index_text, infix
+from isamap.emit.cmodel import InstructionModel
 from isamap.ir import Const, Index, Instruction
 from isamap.lower.program import (
     Argument,
@@ -118,7 +118,7 @@ class CommandIssuer(Issuer):
         if entry.name not in self.models:
             name = self.names.take(entry.name)
             text = "\n".join(self._function(name, entry, held))
-            self.models[entry.name] = Model(name, (), (), text, frozenset())
+            self.models[entry.name] = InstructionModel(name, (), (), text, frozenset())
         operands, params = dict(issue.operands), dict(issue.params)
         args = (
             self._bits(params[q.name], entry, here)
@@ -130,7 +130,7 @@ class CommandIssuer(Issuer):
 
     # --- what is passed
 
-    def _bits(self, value: Argument, entry: MachineInstruction, here: Here) -> Text:
+    def _bits(self, value: Argument, entry: MachineInstruction, here: Here) -> CText:
         match value:
             case int() | Index():
                 return self._param(value, here)
@@ -145,9 +145,9 @@ class CommandIssuer(Issuer):
 
     def _where(
         self, held: Quantity, ref: RegisterRef | MemoryRef, entry: MachineInstruction, here: Here
-    ) -> Text:
+    ) -> CText:
         if isinstance(ref, RegisterRef):
-            return Text(str(here.values[ref.value].register or 0))
+            return CText(str(here.values[ref.value].register or 0))
         buffer = self.scratch.get(ref.buffer)
         size = buffer.dtype.size_bytes if buffer is not None else here.elements[ref.buffer].size_bytes
         if held.kind == "stride":
@@ -156,7 +156,7 @@ class CommandIssuer(Issuer):
             assert buffer.offset is not None, "buffers of scratchpads have places"
             return index_text(ref.offset * size + buffer.offset, here.names.of, self.used)
         offset = index_text(ref.offset, here.names.of, self.used)
-        base = Text(here.names.of(ref.buffer))
+        base = CText(here.names.of(ref.buffer))
         return cast("uintptr_t", base if ref.offset.value == 0 else infix(base, "+", offset))
 
     # --- functions
@@ -189,14 +189,14 @@ def _nothing(instruction: Instruction) -> tuple[Index, ...]:
     return tuple(dict.fromkeys(e for e in extents if any(low.get(s) == 0 for s in e.symbols)))
 
 
-def _word(word: Word, own: Mapping[Quantity, str]) -> int | Text:
+def _word(word: Word, own: Mapping[Quantity, str]) -> int | CText:
     """Return a word: a constant, or the expression of its field values."""
-    fixed, parts = _constant(f for f in word if isinstance(f.holds, int)), list[Text]()
+    fixed, parts = _constant(f for f in word if isinstance(f.holds, int)), list[CText]()
     for one in word:
         if isinstance(one.holds, Quantity):
-            part = Text(own[one.holds])
-            part = infix(part, "/", Text(str(one.holds.unit))) if one.holds.unit > 1 else part
-            parts.append(infix(part, "<<", Text(str(one.low))) if one.low else part)
+            part = CText(own[one.holds])
+            part = infix(part, "/", CText(str(one.holds.unit))) if one.holds.unit > 1 else part
+            parts.append(infix(part, "<<", CText(str(one.low))) if one.low else part)
     if not parts:
         return fixed
     found, *rest = [*parts, _hex(fixed)] if fixed else parts
@@ -205,15 +205,15 @@ def _word(word: Word, own: Mapping[Quantity, str]) -> int | Text:
     return found
 
 
-def _give_words(words: Sequence[int | Text], form: IssueForm) -> Iterator[str]:
+def _give_words(words: Sequence[int | CText], form: IssueForm) -> Iterator[str]:
     """Yield the statements that give words, some at a time."""
     for at in range(0, len(words), form.words):
         group = words[at : at + form.words]
-        args: list[Text] = []
+        args: list[CText] = []
         for part in form.given:
             word = group[part.word]
             if isinstance(word, int):
-                args.append(_hex(word) if part.bits is None else Text(str(part.get(word))))
+                args.append(_hex(word) if part.bits is None else CText(str(part.get(word))))
             else:
                 assert part.bits is None, "the description was checked"
                 args.append(word)
@@ -224,7 +224,7 @@ def _constant(word: Iterable[BitField]) -> int:
     return sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
 
 
-def _hex(number: int) -> Text:
-    return Text(
+def _hex(number: int) -> CText:
+    return CText(
         f"UINT64_C({number:#x})" if number >= 1 << 31 else f"{number:#x}" if number > 9 else str(number)
     )

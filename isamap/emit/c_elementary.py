@@ -29,9 +29,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from math import isfinite
 
-from isamap.emit.c_names import Names
+from isamap.emit.c_names import CNames
 from isamap.emit.c_steps import call_text
-from isamap.emit.cmodel import Model, ModelOperand, build_model
+from isamap.emit.cmodel import InstructionModel, ModelOperand, build_model
 from isamap.ir import BOOL, F32, OPS, Assign, Call, Const, Expr, Index, Instruction, Loop, Read, Scalar
 from isamap.kernels import list_functions
 from isamap.machine import ANSWERS, PARTS, EmitCall
@@ -44,7 +44,7 @@ LANES = (4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class FunctionText:
     """The text of one function, and the functions it calls."""
 
     name: str
@@ -58,16 +58,16 @@ def lanes_type(lanes: int) -> str:
 
 
 @cache
-def elementary() -> tuple[Text, ...]:
+def elementary() -> tuple[FunctionText, ...]:
     """Return the functions and their parts, for each number of lanes; callees first."""
     return tuple(_texts())
 
 
-def _texts() -> Iterator[Text]:
+def _texts() -> Iterator[FunctionText]:
     for lanes in (1, *LANES):
         n = lanes_type(lanes)
         types = ("float", "uint32_t") if lanes == 1 else (n, f"u32x{lanes}")
-        yield Text(
+        yield FunctionText(
             f"type_{n}", "" if lanes == 1 else _TYPES.replace("$N", str(lanes)).replace("$B", str(4 * lanes))
         )
         parts = (_ONE if lanes == 1 else _ALL) | _BOTH
@@ -78,10 +78,10 @@ def _texts() -> Iterator[Text]:
                 .replace("$U", types[1])
                 .replace("$N", str(lanes))
             )
-            yield Text(f"{name}_{n}", made, _needs(name, made, n, parts))
+            yield FunctionText(f"{name}_{n}", made, _needs(name, made, n, parts))
         for name in sorted(FUNCTIONS, key=lambda name: (len(_find_calls(name)), name)):
             made = _text(name, n, types)
-            yield Text(f"{name}_{n}", made, _needs(name, made, n, (*parts, *FUNCTIONS)))
+            yield FunctionText(f"{name}_{n}", made, _needs(name, made, n, (*parts, *FUNCTIONS)))
 
 
 def part_text(name: str, emit: EmitCall) -> str:
@@ -347,8 +347,8 @@ def _split_product(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] |
 
 
 def build_call(
-    instruction: Instruction, registers: frozenset[str], file_names: Names, *, model: bool
-) -> Model:
+    instruction: Instruction, registers: frozenset[str], file_names: CNames, *, model: bool
+) -> InstructionModel:
     """Return the function for an instruction: over all lanes at once, or its plain-C model.
 
     With `model`, it is always the latter: registers are then arrays of elements, on any processor.
@@ -370,7 +370,7 @@ static inline void {name}({params}, float *z) {{
 """
     operands = {o.name: ModelOperand(o, by_value=False, is_result=False) for o in instruction.operands}
     used = frozenset((f"{function}_{kind}", "string.h"))
-    return Model(name, tuple(operands[o] for o in (*given, made)), (), text, used)
+    return InstructionModel(name, tuple(operands[o] for o in (*given, made)), (), text, used)
 
 
 def _function_of_lanes(

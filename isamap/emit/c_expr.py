@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from isamap.emit.c_names import compute_type, is_narrow, literal, storage_type, unsigned_type
-from isamap.emit.c_text import PREFIX, Namer, Text, call, cast, choice, index_text, infix, prefix
+from isamap.emit.c_text import PREFIX, CText, Namer, call, cast, choice, index_text, infix, prefix
 from isamap.ir import OPS as OPERATIONS
 from isamap.ir import Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar
 from isamap.kernels import list_functions
@@ -20,35 +20,35 @@ _ROUNDINGS = {"even": "rint", "down": "floor", "up": "ceil", "zero": "trunc", "a
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class CScope:
     """The meaning of names at an expression; `used` collects the helper functions that it calls.
 
     `load` returns the stored element that an access reads, as a C expression.
     """
 
     name: Namer
-    load: Callable[[Read], Text]
+    load: Callable[[Read], CText]
     used: set[str] = field(default_factory=set[str])
 
-    def helper(self, name: str, *args: Text) -> Text:
+    def helper(self, name: str, *args: CText) -> CText:
         """Return a call of a helper function."""
         self.used.add(name)
         return call(name, *args)
 
-    def math(self, name: str, dtype: DType, *args: Text) -> Text:
+    def math(self, name: str, dtype: DType, *args: CText) -> CText:
         """Return a call of a function of math.h."""
         self.used.add("math.h")
         return call(name if dtype.name == "f64" else f"{name}f", *args)
 
 
-def value_text(e: Expr, scope: Scope) -> Text:
+def value_text(e: Expr, scope: CScope) -> CText:
     """Return the value of an expression, of its compute type, rounded to its dtype."""
     found = _write_unrounded(e, scope)
     rounds = isinstance(e, Call | Cast) and is_narrow(e.dtype) and not _is_exact(e)
     return scope.helper(f"round_{e.dtype.name}", found) if rounds else found
 
 
-def stored_text(e: Expr, scope: Scope) -> Text:
+def stored_text(e: Expr, scope: CScope) -> CText:
     """Return the value of an expression as it is stored in an element of its dtype."""
     if isinstance(e, Read):
         return _rounded_element(scope.load(e), e.dtype, scope)
@@ -59,14 +59,14 @@ def stored_text(e: Expr, scope: Scope) -> Text:
     return value_text(e, scope)
 
 
-def stored_value(value: Text, dtype: DType, scope: Scope) -> Text:
+def stored_value(value: CText, dtype: DType, scope: CScope) -> CText:
     """Return an element of a dtype that was stored, as a value of its compute type."""
     if is_narrow(dtype) and dtype.name != "tf32":
         return scope.helper(f"{dtype.name}_to_f32", value)
     return _rounded_element(value, dtype, scope)
 
 
-def _rounded_element(value: Text, dtype: DType, scope: Scope) -> Text:
+def _rounded_element(value: CText, dtype: DType, scope: CScope) -> CText:
     """Return a stored element with the precision of its type: the 4 bytes of a tf32 may hold any f32."""
     return scope.helper("round_tf32", value) if dtype.name == "tf32" else value
 
@@ -82,17 +82,17 @@ def _is_exact(e: Call | Cast) -> bool:
     return OPERATIONS[e.op].is_exact
 
 
-def _write_unrounded(e: Expr, scope: Scope) -> Text:
+def _write_unrounded(e: Expr, scope: CScope) -> CText:
     match e:
         case Const(value, dtype, _):
             text = literal(value, dtype)
             if text.endswith(("INFINITY", "NAN")):
                 scope.used.add("math.h")
-            return Text(text, PREFIX) if text.startswith("-") else Text(text)
+            return CText(text, PREFIX) if text.startswith("-") else CText(text)
         case IndexValue(index, _, _):
             return index_text(index, scope.name, scope.used, wide=True)
         case Scalar(name, _, _):
-            return Text(scope.name(name))
+            return CText(scope.name(name))
         case Read(_, _, dtype, _, _):
             return stored_value(scope.load(e), dtype, scope)
         case Call():
@@ -106,7 +106,7 @@ def _write_unrounded(e: Expr, scope: Scope) -> Text:
 # --- casts ------------------------------------------------------------------------------------------------
 
 
-def _cast(e: Cast, scope: Scope) -> Text:
+def _cast(e: Cast, scope: CScope) -> CText:
     source, target = e.value.dtype, e.dtype
     value = value_text(e.value, scope)
     if source == target:
@@ -129,7 +129,7 @@ def _cast(e: Cast, scope: Scope) -> Text:
     return _wrap(value, target)
 
 
-def _reinterpret(value: Text, source: DType, target: DType, scope: Scope) -> Text:
+def _reinterpret(value: CText, source: DType, target: DType, scope: CScope) -> CText:
     """Return the bits of a float as an integer of its width, or the other way round."""
     kind = source if source.is_float else target
     name = {"f32": "float", "f64": "double"}.get(kind.name)
@@ -139,7 +139,7 @@ def _reinterpret(value: Text, source: DType, target: DType, scope: Scope) -> Tex
     return scope.helper(f"{name}_from_bits" if name else f"{kind}_to_f32", pattern)
 
 
-def _float_to_integer(e: Cast, value: Text, scope: Scope) -> Text:
+def _float_to_integer(e: Cast, value: CText, scope: CScope) -> CText:
     target = e.dtype
     if e.mode == "sat":
         return scope.helper(f"saturate_{target.name}", value)
@@ -148,26 +148,26 @@ def _float_to_integer(e: Cast, value: Text, scope: Scope) -> Text:
     return cast(storage_type(target), value)
 
 
-def _saturate(value: Text, source: DType, target: DType) -> Text:
+def _saturate(value: CText, source: DType, target: DType) -> CText:
     low, high = max(source.low, target.low), min(source.high, target.high)
     found = value
     if high < source.high:
-        bound = Text(literal(high, source))
+        bound = CText(literal(high, source))
         found = choice(infix(found, ">", bound), bound, found)
     if low > source.low:
-        bound = Text(literal(low, source), PREFIX if low < 0 else Text("").precedence)
+        bound = CText(literal(low, source), PREFIX if low < 0 else CText("").precedence)
         found = choice(infix(value, "<", bound), bound, found)
     return cast(storage_type(target), found)
 
 
-def _wrap(value: Text, target: DType) -> Text:
+def _wrap(value: CText, target: DType) -> CText:
     """Return an integer reduced to the bits of a type."""
     stored = storage_type(target)
     if target.bits >= 8:
         return cast(stored, value)
     if target.kind == "uint":
-        return cast(stored, infix(value, "&", Text(hex(target.high))))
-    shift = Text(str(8 - target.bits))
+        return cast(stored, infix(value, "&", CText(hex(target.high))))
+    shift = CText(str(8 - target.bits))
     up = cast("int8_t", infix(cast("uint8_t", value), "<<", shift))
     return cast(stored, infix(up, ">>", shift))
 
@@ -175,7 +175,7 @@ def _wrap(value: Text, target: DType) -> Text:
 # --- operations -------------------------------------------------------------------------------------------
 
 
-def _integer_call(e: Call, scope: Scope) -> Text:
+def _integer_call(e: Call, scope: CScope) -> CText:
     dtype = e.args[-1].dtype
     op = OPERATIONS[e.op]
     match e.op:
@@ -202,7 +202,7 @@ def _integer_call(e: Call, scope: Scope) -> Text:
             return found if op.result == "bool" or dtype.bits >= 32 else cast(storage_type(dtype), found)
 
 
-def _modular(e: Expr, dtype: DType, scope: Scope) -> Text:
+def _modular(e: Expr, dtype: DType, scope: CScope) -> CText:
     """Return the value modulo 2**bits in an unsigned type, because signed overflow is undefined in C."""
     unsigned = unsigned_type(dtype)
     match e:
@@ -211,24 +211,24 @@ def _modular(e: Expr, dtype: DType, scope: Scope) -> Text:
             assert sign is not None
             return infix(_modular(left, dtype, scope), sign, _modular(right, dtype, scope))
         case Call("neg", (value,), own, _, _) if own == dtype:
-            return infix(Text("0u"), "-", _modular(value, dtype, scope))
+            return infix(CText("0u"), "-", _modular(value, dtype, scope))
         case Cast(value, own, "exact" | "wrap", _) if (
             own == dtype and value.dtype.is_integer and own.bits >= 32
         ):
             return cast(unsigned, value_text(value, scope))
         case Const(value, _, _) if value >= 0 and dtype.bits <= 32:
-            return Text(f"{int(value)}u")
+            return CText(f"{int(value)}u")
         case _:
             found = value_text(e, scope)
             return found if storage_type(dtype) == unsigned else cast(unsigned, found)
 
 
-def _write_checked(e: Call, dtype: DType, scope: Scope) -> Text:
+def _write_checked(e: Call, dtype: DType, scope: CScope) -> CText:
     """Return operations that C leaves undefined for some operands: plain where these are known, else a helper."""
     last = e.args[-1]
     if isinstance(last, Const) and len(e.args) == 2:
         number = int(last.value)
-        left, right = value_text(e.args[0], scope), Text(str(number), PREFIX if number < 0 else PREFIX + 1)
+        left, right = value_text(e.args[0], scope), CText(str(number), PREFIX if number < 0 else PREFIX + 1)
         if e.op in ("div", "rem") and number > 0:
             return _narrow(infix(left, "/" if e.op == "div" else "%", right), dtype)
         if e.op == "shr" and 0 <= number < dtype.bits:
@@ -239,12 +239,12 @@ def _write_checked(e: Call, dtype: DType, scope: Scope) -> Text:
     return _wrap(found, dtype) if dtype.bits < 8 else found
 
 
-def _narrow(value: Text, dtype: DType) -> Text:
+def _narrow(value: CText, dtype: DType) -> CText:
     """Return a value that C computed in `int` back in its type, so that its type is the expected one everywhere."""
     return value if dtype.bits >= 32 else cast(storage_type(dtype), value)
 
 
-def _other_call(e: Call, scope: Scope) -> Text:
+def _other_call(e: Call, scope: CScope) -> CText:
     """Return operations on floats and on bool."""
     dtype = e.args[-1].dtype
     args = [value_text(x, scope) for x in e.args]
@@ -272,7 +272,7 @@ def _other_call(e: Call, scope: Scope) -> Text:
             return scope.math(OPERATIONS[op].c, dtype, *args)
 
 
-def _extreme(e: Call, args: list[Text], kind: str, scope: Scope) -> Text:
+def _extreme(e: Call, args: list[CText], kind: str, scope: CScope) -> CText:
     """Return the minimum or maximum; NaN when an operand is, with one comparison where a constant cannot be."""
     if e.args[1].dtype.kind == "bool":
         return infix(args[0], "&" if e.op == "min" else "|", args[1])

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from isamap.emit.c_names import Names, compute_type, storage_type
-from isamap.emit.c_parts import POOL_TYPE, Function
+from isamap.emit.c_names import CNames, compute_type, storage_type
+from isamap.emit.c_parts import POOL_TYPE, CFunction
 from isamap.emit.c_text import index_text, infix
 from isamap.ir import DType, Index
 from isamap.ir.nodes import Domain
 from isamap.lower.lifetimes import ALIGNMENT_BYTES as ALIGNMENT
 from isamap.lower.lifetimes import place_of, placed_bytes, shared_names
-from isamap.lower.program import Buffer, Header, LoweredProgram, Tensor
+from isamap.lower.program import Buffer, LoweredProgram, PackedHeader, Tensor
 from isamap.lower.walk import has_parallel
 from isamap.machine.target_fields import Length
 from isamap.source import printable
@@ -77,7 +77,7 @@ class Interface:
 
 def build_interface(program: LoweredProgram, name: str, lengths: tuple[Length, ...] = ()) -> Interface:
     """Return the interface of a program whose C function is called `name`, made for vectors of these lengths."""
-    members = Names()
+    members = CNames()
     fields: list[Field] = []
     for t in program.tensors:
         const = "const " if t.role == "in" else ""
@@ -167,7 +167,7 @@ def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
 
 
 def entry_text(
-    program: LoweredProgram, interface: Interface, names: Names, used: set[str], body: Function
+    program: LoweredProgram, interface: Interface, names: CNames, used: set[str], body: CFunction
 ) -> list[str]:
     """Return the public functions, one of which calls the body."""
     writer = _Entry(program, interface, names.inside(), used, body)
@@ -179,7 +179,7 @@ class _Entry:
     """Writes the functions that callers see."""
 
     def __init__(
-        self, program: LoweredProgram, interface: Interface, names: Names, used: set[str], body: Function
+        self, program: LoweredProgram, interface: Interface, names: CNames, used: set[str], body: CFunction
     ) -> None:
         self.program, self.interface, self.names, self.used = program, interface, names, used
         self.body = body
@@ -382,7 +382,7 @@ class _Entry:
         return [f"  if ({test}) return {self.interface.name}_{status};"]
 
 
-def body_parameters(program: LoweredProgram, interface: Interface, names: Names) -> list[tuple[str, str]]:
+def body_parameters(program: LoweredProgram, interface: Interface, names: CNames) -> list[tuple[str, str]]:
     """Return the C parameters of the body, as declarations and names; reserves all these names."""
     found: list[tuple[str, str]] = []
 
@@ -489,22 +489,22 @@ def _number(value: int) -> str:
 
 
 def check_lines(
-    pointer: str, header: Header, refuse: Callable[[str], list[str]], size: Callable[[str], str]
+    pointer: str, header: PackedHeader, refuse: Callable[[str], list[str]], size: Callable[[str], str]
 ) -> list[str]:
     """Return statements that refuse a tensor packed otherwise. `size` is the C of a run-time size."""
-    lines = refuse(f'memcmp({pointer}, "{header.layout}", {Header.DIGITS}) != 0')
+    lines = refuse(f'memcmp({pointer}, "{header.layout}", {PackedHeader.DIGITS}) != 0')
     for number, name in enumerate(header.sizes):
-        place = f"(const char *){pointer} + {Header.DIGITS + 8 * number}"
+        place = f"(const char *){pointer} + {PackedHeader.DIGITS + 8 * number}"
         lines += refuse(f"memcmp({place}, &{size(name)}, 8) != 0")
     return lines
 
 
-def write_lines(pointer: str, header: Header, size: Callable[[str], str]) -> list[str]:
+def write_lines(pointer: str, header: PackedHeader, size: Callable[[str], str]) -> list[str]:
     """Return statements that write a header. They come last: an unfinished packed tensor has no header."""
     lines = [f"  memset({pointer}, 0, {header.size_bytes});"]
-    lines.append(f'  memcpy({pointer}, "{header.layout}", {Header.DIGITS});')
+    lines.append(f'  memcpy({pointer}, "{header.layout}", {PackedHeader.DIGITS});')
     for number, name in enumerate(header.sizes):
-        place = f"(char *){pointer} + {Header.DIGITS + 8 * number}"
+        place = f"(char *){pointer} + {PackedHeader.DIGITS + 8 * number}"
         lines.append(f"  memcpy({place}, &{size(name)}, 8);")
     return lines
 

@@ -13,14 +13,15 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from isamap.emit.c_elementary import build_call
-from isamap.emit.c_expr import Scope, value_text
-from isamap.emit.c_names import Names, literal, storage_type
+from isamap.emit.c_expr import CScope, value_text
+from isamap.emit.c_names import CNames, literal, storage_type
 from isamap.emit.c_steps import build_steps
-from isamap.emit.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text, infix, prefix
-from isamap.emit.cmodel import Model, ModelOperand
+from isamap.emit.c_text import POSTFIX, PREFIX, SUM, CText, call, cast, index_text, infix, prefix
+from isamap.emit.cmodel import InstructionModel, ModelOperand
 from isamap.ir import Const, DType, Index, Operand, Read, product
 from isamap.lower.program import Argument, Configure, Hint, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import (
+    ConfigurationState,
     EmitArg,
     EmitArithmetic,
     EmitCall,
@@ -30,7 +31,6 @@ from isamap.machine import (
     EmitValue,
     Machine,
     MachineInstruction,
-    State,
 )
 from isamap.source.records import dataclass, field
 
@@ -48,7 +48,7 @@ def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
             assert_never(entry.emit)
 
 
-def state_image(state: State, fields: tuple[tuple[str, int | None, int], ...]) -> bytes:
+def state_image(state: ConfigurationState, fields: tuple[tuple[str, int | None, int], ...]) -> bytes:
     """Return the image of a state with the given (field, index, value); unnamed fields are zero."""
     image = bytearray(state.bytes)
     declared = {f.name: f for f in state.decl.fields}
@@ -75,7 +75,7 @@ class Here:
     in front of both occupies a register during the inner loop. `outer_counter` is the counter of that outer loop.
     """
 
-    names: Names
+    names: CNames
     values: Mapping[str, Value]
     elements: Mapping[str, DType]
     beside_loop: bool = False
@@ -92,8 +92,8 @@ class Issuer:
 
     machine: Machine
     model: bool
-    names: Names
-    models: dict[str, Model] = field(default_factory=dict[str, Model])
+    names: CNames
+    models: dict[str, InstructionModel] = field(default_factory=dict[str, InstructionModel])
     used: set[str] = field(default_factory=set[str])
     images: dict[bytes, str] = field(default_factory=dict[bytes, str])
     asked: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -146,16 +146,16 @@ class Issuer:
         """Return the statement that loads or releases a state; its image becomes a constant of the file."""
         emit = call_of(self.machine.instructions[node.instruction], model=self.model)
         assert emit is not None, "a state is loaded by a call"
-        args: list[Text] = []
+        args: list[CText] = []
         for arg in emit.args:
             assert isinstance(arg, EmitArg), "a configuration is not computed"
             assert arg.kind in ("state", "literal"), "a configuration is loaded from its image"
-            text = Text(arg.name)
+            text = CText(arg.name)
             if arg.kind == "state":
                 image = state_image(self.machine.states[arg.name], node.fields)
                 if image not in self.images:
                     self.images[image] = self.names.take(arg.name)
-                text = Text(self.images[image])
+                text = CText(self.images[image])
             args.append(cast(arg.cast, text) if arg.cast else text)
         return f"{call(emit.function, *args)};"
 
@@ -168,7 +168,7 @@ class Issuer:
         operands: Mapping[str, RegisterRef | MemoryRef],
         params: Mapping[str, Argument],
         here: Here,
-    ) -> Text:
+    ) -> CText:
         found = call(emit.function, *(self._argument(a, entry, operands, params, here) for a in emit.args))
         return cast(emit.cast, found) if emit.cast else found
 
@@ -179,7 +179,7 @@ class Issuer:
         operands: Mapping[str, RegisterRef | MemoryRef],
         params: Mapping[str, Argument],
         here: Here,
-    ) -> Text:
+    ) -> CText:
         match arg:
             case EmitCall():
                 return self._call(arg, entry, operands, params, here)
@@ -196,10 +196,10 @@ class Issuer:
         operands: Mapping[str, RegisterRef | MemoryRef],
         params: Mapping[str, Argument],
         here: Here,
-    ) -> Text:
+    ) -> CText:
         match arg.kind:
             case "literal":
-                found = Text(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
+                found = CText(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
             case "param":
                 value, high = params[arg.name], entry.instruction.param(arg.name).high
                 found = (
@@ -215,20 +215,20 @@ class Issuer:
                 raise AssertionError("states are configured, values are of steps")
         return cast(arg.cast, found) if arg.cast else found
 
-    def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> Text:
+    def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> CText:
         if isinstance(ref, RegisterRef):
             value = here.values[ref.value]
             if arg.attribute == "index":
                 assert value.register is not None, f"{value.name} has no register"
-                return Text(str(value.register))
-            name = Text(here.names.of(value.name))
+                return CText(str(value.register))
+            name = CText(here.names.of(value.name))
             held, own = self.value_type(value), self._operand_type(operand)
             if arg.attribute == "ref":
                 return prefix("&", name) if held == own else cast(f"{own} *", prefix("&", name))
             return _as_type(name, held, own)
         match arg.attribute:
             case "value":
-                found = Text(f"*{self._pointer(ref, operand, here).inside(PREFIX)}", PREFIX)
+                found = CText(f"*{self._pointer(ref, operand, here).inside(PREFIX)}", PREFIX)
                 stays = here.beside_loop and here.outer_counter not in ref.offset.symbols
                 return self._made_here(found, operand.dtype) if stays else found
             case "stride":
@@ -240,49 +240,49 @@ class Issuer:
     def _operand_type(self, operand: Operand) -> str | None:
         return self.machine.memories[operand.memory or ""].c_type(operand.dtype.name)
 
-    def _param(self, value: Argument, here: Here, stays: bool = False) -> Text:
+    def _param(self, value: Argument, here: Here, stays: bool = False) -> CText:
         """Return a parameter; C compilers do not move a constant that `stays` out of the loops around it."""
         match value:
             case int():
-                return Text(str(value), PREFIX if value < 0 else POSTFIX)
+                return CText(str(value), PREFIX if value < 0 else POSTFIX)
             case Index():
                 return index_text(value, here.names.of, self.used)
             case Const(number, dtype, _):
                 text = literal(number, dtype)
                 if text.endswith(("INFINITY", "NAN")):
                     self.used.add("math.h")
-                found = Text(text, PREFIX if text.startswith("-") else POSTFIX)
+                found = CText(text, PREFIX if text.startswith("-") else POSTFIX)
                 return self._made_here(found, dtype) if stays else found
             case _:
-                return value_text(value, Scope(here.names.of, _no_access, self.used))
+                return value_text(value, CScope(here.names.of, _no_access, self.used))
 
-    def _made_here(self, value: Text, dtype: DType) -> Text:
+    def _made_here(self, value: CText, dtype: DType) -> CText:
         """Return a value that compilers take for another one each time, so that they do not move it away."""
         function = f"made_here_{storage_type(dtype)}"
         self.used.add(function)
         return call(function, value)
 
-    def _mask(self, value: Argument, high: Index | None, here: Here) -> Text:
+    def _mask(self, value: Argument, high: Index | None, here: Here) -> CText:
         """Return an integer with as many low bits set as the parameter says."""
         count = value if isinstance(value, int) else value.value if isinstance(value, Index) else None
         if count is not None:
             assert isinstance(count, int)
-            return Text(f"{(1 << count) - 1:#x}{'u' if count <= 32 else 'ull'}")
+            return CText(f"{(1 << count) - 1:#x}{'u' if count <= 32 else 'ull'}")
         text = self._param(value, here)
         if high is None or high.value is None or high.value > 63:
             self.used.add("low_bits")
             return call("low_bits", text)
-        one = Text("1u" if high.value <= 31 else "UINT64_C(1)")
-        return infix(infix(one, "<<", text), "-", Text("1"))
+        one = CText("1u" if high.value <= 31 else "UINT64_C(1)")
+        return infix(infix(one, "<<", text), "-", CText("1"))
 
-    def _pointer(self, ref: MemoryRef, operand: Operand, here: Here) -> Text:
+    def _pointer(self, ref: MemoryRef, operand: Operand, here: Here) -> CText:
         """Return where an operand in memory starts, in the element type of the operand."""
-        base = Text(here.names.of(ref.buffer))
+        base = CText(here.names.of(ref.buffer))
         offset = index_text(ref.offset, here.names.of, self.used)
-        found = base if ref.offset.value == 0 else Text(f"{base} + {offset.inside(SUM)}", SUM)
+        found = base if ref.offset.value == 0 else CText(f"{base} + {offset.inside(SUM)}", SUM)
         expected = storage_type(operand.dtype)
         if offset.text.startswith("-"):
-            found = Text(f"{base} + ({offset})", SUM)
+            found = CText(f"{base} + ({offset})", SUM)
         if storage_type(here.elements[ref.buffer]) == expected:
             return found
         return cast(f"{'const ' if operand.role == 'in' else ''}{expected} *", found)
@@ -304,14 +304,14 @@ class Issuer:
             self.models[called] = model
             self.used |= model.used
         copies, renamed = self._copies(operands, model, here)
-        args: list[Text] = []
+        args: list[CText] = []
         for m in model.operands:
             ref = operands[m.operand.name]
             if isinstance(ref, MemoryRef):
                 args += [self._pointer(ref, m.operand, here), *self._strides(m, ref, here)]
             elif not (m.is_result and m.operand.role == "out"):
                 copied = renamed.get(m.operand.name)
-                args.append(Text(copied) if copied else self._register(m, here.values[ref.value], here))
+                args.append(CText(copied) if copied else self._register(m, here.values[ref.value], here))
         args += [self._param(params[p.name], here) for p in model.params]
         found = call(model.name, *args)
         if model.result is None:
@@ -330,12 +330,12 @@ class Issuer:
                 found[name] = value.register
         return found
 
-    def _strides(self, m: ModelOperand, ref: MemoryRef, here: Here) -> list[Text]:
+    def _strides(self, m: ModelOperand, ref: MemoryRef, here: Here) -> list[CText]:
         ratio = here.elements[ref.buffer].size_bytes, m.operand.dtype.size_bytes
         scaled = [(ref.strides[axis] * ratio[0]).floordiv(ratio[1]) for axis in m.stride_axes]
         return [index_text(s, here.names.of, self.used) for s in scaled]
 
-    def _register(self, m: ModelOperand, value: Value, here: Here) -> Text:
+    def _register(self, m: ModelOperand, value: Value, here: Here) -> CText:
         """Return a register operand as a model takes it: a number, or a pointer to its elements."""
         name, expected = here.names.of(value.name), storage_type(m.operand.dtype)
         held = self.value_type(value)
@@ -343,13 +343,13 @@ class Issuer:
         is_array = self.model and bool(value.shape)
         if m.by_value:
             if held == expected or (not self.model and _SCALAR.fullmatch(held)):
-                return Text(f"{name}[0]" if is_array else name)
-            return Text(f"*({expected} *){'' if is_array else '&'}{name}", PREFIX)
-        found = Text(name) if is_array else prefix("&", Text(name))
+                return CText(f"{name}[0]" if is_array else name)
+            return CText(f"*({expected} *){'' if is_array else '&'}{name}", PREFIX)
+        found = CText(name) if is_array else prefix("&", CText(name))
         return found if held == expected else cast(f"{expected} *", found)
 
     def _copies(
-        self, operands: Mapping[str, RegisterRef | MemoryRef], model: Model, here: Here
+        self, operands: Mapping[str, RegisterRef | MemoryRef], model: InstructionModel, here: Here
     ) -> tuple[list[str], dict[str, str]]:
         """Return copies of inputs that are also written: a model may write elements before it reads others."""
         pointers = [
@@ -373,13 +373,13 @@ class Issuer:
         return lines, renamed
 
 
-def _as_type(text: Text, held: str | None, expected: str | None) -> Text:
+def _as_type(text: CText, held: str | None, expected: str | None) -> CText:
     """Return a register's value in the C type that an operand has."""
     if held == expected or expected is None:
         return text
     if _width(held) == _width(expected):
         return cast(expected, text)
-    return Text(f"*({expected} *)&{text}", PREFIX)
+    return CText(f"*({expected} *)&{text}", PREFIX)
 
 
 def _width(c_type: str | None) -> str:
@@ -388,5 +388,5 @@ def _width(c_type: str | None) -> str:
     return match[1] if match else str(c_type)
 
 
-def _no_access(read: Read) -> Text:
+def _no_access(read: Read) -> CText:
     raise AssertionError(f"a parameter cannot read {read.buffer}")

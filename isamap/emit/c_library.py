@@ -24,23 +24,23 @@ from isamap.emit.c_interface import (
     entry_text,
     header_text,
 )
-from isamap.emit.c_names import Names, literal
-from isamap.emit.c_parts import Function
+from isamap.emit.c_names import CNames, literal
+from isamap.emit.c_parts import CFunction
 from isamap.emit.c_text import cast, index_text
 from isamap.ir import Const, Constraint, Kernel, Scalar
 from isamap.libraries.description import Parameter
-from isamap.libraries.installed import Installed
-from isamap.libraries.recognise import Passed, Performed
+from isamap.libraries.installed import InstalledLibrary
+from isamap.libraries.recognise import CallArgument, RecognisedCall
 from isamap.lower.program import Condition, LoweredProgram
 from isamap.source.records import replace
 from isamap.version import __version__
 
 
 def emit_library_call(
-    interface: Interface, kernel: Kernel, performed: Performed, library: Installed
+    interface: Interface, kernel: Kernel, performed: RecognisedCall, library: InstalledLibrary
 ) -> EmittedC:
     """Return the C of a kernel as a library call; `interface` is that of the replaced code."""
-    names = Names(taken=(*HELPER_NAMES, performed.call.prototype.name))
+    names = CNames(taken=(*HELPER_NAMES, performed.call.prototype.name))
     name = names.take(interface.name)
     for suffix in ("args", "pool", "body", "workspace_bytes"):
         names.take(f"{name}_{suffix}")
@@ -51,7 +51,7 @@ def emit_library_call(
     inner = names.inside()
     parameters = tuple(body_parameters(program, own, inner))
     symbols = {symbol: inner.of(symbol) for symbol in body_symbols(program)}
-    body = Function(f"{name}_body", parameters)
+    body = CFunction(f"{name}_body", parameters)
     prototype = performed.call.prototype
     given = ", ".join(
         _text(argument, parameter, symbols, inner, used)
@@ -72,7 +72,7 @@ def emit_library_call(
     return replace(made, links=(str(library.path),))
 
 
-def _title(program: LoweredProgram, library: Installed) -> str:
+def _title(program: LoweredProgram, library: InstalledLibrary) -> str:
     sizes = ", ".join(f"{n} = {v}" for n, v in program.sizes)
     ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
     of = "; ".join(t for t in (sizes, ranges) if t)
@@ -82,7 +82,7 @@ def _title(program: LoweredProgram, library: Installed) -> str:
 
 
 def _text(
-    argument: Passed, parameter: Parameter, symbols: dict[str, str], names: Names, used: set[str]
+    argument: CallArgument, parameter: Parameter, symbols: dict[str, str], names: CNames, used: set[str]
 ) -> str:
     """Return the C of a parameter's argument."""
     match argument.kind:

@@ -4,7 +4,7 @@ bf16 is stored in `uint16_t` and computed in `float`, whose values are rounded a
 
 C identifiers for names of the language: unique in their file, and never a word of C or of a header.
 
-`Names().take("for")` is `for_`; asking for `m.1` and then `m_1` gives `m_1` and `m_1_2`.
+`CNames().take("for")` is `for_`; asking for `m.1` and then `m_1` gives `m_1` and `m_1_2`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ ushort valloc wcstombs wctomb finite
 RESERVED = frozenset(word + of for word in _WORDS.split() for of in ("", "f", "l"))
 
 
-class Names:
+class CNames:
     """The identifiers of one scope; they avoid those of the outer scope and those in `taken`."""
 
-    def __init__(self, outer: Names | None = None, taken: Iterable[str] = ()) -> None:
+    def __init__(self, outer: CNames | None = None, taken: Iterable[str] = ()) -> None:
         self._outer = outer
         self._given: dict[str, str] = {}
         self._taken: set[str] = set(taken)
@@ -77,9 +77,9 @@ class Names:
         """Return whether the name was taken here or outside."""
         return name in self._given or (self._outer is not None and self._outer.has(name))
 
-    def inside(self) -> Names:
+    def inside(self) -> CNames:
         """Return a scope inside this one."""
-        return Names(self)
+        return CNames(self)
 
     def _is_taken(self, name: str) -> bool:
         return name in self._taken or (self._outer is not None and self._outer._is_taken(name))

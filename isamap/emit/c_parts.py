@@ -40,7 +40,7 @@ _APART = "static __attribute__((noinline)) void"
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class CFunction:
     """A C function without result, with its parameters as (declaration, identifier).
 
     `dense` are those that are numbers in its `dense_name` version; without any it has but one version.
@@ -147,7 +147,7 @@ def run_text(name: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class ParallelRegion:
     """A parallel region: the C identifiers of its struct and of a pool's function, and its function for one part.
 
     The last parameter of that function is the part's number.
@@ -155,10 +155,10 @@ class Region:
 
     struct: str
     task: str
-    part: Function
+    part: CFunction
 
 
-def region_texts(region: Region, body: Sequence[str]) -> list[str]:
+def region_texts(region: ParallelRegion, body: Sequence[str]) -> list[str]:
     """Return the struct and the functions of a region; `body` is that of one part."""
     *shared, (_, number) = region.part.parameters
     fields = [f"  {declaration.replace('restrict ', '')};" for declaration, _ in shared]

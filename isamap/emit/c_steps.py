@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isamap.emit.c_names import Names, storage_type
-from isamap.emit.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text, infix, prefix
-from isamap.emit.cmodel import Model, ModelOperand, is_register, passing
+from isamap.emit.c_names import CNames, storage_type
+from isamap.emit.c_text import POSTFIX, PREFIX, SUM, CText, call, cast, index_text, infix, prefix
+from isamap.emit.cmodel import InstructionModel, ModelOperand, is_register, passing
 from isamap.ir import Index, Instruction
 from isamap.ir import product as index_product
 from isamap.machine import EmitArg, EmitArithmetic, EmitCall, EmitSteps, EmitValue
@@ -23,10 +23,10 @@ def build_steps(
     instruction: Instruction,
     emit: EmitSteps,
     registers: frozenset[str],
-    file_names: Names,
+    file_names: CNames,
     held: Mapping[str, str],
     numbers: Mapping[str, int],
-) -> Model:
+) -> InstructionModel:
     """Return the function for an instruction: its calls in their order.
 
     `held` are the C types of its operands in registers, which the function receives by address. `numbers` are
@@ -48,12 +48,14 @@ def build_steps(
         elif step.value:
             text = f"{writer.room(step.value, '*')} = {text}"
         lines.append(f"  {text};")
-    return Model(name, operands, instruction.params, "\n".join([*lines, "}"]) + "\n", frozenset(writer.used))
+    return InstructionModel(
+        name, operands, instruction.params, "\n".join([*lines, "}"]) + "\n", frozenset(writer.used)
+    )
 
 
-def call_text(emit: EmitCall) -> Text:
+def call_text(emit: EmitCall) -> CText:
     """Return a call whose arguments are C values by the names of the template."""
-    names = Names()
+    names = CNames()
     for arg in emit.names:
         if arg.kind == "value":
             names.take(arg.name)
@@ -66,7 +68,7 @@ class _Writer:
     def __init__(
         self,
         operands: tuple[ModelOperand, ...],
-        names: Names,
+        names: CNames,
         held: Mapping[str, str],
         numbers: Mapping[str, int],
     ) -> None:
@@ -84,11 +86,11 @@ class _Writer:
             found += [f"int64_t {self.names.take(f'{m.operand.name}.s{axis}')}" for axis in m.stride_axes]
         return found
 
-    def call(self, emit: EmitCall) -> Text:
+    def call(self, emit: EmitCall) -> CText:
         made = call(emit.function, *(self.argument(a) for a in emit.args))
         return cast(emit.cast, made) if emit.cast else made
 
-    def argument(self, arg: EmitValue) -> Text:
+    def argument(self, arg: EmitValue) -> CText:
         match arg:
             case EmitCall():
                 return self.call(arg)
@@ -97,29 +99,29 @@ class _Writer:
             case EmitArg():
                 return self.name(arg)
 
-    def name(self, arg: EmitArg) -> Text:
+    def name(self, arg: EmitArg) -> CText:
         match arg.kind:
             case "literal":
-                found = Text(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
+                found = CText(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
             case "operand":
                 found = self.place(arg)
             case "value" | "param":
-                found = Text(self.names.of(arg.name))
+                found = CText(self.names.of(arg.name))
             case "state":
                 raise AssertionError("a state is loaded by Configure, not by steps")
             case "constant":
                 raise AssertionError("programs are made for machines at one length")
         return cast(arg.cast, found) if arg.cast else found
 
-    def room(self, name: str, operator: str) -> Text:
+    def room(self, name: str, operator: str) -> CText:
         """Return the address of a register operand's variable, or the variable."""
-        found = cast(f"{self.held[name]} *", Text(self.names.of(name)))
+        found = cast(f"{self.held[name]} *", CText(self.names.of(name)))
         return prefix(operator, found) if operator else found
 
-    def place(self, arg: EmitArg) -> Text:
+    def place(self, arg: EmitArg) -> CText:
         """Return the address of an element, or the bytes between rows; of a register its value or its address."""
         if arg.name in self.numbers:
-            return Text(str(self.numbers[arg.name]))
+            return CText(str(self.numbers[arg.name]))
         if arg.name in self.held and not arg.place:
             return self.room(arg.name, "" if arg.attribute == "ref" else "*")
         m = self.operands[arg.name]
@@ -136,5 +138,5 @@ class _Writer:
         offset = sum((step * at for step, at in zip(steps, arg.place, strict=False)), start=Index.of(0))
         name = self.names.of(o.name)
         if offset.value == 0:
-            return Text(name)
-        return Text(f"{name} + {index_text(offset, self.names.of, self.used).inside(SUM)}", SUM)
+            return CText(name)
+        return CText(f"{name} + {index_text(offset, self.names.of, self.used).inside(SUM)}", SUM)

@@ -26,7 +26,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class CText:
     """An expression of C and the precedence of its outermost operator."""
 
     text: str
@@ -40,34 +40,34 @@ class Text:
         return self.text
 
 
-def infix(left: Text, operator: str, right: Text) -> Text:
+def infix(left: CText, operator: str, right: CText) -> CText:
     """Return `left operator right`, grouped from the left."""
     own = _INFIX[operator]
     # Compilers warn where a reader would stumble: shifts and bit operations get parentheses around others.
     wary = PREFIX if own in (SHIFT, BIT_AND, BIT_XOR, BIT_OR) else own
     first = left.inside(own if left.precedence == own else wary)
-    return Text(f"{first} {operator} {right.inside(max(own + 1, wary))}", own)
+    return CText(f"{first} {operator} {right.inside(max(own + 1, wary))}", own)
 
 
-def prefix(operator: str, value: Text) -> Text:
+def prefix(operator: str, value: CText) -> CText:
     """Return `operator value`, as `-x` or `(float)x`."""
     inner = value.inside(PREFIX)
-    return Text(f"{operator}({inner})" if inner[0] == operator[-1] == "-" else operator + inner, PREFIX)
+    return CText(f"{operator}({inner})" if inner[0] == operator[-1] == "-" else operator + inner, PREFIX)
 
 
-def cast(c_type: str, value: Text) -> Text:
+def cast(c_type: str, value: CText) -> CText:
     """Return `(c_type)value`."""
     return prefix(f"({c_type})", value)
 
 
-def call(function: str, *args: Text) -> Text:
+def call(function: str, *args: CText) -> CText:
     """Return `function(args)`."""
-    return Text(f"{function}({', '.join(a.text for a in args)})")
+    return CText(f"{function}({', '.join(a.text for a in args)})")
 
 
-def choice(condition: Text, yes: Text, no: Text) -> Text:
+def choice(condition: CText, yes: CText, no: CText) -> CText:
     """Return `condition ? yes : no`."""
-    return Text(f"{condition.inside(OR)} ? {yes.inside(OR)} : {no.inside(CHOICE)}", CHOICE)
+    return CText(f"{condition.inside(OR)} ? {yes.inside(OR)} : {no.inside(CHOICE)}", CHOICE)
 
 
 def identifiers(lines: Iterable[str]) -> frozenset[str]:
@@ -79,7 +79,7 @@ Namer = Callable[[str], str]
 """The C identifier of a symbol."""
 
 
-def index_text(index: Index, name: Namer, used: set[str], wide: bool = False) -> Text:
+def index_text(index: Index, name: Namer, used: set[str], wide: bool = False) -> CText:
     """Return the expression in C; helper functions that it calls are added to `used`.
 
     `wide` makes a bare number an int64_t, for places where its type matters.
@@ -87,13 +87,13 @@ def index_text(index: Index, name: Namer, used: set[str], wide: bool = False) ->
     if index.value is not None:
         number = str(index.value)
         if wide or abs(index.value) >= 1 << 31:
-            return Text(f"INT64_C({number})")
-        return Text(number, PREFIX if index.value < 0 else Text(number).precedence)
-    text = Text("")
+            return CText(f"INT64_C({number})")
+        return CText(number, PREFIX if index.value < 0 else CText(number).precedence)
+    text = CText("")
     for monomial, coefficient in sorted(index.terms, key=lambda t: (t[0] == (), t[1] < 0)):
         term = _monomial(monomial, abs(coefficient), name, used)
         if not text.text:
-            text = Text(f"-{term.inside(PRODUCT)}", SUM) if coefficient < 0 else term
+            text = CText(f"-{term.inside(PRODUCT)}", SUM) if coefficient < 0 else term
         else:
             text = infix(text, "-" if coefficient < 0 else "+", term)
     return text
@@ -120,7 +120,7 @@ def _is_atom_never_negative(atom: Atom) -> bool:
             assert_never(atom)
 
 
-def _monomial(monomial: tuple[Atom, ...], coefficient: int, name: Namer, used: set[str]) -> Text:
+def _monomial(monomial: tuple[Atom, ...], coefficient: int, name: Namer, used: set[str]) -> CText:
     factors = [_atom(atom, name, used) for atom in monomial]
     if not factors:
         return index_text(Index.of(coefficient), name, used)
@@ -128,13 +128,13 @@ def _monomial(monomial: tuple[Atom, ...], coefficient: int, name: Namer, used: s
     if len(parts) == 1 and coefficient == 1:
         return factors[0]
     lead = [] if coefficient == 1 else [index_text(Index.of(coefficient), name, used).text]
-    return Text("*".join(lead + parts), PRODUCT)
+    return CText("*".join(lead + parts), PRODUCT)
 
 
-def _atom(atom: Atom, name: Namer, used: set[str]) -> Text:
+def _atom(atom: Atom, name: Namer, used: set[str]) -> CText:
     match atom:
         case str():
-            return Text(name(atom))
+            return CText(name(atom))
         case FloorDiv(value, divisor):
             return _division(value, divisor, "/", "floor_div", name, used)
         case Mod(value, divisor):
@@ -143,12 +143,12 @@ def _atom(atom: Atom, name: Namer, used: set[str]) -> Text:
             a, b = index_text(left, name, used), index_text(right, name, used)
             return choice(infix(a, "<" if op == "min" else ">", b), a, b)
         case Element(buffer, at):
-            return cast("int64_t", Text(f"{name(buffer)}[{index_text(at, name, used)}]"))
+            return cast("int64_t", CText(f"{name(buffer)}[{index_text(at, name, used)}]"))
         case _:
             assert_never(atom)
 
 
-def _division(value: Index, divisor: Index, sign: str, helper: str, name: Namer, used: set[str]) -> Text:
+def _division(value: Index, divisor: Index, sign: str, helper: str, name: Namer, used: set[str]) -> CText:
     a, b = index_text(value, name, used), index_text(divisor, name, used)
     if is_never_negative(value) and is_never_negative(divisor):
         return infix(a, sign, b)

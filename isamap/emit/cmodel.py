@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
-from isamap.emit.c_expr import Scope, stored_text, stored_value, value_text
-from isamap.emit.c_names import Names, compute_type, is_narrow, storage_type
-from isamap.emit.c_text import PRODUCT, Namer, Text, choice, index_text, infix
+from isamap.emit.c_expr import CScope, stored_text, stored_value, value_text
+from isamap.emit.c_names import CNames, compute_type, is_narrow, storage_type
+from isamap.emit.c_text import PRODUCT, CText, Namer, choice, index_text, infix
 from isamap.ir import (
     Assign,
     Call,
@@ -50,7 +50,7 @@ class ModelOperand:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class InstructionModel:
     """The model of one instruction: its function's name, how it is called, and its text."""
 
     name: str
@@ -69,14 +69,16 @@ def is_register(operand: Operand, registers: frozenset[str]) -> bool:
     return operand.memory in registers
 
 
-def build_model(instruction: Instruction, registers: frozenset[str], file_names: Names) -> Model:
+def build_model(instruction: Instruction, registers: frozenset[str], file_names: CNames) -> InstructionModel:
     """Return the model of an instruction; `registers` names the register memories."""
     name = file_names.take(instruction.name)
     names = file_names.inside()
     operands = passing(instruction, registers)
     writer = ModelWriter(instruction, operands, names)
     lines = writer.function(name)
-    return Model(name, operands, instruction.params, "\n".join(lines) + "\n", frozenset(writer.used))
+    return InstructionModel(
+        name, operands, instruction.params, "\n".join(lines) + "\n", frozenset(writer.used)
+    )
 
 
 def passing(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelOperand, ...]:
@@ -97,13 +99,13 @@ def passing(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelO
 class ModelWriter:
     """Writes one function, line by line."""
 
-    def __init__(self, instruction: Instruction, operands: tuple[ModelOperand, ...], names: Names) -> None:
+    def __init__(self, instruction: Instruction, operands: tuple[ModelOperand, ...], names: CNames) -> None:
         self.instruction = instruction
         self.operands: Mapping[str, ModelOperand] = {m.operand.name: m for m in operands}
         self.names = names
         self.used: set[str] = set()
         self.lines: list[str] = []
-        self.scope = Scope(names.of, self.load, self.used)
+        self.scope = CScope(names.of, self.load, self.used)
         for operand in instruction.operands:
             names.take(operand.name)
         for m in operands:
@@ -167,15 +169,15 @@ class ModelWriter:
         """Return the statement that starts an accumulator from the operand's element."""
         o = self.instruction.operand(at.buffer)
         assert o.accumulate is not None
-        scope = Scope(self.names.of, self.element, self.used)
+        scope = CScope(self.names.of, self.element, self.used)
         return f"{self.element(at, total=True)} = {value_text(Cast(at, o.accumulate), scope)};"
 
-    def rounded(self, at: Read) -> Text:
+    def rounded(self, at: Read) -> CText:
         """Return an accumulator's element as it is stored in the operand."""
         o = self.instruction.operand(at.buffer)
         assert o.accumulate is not None
         total = self.element(at, total=True)
-        scope = Scope(lambda _: total.text, self.load, self.used)
+        scope = CScope(lambda _: total.text, self.load, self.used)
         return stored_text(Cast(Scalar("sum", o.accumulate), o.dtype), scope)
 
     def is_partly_written(self, o: Operand) -> bool:
@@ -192,7 +194,7 @@ class ModelWriter:
                 self.guarded(stmt.guard, depth, lambda d: self.add(d, self.assignment(stmt)))
             case Loop(axes, body, _, guard, _):
                 names, self.names = self.names, self.names.inside()
-                self.scope = Scope(self.names.of, self.load, self.used)
+                self.scope = CScope(self.names.of, self.load, self.used)
                 for axis in axes:
                     self.open_loop(depth, axis.name, axis.extent)
                     depth += 1
@@ -201,7 +203,7 @@ class ModelWriter:
                     depth -= 1
                     self.add(depth, "}")
                 self.names = names
-                self.scope = Scope(names.of, self.load, self.used)
+                self.scope = CScope(names.of, self.load, self.used)
             case _:
                 assert_never(stmt)
 
@@ -231,16 +233,16 @@ class ModelWriter:
         if dtype.is_float and not is_narrow(dtype) and (sign := OPS[stmt.op].spelling) is not None:
             return f"{place} {sign}= {value_text(value, self.scope)};"
         old = Scalar("old.", dtype)
-        scope = Scope(self.old_name(place, dtype, summed), self.load, self.used)
+        scope = CScope(self.old_name(place, dtype, summed), self.load, self.used)
         updated = Call(stmt.op, (old, value), dtype)
         text = value_text(updated, scope) if summed else stored_text(updated, scope)
         return f"{place} = {text};"
 
-    def stored(self, _target: Read, place: Text, value: Text) -> str:
+    def stored(self, _target: Read, place: CText, value: CText) -> str:
         """Return the statement that writes an element."""
         return f"{place} = {value};"
 
-    def old_name(self, place: Text, dtype: DType, summed: bool) -> Namer:
+    def old_name(self, place: CText, dtype: DType, summed: bool) -> Namer:
         """Return names where `old.` is the element that is being updated."""
         old = place if summed else stored_value(place, dtype, self.scope)
         inner = self.scope.name
@@ -253,7 +255,7 @@ class ModelWriter:
 
     # --- elements
 
-    def load(self, read: Read) -> Text:
+    def load(self, read: Read) -> CText:
         """Return the stored element that an access reads, or its fill outside of the shape."""
         operand = self.instruction.operand(read.buffer)
         if operand.accumulate is not None and operand.name in self.operands:
@@ -265,17 +267,17 @@ class ModelWriter:
         inside = self.inside(read, operand)
         return element if inside is None else choice(inside, element, stored_text(read.fill, self.scope))
 
-    def inside(self, read: Read, operand: Operand) -> Text | None:
+    def inside(self, read: Read, operand: Operand) -> CText | None:
         """Return whether the subscripts are inside of the operand's shape."""
-        found: Text | None = None
+        found: CText | None = None
         for index, extent in zip(read.index, operand.shape, strict=True):
             at = index_text(index, self.names.of, self.used)
             bound = index_text(extent, self.names.of, self.used)
-            for test in (infix(at, ">=", Text("0")), infix(at, "<", bound)):
+            for test in (infix(at, ">=", CText("0")), infix(at, "<", bound)):
                 found = test if found is None else infix(found, "&&", test)
         return found
 
-    def element(self, read: Read, total: bool = False) -> Text:
+    def element(self, read: Read, total: bool = False) -> CText:
         operand = self.instruction.operand(read.buffer)
         if total:
             name = self.names.of(f"{operand.name}.sum")
@@ -285,8 +287,8 @@ class ModelWriter:
             at = self.offset(operand, read.index)
         m = self.operands.get(operand.name)
         if not operand.shape and (total or m is None or m.by_value):
-            return Text(name)
-        return Text(f"{name}[{index_text(at, self.names.of, self.used)}]")
+            return CText(name)
+        return CText(f"{name}[{index_text(at, self.names.of, self.used)}]")
 
     def offset(self, operand: Operand, subscripts: tuple[Index, ...]) -> Index:
         """Return where an element is: by strides in memory, row-major in registers."""

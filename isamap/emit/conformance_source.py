@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from isamap.emit.c_build import with_attributes
 from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_issue import Here, Issuer, image_text
-from isamap.emit.c_names import Names, compute_type, storage_type
+from isamap.emit.c_names import CNames, compute_type, storage_type
 from isamap.emit.c_text import index_text
 from isamap.ir import Index, Instruction, Operand, Param, Scalar
 from isamap.ir import product as index_product
@@ -32,7 +32,7 @@ BARRIER = '__asm__ volatile("" ::: "memory");'
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class EncodedForm:
     """An instruction with its encoded parameters: one function of the file, `check_NUMBER`."""
 
     number: int
@@ -103,9 +103,9 @@ def _unknown(machine: Machine, instruction: Instruction) -> str | None:
     return None
 
 
-def check_source(machine: Machine, forms: tuple[Form, ...], model: bool) -> str:
+def check_source(machine: Machine, forms: tuple[EncodedForm, ...], model: bool) -> str:
     """Return the file with a function for every form."""
-    names = Names(taken=HELPER_NAMES)
+    names = CNames(taken=HELPER_NAMES)
     for form in forms:
         names.take(f"check_{form.number}")
     issuer = Issuer(machine, model, names)
@@ -125,7 +125,7 @@ def check_source(machine: Machine, forms: tuple[Form, ...], model: bool) -> str:
 class _Function:
     """Writes the function of one form."""
 
-    def __init__(self, machine: Machine, form: Form, issuer: Issuer) -> None:
+    def __init__(self, machine: Machine, form: EncodedForm, issuer: Issuer) -> None:
         self.machine, self.form, self.issuer = machine, form, issuer
         self.names = issuer.names.inside()
         self.names.take("data")
@@ -264,7 +264,7 @@ class _Function:
                 else:
                     self.add(f"memcpy(data[{slot}], &{name}, sizeof {name});")
 
-    def move(self, o: Operand, found: Move, here: Here) -> None:
+    def move(self, o: Operand, found: RegisterMove, here: Here) -> None:
         """Issue the load or store of an operand from or to dense rows."""
         shape = self.values[o.name].shape
         strides = tuple(index_product(shape[axis + 1 :]) for axis in range(len(shape)))
@@ -293,7 +293,7 @@ class _Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class RegisterMove:
     """An instruction that copies all of a register from or to memory, with its parameters."""
 
     name: str
@@ -302,7 +302,7 @@ class Move:
     params: tuple[tuple[str, int], ...]
 
 
-def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bool) -> Move | None:
+def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bool) -> RegisterMove | None:
     """Return a load or store for an operand; without `encoded`, one for any of its shapes."""
     for entry in machine.instructions.values():
         i = entry.instruction
@@ -315,7 +315,7 @@ def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bo
             continue
         params = _solve(i, inner, o, encoded)
         if params is not None:
-            return Move(i.name, inner.name, outer.name, tuple(params.items()))
+            return RegisterMove(i.name, inner.name, outer.name, tuple(params.items()))
     return None
 
 

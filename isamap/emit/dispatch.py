@@ -48,7 +48,7 @@ RUN_TIME_NAMES: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class MachineProgram:
     """The program for one machine; its function is called `NAME_on_MACHINE`."""
 
     machine: Machine
@@ -60,7 +60,7 @@ def variant_name(kernel: str, machine: str) -> str:
     return f"{spell(kernel)}_on_{spell(machine)}"
 
 
-def preferred(machines: Sequence[Machine]) -> list[int]:
+def order_by_preference(machines: Sequence[Machine]) -> list[int]:
     """Return the positions in the order in which they are tried: the longest `extends` chain, then most features."""
     return sorted(
         range(len(machines)), key=lambda i: (-len(machines[i].chain), -len(machines[i].target.features), i)
@@ -80,7 +80,7 @@ def check_askable(machine: Machine) -> None:
         )
 
 
-def dispatch_files(name: str, variants: Sequence[Variant]) -> dict[str, str]:
+def dispatch_files(name: str, variants: Sequence[MachineProgram]) -> dict[str, str]:
     """Return `NAME.h`, `NAME.c` and a Makefile for variants in the order in which they are tried.
 
     Raises: UsageProblem for programs that are called in different ways.
@@ -98,7 +98,7 @@ def dispatch_files(name: str, variants: Sequence[Variant]) -> dict[str, str]:
     }
 
 
-def _check_alike(variants: Sequence[Variant]) -> None:
+def _check_alike(variants: Sequence[MachineProgram]) -> None:
     first = variants[0].emitted.interface
     for variant in variants:
         if variant.emitted.packs or variant.emitted.interface.fields != first.fields:
@@ -112,7 +112,7 @@ def _check_alike(variants: Sequence[Variant]) -> None:
             )
 
 
-def _header(interface: Interface, variants: Sequence[Variant]) -> str:
+def _header(interface: Interface, variants: Sequence[MachineProgram]) -> str:
     name = interface.name
     own = [
         "/* Returned where this processor lacks what each of the machines needs. */",
@@ -128,7 +128,7 @@ def _header(interface: Interface, variants: Sequence[Variant]) -> str:
     return header_text(interface, title).replace("#ifdef __cplusplus\n}", "\n".join(own))
 
 
-def _source(interface: Interface, variants: Sequence[Variant]) -> str:
+def _source(interface: Interface, variants: Sequence[MachineProgram]) -> str:
     name = interface.name
     asks = any(v.machine.target.permissions for v in variants)
     system = ["", "#include <sys/syscall.h>", "#include <unistd.h>"] if asks else []
@@ -176,7 +176,7 @@ _GRANTED = (
 )
 
 
-def _choose_lines(variants: Sequence[Variant]) -> list[str]:
+def _choose_lines(variants: Sequence[MachineProgram]) -> list[str]:
     lines = ["/* Which machine's code runs here: the first whose features are all there. */"]
     lines += ["static int chosen(void) {"]
     for i, variant in enumerate(variants):
@@ -197,14 +197,14 @@ def _own_arguments(interface: Interface, made: str) -> list[str]:
     return [f"    const {made}_args own = {{{values}}};"]
 
 
-def _pool(interface: Interface, variant: Variant) -> str:
+def _pool(interface: Interface, variant: MachineProgram) -> str:
     """Return the pool argument of a variant: one that runs on one thread takes none."""
     if variant.emitted.interface.takes_pool:
         return "pool"
     return "NULL" if interface.takes_pool else f"({variant.emitted.name}_pool *)pool"
 
 
-def _makefile(name: str, variants: Sequence[Variant]) -> str:
+def _makefile(name: str, variants: Sequence[MachineProgram]) -> str:
     """Return a Makefile that compiles each file with the flags of its machine; flags of gcc alone are separate."""
     takes_pool = any(v.emitted.interface.takes_pool for v in variants)
     pool = ["isamap_pool.o"] if takes_pool else []

@@ -25,10 +25,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product as points
 
-from isamap.emit.c_expr import Scope
-from isamap.emit.c_names import Names, compute_type, storage_type
-from isamap.emit.c_text import Text, index_text
-from isamap.emit.cmodel import Model, ModelOperand, ModelWriter
+from isamap.emit.c_expr import CScope
+from isamap.emit.c_names import CNames, compute_type, storage_type
+from isamap.emit.c_text import CText, index_text
+from isamap.emit.cmodel import InstructionModel, ModelOperand, ModelWriter
 from isamap.ir import Assign, Axis, Index, Loop, Operand, Read, Stmt
 from isamap.ir import product as index_product
 from isamap.ir.atoms import FloorDiv, Mod
@@ -146,8 +146,8 @@ def _part(index: Index) -> tuple[str, int, int | None] | None:
 
 
 def build_lane_function(
-    item: MachineInstruction, machine: Machine, file_names: Names, *, model: bool = False
-) -> Model:
+    item: MachineInstruction, machine: Machine, file_names: CNames, *, model: bool = False
+) -> InstructionModel:
     """Return the function of one lane of an instruction; of a `model`, whose lanes may read each other's registers.
 
     Raises: UsageProblem if it cannot be one lane's.
@@ -163,7 +163,7 @@ def build_lane_function(
         operands.append(ModelOperand(o, by_value=False, is_result=False, stride_axes=varying))
     writer = _LaneFunction(item, tuple(operands), file_names.inside(), machine, model)
     text = "\n".join(writer.function(name)) + "\n"
-    return Model(name, tuple(operands), item.instruction.params, text, frozenset(writer.used))
+    return InstructionModel(name, tuple(operands), item.instruction.params, text, frozenset(writer.used))
 
 
 class _LaneFunction(ModelWriter):
@@ -173,7 +173,7 @@ class _LaneFunction(ModelWriter):
         self,
         item: MachineInstruction,
         operands: tuple[ModelOperand, ...],
-        names: Names,
+        names: CNames,
         machine: Machine,
         model: bool,
     ) -> None:
@@ -245,14 +245,14 @@ class _LaneFunction(ModelWriter):
             case Loop(axes) if not self.is_dealt:
                 self.is_dealt = True
                 names, self.names = self.names, self.names.inside()
-                self.scope = Scope(self.names.of, self.load, self.used)
+                self.scope = CScope(self.names.of, self.load, self.used)
                 lane = self.lane_of(stmt)
                 inner = self.dealt_round(axes, depth) if lane is None else self.owned(stmt, lane, depth)
                 self.guarded(stmt.guard, inner, lambda d: self.all(stmt.body, d))
                 for closed in range(inner - 1, depth - 1, -1):
                     self.add(closed, "}")
                 self.names, self.is_dealt = names, False
-                self.scope = Scope(names.of, self.load, self.used)
+                self.scope = CScope(names.of, self.load, self.used)
             case Assign(target) if not self.is_dealt and not self.is_register(self.operand(target)):
                 self.add(depth, f"if ({self.lane} == 0) {{")
                 super().statement(stmt, depth + 1)
@@ -379,7 +379,7 @@ class _LaneFunction(ModelWriter):
 
     # --- elements
 
-    def element(self, read: Read, total: bool = False) -> Text:
+    def element(self, read: Read, total: bool = False) -> CText:
         o = self.operand(read)
         fragment = fragment_of(o, self.item, self.machine) if self.is_register(o) else None
         if fragment is None:
@@ -392,22 +392,22 @@ class _LaneFunction(ModelWriter):
             if o.name in self.shown:
                 lane = index_text(fragment.lane.substitute(given), self.names.of, self.used)
                 name = f"((const {storage_type(o.dtype)} *)SHOWN({self.shown[o.name]}, LANE - {self.lane} + {lane}))"
-        return Text(f"{name}[{index_text(at, self.names.of, self.used)}]")
+        return CText(f"{name}[{index_text(at, self.names.of, self.used)}]")
 
-    def load(self, read: Read) -> Text:
+    def load(self, read: Read) -> CText:
         o = self.operand(read)
         if self.is_register(o):
             return super().load(read)
         if read.fill is not None:
             raise refuse(self.item, f"`{o.name}` is read with a fill", "leave out the fill")
-        return Text(f"LOAD({self.is_shared(o)}, {self.element(read)})")
+        return CText(f"LOAD({self.is_shared(o)}, {self.element(read)})")
 
     def assignment(self, stmt: Assign) -> str:
         if stmt.op is not None and not self.is_register(self.operand(stmt.target)):
             raise refuse(self.item, f"it adds to `{stmt.target.buffer}` in memory", "add in registers")
         return super().assignment(stmt)
 
-    def stored(self, target: Read, place: Text, value: Text) -> str:
+    def stored(self, target: Read, place: CText, value: CText) -> str:
         o = self.operand(target)
         if self.is_register(o):
             return super().stored(target, place, value)

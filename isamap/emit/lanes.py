@@ -36,9 +36,9 @@ from isamap.emit.c_interface import (
     header_text,
 )
 from isamap.emit.c_issue import Here, Issuer, call_of
-from isamap.emit.c_names import Names, storage_type
-from isamap.emit.c_parts import Function
-from isamap.emit.c_text import SUM, Text, call, identifiers, index_text
+from isamap.emit.c_names import CNames, storage_type
+from isamap.emit.c_parts import CFunction
+from isamap.emit.c_text import SUM, CText, call, identifiers, index_text
 from isamap.emit.lane_functions import build_lane_function, fragment_of, refuse
 from isamap.emit.launchers import print_launcher
 from isamap.ir import Index, Operand, product
@@ -59,9 +59,9 @@ from isamap.lower.program import (
     Node,
     Parallel,
     RegisterRef,
-    Share,
     Tensor,
     Value,
+    WorkSlice,
 )
 from isamap.lower.walk import has_parallel, names_in, walk
 from isamap.machine import EmitArg, Machine, allowed, private_memories
@@ -123,7 +123,7 @@ def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False
     )
 
 
-def _writer(program: LoweredProgram, machine: Machine, *, model: bool) -> tuple[LaneWriter, Names, str]:
+def _writer(program: LoweredProgram, machine: Machine, *, model: bool) -> tuple[LaneWriter, CNames, str]:
     """Return what writes a program's host and kernels, the names of the file, and that of its function."""
     private = tuple(b for b in program.buffers if b.memory in private_memories(machine))
     host = replace(program, buffers=tuple(b for b in program.buffers if b not in private))
@@ -229,7 +229,7 @@ def _quote_lines(name: str, lines: Sequence[str]) -> list[str]:
     return [f"static const char {name}[] =", *(f'    "{line}\\n"' for line in escaped), "    ;"]
 
 
-class HostFunction(Function):
+class HostFunction(CFunction):
     """A function whose result is a status that its caller returns if it is not 0."""
 
     def text(self, body: Sequence[str]) -> list[str]:
@@ -265,10 +265,10 @@ class LaneIssuer(Issuer):
         """Kernels take strides as they are."""
         return False
 
-    def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> Text:
+    def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> CText:
         """Return an operand of a call; of a register, a pointer to the elements that a lane has."""
         if isinstance(ref, RegisterRef):
-            return Text(here.names.of(ref.value))
+            return CText(here.names.of(ref.value))
         return super()._operand(arg, operand, ref, here)
 
     def statements(self, issue: Issue, here: Here) -> list[str]:
@@ -283,11 +283,11 @@ class LaneIssuer(Issuer):
             self.models[item.name] = build_lane_function(item, self.machine, self.names, model=self.model)
             self.used |= self.models[item.name].used
         model, operands, params = self.models[item.name], dict(issue.operands), dict(issue.params)
-        args = [Text(here.names.of(lane)) for lane in self.lanes_of(issue)]
+        args = [CText(here.names.of(lane)) for lane in self.lanes_of(issue)]
         for m in model.operands:
             ref = operands[m.operand.name]
             if isinstance(ref, RegisterRef):
-                args.append(Text(here.names.of(ref.value)))
+                args.append(CText(here.names.of(ref.value)))
             elif here.elements[ref.buffer] == m.operand.dtype:
                 args += [self._pointer(ref, m.operand, here), *self._strides(m, ref, here)]
             else:
@@ -329,7 +329,7 @@ class LaneWriter(BodyWriter):
         self.is_kernel = False
         self.elements_held = _elements_held(program, issuer.machine)
 
-    def host(self) -> tuple[Function, list[str]]:
+    def host(self) -> tuple[CFunction, list[str]]:
         """Return the function of the host, and its text."""
         device, text = self.handle, f"{self.interface.name}_device"
         self.lines = [f"  isamap_device {device};"]
@@ -395,7 +395,7 @@ class LaneWriter(BodyWriter):
                 self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
-            case Configure() | Begin() | Share():
+            case Configure() | Begin() | WorkSlice():
                 raise UsageProblem(
                     Diagnostic(
                         "lanes-unsupported",

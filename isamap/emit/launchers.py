@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from isamap.emit.c_names import Names, compute_type, storage_type
+from isamap.emit.c_names import CNames, compute_type, storage_type
 from isamap.ir.dtypes import DTYPES
 
 _ALIGNMENT = 256
@@ -23,7 +23,7 @@ _ALIGNMENT = 256
 def print_launcher(name: str, plan: Mapping[str, Any]) -> dict[str, str]:
     """Return a C file that launches the kernels of a plan, and its header, by name."""
     kernels = list(dict.fromkeys(launch["kernel"] for launch in _launches(plan["launches"])))
-    names = Names()
+    names = CNames()
     for own in ("d", "stream", "workspace", "given", "status", "numbers"):
         names.take(own)
     declared: list[str] = []
@@ -86,7 +86,7 @@ def _launches(steps: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]
 
 
 def _steps(
-    steps: Sequence[Mapping[str, Any]], kernels: Sequence[str], names: Names, call: str, depth: int
+    steps: Sequence[Mapping[str, Any]], kernels: Sequence[str], names: CNames, call: str, depth: int
 ) -> Iterator[str]:
     """Yield the statements of launches, and of the loops around them."""
     space = "  " * depth

@@ -21,10 +21,10 @@ from typing import Literal
 from isamap.emit.c_build import with_attributes
 from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_issue import Here, Issuer, image_text
-from isamap.emit.c_names import Names, compute_type, storage_type
+from isamap.emit.c_names import CNames, compute_type, storage_type
 from isamap.emit.conformance_source import (
     BARRIER,
-    Form,
+    EncodedForm,
     fields_by_state,
     find_move,
     load_states,
@@ -83,7 +83,7 @@ class Timing:
     """One function of the file: `time_NUMBER`, which performs `issues` per trip."""
 
     number: int
-    form: Form
+    form: EncodedForm
     kind: Kind
     issues: int
 
@@ -92,7 +92,7 @@ class Timing:
         return f"time_{self.number}"
 
 
-def chained(form: Form, machine: Machine) -> tuple[Operand, Operand] | None:
+def find_chain(form: EncodedForm, machine: Machine) -> tuple[Operand, Operand] | None:
     """Return the operand that an instruction writes, and the one through which it goes in again; None without."""
     inside = [o for o in form.passed if machine.memories[o.memory or ""].kind == "registers"]
     for o in inside:
@@ -110,7 +110,7 @@ def _shape(o: Operand) -> tuple[str, ...]:
     return tuple(str(extent) for extent in o.shape)
 
 
-def copies_of(form: Form, machine: Machine) -> int:
+def copies_of(form: EncodedForm, machine: Machine) -> int:
     """Return how many results of an instruction are under way at a time."""
     written = [o for o in form.passed if o.role != "in"]
     numbered = any(machine.memories[o.memory or ""].named == "immediate" for o in written)
@@ -128,7 +128,7 @@ def copies_of(form: Form, machine: Machine) -> int:
 
 def timing_source(machine: Machine, timings: tuple[Timing, ...]) -> str:
     """Return the file with a function for each timing, and `sample`, which calls one and looks at the clock."""
-    names = Names(taken=HELPER_NAMES)
+    names = CNames(taken=HELPER_NAMES)
     for word in ("sample", "timed", "trip", "trips", *(t.function for t in timings)):
         names.take(word)
     issuer = Issuer(machine, False, names)
@@ -154,7 +154,7 @@ def sampler(clock: str = WALL) -> str:
     return _SAMPLER.replace("SAMPLED_BY", clock)
 
 
-def hidden(name: str, c_type: str) -> str:
+def hide_value(name: str, c_type: str) -> str:
     """Return the statement after which the compiler knows nothing about a variable."""
     return f"HIDE_{'R' if _INTEGER.fullmatch(c_type) else 'V'}({name});"
 
@@ -169,7 +169,7 @@ class _Function:
         for word in ("data", "numbers"):
             self.names.take(word)
         self.encoded: Mapping[str, int] = dict(self.form.encoded)
-        self.through = chained(self.form, machine) if timing.kind == "chain" else None
+        self.through = find_chain(self.form, machine) if timing.kind == "chain" else None
         self.values: dict[str, Value] = {}
         self.c_types: dict[str, str] = {}
         self.out: list[str] = []
@@ -217,7 +217,7 @@ class _Function:
         return tuple(v for v in values if v in self.c_types)
 
     def hide(self, values: Iterable[str]) -> str:
-        return " ".join(hidden(self.names.of(v), self.c_types[v]) for v in values)
+        return " ".join(hide_value(self.names.of(v), self.c_types[v]) for v in values)
 
     def value(self, o: Operand, copy: int) -> str:
         return f"{o.name}.{copy}"
@@ -349,7 +349,7 @@ class _Function:
             self.out.append(f"  {line}")
 
 
-def highest(form: Form) -> tuple[tuple[str, int], ...]:
+def highest(form: EncodedForm) -> tuple[tuple[str, int], ...]:
     """Return all integer parameters of a form: those encoded, and the others as large as they may be."""
     counted = [p for p in form.entry.instruction.params if p.name in form.counts]
     return (*form.encoded, *((p.name, _most(p.high)) for p in counted))
@@ -359,7 +359,7 @@ def _most(high: Index | None) -> int:
     return high.value if high is not None and high.value is not None else LINE_BYTES
 
 
-def place_elements(o: Operand, form: Form) -> int:
+def place_elements(o: Operand, form: EncodedForm) -> int:
     """Return how far apart the places of an operand in memory lie: whole lines. Units: elements."""
     sizes = dict(highest(form))
     count = 1

@@ -20,12 +20,12 @@ from isamap.ir import Cast, Index, Read, typical_value
 from isamap.ir.index import ONE, ZERO
 from isamap.match import (
     OFFSET,
-    Leaf,
     LoadRequest,
     Location,
     MoveSearch,
     OperandMove,
     OperandTile,
+    Present,
     Tile,
     Written,
     copy_by_axes,
@@ -48,7 +48,7 @@ from isamap.source.records import replace
 
 
 def pack_ns(
-    operand: OperandTile, direct: OperandMove | Leaf | Location | None, tile: Tile, search: MoveSearch
+    operand: OperandTile, direct: OperandMove | Present | Location | None, tile: Tile, search: MoveSearch
 ) -> float:
     """Return the time to copy one element into a staging buffer.
 
@@ -77,7 +77,7 @@ def _parts(operand: OperandTile, tile: Tile, search: MoveSearch) -> Iterator[tup
 
 
 def _pack_tile_ns(
-    operand: OperandTile, direct: OperandMove | Leaf | Location | None, search: MoveSearch
+    operand: OperandTile, direct: OperandMove | Present | Location | None, search: MoveSearch
 ) -> float:
     """Return the time to copy one tile: by registers where that is possible, otherwise by elements."""
     elements = prod(operand.cell_shape)

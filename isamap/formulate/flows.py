@@ -30,7 +30,7 @@ from isamap.match import (
     Tile,
     TilesMove,
     WayOut,
-    Window,
+    WindowOverlap,
     clearing_ns,
     computed_inputs,
     find_clearing,
@@ -50,7 +50,7 @@ from isamap.match import (
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand, with_fields
 from isamap.source import add_up
 from isamap.source.records import dataclass, replace
-from isamap.transform.companions import Outcome, fused_result
+from isamap.transform.companions import CompanionValues, fused_result
 
 Moved = tuple[str, float]
 """An instruction, and the time of all its moves. Units: nanoseconds."""
@@ -130,7 +130,7 @@ class _Moves:
     search: MoveSearch
 
     @property
-    def windows(self) -> tuple[Window, ...]:
+    def windows(self) -> tuple[WindowOverlap, ...]:
         """Those that the buffer holds once."""
         return next(o.staging.windows for o in self.option.operands if o.name == self.operand.name)
 
@@ -161,11 +161,11 @@ def _of_input(moves: _Moves) -> Flow:
         issues=_issues(moves),
         queued=_count_queued(moves),
         early=_early(moves, max(ns for _, ns in busy)),
-        loaded=loaded(moves.operand, moves.tile, moves.home, moves.tiles, moves.search),
+        loaded=load_time(moves.operand, moves.tile, moves.home, moves.tiles, moves.search),
     )
 
 
-def _leaves(moves: _Moves, found: Outcome) -> bool:
+def _leaves(moves: _Moves, found: CompanionValues) -> bool:
     """Return whether sums lie in the scratchpad and their initial values get there, though by the unit that
     computes.
     """
@@ -187,7 +187,7 @@ def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
     return tiles_move(operand, moves.tile, moves.home, moves.search) is not None
 
 
-def _of_sums(moves: _Moves, found: Outcome, ways: Sequence[WayOut]) -> Flow:
+def _of_sums(moves: _Moves, found: CompanionValues, ways: Sequence[WayOut]) -> Flow:
     """Return the flow of sums that begin as an outcome says, and leave by these ways."""
     first = start_of_sum(moves.tile, found)
     begun = list[Moved]()
@@ -207,14 +207,14 @@ def _of_sums(moves: _Moves, found: Outcome, ways: Sequence[WayOut]) -> Flow:
     )
 
 
-def _through_registers(moves: _Moves, flow: Flow, found: Outcome, *, passes: bool) -> Flow:
+def _through_registers(moves: _Moves, flow: Flow, found: CompanionValues, *, passes: bool) -> Flow:
     """Return the flow of sums with the moves between their scratchpad and registers.
 
     If instructions initialise the sums in registers, there is no load, unless only parts are summed at once;
     if they store finished sums elsewhere, there is no store back.
     """
     known = moves.operand, moves.tile, moves.home, moves.tiles, moves.search
-    loads, stores = loaded(*known), stored(*known)
+    loads, stores = load_time(*known), store_time(*known)
     first = start_of_sum(moves.tile, found)
     begins = first is not None and _held_beginning(moves, first[0]) is not None
     apart = (*_busy(moves, _brought(moves, first[0])), *loads) if begins and first is not None else ()
@@ -239,7 +239,7 @@ def _initial_moves(moves: _Moves, first: OperandTile) -> list[Moved]:
     return _brought(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
 
 
-def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut] | None:
+def _ways_out(moves: _Moves, found: CompanionValues) -> list[WayOut] | None:
     """Return how each value made of finished sums gets to its array; None if no instruction moves one out."""
     known = moves.tile, moves.home, moves.search
     written = written_value(moves.tile, found) or (get_own_sum(moves.tile),)
@@ -418,12 +418,12 @@ def _banks_busy(
 # --- What it takes to bring tiles from their scratchpad into registers, and sums back, by unit ---
 
 
-def loaded(operand: OperandTile, tile: Tile, home: str, tiles: int, search: MoveSearch) -> Busy:
+def load_time(operand: OperandTile, tile: Tile, home: str, tiles: int, search: MoveSearch) -> Busy:
     """Return the time for which loads of an operand's tiles keep units busy that do not compute."""
     return _by_unit(_load(operand, tile, home, search), tile, tiles, search)
 
 
-def stored(acc: OperandTile, tile: Tile, home: str, tiles: int, search: MoveSearch) -> Busy:
+def store_time(acc: OperandTile, tile: Tile, home: str, tiles: int, search: MoveSearch) -> Busy:
     """Return the time for which stores of tiles of sums keep units busy that do not compute."""
     if isinstance(_load(acc, tile, home, search), Location):
         return ()  # the instruction itself adds to what lies there

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from isamap.ir import Index
 from isamap.machine import Machine, cost_params, cost_value
-from isamap.match import Leaf, Location, MoveSearch, OperandMove
+from isamap.match import Location, MoveSearch, OperandMove, Present
 from isamap.source import add_up
 
 
-def load_ns(load: OperandMove | Leaf | Location | None) -> float | None:
+def load_ns(load: OperandMove | Present | Location | None) -> float | None:
     """Return the time of an operand load; None if there is no load. Units: nanoseconds."""
     return None if load is None else load.cost_ns if isinstance(load, OperandMove) else 0.0
 
 
-def intervals_ns(load: OperandMove | Leaf | Location | None, search: MoveSearch) -> float:
+def intervals_ns(load: OperandMove | Present | Location | None, search: MoveSearch) -> float:
     """Return the time that an operand load keeps its units busy, even if it fills only a part of a register."""
     if not isinstance(load, OperandMove):
         return 0.0
@@ -22,7 +22,7 @@ def intervals_ns(load: OperandMove | Leaf | Location | None, search: MoveSearch)
     return search.interval_ns(load.instruction, known) + inside
 
 
-def unit_ns(load: OperandMove | Leaf | Location | None, unit: str, search: MoveSearch) -> float:
+def unit_ns(load: OperandMove | Present | Location | None, unit: str, search: MoveSearch) -> float:
     """Return how long the instructions of an operand load keep one unit busy. Units: nanoseconds."""
     if not isinstance(load, OperandMove) or not load.cost_ns:  # what is loaded once costs nothing
         return 0.0
@@ -35,7 +35,7 @@ def unit_ns(load: OperandMove | Leaf | Location | None, unit: str, search: MoveS
     return search.interval_ns(load.instruction, known) * copies + inside
 
 
-def issued_pj(load: OperandMove | Leaf | Location | None, search: MoveSearch) -> float:
+def issued_pj(load: OperandMove | Present | Location | None, search: MoveSearch) -> float:
     """Return the energy of the instructions of an operand load, without their accesses. Units: picojoules."""
     if not isinstance(load, OperandMove) or not load.cost_ns:  # what is loaded once costs nothing
         return 0.0
@@ -44,7 +44,7 @@ def issued_pj(load: OperandMove | Leaf | Location | None, search: MoveSearch) ->
     return search.energy_pj(load.instruction, known) + inside
 
 
-def loading_ns(load: OperandMove | Leaf | Location | None) -> float:
+def loading_ns(load: OperandMove | Present | Location | None) -> float:
     """Return the time of the instructions that read memory. Units: nanoseconds."""
     if not isinstance(load, OperandMove):
         return 0.0

@@ -23,7 +23,7 @@ from isamap.formulate.load_times import loading_ns
 from isamap.formulate.tensor_layout import lay_out
 from isamap.ir import Axis, Expr, Index, Kernel, Read, strict_forbids, typical_value
 from isamap.ir.index import ONE, ZERO
-from isamap.machine import Machine, cost_params, cost_value, held_between, line_bytes, line_hints
+from isamap.machine import Machine, cost_params, cost_value, count_between, line_bytes, line_hints
 from isamap.match import (
     Location,
     LoopAxis,
@@ -38,7 +38,7 @@ from isamap.match import (
 )
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
-from isamap.plan.problem import Carried, NestOption, TileAxis, TileOperand, with_fields
+from isamap.plan.problem import CarriedValues, NestOption, TileAxis, TileOperand, with_fields
 from isamap.source import add_up
 from isamap.source.records import replace
 from isamap.transform import Statement, distinct_reads, reads, statements, symbols
@@ -183,7 +183,7 @@ def with_carried(
         for o in option.operands
     )
     iterations = typical_value(axis.extent, profile) or 1
-    return replace(option, operands=operands, carried=Carried(axis.name, iterations, chain_ns, pitches))
+    return replace(option, operands=operands, carried=CarriedValues(axis.name, iterations, chain_ns, pitches))
 
 
 def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
@@ -401,7 +401,7 @@ def bare_option(
     costs = [(cost_params(item, machine, n), part) for n, part in issue_lengths(params, axes, lengths)]
     interval_ns = add_up(part * cost_value(item.cost.interval_ns, n) for n, part in costs) / count
     latency_ns = max(cost_value(item.cost.latency_ns, n) for n, _ in costs)
-    between = held_between(item, machine)
+    between = count_between(item, machine)
     stated = item.cost.energy_pj
     issue_pj = add_up(part * cost_value(stated, n) for n, part in costs) if stated is not None else 0.0
     return NestOption(

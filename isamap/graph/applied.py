@@ -13,11 +13,19 @@ from typing import Any
 import numpy as np
 
 from isamap.graph.graph import Array, Attribute, Graph, Node
-from isamap.graph.making import Making, Text, Value, broadcast_index, broadcast_shape, permuted, whole
-from isamap.graph.model_program import Passed
+from isamap.graph.making import (
+    KernelText,
+    Making,
+    Value,
+    broadcast_index,
+    broadcast_shape,
+    permute_sizes,
+    whole,
+)
+from isamap.graph.model_program import TensorView
 from isamap.graph.pending import Pointwise
 from isamap.graph.sizes import as_value, is_open, most_of
-from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 from isamap.ir import DTYPES, round_to
 
 
@@ -151,9 +159,9 @@ class Applied:
         """The name of the operator in a kernel's: of torch's, without its form."""
         return self.node.op.partition(".")[0].strip("_").lower()
 
-    def text(self, *, is_searched: bool = False) -> Text:
+    def text(self, *, is_searched: bool = False) -> KernelText:
         """Return a kernel for this node, perhaps one that is worth a search."""
-        return Text(self.making, self.name, is_searched=is_searched)
+        return KernelText(self.making, self.name, is_searched=is_searched)
 
     def map(
         self, template: str, *values: Value, dtype: str = "", inside: str = "", result: str = ""
@@ -177,7 +185,7 @@ class Applied:
         )
 
     def formed(
-        self, form: Callable[[Sequence[Term]], str], values: Sequence[Value], dtype: str, inside: str
+        self, form: Callable[[Sequence[TextTerm]], str], values: Sequence[Value], dtype: str, inside: str
     ) -> Value:
         """Return an elementwise result by a function of terms, whose text has the type `inside`.
 
@@ -185,15 +193,15 @@ class Applied:
         """
         shape = broadcast_shape([v.shape for v in values])
         order = common_order([v for v in values if v.shape == shape])
-        terms: list[Term] = []
-        inputs: list[Passed] = []
+        terms: list[TextTerm] = []
+        inputs: list[TensorView] = []
         for value in values:
             literal = scalar_of(value)
             if literal is None:
                 inputs.append(self._pass_value(value, len(shape), order))
-                literal = Term(f"«{len(inputs) - 1}»", value.dtype)
+                literal = TextTerm(f"«{len(inputs) - 1}»", value.dtype)
             terms.append(literal)
-        expression = cast(Term(form(terms), inside), dtype).text
+        expression = cast(TextTerm(form(terms), inside), dtype).text
         key = tuple(inputs), dtype, shape, order, expression
         if key not in self.making.moved:  # equal operations are one
             result = self.making.fresh(dtype, shape).ordered(order)
@@ -204,7 +212,7 @@ class Applied:
             self.making.moved[key] = result, len(self.making.steps) - 1
         return self.making.moved[key][0]
 
-    def _pass_value(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:
+    def _pass_value(self, value: Value, rank: int, order: tuple[int, ...]) -> TensorView:
         """Return a value as a step reads it, with its axes in the given order (by default its own)."""
         more = rank - value.rank if order else 0
         last = last_of((1,) * more + value.shape, order) - more
@@ -212,13 +220,15 @@ class Applied:
         if value.is_part or (self.making.views and is_near and value.order != order):
             shape, strides = (1,) * more + value.shape, (0,) * more + value.walk
             return replace(
-                self.making.look(value), shape=permuted(shape, order), strides=permuted(strides, order)
+                self.making.look(value),
+                shape=permute_sizes(shape, order),
+                strides=permute_sizes(strides, order),
             )
         if not order:
             return self.making.passed(self.making.plain(value))
         whole = value if value.rank == rank else self.making.plain(value)
         whole = self.making.laid(whole.shaped((1,) * (rank - whole.rank) + whole.shape), order)
-        return replace(self.making.passed(whole), shape=permuted(whole.shape, order))
+        return replace(self.making.passed(whole), shape=permute_sizes(whole.shape, order))
 
 
 def last_of(shape: Sequence[int], order: Sequence[int]) -> int:
@@ -251,7 +261,7 @@ def tuple_of(value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def element(text: Text, value: Value, axes: Sequence[str]) -> Term:
+def element(text: KernelText, value: Value, axes: Sequence[str]) -> TextTerm:
     """Return an element of a value that is broadcast to larger sizes; a literal if it is one known number."""
     literal = scalar_of(value)
     if literal is not None:
@@ -260,7 +270,7 @@ def element(text: Text, value: Value, axes: Sequence[str]) -> Term:
     return operand.term(broadcast_index(value.shape, axes))
 
 
-def scalar_of(value: Value) -> Term | None:
+def scalar_of(value: Value) -> TextTerm | None:
     """Return the number of a value of one element that is known, as text; None if it is not.
 
     One that was learnt is none, but an array: kernels that differ in it alone are one.
@@ -270,7 +280,7 @@ def scalar_of(value: Value) -> Term | None:
     known = DTYPES[value.dtype]
     found = value.known.reshape(-1)[0]
     if is_open(found):
-        return Term(as_value(found, value.dtype), value.dtype)
+        return TextTerm(as_value(found, value.dtype), value.dtype)
     if value.dtype == "bool":
         return cast(number(bool(found)), "bool")
     if known.is_integer:

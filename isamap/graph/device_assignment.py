@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.group_prices import near_of
-from isamap.graph.model_program import Program, called_by, reads_of, writes_of
+from isamap.graph.model_program import ModelProgram, called_by, reads_of, writes_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
-from isamap.plan.device_plan import DevicePlan, DeviceProblem, Job, Phase, check_device_plan
+from isamap.plan.device_plan import DeviceKernel, DevicePlan, DeviceProblem, Phase, check_device_plan
 from isamap.scheduler.graphs.devices import partition_devices
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class DeviceAssignment:
     """A program whose steps are ordered by its phases, which name steps by number, and the plan."""
 
-    program: Program
+    program: ModelProgram
     phases: tuple[Phase, ...]
     plan: DevicePlan
     devices: int
@@ -32,8 +32,8 @@ class Dealt:
 
 
 def deal(
-    program: Program, costs: Mapping[str, float], machine: Machine, devices: int, limit_s: float
-) -> Dealt:
+    program: ModelProgram, costs: Mapping[str, float], machine: Machine, devices: int, limit_s: float
+) -> DeviceAssignment:
     """Return the partition of the steps; `costs` are prices by kernel. Units: nanoseconds, seconds of wall clock."""
     problem = problem_of(program, costs, machine, devices)
     plan = partition_devices(problem, limit_s)
@@ -43,13 +43,15 @@ def deal(
     phases = tuple(tuple(tuple(place[n] for n in part) for part in phase) for phase in plan.phases)
     steps = tuple(program.steps[n] for n in plan.order)
     alone_ns = sum(job.cost_ns for job in problem.jobs)
-    return Dealt(replace(program, steps=steps), phases, plan, devices, alone_ns)
+    return DeviceAssignment(replace(program, steps=steps), phases, plan, devices, alone_ns)
 
 
-def problem_of(program: Program, costs: Mapping[str, float], machine: Machine, devices: int) -> DeviceProblem:
+def problem_of(
+    program: ModelProgram, costs: Mapping[str, float], machine: Machine, devices: int
+) -> DeviceProblem:
     """Return the steps as kernels with prices. A tensor that a core's own caches hold is far from another core."""
     near, memories = near_of(machine), Memories.of(machine)
-    jobs: list[Job] = []
+    jobs: list[DeviceKernel] = []
     crossing: dict[str, float] = {}
     for step in program.steps:
         passed = (*reads_of(step), *writes_of(step))
@@ -58,7 +60,7 @@ def problem_of(program: Program, costs: Mapping[str, float], machine: Machine, d
         reads, writes = (
             tuple(dict.fromkeys(p.tensor for p in found)) for found in (reads_of(step), writes_of(step))
         )
-        jobs.append(Job(machine.model.call_ns + cost, reads, writes))
+        jobs.append(DeviceKernel(machine.model.call_ns + cost, reads, writes))
         own = {t: size for t, size in sizes.items() if t in writes and size <= near.capacity_bytes}
         crossing |= {t: size * near.far_ns_per_byte for t, size in own.items()}
     return DeviceProblem(tuple(jobs), devices, machine.thread_start_ns, crossing)

@@ -15,22 +15,22 @@ from dataclasses import replace
 from math import prod
 
 from isamap.graph.making import axes_of, nest
-from isamap.graph.model_program import Direct, Passed, Step
+from isamap.graph.model_program import Direct, Step, TensorView
 from isamap.graph.pending import (
     PLACE,
     Border,
     Open,
     Pointwise,
-    Written,
+    WrittenKernel,
     call_of,
     declaration,
     element_of,
-    over,
-    placed,
+    place_elements,
     reads_of,
+    reshape_operation,
     with_compared_indices,
+    write_kernel,
     writes_of,
-    written,
 )
 from isamap.graph.sizes import opened_by
 from isamap.graph.thresholds import (
@@ -60,8 +60,8 @@ def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
             len(chain) < CHAIN_KERNELS and (before := _producer(found, chain[0], made, readers)) is not None
         ):
             chain.insert(0, before)
-        parts = [part for n in chain if isinstance(part := found[n], Written)]
-        if isinstance(step, Written) and len(chain) == CHAIN_KERNELS and _pays(parts):
+        parts = [part for n in chain if isinstance(part := found[n], WrittenKernel)]
+        if isinstance(step, WrittenKernel) and len(chain) == CHAIN_KERNELS and _pays(parts):
             for n in chain:
                 found[n] = None
             found[number] = _join_parts(parts)
@@ -73,19 +73,19 @@ def _producer(
 ) -> int | None:
     """Return the kernel whose only result a kernel reads whole and alone; None if there is none or are several."""
     step, there = found[number], list[int]()
-    if not isinstance(step, Written) or step.borders:
+    if not isinstance(step, WrittenKernel) or step.borders:
         return None
     for passed in step.reads.values():
         place = made.get(passed.tensor, number)
         kernel = found[place] if place < number else None
-        if not isinstance(kernel, Written) or kernel.borders or readers[passed.tensor] > 1:
+        if not isinstance(kernel, WrittenKernel) or kernel.borders or readers[passed.tensor] > 1:
             continue
         if tuple(kernel.writes.values()) == (passed,):
             there.append(place)
     return there[0] if len(there) == 1 else None
 
 
-def _pays(parts: Sequence[Written]) -> bool:
+def _pays(parts: Sequence[WrittenKernel]) -> bool:
     """Return whether it is two products around reductions of rows, with more between them than around."""
     first, rows, last = parts
     products = [any(" * " in text and "+=" in text for text in part.statements) for part in parts]
@@ -98,13 +98,13 @@ def _pays(parts: Sequence[Written]) -> bool:
     )
 
 
-def _join_parts(parts: Sequence[Written]) -> Written:
+def _join_parts(parts: Sequence[WrittenKernel]) -> WrittenKernel:
     """Return one kernel with the statements of all: results that the next one reads become temporaries."""
     declared: list[str] = []
     statements: list[str] = []
-    reads: dict[str, Passed] = {}
+    reads: dict[str, TensorView] = {}
     inside: dict[str, str] = {}
-    outputs: dict[str, Passed] = {}
+    outputs: dict[str, TensorView] = {}
     temporaries = 0
     for part in parts:
         names: dict[str, str] = {}
@@ -168,10 +168,10 @@ def fuse_steps(
             found[place] = kernel
             made[step.output.tensor] = place
     kept = [step for step in found if step is not None]
-    return finished(chain_products(kept, results), results, borders=borders)
+    return finish_steps(chain_products(kept, results), results, borders=borders)
 
 
-def finished(
+def finish_steps(
     steps: Sequence[Open], results: set[str], *, borders: bool = True
 ) -> tuple[list[Step], dict[str, str]]:
     """Return the calls and moves of steps that are as they shall be, with their kernels' texts by name."""
@@ -183,12 +183,12 @@ def finished(
     opened = opened_by(
         size for step in steps for p in (*reads_of(step), *writes_of(step)) for size in p.shape
     )
-    for step in bordered(steps, readers) if borders else steps:
+    for step in pad_for_readers(steps, readers) if borders else steps:
         if isinstance(step, Direct):
             calls.append(step)
             continue
         call, text = call_of(
-            with_compared_indices(step if isinstance(step, Written) else written(step)),
+            with_compared_indices(step if isinstance(step, WrittenKernel) else write_kernel(step)),
             opened.sizes if opened else (),
         )
         kernels[call.kernel] = text
@@ -200,7 +200,7 @@ def _with_producers(
     step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str], freely: bool
 ) -> Pointwise:
     """Return the step with the expressions of its inputs inlined, as far as only this step reads them."""
-    inputs: list[Passed] = []
+    inputs: list[TensorView] = []
     elements: list[str] = []
     joined: list[set[str]] = [set()]
     names = [step.name]
@@ -222,7 +222,7 @@ def _with_producers(
             and size + places[number] * len(producer.expression) <= EXPRESSION_CHARACTERS
         ):
             size += places[number] * len(producer.expression)
-            elements.append(f"({placed(producer.expression, put_places(inputs, producer.inputs))})")
+            elements.append(f"({place_elements(producer.expression, put_places(inputs, producer.inputs))})")
             joined.append({p.tensor for p in producer.inputs})
             names.insert(0, producer.name)
             found[made[passed.tensor]] = None
@@ -231,7 +231,7 @@ def _with_producers(
             joined[0].add(passed.tensor)
     for tensor, count in Counter(tensor for own in joined for tensor in own).items():
         readers[tensor] -= count - 1  # that many steps that read it have become one
-    expression = placed(step.expression, elements)
+    expression = place_elements(step.expression, elements)
     return replace(step, name="_".join(names), inputs=tuple(inputs), expression=expression)
 
 
@@ -244,7 +244,7 @@ def _narrower(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | N
     for passed in step.inputs:
         producer = found[made[passed.tensor]] if passed.tensor in made else None
         if isinstance(producer, Pointwise) and any(
-            isinstance(found[made[p.tensor]], Written)
+            isinstance(found[made[p.tensor]], WrittenKernel)
             and DTYPES[p.dtype].bits > DTYPES[passed.dtype].bits
             and real_sizes(p.shape) == real_sizes(passed.shape)
             for p in producer.inputs
@@ -261,15 +261,17 @@ def _is_cheap(expression: str, times: int) -> bool:
     return is_short and called <= {*DTYPES, "abs", "max", "min", "select"}
 
 
-def put_places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:
+def put_places(inputs: list[TensorView], more: Sequence[TensorView]) -> list[str]:
     """Return the places of further inputs after the new ones are appended."""
     inputs += [passed for passed in dict.fromkeys(more) if passed not in inputs]
     return [f"«{inputs.index(passed)}»" for passed in more]
 
 
-def _in_sizes(passed: Passed, producer: Pointwise, sizes: tuple[int, ...]) -> tuple[Passed, Pointwise]:
+def _in_sizes(
+    passed: TensorView, producer: Pointwise, sizes: tuple[int, ...]
+) -> tuple[TensorView, Pointwise]:
     """Return an operation and its result in the sizes in which all its elements are read, if it has these."""
-    if prod(passed.shape) == prod(sizes) and (made := over(producer, sizes)) is not None:
+    if prod(passed.shape) == prod(sizes) and (made := reshape_operation(producer, sizes)) is not None:
         return made.output, made
     return passed, producer
 
@@ -281,7 +283,7 @@ def _behind(
     found: list[Open | None],
     readers: Counter[str],
     freely: bool,
-) -> tuple[int, Written | Pointwise]:
+) -> tuple[int, WrittenKernel | Pointwise]:
     """Return the step fused after the statements of a kernel whose only result it alone reads, and its place.
 
     Results of the widest type come first.
@@ -292,26 +294,26 @@ def _behind(
         if place is None or passed.is_part or kernel is None or isinstance(kernel, Direct):
             continue
         if freely and isinstance(kernel, Pointwise):
-            kernel = written(kernel)
+            kernel = write_kernel(kernel)
         if isinstance(kernel, Pointwise) or len(kernel.statements) >= KERNEL_STATEMENTS:
             continue
         result = next(p for p in kernel.writes.values() if p.tensor == passed.tensor)
         is_alone = readers[passed.tensor] == 1 and len(kernel.writes) == 1
         if is_alone and real_sizes(passed.shape) == real_sizes(step.output.shape) == real_sizes(result.shape):
             found[place] = None
-            return number, joined(kernel, step, passed.tensor)
+            return number, join_kernels(kernel, step, passed.tensor)
         if freely and prod(step.output.shape) == prod(result.shape):
             others = [p for p in step.inputs if p.tensor != passed.tensor]
             is_ready = all(made.get(p.tensor, -1) < place for p in others)
-            there = over(step, result.shape)
+            there = reshape_operation(step, result.shape)
             if there is None or not is_ready or any(p.is_part for p in _of(there, passed.tensor)):
                 continue
             readers[passed.tensor] -= 1
-            return place, joined(kernel, there, passed.tensor, keeps=readers[passed.tensor] > 0)
+            return place, join_kernels(kernel, there, passed.tensor, keeps=readers[passed.tensor] > 0)
     return number, step
 
 
-def _of(step: Pointwise, tensor: str) -> list[Passed]:
+def _of(step: Pointwise, tensor: str) -> list[TensorView]:
     return [passed for passed in step.inputs if passed.tensor == tensor]
 
 
@@ -320,12 +322,14 @@ def real_sizes(shape: Sequence[int]) -> list[int]:
     return [size for size in shape if size != 1]
 
 
-def free_name(reads: Mapping[str, Passed]) -> str:
+def free_name(reads: Mapping[str, TensorView]) -> str:
     """Return a name for one more operand that a kernel reads."""
     return next(name for n in range(len(reads) + 1) if (name := f"a{n}") not in reads)
 
 
-def joined(kernel: Written, step: Pointwise, tensor: str, *, keeps: bool = False) -> Written:
+def join_kernels(
+    kernel: WrittenKernel, step: Pointwise, tensor: str, *, keeps: bool = False
+) -> WrittenKernel:
     """Return one kernel of both: the tensor between them becomes a temporary, or stays a result as well."""
     inner, result = next((name, p) for name, p in kernel.writes.items() if p.tensor == tensor)
     kept = {name: p for name, p in kernel.writes.items() if keeps or name != inner}
@@ -349,7 +353,7 @@ def joined(kernel: Written, step: Pointwise, tensor: str, *, keeps: bool = False
     declared.append(declaration("out", output, step.output))
     target = f"{output}[{', '.join(at or ['0'])}]"
     head = ", ".join(f"{name} in {size}" for name, size in loops.items())
-    statement = f"{target} = {placed(step.expression, elements)};"
+    statement = f"{target} = {place_elements(step.expression, elements)};"
     statements = (*kernel.statements, f"for {head} {{ {statement} }}" if loops else statement)
     name = f"{kernel.name}_{step.name}"
     written = {**kept, output: step.output}
@@ -368,21 +372,24 @@ def joined(kernel: Written, step: Pointwise, tensor: str, *, keeps: bool = False
 # z[p, q, k] += y[p + r, q + t, k] * …
 
 
-def bordered(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
+def pad_for_readers(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
     """Return the steps with the padding that their readers need; `readers` counts steps by tensor."""
     found = list(steps)
     made = {
-        p.tensor: n for n, step in enumerate(steps) if isinstance(step, Written) for p in step.writes.values()
+        p.tensor: n
+        for n, step in enumerate(steps)
+        if isinstance(step, WrittenKernel)
+        for p in step.writes.values()
     }
     for number, step in enumerate(steps):
-        if not isinstance(step, Written):
+        if not isinstance(step, WrittenKernel):
             continue
         for name, border in step.borders.items():
             reader, passed = found[number], step.reads[name]
-            assert isinstance(reader, Written)
+            assert isinstance(reader, WrittenKernel)
             producer = found[made[passed.tensor]] if passed.tensor in made else None
             if (
-                isinstance(producer, Written)
+                isinstance(producer, WrittenKernel)
                 and readers[passed.tensor] == 1
                 and sum(p.tensor == passed.tensor for p in step.reads.values()) == 1
                 and not any(border.widths[-1])  # neighbours stay in one register
@@ -393,12 +400,12 @@ def bordered(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
     return found
 
 
-def _wide(passed: Passed, border: Border) -> Passed:
+def _wide(passed: TensorView, border: Border) -> TensorView:
     sizes = zip(passed.shape, border.widths, strict=True)
     return replace(passed, shape=tuple(before + size + behind for size, (before, behind) in sizes))
 
 
-def _redeclare_operand(kernel: Written, name: str, wide: Passed) -> tuple[str, ...]:
+def _redeclare_operand(kernel: WrittenKernel, name: str, wide: TensorView) -> tuple[str, ...]:
     """Return the declarations of a kernel with other sizes of an operand."""
     sizes = f"[{', '.join(map(str, wide.shape))}];"
     return tuple(
@@ -413,7 +420,7 @@ def _shift_index(index: str, border: Border) -> str:
     return ", ".join(f"{part} + {before}" if before else part for part, (before, _) in parts)
 
 
-def _read_wider(kernel: Written, name: str, border: Border) -> Written:
+def _read_wider(kernel: WrittenKernel, name: str, border: Border) -> WrittenKernel:
     """Return the kernel that reads a border where it read beyond the edge of an operand."""
     wide = _wide(kernel.reads[name], border)
     beyond = re.compile(rf"\({name}\[([^\]]*)\] else {re.escape(border.fill)}\)")
@@ -430,7 +437,7 @@ def _read_wider(kernel: Written, name: str, border: Border) -> Written:
     )
 
 
-def _written_wider(kernel: Written, passed: Passed, border: Border) -> Written | None:
+def _written_wider(kernel: WrittenKernel, passed: TensorView, border: Border) -> WrittenKernel | None:
     """Return the kernel that writes its only result with a border; None if more than one statement writes it."""
     name, written = next(iter(kernel.writes.items()))
     if (
@@ -453,7 +460,7 @@ def _written_wider(kernel: Written, passed: Passed, border: Border) -> Written |
     )
 
 
-def _strips(name: str, passed: Passed, border: Border) -> list[str]:
+def _strips(name: str, passed: TensorView, border: Border) -> list[str]:
     """Return the statements that write it: of each axis before and behind, of axes before it the inside alone."""
     found: list[str] = []
     starts = [0] * len(border.widths)

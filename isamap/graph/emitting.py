@@ -20,11 +20,11 @@ from isamap.emit.c import EmittedC
 from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
 from isamap.emit.c_functions import helper_texts
 from isamap.emit.c_interface import clean_comment
-from isamap.emit.c_names import Names, storage_type
+from isamap.emit.c_names import CNames, storage_type
 from isamap.emit.c_text import index_text
 from isamap.graph.graph_file import weights_of
-from isamap.graph.model_program import Call, Control, Move, Passed, Port, Program, Step
-from isamap.graph.planning import LINE_BYTES, Plan, apart_bytes
+from isamap.graph.model_program import Control, KernelCall, ModelProgram, Move, Port, Step, TensorView
+from isamap.graph.planning import LINE_BYTES, MemoryPlan, apart_bytes
 from isamap.graph.sizes import OpenSize, index_of, most_of
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES, Index
@@ -35,13 +35,13 @@ from isamap.source import Diagnostic, UsageProblem
 from isamap.version import __version__
 
 MOVES = ("isamap_moves.c", "isamap_moves.h")
-NO_BODIES: Mapping[str, Emitted] = {}
+NO_BODIES: Mapping[str, EmittedModel] = {}
 MOST_WRITTEN = 1 << 18
 """Bytes of weights that are written out in C; more lie in a file of their own that the assembler includes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class EmittedModel:
     """The files of a model by name, those that a compiler is given, and how the library is called."""
 
     name: str
@@ -51,7 +51,7 @@ class Emitted:
     outputs: tuple[Port, ...]
     weights: memoryview
     is_apart: bool
-    plan: Plan
+    plan: MemoryPlan
     takes_pool: bool = False
     sizes: tuple[OpenSize, ...] = ()
     steps: int = 0
@@ -67,17 +67,17 @@ class Emitted:
 
 
 def emit(
-    program: Program,
+    program: ModelProgram,
     kernels: Mapping[str, EmittedC],
-    plan: Plan,
+    plan: MemoryPlan,
     machine: Machine,
     builder: Machine | None,
     *,
     apart: bool = False,
     phases: Sequence[Phase] = (),
     watched: bool = False,
-    bodies: Mapping[str, Emitted] = NO_BODIES,
-) -> Emitted:
+    bodies: Mapping[str, EmittedModel] = NO_BODIES,
+) -> EmittedModel:
     """Return the files of a library; with `apart`, weights are arguments of each call, stored in `NAME.weights`.
 
     `builder` is the machine whose flags build the files, None for plain C. `phases` are the step numbers by
@@ -114,7 +114,7 @@ def emit(
     built = (*sources, *(file for file in pool if file.endswith(".c")))
     files["Makefile"] = _makefile(name, built, builder, ["-pthread"] if pool else [])
     ports, steps = (program.inputs, program.outputs), len(program.steps) if watched else 0
-    return Emitted(
+    return EmittedModel(
         name, files, sources, *ports, weights, apart, plan, writer.takes_pool, program.sizes, steps,
         program.counts, tuple(returned_counts(program)),
     )  # fmt: skip
@@ -135,13 +135,13 @@ class _Writer:
 
     def __init__(
         self,
-        program: Program,
+        program: ModelProgram,
         kernels: Mapping[str, EmittedC],
-        plan: Plan,
+        plan: MemoryPlan,
         apart: bool,
         phases: Sequence[Phase],
         watched: bool,
-        bodies: Mapping[str, Emitted],
+        bodies: Mapping[str, EmittedModel],
     ) -> None:
         self.program, self.kernels, self.plan, self.apart = program, kernels, plan, apart
         self.watched = watched
@@ -153,13 +153,13 @@ class _Writer:
             + [body.takes_pool for body in bodies.values()]
         )
         own = (*(["weights"] if apart else []), *(["pool"] if self.takes_pool else []))
-        members = Names(taken=own)
+        members = CNames(taken=own)
         self.members = {size.symbol: members.take(size.name) for size in program.sizes}
         self.sizes = {symbol: f"inputs->{member}" for symbol, member in self.members.items()}
         for size in program.counts:
             self.sizes[size.symbol] = f"(*(const int64_t *)(space + {plan.tensors[size.tensor]}))"
         self.inputs = [members.take(port.name) for port in program.inputs]
-        members = Names()
+        members = CNames()
         self.returned = {size.symbol: members.take(size.name) for size in returned_counts(program)}
         self.outputs = [members.take(port.name) for port in program.outputs]
         own = {name: body.weights for name, body in bodies.items()}
@@ -167,10 +167,10 @@ class _Writer:
         self.used: set[str] = set()
         self.strides: dict[str, set[tuple[int | None, ...]]] = {}
         for step in program.steps:
-            if isinstance(step, Call):
+            if isinstance(step, KernelCall):
                 self.strides.setdefault(step.kernel, set()).add(self._strides(step))
 
-    def _strides(self, step: Call) -> tuple[int | None, ...]:
+    def _strides(self, step: KernelCall) -> tuple[int | None, ...]:
         """Return the strides of a call in the order of the kernel's fields, None for open ones. Units: bytes."""
         operands = {**step.reads, **step.writes}
         fields = (f for f in self.kernels[step.kernel].interface.fields if f.kind == "stride")
@@ -429,7 +429,7 @@ class _Writer:
             "",
         ]
 
-    def place(self, passed: Passed) -> str:
+    def place(self, passed: TensorView) -> str:
         """Return the address of a tensor in C, or of the first element that is seen of it."""
         if passed.offset:
             first = size_bytes(passed.dtype, ()) * passed.offset
@@ -451,7 +451,7 @@ class _Writer:
 
     def _step(self, number: int, step: Step) -> list[str]:
         match step:
-            case Call():
+            case KernelCall():
                 return self._call(number, step)
             case Move():
                 return self._move(step)
@@ -460,7 +460,7 @@ class _Writer:
             case _:
                 assert_never(step)
 
-    def _call(self, number: int, step: Call) -> list[str]:
+    def _call(self, number: int, step: KernelCall) -> list[str]:
         interface = self.kernels[step.kernel].interface
         operands = {**step.reads, **step.writes}
         fields: list[str] = []
@@ -485,7 +485,7 @@ class _Writer:
             "  }",
         ]
 
-    def _without_rows(self, step: Call) -> list[str]:
+    def _without_rows(self, step: KernelCall) -> list[str]:
         """Return the lines that skip or refuse a call where a size is 0 at run time."""
         lines: list[str] = []
         for size in (size for size in step.sizes.values() if size.tensor):
@@ -560,10 +560,10 @@ class _Writer:
         ends = [f"    *(int64_t *){self.place(step.writes[n])} = trip;" for n, _ in step.counted]
         return [*lines, *ends, "  }"]
 
-    def _bytes(self, passed: Passed) -> str:
+    def _bytes(self, passed: TensorView) -> str:
         return f"(size_t){self.number(index_of(size_bytes(passed.dtype, passed.shape)))}"
 
-    def _row(self, passed: Passed, *, is_backward: bool) -> str:
+    def _row(self, passed: TensorView, *, is_backward: bool) -> str:
         """Return the address of the part of a tensor that belongs to a trip."""
         size = self.number(index_of(size_bytes(passed.dtype, passed.shape[1:])))
         return f"(char *){self.place(passed)} + {'(trips - 1 - trip)' if is_backward else 'trip'} * {size}"
@@ -602,18 +602,18 @@ class _Writer:
         ]
 
 
-def returned_counts(program: Program) -> list[OpenSize]:
+def returned_counts(program: ModelProgram) -> list[OpenSize]:
     """Return the data-determined sizes on which the sizes of results depend."""
     shown = {s for port in program.outputs for size in port.passed.shape for s in index_of(size).symbols}
     return [size for size in program.counts if size.symbol in shown]
 
 
-def _lines(passed: Passed) -> int:
+def _lines(passed: TensorView) -> int:
     """Return the most that a tensor takes, in whole lines. Units: bytes."""
     return -(-most_of(size_bytes(passed.dtype, passed.shape)) // LINE_BYTES) * LINE_BYTES
 
 
-def room_of(step: Control, bodies: Mapping[str, Emitted]) -> int:
+def room_of(step: Control, bodies: Mapping[str, EmittedModel]) -> int:
     """Return the workspace of a step that calls bodies. Units: bytes."""
     states = sum(_lines(passed) for passed in step.writes[: len(step.starts)])
     return states + max(bodies[body.name].workspace_bytes for body in step.bodies)

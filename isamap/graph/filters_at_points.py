@@ -14,7 +14,7 @@ import numpy as np
 
 from isamap.driver.oracle import spares_operations
 from isamap.graph.graph import Array
-from isamap.graph.model_program import Call, Passed, Program
+from isamap.graph.model_program import KernelCall, ModelProgram, TensorView
 from isamap.ir import DTYPES, Kernel, interpret, print_routine, round_to
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -37,11 +37,11 @@ class FormAtPoints:
         return tuple(size.value or 0 for size in self.ahead.operand(self.filters).shape)
 
 
-def forms_at_points(program: Program) -> dict[str, list[FormAtPoints]]:
+def forms_at_points(program: ModelProgram) -> dict[str, list[FormAtPoints]]:
     """Return the forms of each kernel whose filters are whole constants in all its calls, if it has any."""
     constant: dict[str, set[str]] = {}
     for step in program.steps:
-        if isinstance(step, Call):
+        if isinstance(step, KernelCall):
             is_whole = {n for n, p in step.reads.items() if p.tensor in program.constants and not p.is_part}
             constant[step.kernel] = constant.get(step.kernel, is_whole) & is_whole
     found = {kernel: _forms(kernel, program.kernels[kernel], names) for kernel, names in constant.items()}
@@ -64,12 +64,12 @@ def _forms(name: str, text: str, constant: set[str]) -> list[FormAtPoints]:
     return found
 
 
-def with_forms(program: Program, chosen: Mapping[str, FormAtPoints]) -> Program:
+def with_forms(program: ModelProgram, chosen: Mapping[str, FormAtPoints]) -> ModelProgram:
     """Return the program whose calls of some kernels are of these forms, with their filters as constants."""
     constants = dict(program.constants)
     steps = tuple(
         _with_form(step, chosen[step.kernel], constants)
-        if isinstance(step, Call) and step.kernel in chosen
+        if isinstance(step, KernelCall) and step.kernel in chosen
         else step
         for step in program.steps
     )
@@ -78,7 +78,7 @@ def with_forms(program: Program, chosen: Mapping[str, FormAtPoints]) -> Program:
     return replace(program, steps=steps, kernels=kernels, constants=constants)
 
 
-def _with_form(step: Call, form: FormAtPoints, constants: dict[str, Array]) -> Call:
+def _with_form(step: KernelCall, form: FormAtPoints, constants: dict[str, Array]) -> KernelCall:
     """Return the call of a form; its filters are added to the constants, once for all its calls that share them."""
     reads = dict(step.reads)
     passed = reads.pop(form.given)
@@ -88,7 +88,7 @@ def _with_form(step: Call, form: FormAtPoints, constants: dict[str, Array]) -> C
         given = constants[passed.tensor].reshape(-1).view(dtype.numpy()).reshape(passed.shape)
         wide = interpret(form.ahead, {form.given: given}, {}, exact=True)[form.filters]
         constants[tensor] = np.ascontiguousarray(round_to(wide, dtype))
-    reads[form.filters] = Passed(tensor, passed.dtype, form.shape)
+    reads[form.filters] = TensorView(tensor, passed.dtype, form.shape)
     return replace(step, kernel=form.name, reads=reads)
 
 

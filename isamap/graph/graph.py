@@ -79,7 +79,7 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class AttributeReference:
     """In a function, an attribute of the node that calls it."""
 
     name: str
@@ -91,7 +91,7 @@ Attribute = (
     | str
     | Array
     | Graph
-    | Reference
+    | AttributeReference
     | tuple[int, ...]
     | tuple[float, ...]
     | tuple[str, ...]
@@ -101,7 +101,7 @@ Attribute = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Function:
+class GraphFunction:
     """An operation of the model's own, as a graph of others; `opsets` are the versions it is written in."""
 
     inputs: tuple[str, ...]
@@ -127,11 +127,13 @@ class Definitions(Protocol):
         """Raise NotTaken where a node differs from the definition of its operator."""
         ...
 
-    def function_of(self, node: Node, inputs: Sequence[Typed | None], opset: int) -> Function | None:
+    def function_of(self, node: Node, inputs: Sequence[Typed | None], opset: int) -> GraphFunction | None:
         """Return the function that defines a node's operator; None if there is none."""
         ...
 
-    def fold(self, node: Node, inputs: Sequence[Array | None], opset: int, room: Room) -> list[Array] | None:
+    def fold(
+        self, node: Node, inputs: Sequence[Array | None], opset: int, room: FoldingBudget
+    ) -> list[Array] | None:
         """Return the results of a node for known inputs; None if a step has to compute them."""
         ...
 
@@ -146,7 +148,7 @@ class Model:
 
     graph: Graph
     opsets: Mapping[str, int]
-    functions: Mapping[tuple[str, str], Function]
+    functions: Mapping[tuple[str, str], GraphFunction]
     definitions: Definitions | None = None
     is_foreign: bool = False
     has_views: bool = False
@@ -158,18 +160,18 @@ WORK_OF_NODE = 50
 
 
 @dataclass(slots=True)
-class Room:
+class FoldingBudget:
     """The remaining budget of constant folding, in proportion to the model's nodes and weights."""
 
     size_bytes: int
     work: int
 
     @staticmethod
-    def of(model: Model) -> Room:
+    def of(model: Model) -> FoldingBudget:
         """Return the budget of a model, with room for some widened and transposed copies of its weights."""
         size = sum(array.nbytes for array in model.graph.constants.values())
         nodes = sum(1 for _ in _nodes(model.graph))
-        return Room(LEAST_BYTES + 16 * size, LEAST_WORK + WORK_OF_NODE * nodes + size // 16)
+        return FoldingBudget(LEAST_BYTES + 16 * size, LEAST_WORK + WORK_OF_NODE * nodes + size // 16)
 
 
 def _nodes(graph: Graph) -> Iterator[Node]:

@@ -21,7 +21,17 @@ from numpy.typing import NDArray
 
 from isamap.driver.inputs import MAX_BYTES
 from isamap.graph.graph import Array
-from isamap.graph.model_program import Call, Control, Move, Passed, Port, Program, Step, reads_of, writes_of
+from isamap.graph.model_program import (
+    Control,
+    KernelCall,
+    ModelProgram,
+    Move,
+    Port,
+    Step,
+    TensorView,
+    reads_of,
+    writes_of,
+)
 from isamap.graph.moves import MOST_AXES, is_sound
 from isamap.graph.sizes import needs_numbers
 from isamap.graph.types import size_bytes
@@ -54,7 +64,7 @@ NO_WEIGHTS: Mapping[str, memoryview] = {}
 
 
 def weights_of(
-    program: Program, bodies: Mapping[str, memoryview] = NO_WEIGHTS
+    program: ModelProgram, bodies: Mapping[str, memoryview] = NO_WEIGHTS
 ) -> tuple[memoryview, dict[str, int]]:
     """Return all constants behind each other, and where each begins. Units: bytes."""
     places: dict[str, int] = {}
@@ -74,7 +84,7 @@ def weights_of(
     return whole.data, places
 
 
-def folder_files(program: Program) -> dict[str, str | bytes | memoryview]:
+def folder_files(program: ModelProgram) -> dict[str, str | bytes | memoryview]:
     """Return the files of an imported model by name. Raises: UsageProblem if a size is open."""
     if sizes := program.sizes + program.counts:
         raise needs_numbers(sizes, "a graph file")
@@ -101,12 +111,12 @@ def folder_files(program: Program) -> dict[str, str | bytes | memoryview]:
     return {FILE: json.dumps(whole, indent=1) + "\n", f"{program.name}.weights": weights, **texts}
 
 
-def _passed_json(passed: Passed) -> dict[str, object]:
+def _passed_json(passed: TensorView) -> dict[str, object]:
     return {"tensor": passed.tensor, "type": passed.dtype, "shape": list(passed.shape)}
 
 
 def _step_json(step: Step) -> dict[str, object]:
-    if isinstance(step, Call):
+    if isinstance(step, KernelCall):
         reads, writes = ({n: _passed_json(p) for n, p in of.items()} for of in (step.reads, step.writes))
         return {"kernel": step.kernel, "reads": reads, "writes": writes}
     assert isinstance(step, Move), "it was refused"
@@ -117,7 +127,7 @@ def _step_json(step: Step) -> dict[str, object]:
 # --- read again -------------------------------------------------------------------------------------------
 
 
-def read_folder(path: Path) -> Program:
+def read_folder(path: Path) -> ModelProgram:
     """Return the program of a graph file and the files next to it. Raises: UsageProblem, SyntaxProblem."""
     try:
         data = read_limited(path, MOST_BYTES)
@@ -140,7 +150,7 @@ def read_folder(path: Path) -> Program:
     return program
 
 
-def _program(whole: Mapping[str, Any], folder: Path) -> Program:
+def _program(whole: Mapping[str, Any], folder: Path) -> ModelProgram:
     with _open_in_folder(folder, whole["weights"]) as file:
         weights = map_file(file)
     constants: dict[str, Array] = {}
@@ -161,7 +171,7 @@ def _program(whole: Mapping[str, Any], folder: Path) -> Program:
         for what in ("inputs", "outputs")
     ]
     steps = tuple(_step(one) for one in map(_table, _items(whole["steps"])))
-    return Program(_name(whole["name"]), ports[0], ports[1], constants, kernels, steps)
+    return ModelProgram(_name(whole["name"]), ports[0], ports[1], constants, kernels, steps)
 
 
 def _kernel(folder: Path, name: str, file: Any) -> str:
@@ -183,14 +193,14 @@ def _open_in_folder(folder: Path, name: Any) -> BufferedReader:
         raise ValueError(f"`{name[:40]}` cannot be read: {error.strerror}") from None
 
 
-def _read_passed(one: Mapping[str, Any]) -> Passed:
+def _read_passed(one: Mapping[str, Any]) -> TensorView:
     dtype, sizes = _text(one["type"]), _items(one["shape"])
     if dtype not in DTYPES or len(sizes) > MOST_AXES:
         raise ValueError(f"a tensor {dtype[:40]} of {len(sizes)} axes")
     shape = tuple(map(_number, sizes))
     if math.prod(size or 1 for size in shape) > MOST_ELEMENTS:
         raise ValueError(f"a tensor of more than {MOST_ELEMENTS} elements")
-    return Passed(_text(one["tensor"]), dtype, shape)
+    return TensorView(_text(one["tensor"]), dtype, shape)
 
 
 def _step(one: Mapping[str, Any]) -> Step:
@@ -198,7 +208,7 @@ def _step(one: Mapping[str, Any]) -> Step:
         reads, writes = (
             {n: _read_passed(_table(p)) for n, p in _table(one[of]).items()} for of in ("reads", "writes")
         )
-        return Call(_name(one["kernel"]), reads, writes)
+        return KernelCall(_name(one["kernel"]), reads, writes)
     reads, writes = (tuple(_read_passed(_table(p)) for p in _items(one[of])) for of in ("reads", "writes"))
     return Move(_name(one["move"]), reads, writes, tuple(map(_number, _items(one["numbers"]))))
 
@@ -236,7 +246,7 @@ def _table(value: Any) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-def _fault(program: Program) -> str | None:
+def _fault(program: ModelProgram) -> str | None:
     """Return a fault of a program: a tensor read before it is there, written twice, or of two sizes."""
     sizes: dict[str, int] = {name: array.nbytes for name, array in program.constants.items()}
     for ports, what in ((program.inputs, "inputs"), (program.outputs, "results")):
@@ -250,7 +260,7 @@ def _fault(program: Program) -> str | None:
         sizes[port.passed.tensor] = _bytes(port.passed)
     written: set[str] = set()
     for number, step in enumerate(program.steps):
-        if isinstance(step, Call) and step.kernel not in program.kernels:
+        if isinstance(step, KernelCall) and step.kernel not in program.kernels:
             return f"step {number} calls `{step.kernel}`, which is no kernel of it"
         if isinstance(step, Move) and not is_sound(step):
             return f"step {number} accesses elements outside its tensors"
@@ -269,7 +279,7 @@ def _fault(program: Program) -> str | None:
     return None
 
 
-def _bytes(passed: Passed) -> int:
+def _bytes(passed: TensorView) -> int:
     return size_bytes(passed.dtype, passed.shape)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from isamap.driver.compiling import Program as Compiled
+from isamap.driver.compiling import CompiledProgram as Compiled
 from isamap.driver.compiling import compile_program
 from isamap.driver.model_rewrites import form_of
 from isamap.driver.request import Request
@@ -15,20 +15,20 @@ from isamap.driver.side_by_side import done_side_by_side
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.elementwise_fusion import Open, reads_of, writes_of
 from isamap.graph.kernel_groups import as_kernel
-from isamap.graph.model_program import Call, Direct, Passed, Step
+from isamap.graph.model_program import Direct, KernelCall, Step, TensorView
 from isamap.graph.model_program import reads_of as passed_in
 from isamap.graph.model_program import writes_of as passed_out
 from isamap.graph.pending import call_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.machine.timings import LINE_BYTES
-from isamap.plan.graphs import Near
+from isamap.plan.graphs import GraphCache
 from isamap.source import Diagnostic, Infeasible, NoMapping, Source, UsageProblem
 from isamap.source.progress import Watch, unwatched
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class GroupPrice:
     """The price of a group. Units: nanoseconds; bytes of the kernel's own workspace."""
 
     cost_ns: float
@@ -43,27 +43,27 @@ class Prices:
     machine: Machine
     jobs: int | str
     watch: Watch = unwatched
-    known: dict[str, Price | None] = field(default_factory=dict[str, "Price | None"])
+    known: dict[str, GroupPrice | None] = field(default_factory=dict[str, "GroupPrice | None"])
 
-    def of(self, groups: Sequence[Open]) -> list[Price | None]:
+    def of(self, groups: Sequence[Open]) -> list[GroupPrice | None]:
         """Return the price of each group; None for a kernel that the machine cannot perform."""
         texts = [None if isinstance(one, Direct) else _text(one) for one in groups]
         moved = [_count_moved_bytes((*reads_of(one), *writes_of(one))) for one in groups]
         return self._price_all(texts, moved)
 
-    def of_steps(self, steps: Sequence[Step], kernels: Mapping[str, str]) -> list[Price]:
+    def of_steps(self, steps: Sequence[Step], kernels: Mapping[str, str]) -> list[GroupPrice]:
         """Return the price of each step of a program. Raises: UsageProblem for a kernel that cannot be performed."""
-        texts = [kernels[step.kernel] if isinstance(step, Call) else None for step in steps]
+        texts = [kernels[step.kernel] if isinstance(step, KernelCall) else None for step in steps]
         found = self._price_all(
             texts, [_count_moved_bytes((*passed_in(one), *passed_out(one))) for one in steps]
         )
         for step, price in zip(steps, found, strict=True):
             if price is None:
-                assert isinstance(step, Call)
+                assert isinstance(step, KernelCall)
                 raise no_kernel(step.kernel)
         return [price for price in found if price is not None]
 
-    def _price_all(self, texts: Sequence[str | None], moved: Sequence[int]) -> list[Price | None]:
+    def _price_all(self, texts: Sequence[str | None], moved: Sequence[int]) -> list[GroupPrice | None]:
         new = list(dict.fromkeys(t for t in texts if t is not None and t not in self.known))
         name = self.request.kernel.name
         asked = [replace(self.request, kernel=Source(name, text), transform=form_of(text)) for text in new]
@@ -78,7 +78,7 @@ class Prices:
         return [
             self.known[text]
             if text is not None
-            else Price(self.machine.model.call_ns + memories.moved_ns(size))
+            else GroupPrice(self.machine.model.call_ns + memories.moved_ns(size))
             for text, size in zip(texts, moved, strict=True)
         ]
 
@@ -89,7 +89,7 @@ def _text(step: Open) -> str:
     return call_of(as_kernel(step))[1]
 
 
-def _count_moved_bytes(passed: Iterable[Passed]) -> int:
+def _count_moved_bytes(passed: Iterable[TensorView]) -> int:
     return sum(size_bytes(p.dtype, p.shape) for p in passed)
 
 
@@ -101,7 +101,7 @@ def no_kernel(name: str) -> UsageProblem:
     )
 
 
-def compiled(request: Request) -> Compiled:
+def compile_as_passed(request: Request) -> Compiled:
     """Return a kernel in a form that takes tensors as steps pass them. Raises: as `compile_program`.
 
     A form of joined dimensions asks for dense ones, and steps may pass rows that lie further apart.
@@ -112,15 +112,15 @@ def compiled(request: Request) -> Compiled:
     return made
 
 
-def _price(request: Request, call_ns: float) -> Price | None:
+def _price(request: Request, call_ns: float) -> GroupPrice | None:
     """Return the price of a kernel's greedy schedule."""
     try:
-        made = compiled(request)
+        made = compile_as_passed(request)
     except (NoMapping, Infeasible):  # what is no kernel at all is a mistake of ours
         return None
     summary: Mapping[str, Any] = made.outcome.summary
     needed = int(summary["workspace"]["fixed_bytes"])
-    return Price(call_ns + float(summary["schedule"]["cost"]), lines(needed))
+    return GroupPrice(call_ns + float(summary["schedule"]["cost"]), lines(needed))
 
 
 def lines(size: int) -> int:
@@ -128,7 +128,7 @@ def lines(size: int) -> int:
     return -(-size // LINE_BYTES) * LINE_BYTES
 
 
-def near_of(machine: Machine) -> Near:
+def near_of(machine: Machine) -> GraphCache:
     """Return the largest private cache of a core, and the extra time of the next level.
 
     A machine without one has no near memory.
@@ -136,8 +136,8 @@ def near_of(machine: Machine) -> Near:
     memories = Memories.of(machine)
     own = [n for n, cache in enumerate(memories.caches) if not cache.shared and cache.cores == 1]
     if not own:
-        return Near(0, 0.0)
+        return GraphCache(0, 0.0)
     cache, behind = memories.caches[own[-1]], memories.caches[own[-1] + 1 :]
     speed = behind[0].bandwidth_bytes_per_ns if behind else memories.beyond_bytes_per_ns
     lost = max(0.0, 1 / speed - 1 / cache.bandwidth_bytes_per_ns)
-    return Near(int(cache.usable_factor * cache.capacity_bytes) // LINE_BYTES * LINE_BYTES, lost)
+    return GraphCache(int(cache.usable_factor * cache.capacity_bytes) // LINE_BYTES * LINE_BYTES, lost)

@@ -20,8 +20,8 @@ from isamap.driver.request import Request, complete_sizes
 from isamap.driver.side_by_side import done_side_by_side
 from isamap.emit.c import EmittedC
 from isamap.graph.graph import Array
-from isamap.graph.group_prices import compiled
-from isamap.graph.model_program import Call, Passed, Program, Step, reads_of, writes_of
+from isamap.graph.group_prices import compile_as_passed
+from isamap.graph.model_program import KernelCall, ModelProgram, Step, TensorView, reads_of, writes_of
 from isamap.graph.sizes import most_of
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES, Constraint, Index, Kernel, Range, bind, print_routine
@@ -46,7 +46,7 @@ DEFAULT = "generic-c"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CompiledModelKernel:
     """A kernel of a model. Units: bytes of its workspace; nanoseconds by the cost model."""
 
     emitted: EmittedC
@@ -58,28 +58,28 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class KernelPart:
     """A part of a kernel that one machine performs; `why` says why this is the host, "" on the accelerator."""
 
     name: str
     text: str
-    made: Made
+    made: CompiledModelKernel
     why: str
-    temporaries: Mapping[str, Passed]
+    temporaries: Mapping[str, TensorView]
     """The temporaries that it shares with other parts, by their names in the kernel, as tensors of that name."""
     storage: Mapping[str, Storage] = field(default_factory=dict[str, Storage])
     """The storage of those operands that it does not take as the kernel does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class DividedModel:
     """A program whose kernels are parts, the origin of each, and the reasons why some of them run on `host`.
 
     `origins` has, by the first tensor that a part writes, the first tensor that its kernel writes.
     """
 
-    program: Program
-    made: Mapping[str, Made]
+    program: ModelProgram
+    made: Mapping[str, CompiledModelKernel]
     why: Mapping[str, str]
     origins: Mapping[str, str]
     host: Machine
@@ -114,23 +114,23 @@ def writes_borders(machine: str) -> bool:
     return True
 
 
-def make_kernel(request: Request, *, lowered: bool = False) -> Made:
+def make_kernel(request: Request, *, lowered: bool = False) -> CompiledModelKernel:
     """Return the C of a kernel, its workspace and arguments, and whether the time limit ended its search early."""
     try:
-        made = compiled(request)
+        made = compile_as_passed(request)
     except NoMapping:
         if not request.packed:
             raise
-        made = compiled(replace(request, packed=()))  # each mapping reads its weights in place
+        made = compile_as_passed(replace(request, packed=()))  # each mapping reads its weights in place
     summary: Mapping[str, Any] = made.outcome.summary
     room = summary["workspace"]
     size = int(room.get("most_bytes", room["fixed_bytes"])) + sum(room["scratchpad_bytes"].values())
     cost = float(summary["schedule"]["cost"])
     program = made.compilation.program if lowered else None
-    return Made(made.emitted, size, cost, made.outcome.is_cut_short, program)
+    return CompiledModelKernel(made.emitted, size, cost, made.outcome.is_cut_short, program)
 
 
-def with_known_numbers(program: Program) -> Program:
+def with_known_numbers(program: ModelProgram) -> ModelProgram:
     """Return a program whose kernels have constants of one number as numbers, which instructions may hold.
 
     A vector whose elements are equal, such as one scale for all channels, is one number, too.
@@ -139,7 +139,7 @@ def with_known_numbers(program: Program) -> Program:
     kernels, steps = dict[str, str](), list[Step]()
     for step in program.steps:
         made, text = step, ""
-        if isinstance(step, Call) and not step.sizes:
+        if isinstance(step, KernelCall) and not step.sizes:
             text = program.kernels[step.kernel]
             known = {
                 name: program.constants[p.tensor].reshape(-1)[0] for name, p in step.reads.items()
@@ -153,7 +153,7 @@ def with_known_numbers(program: Program) -> Program:
                 kernel = replace(kernel, name=f"{step.kernel}_{digest}")
                 reads = {name: p for name, p in step.reads.items() if name not in known}
                 made, text = replace(step, kernel=kernel.name, reads=reads), print_routine(kernel)
-        if isinstance(made, Call):
+        if isinstance(made, KernelCall):
             kernels[made.kernel] = text or program.kernels[made.kernel]
         steps.append(made)
     used = {p.tensor for step in steps for p in reads_of(step)} | {
@@ -163,13 +163,13 @@ def with_known_numbers(program: Program) -> Program:
     return replace(program, kernels=kernels, steps=tuple(steps), constants=constants)
 
 
-def with_shifts_of(program: Program, machine: Machine) -> Program:
+def with_shifts_of(program: ModelProgram, machine: Machine) -> ModelProgram:
     """Return a program with shifts for scales that are powers of two, if a machine cannot make floats of integers."""
     if can_convert(machine, "i32", "f32"):
         return program
     most: dict[str, dict[str, int]] = {}
     for step in program.steps:
-        if isinstance(step, Call) and not step.sizes:
+        if isinstance(step, KernelCall) and not step.sizes:
             own = most.setdefault(step.kernel, {})
             for name in _constant_operands(program, step.kernel):
                 passed = step.reads[name]
@@ -185,19 +185,19 @@ def with_shifts_of(program: Program, machine: Machine) -> Program:
 
 
 def divide(
-    program: Program,
+    program: ModelProgram,
     asked: Sequence[tuple[Request, Request]],
     host: Machine,
     jobs: int | str,
     watch: Watch,
     *,
     lowered: bool = False,
-) -> Divided:
+) -> DividedModel:
     """Return a divided program; each kernel has a request for the accelerator, and one for the host.
 
     Raises: IsamapError of any kind if the host cannot perform what the accelerator cannot.
     """
-    names, parts = list(program.kernels), dict[str, tuple[Part, ...]]()
+    names, parts = list(program.kernels), dict[str, tuple[KernelPart, ...]]()
     constants, do = dict(program.constants), partial(_parts_of, lowered=lowered)
     given = [(*pair, _constant_operands(program, name)) for name, pair in zip(names, asked, strict=True)]
     made = done_side_by_side(do, given, jobs, here=True, machines=lambda one: [r.machine for r in one[:2]])
@@ -206,7 +206,7 @@ def divide(
         parts[names[number]] = found
     steps, origins = list[Step](), dict[str, str]()
     for step in program.steps:
-        made = list(_calls(step, parts[step.kernel], constants)) if isinstance(step, Call) else [step]
+        made = list(_calls(step, parts[step.kernel], constants)) if isinstance(step, KernelCall) else [step]
         first = next(iter(writes_of(step))).tensor
         origins |= {next(iter(writes_of(one))).tensor: first for one in made}
         steps += made
@@ -215,7 +215,7 @@ def divide(
     used = {p.tensor for step in steps for p in reads_of(step)}
     used |= {port.passed.tensor for port in program.outputs}
     constants = {name: array for name, array in constants.items() if name in used}
-    return Divided(
+    return DividedModel(
         replace(program, kernels=kernels, steps=tuple(steps), constants=constants),
         {part.name: part.made for part in every},
         {part.name: part.why for part in every if part.why},
@@ -224,14 +224,14 @@ def divide(
     )
 
 
-def _constant_operands(program: Program, kernel: str) -> tuple[str, ...]:
+def _constant_operands(program: ModelProgram, kernel: str) -> tuple[str, ...]:
     """Return the inputs of a kernel that are constants in each of its calls."""
-    calls = [step for step in program.steps if isinstance(step, Call) and step.kernel == kernel]
+    calls = [step for step in program.steps if isinstance(step, KernelCall) and step.kernel == kernel]
     names = calls[0].reads if calls else ()
     return tuple(n for n in names if all(call.reads[n].tensor in program.constants for call in calls))
 
 
-def _store(passed: Passed, storage: Storage, constants: dict[str, Array]) -> Passed:
+def _store(passed: TensorView, storage: Storage, constants: dict[str, Array]) -> TensorView:
     """Return a tensor as a part wants it stored; a constant in another order is added to `constants`."""
     if storage.order == tuple(range(len(storage.order))):
         return replace(passed, shape=storage.shape)
@@ -242,7 +242,9 @@ def _store(passed: Passed, storage: Storage, constants: dict[str, Array]) -> Pas
     return replace(passed, tensor=name, shape=storage.shape)
 
 
-def _calls(step: Call, parts: Sequence[Part], constants: dict[str, Array]) -> Iterator[Call]:
+def _calls(
+    step: KernelCall, parts: Sequence[KernelPart], constants: dict[str, Array]
+) -> Iterator[KernelCall]:
     """Yield the calls of the parts of a kernel; a temporary's tensor is named after the kernel's first result."""
     first = next(iter(step.writes.values())).tensor
     for part in parts:
@@ -258,7 +260,9 @@ def _calls(step: Call, parts: Sequence[Part], constants: dict[str, Array]) -> It
         yield replace(step, kernel=part.name, reads=reads, writes=writes)
 
 
-def _parts_of(asked: tuple[Request, Request, tuple[str, ...]], *, lowered: bool = False) -> tuple[Part, ...]:
+def _parts_of(
+    asked: tuple[Request, Request, tuple[str, ...]], *, lowered: bool = False
+) -> tuple[KernelPart, ...]:
     """Return the parts of a kernel, whose sums start late if the machine can add to sums that it narrows.
 
     In a stream, constants are stored in the blocks that the machine copies.
@@ -296,7 +300,7 @@ StoreIn = Callable[[Kernel], tuple[Kernel, dict[str, Storage]] | None]
 
 def _parts_as_written(
     request: Request, host: Request, lowered: bool, store: StoreIn = lambda kernel: None
-) -> tuple[Part, ...]:
+) -> tuple[KernelPart, ...]:
     """Return the parts of a kernel. Raises: IsamapError if the host does not perform one."""
     text = request.kernel.text
     parsed = parse_kernel(request.kernel)
@@ -314,7 +318,7 @@ def _parts_as_written(
             text = print_routine(kernel)
         kernel = with_values_apart(kernel, lambda statement: not lacking_abilities(statement, machine))
     units = ((),) if is_open else units_of(kernel)
-    tried: dict[tuple[int, int], Made | str] = {}
+    tried: dict[tuple[int, int], CompiledModelKernel | str] = {}
 
     def text_of(first: int, behind: int) -> tuple[str, str]:
         if (first, behind) == (0, len(units)):
@@ -322,7 +326,7 @@ def _parts_as_written(
         name = f"{parsed.name}_{first}_{behind}"
         return name, print_routine(kernel_of(kernel, units, first, behind, name))
 
-    def attempt(first: int, behind: int) -> Made | str:
+    def attempt(first: int, behind: int) -> CompiledModelKernel | str:
         if (first, behind) not in tried:
             _, own = text_of(first, behind)
             lacks = _lacks(kernel_of(kernel, units, first, behind, "part"), machine)
@@ -338,11 +342,11 @@ def _parts_as_written(
                 tried[first, behind] = found.notes[0] if found.notes else found.message
         return tried[first, behind]
 
-    def split(first: int, behind: int) -> Iterator[Part]:
+    def split(first: int, behind: int) -> Iterator[KernelPart]:
         for length in range(behind - first, 0, -1):
             for start in range(first, behind - length + 1):
                 made = attempt(start, start + length)
-                if isinstance(made, Made):
+                if isinstance(made, CompiledModelKernel):
                     if first < start:
                         yield from split(first, start)
                     yield part(start, start + length, made, "")
@@ -355,8 +359,8 @@ def _parts_as_written(
         made = make_kernel(replace(host, kernel=Source(host.kernel.name, own)))
         yield part(first, behind, made, why)
 
-    def part(first: int, behind: int, made: Made, why: str) -> Part:
-        return Part(*text_of(first, behind), made, why, _temporaries(kernel, made), storage)
+    def part(first: int, behind: int, made: CompiledModelKernel, why: str) -> KernelPart:
+        return KernelPart(*text_of(first, behind), made, why, _temporaries(kernel, made), storage)
 
     return tuple(split(0, len(units)))
 
@@ -380,17 +384,17 @@ def _lacks(kernel: Kernel, machine: Machine) -> str:
     return next((lacks[0] for s in statements(kernel) if (lacks := lacking_abilities(s, machine))), "")
 
 
-def _temporaries(kernel: Kernel, made: Made) -> dict[str, Passed]:
+def _temporaries(kernel: Kernel, made: CompiledModelKernel) -> dict[str, TensorView]:
     """Return the temporaries of a kernel that a part takes or gives, by name."""
     own = {operand.name for operand in kernel.operands if operand.role == "temp"}
     return {
-        t.name: Passed(t.name, t.dtype.name, tuple(int(size.evaluate({})) for size in t.shape))
+        t.name: TensorView(t.name, t.dtype.name, tuple(int(size.evaluate({})) for size in t.shape))
         for t in made.emitted.interface.tensors
         if t.name in own
     }
 
 
-def transfers_of(program: Program, on_host: Mapping[str, str], machine: Machine) -> list[float]:
+def transfers_of(program: ModelProgram, on_host: Mapping[str, str], machine: Machine) -> list[float]:
     """Return, by step, the time of transfers between the machines. Units: nanoseconds.
 
     A tensor is transferred if the reading machine is not the one that wrote it, over the slowest link of main
@@ -403,7 +407,7 @@ def transfers_of(program: Program, on_host: Mapping[str, str], machine: Machine)
     wrote: dict[str, bool] = {}
     found: list[float] = []
     for step in program.steps:
-        is_host = not isinstance(step, Call) or step.kernel in on_host
+        is_host = not isinstance(step, KernelCall) or step.kernel in on_host
         crossing = {p.tensor: p for p in reads_of(step) if wrote.get(p.tensor, is_host) != is_host}
         moved = sum(most_of(size_bytes(p.dtype, p.shape)) for p in crossing.values())
         found.append(moved / min(rates) if rates else 0.0)

@@ -10,15 +10,15 @@ from math import prod
 
 import numpy as np
 
-from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps, reads_of, writes_of
-from isamap.graph.graph import Array, Graph, Model, Node, Room, Signature, names_read
-from isamap.graph.lowering import Lowering, Taken, known_names, own_results, program_of
-from isamap.graph.making import Making, Names, Scope, Value
-from isamap.graph.model_program import Control, Port, Program
+from isamap.graph.elementwise_fusion import Fuse, finish_steps, fuse_steps, reads_of, writes_of
+from isamap.graph.graph import Array, FoldingBudget, Graph, Model, Node, Signature, names_read
+from isamap.graph.lowering import Lowering, NodeTreatment, known_names, own_results, program_of
+from isamap.graph.making import KernelScope, Making, Names, Value
+from isamap.graph.model_program import Control, ModelProgram, Port
 from isamap.graph.model_program import writes_of as program_writes
-from isamap.graph.pending import Written
+from isamap.graph.pending import WrittenKernel
 from isamap.graph.quantising import LEAST_OPSET, OWN, RUNTIMES, with_integer_operators, with_signed_bytes
-from isamap.graph.sizes import Given, Guard, Opened, opened_sizes
+from isamap.graph.sizes import Given, Guard, OpenSizes, opened_sizes
 from isamap.graph.types import in_type, type_of
 from isamap.source import Diagnostic, IsamapError, MissingWords, Source, UsageProblem, is_device
 from isamap.syntax import parse_kernel
@@ -46,12 +46,12 @@ class Imported:
     """The result of an import: each node, and the program if all nodes were accepted, with its trace."""
 
     name: str
-    taken: tuple[Taken, ...]
+    taken: tuple[NodeTreatment, ...]
     findings: tuple[Diagnostic, ...]
-    program: Program | None
+    program: ModelProgram | None
     trace: Trace = Trace({}, {}, {})
 
-    def whole(self) -> Program:
+    def whole(self) -> ModelProgram:
         """Return the program. Raises: UsageProblem if a node was refused."""
         if self.program is None:
             raise UsageProblem(*self.findings)
@@ -64,7 +64,7 @@ def lower_model(
     given: Mapping[str, Given],
     constants: Mapping[str, Array],
     fuse: Fuse = fuse_steps,
-    opened: Opened | None = None,
+    opened: OpenSizes | None = None,
     *,
     signed: bool = False,
 ) -> Imported:
@@ -72,7 +72,7 @@ def lower_model(
     signatures = {port.name: port for port in model.graph.inputs}
     _check_names(signatures, given, constants)
     _check_open((port for port in model.graph.inputs if port.name not in constants), given)
-    opened = opened or Opened(opened_sizes(given))
+    opened = opened or OpenSizes(opened_sizes(given))
     opened.is_settled = False
     names_open = {size.name for size in opened.sizes}
     sizes = {n: opened.size(n) if n in names_open else _number_of(value) for n, value in given.items()}
@@ -96,10 +96,12 @@ def lower_model(
         names[port.name] = value
         ports.append(Port(port.name, making.look(value)))
     named = _spell_in_c(name)
-    inside = finished if fuse is finished else fuse_steps
-    lowering = Lowering(model, Room.of(model), making, opened=opened, name=named, fuse=inside)
-    lowering.run(graph, Scope(names, opsets))
-    lowering.taken += [Taken(node, "known") for node in gone] + [Taken(node, "integers") for node in parts]
+    inside = finish_steps if fuse is finish_steps else fuse_steps
+    lowering = Lowering(model, FoldingBudget.of(model), making, opened=opened, name=named, fuse=inside)
+    lowering.run(graph, KernelScope(names, opsets))
+    lowering.taken += [NodeTreatment(node, "known") for node in gone] + [
+        NodeTreatment(node, "integers") for node in parts
+    ]
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
     outputs = [names.get(port.name) for port in model.graph.outputs]
     if not findings:
@@ -129,7 +131,7 @@ def lower_model(
     )
 
 
-def _trace(program: Program, lowering: Lowering, values: Mapping[str, Value]) -> Trace:
+def _trace(program: ModelProgram, lowering: Lowering, values: Mapping[str, Value]) -> Trace:
     """Return the origin of a program's tensors. A tensor that fusion removed belongs to the steps of its readers."""
     left = {
         p.tensor: next(iter(program_writes(step))).tensor
@@ -147,7 +149,7 @@ def _trace(program: Program, lowering: Lowering, values: Mapping[str, Value]) ->
     for tensor, node in lowering.origins.items():
         for first in steps.get(tensor, ()):
             origins.setdefault(first, {})[node] = None
-    written = [step for step in lowering.making.steps if isinstance(step, Written)]
+    written = [step for step in lowering.making.steps if isinstance(step, WrittenKernel)]
     borders = {s.reads[name].tensor: border.widths for s in written for name, border in s.borders.items()}
     return Trace({tensor: tuple(nodes) for tensor, nodes in origins.items()}, values, borders)
 
@@ -247,7 +249,7 @@ def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return found
 
 
-def _finding(taken: Taken) -> Diagnostic:
+def _finding(taken: NodeTreatment) -> Diagnostic:
     node = taken.node
     where = f"{node.domain}." if node.domain else ""
     help_ = "write it by other operators, or leave this part of the model to another program"
@@ -267,7 +269,7 @@ def _number_of(value: Given) -> int:
     return value[0] if isinstance(value, tuple) else int(value.partition("..")[0])
 
 
-def _unwritten(program: Program) -> Iterator[Diagnostic]:
+def _unwritten(program: ModelProgram) -> Iterator[Diagnostic]:
     """Yield a finding for each kernel that cannot be written with open sizes."""
     for name, text in program.kernels.items():
         try:
@@ -280,7 +282,7 @@ def _unwritten(program: Program) -> Iterator[Diagnostic]:
             yield from _unwritten(body)
 
 
-def _report_undecided(opened: Opened, guard: Guard, node: str) -> Diagnostic:
+def _report_undecided(opened: OpenSizes, guard: Guard, node: str) -> Diagnostic:
     """Return the finding on a comparison whose answer changes within the ranges of sizes."""
     rest = guard.index.constant
     said = opened.spelled(f"{guard.index - rest} {guard.comparison} {-rest}")

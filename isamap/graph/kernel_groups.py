@@ -15,22 +15,22 @@ from dataclasses import dataclass, field, replace
 from isamap.graph.elementwise_fusion import (
     Open,
     free_name,
-    joined,
+    join_kernels,
     put_places,
     reads_of,
     real_sizes,
     writes_of,
 )
-from isamap.graph.model_program import Direct, Passed
+from isamap.graph.model_program import Direct, TensorView
 from isamap.graph.pending import (
     PLACE,
     Pointwise,
-    Written,
+    WrittenKernel,
     declaration,
     element_of,
     laid_out,
-    placed,
-    written,
+    place_elements,
+    write_kernel,
 )
 from isamap.graph.thresholds import EXPRESSION_CHARACTERS, KERNEL_STATEMENTS
 from isamap.plan.graphs import GraphNode
@@ -42,7 +42,7 @@ def nodes_of(steps: Sequence[Open]) -> tuple[GraphNode, ...]:
     return tuple(_node(step, steps, made) for step in steps)
 
 
-def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Passed]]) -> GraphNode:
+def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, TensorView]]) -> GraphNode:
     inlined: set[str] = set()
     behind: set[str] = set()
     reads = tuple(dict.fromkeys(p.tensor for p in reads_of(step)))
@@ -55,11 +55,11 @@ def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Passe
         if isinstance(step, Pointwise):
             if isinstance(maker, Pointwise) and is_whole and own[0].shape == step.output.shape:
                 inlined.add(tensor)
-            if isinstance(maker, Written) and len(maker.writes) == 1 and len(own) == 1:
+            if isinstance(maker, WrittenKernel) and len(maker.writes) == 1 and len(own) == 1:
                 sizes = [p.shape for p in (*own, step.output, *maker.writes.values())]
                 if len({tuple(real_sizes(shape)) for shape in sizes}) == 1:
                     behind.add(tensor)
-        elif isinstance(step, Written) and isinstance(maker, Pointwise) and is_whole:
+        elif isinstance(step, WrittenKernel) and isinstance(maker, Pointwise) and is_whole:
             name = next(n for n, p in step.reads.items() if p.tensor == tensor)
             if _accesses(step, name, len(own[0].shape)) is not None:
                 inlined.add(tensor)
@@ -69,7 +69,7 @@ def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Passe
     return GraphNode(name, kind, reads, written_, frozenset(inlined), frozenset(behind))
 
 
-def _accesses(kernel: Written, name: str, rank: int) -> re.Pattern[str] | None:
+def _accesses(kernel: WrittenKernel, name: str, rank: int) -> re.Pattern[str] | None:
     """Return a pattern that finds an operand's access; None if no expression can replace it.
 
     That is the case if it is read in several places, each of which would compute the expression again.
@@ -111,18 +111,18 @@ class Writer:
         step = self.steps[root]
         if isinstance(step, Direct):
             return step
-        if isinstance(step, Written):
+        if isinstance(step, WrittenKernel):
             return self._with_producers(step, inner)
         whole = self._expand_inputs(step, inner, {})
-        kernel = next((n for n in inner if isinstance(self.steps[n], Written)), None)
+        kernel = next((n for n in inner if isinstance(self.steps[n], WrittenKernel)), None)
         if kernel is None:
             return whole
         below = self.steps[kernel]
-        assert isinstance(below, Written)
+        assert isinstance(below, WrittenKernel)
         if len(below.statements) >= KERNEL_STATEMENTS:
             raise TooLong
         (output,) = below.writes.values()
-        return joined(self._with_producers(below, inner), whole, output.tensor)
+        return join_kernels(self._with_producers(below, inner), whole, output.tensor)
 
     def _expand_inputs(
         self, step: Pointwise, inner: frozenset[int], known: dict[str, Pointwise]
@@ -130,7 +130,7 @@ class Writer:
         """Return an operation with the expressions of others in the places of its inputs."""
         if step.output.tensor in known:
             return known[step.output.tensor]
-        inputs: list[Passed] = []
+        inputs: list[TensorView] = []
         elements: list[str] = []
         names = [step.name]
         for passed in step.inputs:
@@ -138,7 +138,7 @@ class Writer:
             maker = self.steps[number] if number in inner else None
             if isinstance(maker, Pointwise):
                 own = self._expand_inputs(maker, inner, known)
-                elements.append(f"({placed(own.expression, put_places(inputs, own.inputs))})")
+                elements.append(f"({place_elements(own.expression, put_places(inputs, own.inputs))})")
                 names.insert(0, own.name)
             else:
                 elements += put_places(inputs, (passed,))
@@ -151,12 +151,12 @@ class Writer:
             step,
             name="_".join(names),
             inputs=tuple(inputs),
-            expression=placed(step.expression, elements),
+            expression=place_elements(step.expression, elements),
         )
         known[step.output.tensor] = found
         return found
 
-    def _with_producers(self, kernel: Written, inner: frozenset[int]) -> Written:
+    def _with_producers(self, kernel: WrittenKernel, inner: frozenset[int]) -> WrittenKernel:
         """Return a kernel with the expressions of operations where it reads their results."""
         for name, passed in list(kernel.reads.items()):
             number = self.makers.get(passed.tensor, -1)
@@ -166,7 +166,7 @@ class Writer:
         return kernel
 
 
-def _inline_step(kernel: Written, name: str, step: Pointwise) -> Written:
+def _inline_step(kernel: WrittenKernel, name: str, step: Pointwise) -> WrittenKernel:
     """Return the kernel with an operation's expression for each element of an operand."""
     pattern = _accesses(kernel, name, len(step.output.shape))
     assert pattern is not None, "only these are inlined"
@@ -188,7 +188,7 @@ def _inline_step(kernel: Written, name: str, step: Pointwise) -> Written:
             element_of(n, p, index[len(index) - len(p.shape) :])[0]
             for n, p in zip(names, step.inputs, strict=True)
         ]
-        return f"({placed(step.expression, elements)})"
+        return f"({place_elements(step.expression, elements)})"
 
     statements = tuple(pattern.sub(element, text) for text in kernel.statements)
     if max(map(len, statements)) > EXPRESSION_CHARACTERS:
@@ -202,6 +202,6 @@ def _inline_step(kernel: Written, name: str, step: Pointwise) -> Written:
     )
 
 
-def as_kernel(step: Written | Pointwise) -> Written:
+def as_kernel(step: WrittenKernel | Pointwise) -> WrittenKernel:
     """Return the kernel of a group."""
-    return step if isinstance(step, Written) else written(step)
+    return step if isinstance(step, WrittenKernel) else write_kernel(step)

@@ -20,15 +20,24 @@ import numpy as np
 from isamap.driver.deviation import Deviation, find_deviation
 from isamap.driver.model_rewrites import form_of
 from isamap.driver.oracle import Expected, expect_with_errors
-from isamap.driver.predicted import Case, Subject
-from isamap.driver.verifying import Judged, comparisons
+from isamap.driver.predicted import KernelCase, PredictedKernel
+from isamap.driver.verifying import ComparedResult, comparisons
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.graph import Array
 from isamap.graph.host_fallback import transfers_of
 from isamap.graph.importing import Imported, Trace
 from isamap.graph.making import Value
-from isamap.graph.model_library import How, Library, compile_program_of
-from isamap.graph.model_program import Call, Control, Move, Passed, Program, called_by, reads_of, writes_of
+from isamap.graph.model_library import ModelOptions, ModelSource, compile_program_of
+from isamap.graph.model_program import (
+    Control,
+    KernelCall,
+    ModelProgram,
+    Move,
+    TensorView,
+    called_by,
+    reads_of,
+    writes_of,
+)
 from isamap.graph.sizes import most_of, needs_numbers, value_of
 from isamap.graph.types import make_dense, size_bytes
 from isamap.ir import DTYPES, bind, round_to
@@ -62,7 +71,7 @@ class Layer:
 
 
 def layers_of_stream(
-    trace: Trace, program: Program, stream: ProgramFile, machine: str, host: str
+    trace: Trace, program: ModelProgram, stream: ProgramFile, machine: str, host: str
 ) -> list[Layer]:
     """Return the layers of a network that is a stream; what has no part of it is the host's.
 
@@ -82,7 +91,7 @@ MOVES_DATA = "data determines what it reads, writes or calls"
 """Why a step of a divided program that is no kernel runs on the host."""
 
 
-def layers_of(trace: Trace, library: Library, machine: Machine) -> list[Layer]:
+def layers_of(trace: Trace, library: ModelSource, machine: Machine) -> list[Layer]:
     """Return the layers of a library's program in the order of its steps.
 
     `machine` prices the moves; a host that performs them does so itself.
@@ -100,7 +109,7 @@ def layers_of(trace: Trace, library: Library, machine: Machine) -> list[Layer]:
         called = called_by(step)
         cost = library.costs[called] if called else memories.moved_ns(moved)
         kernel = step.function if isinstance(step, Move) else called
-        reason = why.get(called, "") if isinstance(step, Call) else MOVES_DATA if divided else ""
+        reason = why.get(called, "") if isinstance(step, KernelCall) else MOVES_DATA if divided else ""
         names = tuple(node.called for node in nodes), tuple(node.op for node in nodes)
         transfer = crossing[number] if crossing else 0.0
         performer = (host if reason else library.machine).name
@@ -138,7 +147,7 @@ NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedLayer:
     """A layer, its largest error with its bound, and its problems. `with_onnx` counts compared results.
 
     `checked` is NOTHING for a move that ONNX's evaluator does not compute.
@@ -158,7 +167,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class ReferenceValue:
     """A value by ONNX's evaluator, its axes as they lie in memory. Where `is_rounded`, integers may be 1 apart."""
 
     name: str
@@ -166,7 +175,7 @@ class Evaluated:
     is_rounded: bool
 
     def expected(
-        self, passed: Passed, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
+        self, passed: TensorView, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
     ) -> Expected:
         """Return the expected value of a tensor, with its kernel's error bounds; values rounded once if it has none.
 
@@ -200,28 +209,28 @@ class Watched(Protocol):
         ...
 
     def watch(
-        self, inputs: Mapping[str, Array], each: Callable[[Callable[[Passed], Array], int], None]
+        self, inputs: Mapping[str, Array], each: Callable[[Callable[[TensorView], Array], int], None]
     ) -> object:
         """Perform all steps for these inputs."""
         ...
 
 
-Evaluate = Callable[[Mapping[str, Array], Trace, Mapping[str, Array]], dict[str, Evaluated]]
+Evaluate = Callable[[Mapping[str, Array], Trace, Mapping[str, Array]], dict[str, ReferenceValue]]
 """Evaluates a model's nodes from inputs and tensors; the value of each tensor by the tensor's name."""
 
 
 def compare_layers(
-    program: Program,
+    program: ModelProgram,
     trace: Trace,
     layers: Sequence[Layer],
     model: Watched,
     inputs: Mapping[str, Array],
     evaluate: Evaluate | None,
-) -> Iterator[Compared]:
+) -> Iterator[ComparedLayer]:
     """Yield each layer as it was compared, in the order of the steps, from one call of a watched library."""
     written: list[dict[str, Array]] = []
 
-    def copied(read: Callable[[Passed], Array], number: int) -> None:
+    def copied(read: Callable[[TensorView], Array], number: int) -> None:
         written.append({passed.tensor: read(passed) for passed in writes_of(program.steps[number])})
 
     model.watch(inputs, copied)
@@ -229,7 +238,7 @@ def compare_layers(
     own = {tensor: array for made in written for tensor, array in made.items()}
     counts = {size.symbol: int(own[size.tensor]) for size in program.counts}
     trace = replace(trace, values={n: _with_counted_sizes(v, counts) for n, v in trace.values.items()})
-    wanted: dict[str, Evaluated] = evaluate(inputs, trace, own) if evaluate else {}
+    wanted: dict[str, ReferenceValue] = evaluate(inputs, trace, own) if evaluate else {}
     tensors |= program.constants
     between: dict[str, Array] = {}  # bounds of tensors between parts of one node, which ONNX does not compute
     for step, layer, made in zip(program.steps, layers, written, strict=True):
@@ -238,13 +247,13 @@ def compare_layers(
         closest = Deviation(0, 0.0, 0.0, -1.0, 0)
         checked = NOTHING
         sizes = {param: counts[size.symbol] for param, size in getattr(step, "sizes", {}).items()}
-        if isinstance(step, Call) and all(sizes.values()):
+        if isinstance(step, KernelCall) and all(sizes.values()):
             kernel = bind(parse_kernel(Source("kernel", program.kernels[step.kernel])), sizes)
             given, found = (
                 {name: _view_of(of[p.tensor], _with_counted_sizes(p, counts)) for name, p in passed.items()}
                 for of, passed in ((tensors, step.reads), (made, step.writes))
             )
-            judged = Judged(kernel, given, found, {}, "the model's tensors", "native", problems)
+            judged = ComparedResult(kernel, given, found, {}, "the model's tensors", "native", problems)
             for name, expected in comparisons(judged, {}):
                 judged.hold(name, expected)
                 exact[step.writes[name].tensor] = expected
@@ -270,11 +279,11 @@ def compare_layers(
                 problems.append(_differs(value, seen, expected, deviation))
         checked = "all elements, with ONNX" if compared and checked == NOTHING else checked
         tensors |= made
-        yield Compared(layer, closest.error, closest.bound, checked, compared, tuple(problems))
+        yield ComparedLayer(layer, closest.error, closest.bound, checked, compared, tuple(problems))
 
 
 def _with_errors(
-    judged: Judged, exact: Mapping[str, Expected], errors: Mapping[str, Array], step: Call
+    judged: ComparedResult, exact: Mapping[str, Expected], errors: Mapping[str, Array], step: KernelCall
 ) -> dict[str, Expected]:
     """Return what tensors should be, with bounds that include the errors of what the kernel reads.
 
@@ -296,7 +305,7 @@ def _with_errors(
     return {step.writes[name].tensor: one for name, one in found.items()}
 
 
-Shaped = TypeVar("Shaped", Passed, Value)
+Shaped = TypeVar("Shaped", TensorView, Value)
 
 
 def _with_counted_sizes(one: Shaped, counts: Mapping[str, int]) -> Shaped:
@@ -304,7 +313,7 @@ def _with_counted_sizes(one: Shaped, counts: Mapping[str, int]) -> Shaped:
     return replace(one, shape=tuple(value_of(size, counts) for size in one.shape))
 
 
-def _view_of(array: Array, passed: Passed) -> Array:
+def _view_of(array: Array, passed: TensorView) -> Array:
     """Return the memory of a tensor as a step sees it."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(DTYPES[passed.dtype].numpy()).reshape(passed.shape or (1,))
@@ -321,7 +330,7 @@ def _loosely(expected: Expected) -> Expected:
     return replace(expected, bound=bound, is_exact=False)
 
 
-def _differs(value: Evaluated, seen: Array, expected: Expected, deviation: Deviation) -> Diagnostic:
+def _differs(value: ReferenceValue, seen: Array, expected: Expected, deviation: Deviation) -> Diagnostic:
     """Return the finding that a kernel computes something else than its nodes."""
     found = (seen[expected.at] if expected.at is not None else seen).ravel()[deviation.position]
     right = expected.values.ravel()[deviation.position]
@@ -341,7 +350,7 @@ def _differs(value: Evaluated, seen: Array, expected: Expected, deviation: Devia
 # the machine are then predicted at each point like kernels of their own. The host does not vary.
 
 
-def subject_of(found: Imported, name: str, how: How, watch: Watch) -> Subject:
+def subject_of(found: Imported, name: str, how: ModelOptions, watch: Watch) -> PredictedKernel:
     """Return a model as its kernels on a machine, and a function of the other steps' time. Raises: UsageProblem."""
     program = found.whole()
     if program.sizes or program.counts:
@@ -350,17 +359,17 @@ def subject_of(found: Imported, name: str, how: How, watch: Watch) -> Subject:
     on_host = made.divided.why if made.divided else dict[str, str]()
     calls, own_ns = Counter[str](), 0.0
     for step, layer in zip(made.program.steps, layers_of(found.trace, made, made.machine), strict=True):
-        if isinstance(step, Call) and step.kernel not in on_host:
+        if isinstance(step, KernelCall) and step.kernel not in on_host:
             calls[step.kernel] += 1
             own_ns += made.machine.model.call_ns
         else:
             own_ns += layer.predicted_ns - layer.transfer_ns
     texts = {kernel: made.program.kernels[kernel] for kernel in calls}
-    cases = tuple(Case(Source(f"{k}.ir", text), (), form_of(text)) for k, text in texts.items())
-    return Subject(name, cases, tuple(calls.values()), partial(_other_ns, made, own_ns))
+    cases = tuple(KernelCase(Source(f"{k}.ir", text), (), form_of(text)) for k, text in texts.items())
+    return PredictedKernel(name, cases, tuple(calls.values()), partial(_other_ns, made, own_ns))
 
 
-def _other_ns(made: Library, own_ns: float, machine: str) -> float:
+def _other_ns(made: ModelSource, own_ns: float, machine: str) -> float:
     """Return the time of the host's steps, of calls, and of transfers over the links of a machine."""
     if made.divided is None:
         return own_ns

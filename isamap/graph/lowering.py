@@ -21,24 +21,24 @@ from isamap.graph.elementwise_fusion import Fuse, Open, fuse_steps, reads_of, wr
 from isamap.graph.graph import (
     Array,
     Attribute,
-    Function,
+    AttributeReference,
+    FoldingBudget,
     Graph,
+    GraphFunction,
     Model,
     Node,
-    Reference,
-    Room,
     Signature,
     names_read,
 )  # fmt: skip
-from isamap.graph.making import Making, Names, OutOfOrder, Scope, Value, whole
-from isamap.graph.model_program import Call, Control, Given, Move, Passed, Port, Program
+from isamap.graph.making import KernelScope, Making, Names, OutOfOrder, Value, whole
+from isamap.graph.model_program import BodyInput, Control, KernelCall, ModelProgram, Move, Port, TensorView
 from isamap.graph.model_program import reads_of as reads_of_step
 from isamap.graph.model_program import writes_of as writes_of_step
 from isamap.graph.operators import OPERATORS
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.fixed import fold_sizes
 from isamap.graph.program_rules import check_model
-from isamap.graph.sizes import NeedsSize, Opened, index_of, is_open, most_of
+from isamap.graph.sizes import NeedsSize, OpenSizes, index_of, is_open, most_of
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import CODED, size_bytes
 from isamap.source import Diagnostic, IsamapError, assert_rules
@@ -57,7 +57,7 @@ MOST_CALLS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class NodeTreatment:
     """The treatment of a node: "kernel", "move", "view", "known", "integers", "function", or "refused" and why."""
 
     node: Node
@@ -69,10 +69,10 @@ class Taken:
     """For a refused node, the open size whose number would help."""
 
 
-class Refused(Exception):
+class RefusedNode(Exception):
     """A node inside another that could not be lowered."""
 
-    def __init__(self, taken: Taken) -> None:
+    def __init__(self, taken: NodeTreatment) -> None:
         super().__init__(taken.why)
         self.taken = taken
 
@@ -81,9 +81,9 @@ class Refused(Exception):
 class Body:
     """A graph inside as a program of its own, its results inside, and the tensors around it that it reads."""
 
-    program: Program
+    program: ModelProgram
     results: Sequence[Value]
-    captured: Sequence[Passed]
+    captured: Sequence[TensorView]
 
 
 @dataclass(slots=True)
@@ -91,75 +91,77 @@ class Lowering:
     """The walk over a model: the program so far, and the treatment of each node."""
 
     model: Model
-    room: Room
+    room: FoldingBudget
     making: Making = field(default_factory=Making)
-    taken: list[Taken] = field(default_factory=list[Taken])
+    taken: list[NodeTreatment] = field(default_factory=list[NodeTreatment])
     nodes: int = 0
     origins: dict[str, Node] = field(default_factory=dict[str, Node])
     """The node of the model's own graph that each tensor is computed for."""
-    opened: Opened = field(default_factory=lambda: Opened(()))
+    opened: OpenSizes = field(default_factory=lambda: OpenSizes(()))
     name: str = "model"
     fuse: Fuse = fuse_steps
     """The function that fuses the operations of bodies into kernels."""
     bodies: Iterator[int] = field(default_factory=counting)
 
-    def run(self, graph: Graph, scope: Scope) -> None:
+    def run(self, graph: Graph, scope: KernelScope) -> None:
         """Lower the nodes of the model's own graph; refused nodes are noted, and lowering continues."""
         names = scope.names
         for node in graph.nodes:
             if any(name and names.get(name, _ABSENT) is None for name in node.inputs):
-                self.taken.append(Taken(node, "refused", "it needs the result of a node that is refused"))
+                self.taken.append(
+                    NodeTreatment(node, "refused", "it needs the result of a node that is refused")
+                )
                 names.update(dict.fromkeys((n for n in node.outputs if n), None))
                 continue
             before = len(self.making.steps)
             try:
                 where = self.lower(node, scope)
-                self.taken.append(Taken(node, where))
+                self.taken.append(NodeTreatment(node, where))
                 made = (p for step in self.making.steps[before:] for p in writes_of(step))
                 self.origins |= {passed.tensor: node for passed in made}
-            except Refused as inner:
+            except RefusedNode as inner:
                 self.taken.append(replace(inner.taken, node=node))
                 names.update(dict.fromkeys((n for n in node.outputs if n), None))
 
-    def inline(self, nodes: Iterable[Node], scope: Scope) -> None:
+    def inline(self, nodes: Iterable[Node], scope: KernelScope) -> None:
         """Lower nodes that must all be supported. Raises: Refused."""
         for node in nodes:
             self.lower(node, scope)
 
-    def lower(self, node: Node, scope: Scope) -> str:
+    def lower(self, node: Node, scope: KernelScope) -> str:
         """Lower one node, and return how it was lowered. Raises: Refused."""
         before = len(self.making.steps)
         self.nodes += 1
         self.opened.node = node.called
         if self.nodes > MOST_NODES + len(self.model.graph.nodes):
             said = f"graphs inside run more than {MOST_NODES} nodes"
-            raise Refused(Taken(node, "refused", said))
+            raise RefusedNode(NodeTreatment(node, "refused", said))
         try:
             inputs = tuple(_value(scope.names, name) for name in node.inputs)
             found, where = self.results(node, inputs, scope)
         except NeedsConstant as needs:
-            raise Refused(Taken(node, "refused", str(needs), needs.name)) from None
+            raise RefusedNode(NodeTreatment(node, "refused", str(needs), needs.name)) from None
         except NeedsSize as needs:
-            raise Refused(Taken(node, "refused", str(needs), size=needs.name)) from None
+            raise RefusedNode(NodeTreatment(node, "refused", str(needs), size=needs.name)) from None
         except NotTaken as reason:
-            raise Refused(Taken(node, "refused", self.opened.spelled(str(reason)))) from None
+            raise RefusedNode(NodeTreatment(node, "refused", self.opened.spelled(str(reason)))) from None
         except IsamapError as error:
-            raise Refused(Taken(node, "refused", error.diagnostics[0].message)) from None
+            raise RefusedNode(NodeTreatment(node, "refused", error.diagnostics[0].message)) from None
         except (LookupError, ValueError, TypeError, ArithmeticError, AssertionError) as error:
             # Files may hold anything: attributes of another length, axes that are not there.
             said = f"its inputs and attributes do not fit: {type(error).__name__} {str(error)[:60]}"
-            raise Refused(Taken(node, "refused", said)) from None
+            raise RefusedNode(NodeTreatment(node, "refused", said)) from None
         if len(self.making.steps) > MOST_STEPS:
-            raise Refused(Taken(node, "refused", f"the model takes more than {MOST_STEPS} steps"))
+            raise RefusedNode(NodeTreatment(node, "refused", f"the model takes more than {MOST_STEPS} steps"))
         for name, value in zip_longest(node.outputs, found[: len(node.outputs)]):
             if name and value is None:
-                raise Refused(Taken(node, "refused", f"its result `{name}` has no kernel here"))
+                raise RefusedNode(NodeTreatment(node, "refused", f"its result `{name}` has no kernel here"))
             if name:
                 scope.names[name] = value
         return where or _where(self.making.steps[before:])
 
     def results(
-        self, node: Node, inputs: tuple[Value | None, ...], scope: Scope
+        self, node: Node, inputs: tuple[Value | None, ...], scope: KernelScope
     ) -> tuple[Sequence[Value | None], str]:
         """Return the results of a node, and how they came about where no steps tell."""
         if node.domain not in scope.opsets:
@@ -212,13 +214,13 @@ class Lowering:
         return self.called(other, node, inputs, scope), "function"
 
     def _expand_node(
-        self, of: Node, scope: Scope, node: Node, values: Sequence[Value | None]
+        self, of: Node, scope: KernelScope, node: Node, values: Sequence[Value | None]
     ) -> Sequence[Value | None]:
         """Return the results of a node that an operator, `of`, is made of. Raises: Refused."""
         inside = scope.inside(dict(zip(node.inputs, values, strict=True)), {**scope.opsets, "": NEWEST_OPSET})
         try:
             self.lower(node, inside)
-        except Refused as inner:
+        except RefusedNode as inner:
             if inner.taken.constant in ("", *of.inputs):
                 raise
             raise NotTaken(inner.taken.why) from None
@@ -238,7 +240,7 @@ class Lowering:
         return tuple(value and self.making.plain(value) for value in inputs)
 
     def called(
-        self, function: Function, node: Node, inputs: Sequence[Value | None], scope: Scope
+        self, function: GraphFunction, node: Node, inputs: Sequence[Value | None], scope: KernelScope
     ) -> Sequence[Value | None]:
         """Return the results of a function, lowered in place; None for those that it does not compute.
 
@@ -252,14 +254,14 @@ class Lowering:
         nodes = with_attributes(function, node)
         try:
             self.inline(nodes, scope.inside(names, {**scope.opsets, **function.opsets}))
-        except Refused as inner:
+        except RefusedNode as inner:
             if inner.taken.constant and inner.taken.constant not in node.inputs:
                 needed = _deciding(node, inputs)
                 raise NeedsConstant(needed) if needed else inner from None
             raise
         return [names.get(name) for name in function.outputs[: len(node.outputs)]]
 
-    def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: Scope) -> list[Value]:
+    def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: KernelScope) -> list[Value]:
         """Return the results of a graph for such inputs, which sees the names around it. Raises: Refused."""
         self.nodes += 1
         if len(given) != len(graph.inputs):
@@ -277,7 +279,7 @@ class Lowering:
         check_said(graph.outputs, inside)
         return [self.making.plain(value) for value in found if value is not None]
 
-    def body_of(self, graph: Graph, given: Sequence[Value], scope: Scope, kind: str) -> Body:
+    def body_of(self, graph: Graph, given: Sequence[Value], scope: KernelScope, kind: str) -> Body:
         """Return a graph as a program: its inputs are the given values that are not known, and those that it reads.
 
         Raises: Refused.
@@ -286,7 +288,7 @@ class Lowering:
         making = Making(views=self.making.views, opened=self.opened, sizes=visible)
         open_ = [value for value in given if value.known is None]
         inputs = [Value(value.dtype, value.shape, f"i{n}") for n, value in enumerate(open_)]
-        captured: list[Passed] = []
+        captured: list[TensorView] = []
         names: Names = {}
         read = set(names_read(graph))
         for name, value in scope.names.items():
@@ -301,7 +303,7 @@ class Lowering:
         inner = replace(self, making=making, origins={}, taken=[])
         left = iter(inputs)
         arguments = [next(left) if value.known is None else value for value in given]
-        results = inner.of_graph(graph, arguments, Scope(names, scope.opsets, scope.depth + 1))
+        results = inner.of_graph(graph, arguments, KernelScope(names, scope.opsets, scope.depth + 1))
         self.nodes = inner.nodes
         found = {f"o{n}": value for n, value in enumerate(results)}
         outputs, findings = own_results(found, dict.fromkeys(found, ()), making)
@@ -312,11 +314,11 @@ class Lowering:
         return Body(_with_own_kernels(program), results, captured)
 
 
-def _with_own_kernels(program: Program) -> Program:
+def _with_own_kernels(program: ModelProgram) -> ModelProgram:
     """Return the program with kernel names of its own, so that its C does not clash with another program's."""
     suffix = program.name.rpartition("_")[2]
     steps = (
-        replace(step, kernel=f"{step.kernel}_{suffix}") if isinstance(step, Call) else step
+        replace(step, kernel=f"{step.kernel}_{suffix}") if isinstance(step, KernelCall) else step
         for step in program.steps
     )
     kernels = {
@@ -352,7 +354,7 @@ def own_results(
 
 def program_of(
     name: str, inputs: Sequence[Port], outputs: Sequence[Port], making: Making, fuse: Fuse
-) -> Program:
+) -> ModelProgram:
     """Return the program of the steps that results, and sizes that data decides, need."""
     results = {port.passed.tensor for port in outputs} | {size.tensor for size in making.counts}
     steps, kernels = fuse(_select_needed(making.steps, set(results)), results)
@@ -360,7 +362,7 @@ def program_of(
     written = {passed.tensor for step in steps for passed in writes_of_step(step)}
     constants = {name: array for name, array in making.constants.items() if name in read}
     counts = tuple(size for size in making.counts if size.tensor in written)
-    found = Program(
+    found = ModelProgram(
         name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps), making.sizes, counts
     )
     assert_rules(f"the program of `{name}`", check_model, found)
@@ -376,7 +378,7 @@ def _select_needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
     return kept[::-1]
 
 
-def with_attributes(function: Function, node: Node) -> list[Node]:
+def with_attributes(function: GraphFunction, node: Node) -> list[Node]:
     """Return the nodes of a function, with attributes of the node that calls it where they name those."""
     given = {**function.defaults, **node.attributes}
     return [_fill_references(inner, given) for inner in function.nodes]
@@ -385,7 +387,7 @@ def with_attributes(function: Function, node: Node) -> list[Node]:
 def _fill_references(node: Node, given: Mapping[str, Attribute]) -> Node:
     attributes: dict[str, Attribute] = {}
     for name, value in node.attributes.items():
-        if isinstance(value, Reference):
+        if isinstance(value, AttributeReference):
             if value.name in given:
                 attributes[name] = given[value.name]
         elif isinstance(value, Graph):
@@ -444,7 +446,7 @@ UNENDING = (1 << 62) - 1
 """The iterations of a loop whose number is not given."""
 
 
-def _if(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
+def _if(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: KernelScope) -> Sequence[Value]:
     condition = inputs[0] if inputs else None
     branches = [node.attributes.get(name) for name in ("then_branch", "else_branch")]
     graphs = [branch for branch in branches if isinstance(branch, Graph)]
@@ -476,9 +478,9 @@ def _if(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) 
             )
         )
     reads = [to.making.passed(condition)]
-    given: list[tuple[Given, ...]] = []
+    given: list[tuple[BodyInput, ...]] = []
     for body in bodies:
-        given.append(tuple(Given("read", len(reads) + n) for n in range(len(body.captured))))
+        given.append(tuple(BodyInput("read", len(reads) + n) for n in range(len(body.captured))))
         reads += body.captured
     return _add_control(to, "if", bodies, tuple(given), reads, results, counted)
 
@@ -503,8 +505,8 @@ def _add_control(
     to: Lowering,
     function: Literal["if", "loop"],
     bodies: Sequence[Body],
-    given: tuple[tuple[Given, ...], ...],
-    reads: Sequence[Passed],
+    given: tuple[tuple[BodyInput, ...], ...],
+    reads: Sequence[TensorView],
     results: Sequence[Value],
     counted: Sequence[tuple[Value, tuple[int, ...]]] = (),
     **facts: Any,
@@ -522,7 +524,7 @@ def _add_control(
     return made
 
 
-def _loop(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
+def _loop(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: KernelScope) -> Sequence[Value]:
     body = node.attributes.get("body")
     if not isinstance(body, Graph):
         raise NotTaken("it has no body")
@@ -540,7 +542,7 @@ def _loop(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope
             refusal = reason
     try:
         return _repeat_body(to, body, trips, condition, state, scope)
-    except (NotTaken, Refused) as reason:
+    except (NotTaken, RefusedNode) as reason:
         raise refusal or reason from None
 
 
@@ -550,7 +552,7 @@ def _unroll_loop(
     trips: int | None,
     condition: Value | None,
     state: Sequence[Value | None],
-    scope: Scope,
+    scope: KernelScope,
 ) -> Sequence[Value]:
     """Return the results of a loop whose body is lowered once per iteration."""
     goes_on = condition is None or condition.known is None or bool(condition.known.reshape(-1)[0])
@@ -583,7 +585,7 @@ def _repeat_body(
     trips: Value | None,
     condition: Value | None,
     state: Sequence[Value | None],
-    scope: Scope,
+    scope: KernelScope,
 ) -> Sequence[Value]:
     """Return the results of a loop whose body is a program that is called once per iteration."""
     initial = [to.making.plain(value) for value in state if value is not None]
@@ -594,7 +596,7 @@ def _repeat_body(
     body = to.body_of(graph, [Value("i64", ()), true, *states], scope, "body")
     going, *results = body.results
     _check_states(initial, results)
-    reads: list[Passed] = []
+    reads: list[TensorView] = []
     facts: dict[str, Any] = {"trips": UNENDING}
     for name, value in (("trips", trips), ("goes", condition)):
         if value is not None and value.known is None:
@@ -611,7 +613,7 @@ def _repeat_body(
         raise NotTaken("data decides how many rows its results have, and nothing how many at most")
     if condition is not None and condition.known is not None and not condition.known:
         facts["trips"] = 0
-    given = [Given("trip"), *(Given("state", n) for n in range(len(initial)))]
+    given = [BodyInput("trip"), *(BodyInput("state", n) for n in range(len(initial)))]
     counted: list[tuple[Value, tuple[int, ...]]] = []
     count = facts["trips"]
     if rows and not is_sure:
@@ -631,8 +633,8 @@ def _check_states(initial: Sequence[Value], results: Sequence[Value]) -> None:
 def _loop_step(
     to: Lowering,
     body: Body,
-    given: Sequence[Given],
-    reads: list[Passed],
+    given: Sequence[BodyInput],
+    reads: list[TensorView],
     initial: Sequence[Value],
     rows: Sequence[Value],
     facts: dict[str, Any],
@@ -642,14 +644,14 @@ def _loop_step(
     """Return the states after a loop, and its stacked rows."""
     starts = tuple(range(len(reads), len(reads) + len(initial)))
     reads += map(to.making.passed, initial)
-    more = tuple(Given("read", len(reads) + n) for n in range(len(body.captured)))
+    more = tuple(BodyInput("read", len(reads) + n) for n in range(len(body.captured)))
     results = [*initial, *(Value(row.dtype, (count, *row.shape)) for row in rows)]
     facts = {"backward": (False,) * len(rows), **facts, "starts": starts}
     everything = (*reads, *body.captured)
     return _add_control(to, "loop", [body], ((*given, *more),), everything, results, counted, **facts)
 
 
-def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
+def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: KernelScope) -> Sequence[Value]:
     body, attributes = node.attributes.get("body"), node.attributes
     if not isinstance(body, Graph) or scope.opsets.get("", 1) < 9:
         raise NotTaken("it has no body, or is of a version before 9")
@@ -676,8 +678,8 @@ def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope
         ]
         made = to.body_of(body, firsts, scope, "body")
         _check_states(state, made.results)
-        sources = [Given("state", n) for n in range(len(state))]
-        sources += [Given("row", n, bool(b)) for n, b in enumerate(back)]
+        sources = [BodyInput("state", n) for n in range(len(state))]
+        sources += [BodyInput("row", n, bool(b)) for n, b in enumerate(back)]
         reads = [to.making.passed(x) for x in moved]
         facts = {"trips": trips, "has_condition": False, "backward": tuple(map(bool, ahead))}
         found = _loop_step(to, made, sources, reads, state, made.results[len(state) :], facts, trips)
@@ -701,7 +703,7 @@ def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Scope
     return [*state, *stacked]
 
 
-def _with_axis(to: Lowering, value: Value, axis: int, place: int, scope: Scope) -> Value:
+def _with_axis(to: Lowering, value: Value, axis: int, place: int, scope: KernelScope) -> Value:
     """Return a value with one of its axes at another place."""
     order = list(range(value.rank))
     order.insert(place % value.rank, order.pop(axis % value.rank))
@@ -719,16 +721,16 @@ def _index(number: int) -> Value:
 
 
 def _apply_operator(
-    to: Lowering, op: str, values: Sequence[Value], attributes: Mapping[str, Attribute], scope: Scope
+    to: Lowering, op: str, values: Sequence[Value], attributes: Mapping[str, Attribute], scope: KernelScope
 ) -> Value:
     """Return the result of an operator. Raises: Refused."""
     names = tuple(f"v{n}" for n in range(len(values)))
-    inside = Scope(dict(zip(names, values, strict=True)), scope.opsets, scope.depth + 1)
+    inside = KernelScope(dict(zip(names, values, strict=True)), scope.opsets, scope.depth + 1)
     to.lower(Node(op, "", "", names, ("made",), attributes), inside)
     found = inside.names["made"]
     assert found is not None
     return found
 
 
-OfGraphs = Callable[[Lowering, Node, Sequence[Value | None], Scope], Sequence[Value]]
+OfGraphs = Callable[[Lowering, Node, Sequence[Value | None], KernelScope], Sequence[Value]]
 BODIES: Mapping[str, OfGraphs] = {"If": _if, "Loop": _loop, "Scan": _scan}

@@ -1,6 +1,6 @@
 """A program under construction: values with types and sizes, some of them constant, and kernel texts.
 
-y = Text(making, "relu")                  kernel relu_… {
+y = KernelText(making, "relu")                  kernel relu_… {
 a, b = y.read(x), y.write("f32", (3, 4))    in a0: f32[3, 4];
 y.loop(…)                                   out y0: f32[3, 4]; …
 """
@@ -15,12 +15,12 @@ from math import prod
 import numpy as np
 
 from isamap.graph.graph import Array
-from isamap.graph.model_program import Control, Move, Passed
+from isamap.graph.model_program import Control, Move, TensorView
 from isamap.graph.moves import is_sound
 from isamap.graph.patterns import reshape_strides
-from isamap.graph.pending import Border, Pointwise, Written, band_of, dense, laid_out
-from isamap.graph.sizes import Opened, OpenSize, Size, is_open
-from isamap.graph.terms import NotTaken, Term
+from isamap.graph.pending import Border, Pointwise, WrittenKernel, band_of, dense, laid_out
+from isamap.graph.sizes import OpenSize, OpenSizes, Size, is_open
+from isamap.graph.terms import NotTaken, TextTerm
 from isamap.graph.types import make_dense, stored_type, type_of
 from isamap.source import release
 
@@ -71,7 +71,7 @@ class Value:
     @property
     def lying(self) -> Shape:
         """The sizes in the order in which the axes lie in memory."""
-        return permuted(self.shape, self.order)
+        return permute_sizes(self.shape, self.order)
 
     @property
     def is_part(self) -> bool:
@@ -125,7 +125,7 @@ def whole(size: int) -> int:
     return size if isinstance(size, Size) else int(size)
 
 
-def permuted(sizes: Sequence[int], order: Shape) -> Shape:
+def permute_sizes(sizes: Sequence[int], order: Shape) -> Shape:
     """Return the sizes in the given order of the axes."""
     return tuple(sizes[n] for n in order) if order else tuple(sizes)
 
@@ -149,8 +149,8 @@ class Making:
     strides.
     """
 
-    steps: list[Move | Control | Written | Pointwise] = field(
-        default_factory=list["Move | Control | Written | Pointwise"]
+    steps: list[Move | Control | WrittenKernel | Pointwise] = field(
+        default_factory=list["Move | Control | WrittenKernel | Pointwise"]
     )
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     tensors: int = 0
@@ -159,7 +159,7 @@ class Making:
         default_factory=dict["tuple[object, ...]", "tuple[Value, int]"]
     )
     views: bool = False
-    opened: Opened = field(default_factory=lambda: Opened(()))
+    opened: OpenSizes = field(default_factory=lambda: OpenSizes(()))
     sizes: tuple[OpenSize, ...] = ()
     """The sizes that a call of the program gives."""
     counts: list[OpenSize] = field(default_factory=list[OpenSize])
@@ -186,7 +186,7 @@ class Making:
             return value.ordered(order)
         key = value.shape, order, self.look(value)
         if key not in self.moved:
-            text = Text(self, "transpose")
+            text = KernelText(self, "transpose")
             y = text.write(value.dtype, value.shape, order)
             at, _ = axes_of(value.shape)
             text.loop(y.loops(at), f"{y.at(at)} = {text.read(value).at(at)};")
@@ -212,7 +212,7 @@ class Making:
         self.counts.append(self.opened.of_data(most))
         return self.opened.size(self.counts[-1].name), Value("i64", (), self.counts[-1].tensor)
 
-    def passed(self, value: Value) -> Passed:
+    def passed(self, value: Value) -> TensorView:
         """Return a value as a step reads it; a known value becomes a constant of the program."""
         if not value.dtype:
             raise NotTaken("no kernel computes with a tensor of this type")
@@ -220,7 +220,7 @@ class Making:
             return laid_out(self.look(value))[1]
         flat = value.flat
         if flat.tensor:
-            return Passed(flat.tensor, stored_type(flat.dtype), flat.shape)
+            return TensorView(flat.tensor, stored_type(flat.dtype), flat.shape)
         assert flat.known is not None, "a value is in memory, or known"
         if (
             flat.known.dtype == object and flat.dtype == "i64"
@@ -235,12 +235,12 @@ class Making:
         band = band_of(array)
         release(array)
         self.constants.setdefault(name, array.reshape(-1))
-        return Passed(name, stored_type(flat.dtype), flat.shape, band=band)
+        return TensorView(name, stored_type(flat.dtype), flat.shape, band=band)
 
-    def look(self, value: Value) -> Passed:
+    def look(self, value: Value) -> TensorView:
         """Return a value in memory by its axes as its sizes name them."""
         is_plain = not value.is_part and not value.order
-        return Passed(
+        return TensorView(
             value.tensor,
             stored_type(value.dtype),
             value.shape,
@@ -290,12 +290,12 @@ class Operand:
 
     def loops(self, names: Sequence[str]) -> dict[str, int]:
         """Return the loops over the named axes in memory order; none for an axis named "0"."""
-        sizes = zip(self._lying(names), permuted(self.shape, self.order), strict=True)
+        sizes = zip(self._lying(names), permute_sizes(self.shape, self.order), strict=True)
         return {name: size for name, size in sizes if name != "0"}
 
-    def term(self, index: Sequence[str]) -> Term:
+    def term(self, index: Sequence[str]) -> TextTerm:
         """Return the element as a term with its type."""
-        return Term(self.at(index), self.dtype)
+        return TextTerm(self.at(index), self.dtype)
 
     def filled(self, index: Sequence[str], fill: str) -> str:
         """Return the element, or `fill` where it lies outside. Raises: OutOfOrder for a tensor that is repeated."""
@@ -304,7 +304,7 @@ class Operand:
         return f"({self.name}[{', '.join(self._lying(index)) or '0'}] else {fill})"
 
 
-class Text:
+class KernelText:
     """The text of a kernel under construction, with its operands."""
 
     def __init__(self, making: Making, name: str, *, is_searched: bool = False) -> None:
@@ -313,7 +313,7 @@ class Text:
         self.is_searched = is_searched
         self._declared: list[str] = []
         self._statements: list[str] = []
-        self._reads: dict[tuple[Passed, Shape, Shape | None], tuple[Operand, Passed]] = {}
+        self._reads: dict[tuple[TensorView, Shape, Shape | None], tuple[Operand, TensorView]] = {}
         self._writes: list[tuple[Operand, Value]] = []
         self._temporaries = 0
         self._definitions = ""
@@ -357,10 +357,10 @@ class Text:
         dtype: str,
         shape: Shape,
         order: Shape = (),
-        passed: Passed | None = None,
+        passed: TensorView | None = None,
         more: str = "",
     ) -> Operand:
-        lying = permuted(shape, order) if passed is None else passed.shape
+        lying = permute_sizes(shape, order) if passed is None else passed.shape
         self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, lying)) or '1'}]{more};")
         return Operand(name, dtype, shape, order)
 
@@ -395,7 +395,7 @@ class Text:
         reads = {made.name: passed for made, passed in self._reads.values()}
         writes = {made.name: self.making.passed(value) for made, value in self._writes}
         self.making.steps.append(
-            Written(
+            WrittenKernel(
                 self.name,
                 self._definitions,
                 tuple(self._declared),
@@ -450,7 +450,7 @@ Names = dict[str, Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class KernelScope:
     """The names in scope.
 
     `names` grows with each node. `opsets` has a version for each domain. The depth counts the functions and
@@ -461,6 +461,6 @@ class Scope:
     opsets: Mapping[str, int]
     depth: int = 0
 
-    def inside(self, names: Names, opsets: Mapping[str, int] | None = None) -> Scope:
+    def inside(self, names: Names, opsets: Mapping[str, int] | None = None) -> KernelScope:
         """Return the scope of a function or graph that is lowered in place, with its own names."""
-        return Scope(names, self.opsets if opsets is None else opsets, self.depth + 1)
+        return KernelScope(names, self.opsets if opsets is None else opsets, self.depth + 1)

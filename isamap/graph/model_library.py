@@ -22,32 +22,32 @@ from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
 from isamap.emit.c import EmittedC
 from isamap.formulate.packable import require_packable
-from isamap.graph.device_assignment import Dealt, deal, places_of
-from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps
-from isamap.graph.emitting import Emitted, emit, room_of
+from isamap.graph.device_assignment import DeviceAssignment, deal, places_of
+from isamap.graph.elementwise_fusion import Fuse, finish_steps, fuse_steps
+from isamap.graph.emitting import EmittedModel, emit, room_of
 from isamap.graph.filters_at_points import cheapest_forms, forms_at_points, with_forms
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import Prices
 from isamap.graph.host_fallback import (
-    Divided,
-    Made,
+    CompiledModelKernel,
+    DividedModel,
     divide,
     make_kernel,
     with_known_numbers,
     with_shifts_of,
     writes_borders,
 )
-from isamap.graph.model_program import Call, Control, Passed, Program, called_by, reads_of
+from isamap.graph.model_program import Control, KernelCall, ModelProgram, TensorView, called_by, reads_of
 from isamap.graph.partition import Method, Partition
 from isamap.graph.planning import LINE_BYTES, find_pitches, plan, room_bytes
 from isamap.graph.sizes import index_of, is_open, most_of, needs_numbers, value_of
 from isamap.graph.thresholds import AHEAD_KERNELS, PACKED_BYTES, SPILLED_BYTES
-from isamap.graph.types import CODED, make_dense, size_bytes, stored, stored_type
+from isamap.graph.types import CODED, convert_stored, make_dense, size_bytes, stored_type
 from isamap.ir import DTYPES, Index, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
 from isamap.run.blame import Emissions
-from isamap.run.child import permission_refused
+from isamap.run.child import report_permission
 from isamap.run.in_process import large_room
 from isamap.run.runner import Packer, compile_packers_together, pack_in_process
 from isamap.run.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find_compiler
@@ -66,7 +66,7 @@ SOURCE = "kernel"
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class ModelOptions:
     """Options for compiling the kernels of a model; without a heuristic, those worth a search get one.
 
     `profile` is a word of `--profile`.
@@ -90,39 +90,39 @@ class How:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class ModelSource:
     """A model in C, and its machine.
 
     `model` is true if the machine's kernels are plain C. `builder` is the machine whose compilers and flags
     build the library, None for plain C. `divided` lists the kernels on a host.
     """
 
-    emitted: Emitted
+    emitted: EmittedModel
     machine: Machine
     model: bool
     kernels: int
     is_cut_short: bool
-    program: Program
+    program: ModelProgram
     """The steps that it performs."""
-    dealt: Dealt | None = None
+    dealt: DeviceAssignment | None = None
     costs: Mapping[str, float] = field(default_factory=dict[str, float])
     """The price of each kernel, and of each step that calls bodies, by the cost model. Units: nanoseconds."""
     cost_ns: float = 0.0
     """The sum of the prices of its steps. Units: nanoseconds."""
     builder: Machine | None = None
-    divided: Divided | None = None
+    divided: DividedModel | None = None
 
 
 def compile_program_of(
-    program: Program,
-    how: How,
+    program: ModelProgram,
+    how: ModelOptions,
     watch: Watch = unwatched,
     *,
     runs: bool = False,
     apart: bool = False,
     watched: bool = False,
     lowered: bool = False,
-) -> Library:
+) -> ModelSource:
     """Return the C of a program. With `runs`, of a machine that this processor is not, a plain-C model.
 
     With `lowered`, the accelerator's parts of a program that has a host have their lowered programs.
@@ -137,7 +137,7 @@ def compile_program_of(
     requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
     jobs = how.scheduler or how.jobs or (all_jobs() if len(requests) >= AHEAD_KERNELS else 1)
-    made, performed = dict[str, Made](), program
+    made, performed = dict[str, CompiledModelKernel](), program
     divided, builder = None, _builder(machine, is_model=model)
     if how.host:
         on_host = replace(how, machine=how.host)
@@ -156,7 +156,7 @@ def compile_program_of(
         program = with_packed(program, {n: one.emitted for n, one in made.items()}, machine, model=model)
     kernels = {name: replace(one.emitted, packs=()) for name, one in made.items()}
     _check_calls(program, kernels)
-    bodies: dict[str, Library] = {}
+    bodies: dict[str, ModelSource] = {}
     costs = {n: one.cost_ns for n, one in made.items()}
     needed: dict[str, int] = {}
     for step in (step for step in program.steps if isinstance(step, Control)):
@@ -181,23 +181,23 @@ def compile_program_of(
     is_cut_short = any(one.is_cut_short for one in (*made.values(), *bodies.values()))
     count = len(made) + sum(body.kernels for body in bodies.values())
     cost_ns = sum(costs.get(called_by(step), 0.0) for step in program.steps)
-    return Library(
+    return ModelSource(
         emitted, machine, model, count, is_cut_short, performed, shared, costs, cost_ns, builder, divided
     )
 
 
-def _dealt(program: Program, costs: Mapping[str, float], how: How) -> Dealt:
+def _dealt(program: ModelProgram, costs: Mapping[str, float], how: ModelOptions) -> DeviceAssignment:
     """Return the partition of the steps among devices, by the machine's parameters as measured here."""
     return deal(program, costs, measured_machine(how), how.devices, how.limit_s)
 
 
-def measured_machine(how: How) -> Machine:
+def measured_machine(how: ModelOptions) -> Machine:
     """Return the machine with the measured parameters of its profile."""
     name = machine_of(how.machine)
     return with_profile(at_one_length(load_machine(name)), find_profile(how.profile, name))
 
 
-def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
+def _machine(how: ModelOptions, *, runs: bool) -> tuple[Machine, bool]:
     """Return the machine, and whether this computer runs it as a plain-C model."""
     machine = at_one_length(load_machine(machine_of(how.machine)))
     return machine, runs and is_model(machine, missing_features(machine), None)
@@ -208,19 +208,19 @@ def _builder(machine: Machine, *, is_model: bool) -> Machine | None:
     return None if is_model or machine.target.run == "model" else machine
 
 
-def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
+def _requests(program: ModelProgram, how: ModelOptions, *, runs: bool) -> list[Request]:
     """Return the compilation request of each kernel. Weights are packed where this processor runs the packer."""
     name = machine_of(how.machine)
     machine, model = _machine(how, runs=runs)
     sizes: dict[str, dict[str, Size]] = {}
     for step in program.steps:
-        if isinstance(step, Call):
+        if isinstance(step, KernelCall):
             sizes.setdefault(step.kernel, {param: size.text for param, size in step.sizes.items()})
     several = {kernel for kernel, of in sizes.items() if has_versions(of)}  # each would pack in its own order
     here = model or not is_model(machine, missing_features(machine), None)
     packed = packed_of(program, sizes) if here and not how.host else {}
     profile = find_profile(how.profile, name)
-    searched = {step.kernel for step in program.steps if isinstance(step, Call) and step.is_searched}
+    searched = {step.kernel for step in program.steps if isinstance(step, KernelCall) and step.is_searched}
     return [
         Request(
             Source(SOURCE, text), name, sizes[kernel],
@@ -234,7 +234,7 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
     ]  # fmt: skip
 
 
-def _at_points(program: Program, how: How, watch: Watch, *, runs: bool) -> Program:
+def _at_points(program: ModelProgram, how: ModelOptions, watch: Watch, *, runs: bool) -> ModelProgram:
     """Return the program with convolutions computed at points where their kernels then cost less."""
     forms = forms_at_points(program)
     asked = dict(zip(program.kernels, _requests(program, how, runs=runs), strict=True))
@@ -255,17 +255,19 @@ def _at_points(program: Program, how: How, watch: Watch, *, runs: bool) -> Progr
     return with_forms(program, cheapest_forms(forms, costs))
 
 
-def fuse_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watch = unwatched) -> Fuse:
+def fuse_of(method: Method, how: ModelOptions, workspace_bytes: int = 0, watch: Watch = unwatched) -> Fuse:
     """Return how operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
     if method != "cpsat":
-        rule = fuse_steps if method == "greedy" else finished
+        rule = fuse_steps if method == "greedy" else finish_steps
         return (
             partial(rule, borders=False) if how.host and not writes_borders(machine_of(how.machine)) else rule
         )
     return partition_of(method, how, workspace_bytes, watch)
 
 
-def partition_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watch = unwatched) -> Partition:
+def partition_of(
+    method: Method, how: ModelOptions, workspace_bytes: int = 0, watch: Watch = unwatched
+) -> Partition:
     """Return the partition of a program by a machine's prices, with its cost. Units: bytes, 0 for no limit."""
     name = machine_of(how.machine)
     request = Request(
@@ -278,10 +280,10 @@ def partition_of(method: Method, how: How, workspace_bytes: int = 0, watch: Watc
     return Partition(method, prices, how.limit_s, workspace_bytes)
 
 
-def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
+def _check_calls(program: ModelProgram, kernels: Mapping[str, EmittedC]) -> None:
     """Check that each kernel accepts the arguments of its calls. Raises: UsageProblem."""
     for step in program.steps:
-        if not isinstance(step, Call):
+        if not isinstance(step, KernelCall):
             continue
         interface = kernels[step.kernel].interface
         own = {param: Index.of(size.symbol) for param, size in step.sizes.items()}
@@ -310,7 +312,7 @@ class CompiledModel:
 
     def __init__(
         self,
-        library: Library,
+        library: ModelSource,
         threads: int = 1,
         warnings: tuple[Diagnostic, ...] = (),
         watch: Watch = unwatched,
@@ -324,16 +326,16 @@ class CompiledModel:
         path = build_model(self.emitted, library.builder, watch)
         for permission in library.builder.target.permissions if library.builder else ():
             if not ask_permission(permission_numbers()[permission]):
-                raise permission_refused()
+                raise report_permission()
         self._loaded = load_library(str(path))
         self._run: Any = self._loaded[f"{self.emitted.name}_run"]
         self._run.argtypes = (ctypes.c_void_p,) * 3
-        self._rooms: list[Room] = []
-        self._weights = Kept.of(self.emitted.weights) if self.emitted.is_apart else None
+        self._rooms: list[CallState] = []
+        self._weights = AlignedBytes.of(self.emitted.weights) if self.emitted.is_apart else None
         self._dense = DensePorts.of(self.emitted)
 
     @property
-    def program(self) -> Program:
+    def program(self) -> ModelProgram:
         """The steps that it performs."""
         return self.library.program
 
@@ -372,7 +374,9 @@ class CompiledModel:
         return lambda kept=kept: int(run(*room.places))
 
     def watch(
-        self, inputs: Mapping[str, Any], each: Callable[[Callable[[Passed], Array], int], None] | None = None
+        self,
+        inputs: Mapping[str, Any],
+        each: Callable[[Callable[[TensorView], Array], int], None] | None = None,
     ) -> list[int]:
         """Return the time of each step of one call of a watched library. Units: nanoseconds.
 
@@ -385,7 +389,7 @@ class CompiledModel:
         room.point(*places)
         start = -(-room.places[2] // LINE_BYTES) * LINE_BYTES
 
-        def copied(seen: Passed) -> Array:
+        def copied(seen: TensorView) -> Array:
             counts = {
                 size.symbol: ctypes.c_int64.from_address(start + plan.tensors[size.tensor]).value
                 for size in self.emitted.counts
@@ -435,11 +439,11 @@ class CompiledModel:
         results = [*places, *(a.ctypes.data for a in made)]
         return given, made, ([*numbers, *(a.ctypes.data for a in given)], results), sized
 
-    def _room(self) -> Room:
+    def _room(self) -> CallState:
         first: list[int | None] = [self._weights.start] if self._weights is not None else []
         if self.emitted.takes_pool:
             first.append(self._pool.address if self._pool else None)
-        return Room.of(
+        return CallState.of(
             first,
             inputs=len(self.emitted.sizes) + len(self.emitted.inputs),
             outputs=len(self.emitted.returned) + len(self.emitted.outputs),
@@ -477,7 +481,7 @@ class CompiledModel:
         if name not in inputs:
             raise _wrong(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
         dtype, shape = self.inputs[name]
-        array = stored(np.asarray(inputs[name]))
+        array = convert_stored(np.asarray(inputs[name]))
         element = DTYPES[dtype].numpy()
         is_of_type = array.dtype == element or array.dtype.name in (f"int{dtype[1:]}", f"uint{dtype[1:]}")
         if array.ndim != len(shape) or not is_of_type or not self._fits(array.shape, shape, sizes):
@@ -504,8 +508,8 @@ class CompiledModel:
 
 
 def compile_whole(
-    program: Program,
-    how: How,
+    program: ModelProgram,
+    how: ModelOptions,
     jobs: int = 0,
     *,
     apart: bool = False,
@@ -522,17 +526,19 @@ def compile_whole(
         return CompiledModel(library, max(how.threads, how.devices), warnings, progress)
 
 
-def program_key(program: Program, how: How) -> str:
+def program_key(program: ModelProgram, how: ModelOptions) -> str:
     """Return the sha256 of all that the kernels of a program depend on. Raises: IsamapError of every kind."""
     keys = (key_of(request) or "" for request in _requests(program, how, runs=True))
     return digest(*keys, *(("transform",) if how.transform else ()))
 
 
-def kernels_refused(program: Program, how: How) -> dict[str, str]:
+def explain_refused_kernels(program: ModelProgram, how: ModelOptions) -> dict[str, str]:
     """Return why a machine performs no kernel, by the first tensor that the kernel writes."""
     found: dict[str, str] = {}
     for kernel, text in program.kernels.items():
-        steps = tuple(step for step in program.steps if isinstance(step, Call) and step.kernel == kernel)
+        steps = tuple(
+            step for step in program.steps if isinstance(step, KernelCall) and step.kernel == kernel
+        )
         try:
             (request,) = _requests(replace(program, kernels={kernel: text}, steps=steps), how, runs=True)
             make_kernel(request)
@@ -542,7 +548,7 @@ def kernels_refused(program: Program, how: How) -> dict[str, str]:
     return found
 
 
-def refuse_both(how: How) -> None:
+def refuse_both(how: ModelOptions) -> None:
     """Refuse options that exclude each other: threads and devices, rewrites and a host. Raises: UsageProblem."""
     if how.threads > 1 and how.devices > 1:
         said = "threads share each kernel, devices have kernels of their own: a core is one or the other"
@@ -558,7 +564,7 @@ def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
     return fuse.warnings if isinstance(fuse, Partition) else ()
 
 
-def _compile_ahead(program: Program, how: How, jobs: int, watch: Watch = unwatched) -> None:
+def _compile_ahead(program: ModelProgram, how: ModelOptions, jobs: int, watch: Watch = unwatched) -> None:
     """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
     if jobs == 1 or how.host or len(program.kernels) < AHEAD_KERNELS:
         return  # with a host, parts of kernels are compiled
@@ -585,7 +591,7 @@ def _wrong(said: str, *notes: str) -> UsageProblem:
 # The emitted files of a model as a shared library, from the cache where it was built before.
 
 
-def build_model(emitted: Emitted, machine: Machine | None, watch: Watch = unwatched) -> Path:
+def build_model(emitted: EmittedModel, machine: Machine | None, watch: Watch = unwatched) -> Path:
     """Return the library, built for a machine; for none, all is plain C. Raises: MissingTool, CompilerRefused."""
     flags = machine.target.flags if machine else MODEL_FLAGS
     features = machine.target.features if machine else ()
@@ -605,7 +611,7 @@ def build_model(emitted: Emitted, machine: Machine | None, watch: Watch = unwatc
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class CallState:
     """The state that one call at a time uses; `places` are addresses of the function's arguments."""
 
     inputs: Any
@@ -615,13 +621,13 @@ class Room:
     places: tuple[int, int, int]
 
     @staticmethod
-    def of(first: Sequence[int | None], *, inputs: int, outputs: int, workspace_bytes: int) -> Room:
+    def of(first: Sequence[int | None], *, inputs: int, outputs: int, workspace_bytes: int) -> CallState:
         """Return a room for such a model; `first` are what lies in front of the pointers to its inputs."""
         given = (ctypes.c_void_p * (len(first) + inputs + 1))(*first)
         made = (ctypes.c_void_p * (outputs + 1))()
         space = large_room(workspace_bytes + LINE_BYTES)
         places = (ctypes.addressof(given), ctypes.addressof(made), ctypes.addressof(space))
-        return Room(given, made, space, len(first), places)
+        return CallState(given, made, space, len(first), places)
 
     def point(self, given: Sequence[int], made: Sequence[int]) -> None:
         """Says where inputs and results lie."""
@@ -640,7 +646,7 @@ class DensePorts:
     outputs: tuple[tuple[str, Any, tuple[int, ...]], ...]
 
     @staticmethod
-    def of(emitted: Emitted) -> DensePorts | None:
+    def of(emitted: EmittedModel) -> DensePorts | None:
         """Return the ports; None if a size is open, or a type is stored as another one."""
         ports = tuple(
             tuple((p.name, DTYPES[stored_type(p.passed.dtype)].numpy(), p.passed.shape) for p in side)
@@ -670,22 +676,22 @@ class DensePorts:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class AlignedBytes:
     """Bytes in memory that start at a cache line."""
 
     space: Any
     start: int
 
     @staticmethod
-    def of(content: memoryview) -> Kept:
+    def of(content: memoryview) -> AlignedBytes:
         """Return such bytes, copied where they start elsewhere."""
         place = np.frombuffer(content, np.uint8).ctypes.data
         if place % LINE_BYTES == 0:
-            return Kept(content, place)
+            return AlignedBytes(content, place)
         space = large_room(len(content) + LINE_BYTES)
         start = -(-ctypes.addressof(space) // LINE_BYTES) * LINE_BYTES
         ctypes.memmove(start, bytes(content), len(content))
-        return Kept(space, start)
+        return AlignedBytes(space, start)
 
 
 # Weights that kernels take packed: which they are, and a program in which they have been packed, once.
@@ -698,12 +704,12 @@ class Kept:
 # processor when the model is compiled; the model holds what it wrote, in place of the weights.
 
 
-def packed_of(program: Program, given: Mapping[str, Mapping[str, Size]]) -> dict[str, tuple[str, ...]]:
+def packed_of(program: ModelProgram, given: Mapping[str, Mapping[str, Size]]) -> dict[str, tuple[str, ...]]:
     """Return, by kernel, at most one operand to pass packed; `given` are the ranges of its open sizes."""
     constant: dict[str, set[str]] = {}
     sizes: dict[str, dict[str, int]] = {}
     for step in program.steps:
-        if isinstance(step, Call):
+        if isinstance(step, KernelCall):
             known = {n for n, p in step.reads.items() if p.tensor in program.constants and len(p.shape) > 1}
             constant[step.kernel] = constant.get(step.kernel, known) & known
             sizes[step.kernel] = {n: size_bytes(p.dtype, p.shape) for n, p in step.reads.items()}
@@ -739,8 +745,8 @@ def _is_packed(text: str, name: str, size: int, sizes: Mapping[str, Size]) -> bo
 
 
 def with_packed(
-    program: Program, kernels: Mapping[str, EmittedC], machine: Machine, *, model: bool
-) -> Program:
+    program: ModelProgram, kernels: Mapping[str, EmittedC], machine: Machine, *, model: bool
+) -> ModelProgram:
     """Return the program whose kernels are given packed what they take packed, and only constants that are read.
 
     What packs is one library. Raises: as `compile_library`, of what packs.
@@ -748,7 +754,7 @@ def with_packed(
     packers = compile_packers_together({name: kernels[name] for name in program.kernels}, machine, model)
     made: dict[str, Array] = {}
     steps = tuple(
-        _with_packed(step, packers[step.kernel], program, made) if isinstance(step, Call) else step
+        _with_packed(step, packers[step.kernel], program, made) if isinstance(step, KernelCall) else step
         for step in program.steps
     )
     read = {passed.tensor for step in steps for passed in reads_of(step)}
@@ -756,7 +762,9 @@ def with_packed(
     return replace(program, steps=steps, constants={n: a for n, a in constants.items() if n in read})
 
 
-def _with_packed(step: Call, packers: tuple[Packer, ...], program: Program, made: dict[str, Array]) -> Call:
+def _with_packed(
+    step: KernelCall, packers: tuple[Packer, ...], program: ModelProgram, made: dict[str, Array]
+) -> KernelCall:
     """Return a kernel call with packed arguments; packed tensors are added to `made`."""
     given = dict(step.reads)
     for packer in packers:
@@ -772,5 +780,5 @@ def _with_packed(step: Call, packers: tuple[Packer, ...], program: Program, made
                     packed = np.frombuffer(spill(packed.view(np.uint8).data), packed.dtype)
             release(content)
             made[tensor] = packed
-        given[target.name] = Passed(tensor, target.dtype.name, made[tensor].shape)
+        given[target.name] = TensorView(tensor, target.dtype.name, made[tensor].shape)
     return replace(step, reads=given)

@@ -1,6 +1,6 @@
 """A model as a program: kernels and moves in order, and the pieces of memory between them.
 
-    Call("relu_3f2a", {"a0": Passed("x", "f32", (2, 3)), "y0": Passed("t0", "f32", (2, 3))})
+    KernelCall("relu_3f2a", {"a0": TensorView("x", "f32", (2, 3)), "y0": TensorView("t0", "f32", (2, 3))})
     Move("gather", …)
     Control("if", "mlp_if0", (then, else_), …)
 
@@ -19,7 +19,7 @@ from isamap.graph.sizes import OpenSize
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class TensorView:
     """A tensor as a step sees it: row-major, or with such strides from an offset on. Units: elements.
 
     `band` says of a constant mask of so many rows and columns that it is true where `low <= column - row <= high`.
@@ -39,15 +39,15 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class KernelCall:
     """A call of a kernel: the tensors that it reads and writes, by operand names, open sizes by its parameters.
 
     Where it `is_searched`, a schedule of it is worth a search.
     """
 
     kernel: str
-    reads: Mapping[str, Passed]
-    writes: Mapping[str, Passed]
+    reads: Mapping[str, TensorView]
+    writes: Mapping[str, TensorView]
     is_searched: bool = False
     sizes: Mapping[str, OpenSize] = field(default_factory=dict[str, OpenSize])
 
@@ -57,13 +57,13 @@ class Move:
     """A call of the library of moves, for indices that are data: its operands and numbers."""
 
     function: str
-    reads: tuple[Passed, ...]
-    writes: tuple[Passed, ...]
+    reads: tuple[TensorView, ...]
+    writes: tuple[TensorView, ...]
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class BodyInput:
     """The source of an input of a body: a tensor that the step reads, or a value that changes in each iteration.
 
     A "row" is a slice of a tensor, from the first one on, or from the last one if it `is_backward`.
@@ -89,10 +89,10 @@ class Control:
 
     function: Literal["if", "loop"]
     name: str
-    bodies: tuple[Program, ...]
-    given: tuple[tuple[Given, ...], ...]
-    reads: tuple[Passed, ...]
-    writes: tuple[Passed, ...]
+    bodies: tuple[ModelProgram, ...]
+    given: tuple[tuple[BodyInput, ...], ...]
+    reads: tuple[TensorView, ...]
+    writes: tuple[TensorView, ...]
     trips: int = 0
     trips_at: int | None = None
     goes_at: int | None = None
@@ -104,12 +104,12 @@ class Control:
 
 Direct = Move | Control
 """Steps that are no kernels."""
-Step = Call | Move | Control
+Step = KernelCall | Move | Control
 
 
 def called_by(step: Step) -> str:
     """Return the kernel, or the step with bodies, that determines the workspace and the cost of the step."""
-    return step.kernel if isinstance(step, Call) else step.name if isinstance(step, Control) else ""
+    return step.kernel if isinstance(step, KernelCall) else step.name if isinstance(step, Control) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,11 @@ class Port:
     """An input or a result of the model: its name in the model, and its tensor."""
 
     name: str
-    passed: Passed
+    passed: TensorView
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ModelProgram:
     """Steps over tensors. Other tensors than inputs, results and constants are in the workspace.
 
     `sizes` are those that each call gives, `counts` those that its own steps determine.
@@ -137,11 +137,11 @@ class Program:
     counts: tuple[OpenSize, ...] = ()
 
 
-def reads_of(step: Step) -> Iterator[Passed]:
+def reads_of(step: Step) -> Iterator[TensorView]:
     """Yield the arrays that a step reads."""
-    yield from step.reads.values() if isinstance(step, Call) else step.reads
+    yield from step.reads.values() if isinstance(step, KernelCall) else step.reads
 
 
-def writes_of(step: Step) -> Iterator[Passed]:
+def writes_of(step: Step) -> Iterator[TensorView]:
     """Yield the arrays that a step writes."""
-    yield from step.writes.values() if isinstance(step, Call) else step.writes
+    yield from step.writes.values() if isinstance(step, KernelCall) else step.writes

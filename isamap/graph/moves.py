@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from isamap.graph.model_program import Move, Passed
+from isamap.graph.model_program import Move, TensorView
 from isamap.graph.sizes import most_of
 from isamap.graph.types import size_bytes
 
@@ -32,7 +32,7 @@ def is_sound(move: Move) -> bool:
         return False
 
 
-def _bytes(passed: Passed) -> int:
+def _bytes(passed: TensorView) -> int:
     return size_bytes(passed.dtype, passed.shape)
 
 

@@ -18,8 +18,17 @@ from typing import Any
 import numpy as np
 
 from isamap.graph.graph import Array
-from isamap.graph.model_library import CompiledModel, How, Library, compile_program_of
-from isamap.graph.model_program import Call, Control, Passed, Port, Program, Step, reads_of, writes_of
+from isamap.graph.model_library import CompiledModel, ModelOptions, ModelSource, compile_program_of
+from isamap.graph.model_program import (
+    Control,
+    KernelCall,
+    ModelProgram,
+    Port,
+    Step,
+    TensorView,
+    reads_of,
+    writes_of,
+)
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
 from isamap.lower.program import LoweredProgram
@@ -28,13 +37,13 @@ from isamap.source import Diagnostic, UsageProblem
 from isamap.source.progress import Watch
 from isamap.source.records import dataclass, replace
 from isamap.stream.assemble import require_encoding
-from isamap.stream.command import Command, Place, bound_instruction, extents, integers
-from isamap.stream.encoding import encode_all, encode_end, renamed
+from isamap.stream.command import Address, Command, bound_instruction, extents, integers
+from isamap.stream.encoding import encode_all, encode_end, rename_registers
 from isamap.stream.execute import Execution
 from isamap.stream.memory_layout import (
     ALIGNMENT,
     StreamArray,
-    aligned,
+    align_up,
     end_of,
     first_address,
     lay_out,
@@ -74,7 +83,7 @@ class NetworkStream:
 
 
 def assemble_network(
-    program: Program, lowered: Mapping[str, LoweredProgram], machine: Machine, watch: Watch
+    program: ModelProgram, lowered: Mapping[str, LoweredProgram], machine: Machine, watch: Watch
 ) -> NetworkStream:
     """Return the stream of a network; steps whose kernels are not in `lowered` are the host's.
 
@@ -88,7 +97,7 @@ def assemble_network(
     arrays = dict(tensors)
     numbers, unrolled, changed = list[int](), list[Part](), list[StreamArray]()
     for number, step in enumerate(program.steps):
-        if not isinstance(step, Call) or step.kernel not in lowered:
+        if not isinstance(step, KernelCall) or step.kernel not in lowered:
             changed += [tensors[passed.tensor] for passed in writes_of(step)]
             continue
         watch(f"encode {step.kernel}", number + 1, len(program.steps))
@@ -103,7 +112,7 @@ def assemble_network(
     watch("keep tiles")
     kept = keep_tiles(unrolled, machine)
     if encoding.bundle is None:  # words with slots are renamed as they are packed
-        kept = [renamed(commands, machine) for commands in kept]
+        kept = [rename_registers(commands, machine) for commands in kept]
     made = [(n, *assign_tokens(commands, machine)) for n, commands in zip(numbers, kept, strict=True)]
     every = [command for _, commands, _ in made for command in commands]
     tables = lay_out_tables(every, machine, main, end_of(arrays, main))
@@ -113,7 +122,7 @@ def assemble_network(
         own = [*encoding.begin, *encode_all(commands, machine, places), *encode_end(last, machine)]
         parts.append(StreamPart(number, len(own), len(commands)))
         words += own
-    ends = (aligned(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
+    ends = (align_up(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
     file = ProgramFile(
         program.name, machine.name, machine.digest, {}, encoding.word_bits, len(every),
         memory_sizes(machine, max((end_of(arrays, main), *ends))),
@@ -126,7 +135,7 @@ def assemble_network(
     return NetworkStream(file, tuple(traffic))
 
 
-def place_tensors(program: Program, machine: Machine) -> dict[str, StreamArray]:
+def place_tensors(program: ModelProgram, machine: Machine) -> dict[str, StreamArray]:
     """Return all tensors in one map of main memory: inputs and weights, results, and those between steps."""
     main, step = main_memory(machine), first_address(machine)
     end, found = step, dict[str, StreamArray]()
@@ -145,11 +154,11 @@ def place_tensors(program: Program, machine: Machine) -> dict[str, StreamArray]:
         elif passed.is_part:
             raise _in_part(passed)
         found[passed.tensor] = StreamArray(passed.tensor, role, main, dtype, shape, end)
-        end = aligned(end + found[passed.tensor].size_bytes, step)
+        end = align_up(end + found[passed.tensor].size_bytes, step)
     return found
 
 
-def _operands(step: Call, tensors: Mapping[str, StreamArray]) -> dict[str, StreamArray]:
+def _operands(step: KernelCall, tensors: Mapping[str, StreamArray]) -> dict[str, StreamArray]:
     """Return the places of the operands of a kernel. Raises: UsageProblem for a part of a tensor."""
     found: dict[str, StreamArray] = {}
     for role, passed in (("in", step.reads), ("out", step.writes)):
@@ -161,7 +170,7 @@ def _operands(step: Call, tensors: Mapping[str, StreamArray]) -> dict[str, Strea
     return found
 
 
-def _in_part(passed: Passed) -> UsageProblem:
+def _in_part(passed: TensorView) -> UsageProblem:
     said = f"a kernel reads a part of `{passed.tensor}`, and a stream places whole tensors"
     return UsageProblem(Diagnostic("stream-unsupported", said, help="compile it without --emit program"))
 
@@ -173,7 +182,7 @@ def _traffic(commands: Sequence[Command], machine: Machine, main: str) -> Traffi
         instruction = machine.instructions[command.instruction].instruction
         bound = bound_instruction(instruction, integers(instruction, command.params))
         for name, where in command.operands:
-            if isinstance(where, Place) and where.memory == main:
+            if isinstance(where, Address) and where.memory == main:
                 operand = bound.operand(name)
                 size = prod(extents(operand)) * operand.dtype.size_bytes
                 read += size if operand.role != "out" else 0
@@ -182,7 +191,7 @@ def _traffic(commands: Sequence[Command], machine: Machine, main: str) -> Traffi
 
 
 def least_traffic(
-    program: Program, stream: ProgramFile, images: Mapping[str, tuple[int, ...]]
+    program: ModelProgram, stream: ProgramFile, images: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
     """Return the bytes that parts of a stream have to move: each of their weights, inputs and results once, tensors
     between steps by each part that reads or writes them. Steps of the host do not count, nor
@@ -192,7 +201,7 @@ def least_traffic(
     """
     steps = [program.steps[part.step] for part in stream.parts]
 
-    def inside(p: Passed) -> int:
+    def inside(p: TensorView) -> int:
         return size_bytes(p.dtype, images.get(p.tensor, p.shape))
 
     moved = [p for step in steps for p in {*reads_of(step), *writes_of(step)}]
@@ -209,7 +218,7 @@ def least_traffic(
 # --- steps of the host -------------------------------------------------------------------------------------
 
 
-def host_programs(program: Program, stream: ProgramFile) -> Iterator[tuple[int, Program]]:
+def host_programs(program: ModelProgram, stream: ProgramFile) -> Iterator[tuple[int, ModelProgram]]:
     """Yield each step that no part of the stream performs, as a program of its own."""
     encoded = {part.step for part in stream.parts}
     for number, step in enumerate(program.steps):
@@ -217,15 +226,15 @@ def host_programs(program: Program, stream: ProgramFile) -> Iterator[tuple[int, 
             yield number, _alone(program, step, number)
 
 
-def _alone(program: Program, step: Step, number: int) -> Program:
+def _alone(program: ModelProgram, step: Step, number: int) -> ModelProgram:
     """Return the program of one step: its inputs and results have the names of its tensors."""
     constants = {
         p.tensor: program.constants[p.tensor] for p in reads_of(step) if p.tensor in program.constants
     }
     inputs = {p.tensor: Port(p.tensor, p) for p in reads_of(step) if p.tensor not in constants}
     outputs = {p.tensor: Port(p.tensor, p) for p in writes_of(step)}
-    kernels = {step.kernel: program.kernels[step.kernel]} if isinstance(step, Call) else {}
-    return Program(
+    kernels = {step.kernel: program.kernels[step.kernel]} if isinstance(step, KernelCall) else {}
+    return ModelProgram(
         f"{program.name}_host{number}",
         tuple(inputs.values()),
         tuple(outputs.values()),
@@ -236,19 +245,19 @@ def _alone(program: Program, step: Step, number: int) -> Program:
 
 
 def compile_host(
-    program: Program, stream: ProgramFile, how: How, watch: Watch, *, runs: bool
-) -> dict[int, Library]:
+    program: ModelProgram, stream: ProgramFile, how: ModelOptions, watch: Watch, *, runs: bool
+) -> dict[int, ModelSource]:
     """Return the library of each step of the host, by the number of the step."""
     on_host = replace(how, machine=how.host, host="", devices=1)
     steps = list(host_programs(program, stream))
-    found: dict[int, Library] = {}
+    found: dict[int, ModelSource] = {}
     for number, alone in steps:
         watch(f"host {alone.name}", len(found) + 1, len(steps))
         found[number] = compile_program_of(alone, on_host, runs=runs)
     return found
 
 
-def host_files(host: Mapping[int, Library]) -> dict[str, str | bytes]:
+def host_files(host: Mapping[int, ModelSource]) -> dict[str, str | bytes]:
     """Return the C of the host's steps, by file name; without the Makefile of a host's program."""
     found: dict[str, str | bytes] = {}
     for library in host.values():
@@ -266,10 +275,10 @@ class StreamedModel:
 
     def __init__(
         self,
-        program: Program,
+        program: ModelProgram,
         stream: ProgramFile,
         machine: Machine,
-        host: Mapping[int, Library],
+        host: Mapping[int, ModelSource],
         watch: Watch,
     ) -> None:
         self.program, self.stream, self.machine, self.progress = program, stream, machine, watch
@@ -281,7 +290,7 @@ class StreamedModel:
         return {port.name: (port.passed.dtype, port.passed.shape) for port in self.program.inputs}
 
     def watch(
-        self, inputs: Mapping[str, Any], each: Callable[[Callable[[Passed], Array], int], None]
+        self, inputs: Mapping[str, Any], each: Callable[[Callable[[TensorView], Array], int], None]
     ) -> None:
         """Perform all steps; `each` is called behind a step with a function that copies a tensor, and its number.
 
@@ -294,7 +303,7 @@ class StreamedModel:
         run = Execution.of(self.stream, self.machine, given)
         parts, at = {part.step: part for part in self.stream.parts}, 0
 
-        def copied(passed: Passed) -> Array:
+        def copied(passed: TensorView) -> Array:
             return (
                 run.values(passed.tensor).reshape(-1).view(DTYPES[passed.dtype].numpy()).reshape(passed.shape)
             )

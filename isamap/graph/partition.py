@@ -13,21 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from isamap.graph.elementwise_fusion import Open, finished, fuse_steps, reads_of, writes_of
+from isamap.graph.elementwise_fusion import Open, finish_steps, fuse_steps, reads_of, writes_of
 from isamap.graph.group_prices import Prices, lines, near_of, no_kernel
 from isamap.graph.kernel_groups import Writer, nodes_of
-from isamap.graph.model_program import Call, Program, Step
+from isamap.graph.model_program import KernelCall, ModelProgram, Step
 from isamap.graph.model_program import reads_of as read_by
 from isamap.graph.model_program import writes_of as written_by
 from isamap.graph.planning import LINE_BYTES
 from isamap.graph.sizes import needs_numbers, opened_by
 from isamap.graph.types import size_bytes
 from isamap.plan.graph_check import check_graph_plan, live_ranges
-from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Group
-from isamap.plan.placement import Buffer
+from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, KernelGroup
+from isamap.plan.placement import PlacedBuffer
 from isamap.report.graph_picture import GraphView
 from isamap.scheduler.graphs.bound import bound_ns
-from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, shown
+from isamap.scheduler.graphs.grouping import Edges, NodeGroup, cones_of, show_results
 from isamap.scheduler.graphs.improving import better_start, improved_in_pieces, make_plan
 from isamap.scheduler.memory.allocation import pack
 from isamap.source import Diagnostic, UsageProblem
@@ -39,7 +39,7 @@ TRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class ChosenPartition:
     """The chosen plan with its problem, and two plans for comparison: no fusion, and the greedy rule's."""
 
     problem: GraphProblem
@@ -57,7 +57,7 @@ class Partition:
     prices: Prices
     limit_s: float = 10.0
     workspace_bytes: int = 0
-    parted: Parted | None = field(default=None, init=False)
+    parted: ChosenPartition | None = field(default=None, init=False)
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
@@ -71,20 +71,20 @@ class Partition:
         problem, cones, written = formulate(steps, results, self.prices)
         number = {cone: n for n, cone in enumerate(cones)}
         edges = Edges.of(problem.nodes, problem.results)
-        none = make_plan(problem, [number[Cone(n)] for n in range(len(steps))])
+        none = make_plan(problem, [number[NodeGroup(n)] for n in range(len(steps))])
         greedy = make_plan(problem, [number[cone] for cone in _greedy_cones(edges, steps, results)])
         plan = {"none": none, "greedy": greedy, "cpsat": greedy}[self.method]
         room = self.workspace_bytes or greedy.peak_bytes
         if self.method == "cpsat":
             plan = self._solve_packed(problem, better_start(none, greedy, room), room)
-        _, size = packed(problem, plan)
+        _, size = place_tensors(problem, plan)
         if self.workspace_bytes and size > self.workspace_bytes:
             raise no_room(size, self.workspace_bytes, plan.peak_bytes)
         plan = replace(plan, bound_ns=min(plan.cost_ns, max(plan.bound_ns, bound_ns(problem))))
         wrong = check_graph_plan(problem, plan)
         assert not wrong, "\n".join(d.message for d in wrong)
-        self.parted = Parted(problem, plan, none, greedy, size)
-        return finished([written[g] for g in plan.order], results)
+        self.parted = ChosenPartition(problem, plan, none, greedy, size)
+        return finish_steps([written[g] for g in plan.order], results)
 
     def _solve_packed(self, problem: GraphProblem, start: GraphPlan, room: int) -> GraphPlan:
         """Return the best plan that fits when it is packed; of those that do not, the last."""
@@ -93,7 +93,7 @@ class Partition:
         for _ in range(TRIES):
             plan = improved_in_pieces(problem, start, self.limit_s / TRIES, room)
             failures.update(dict.fromkeys(plan.warnings))
-            _, size = packed(problem, plan)
+            _, size = place_tensors(problem, plan)
             if not self.workspace_bytes or size <= self.workspace_bytes:
                 break
             room -= size - self.workspace_bytes
@@ -104,12 +104,12 @@ class Partition:
 
 def formulate(
     steps: Sequence[Open], results: set[str], prices: Prices
-) -> tuple[GraphProblem, list[Cone], list[Open]]:
+) -> tuple[GraphProblem, list[NodeGroup], list[Open]]:
     """Return the problem of a program's steps, and by group its nodes and how it is written."""
     nodes = nodes_of(steps)
     edges = Edges.of(nodes, frozenset(results))
     writer = Writer(steps)
-    candidates = dict.fromkeys(Cone(n) for n in range(len(nodes)))
+    candidates = dict.fromkeys(NodeGroup(n) for n in range(len(nodes)))
     candidates |= dict.fromkeys(_greedy_cones(edges, steps, results))
     candidates |= dict.fromkeys(cone for n in range(len(nodes)) for cone in cones_of(edges, n))
     there = [(cone, made) for cone in candidates if (made := writer.group(cone.root, cone.inner)) is not None]
@@ -117,11 +117,11 @@ def formulate(
     kept = [(cone, made, price) for (cone, made), price in found if price is not None]
     alone = {cone for cone, _, _ in kept}
     for n, node in enumerate(nodes):
-        if Cone(n) not in alone:
+        if NodeGroup(n) not in alone:
             raise no_kernel(node.name)
     sizes = {p.tensor: lines(size_bytes(p.dtype, p.shape)) for step in steps for p in writes_of(step)}
     groups = tuple(
-        Group(
+        KernelGroup(
             cone.root, tuple(sorted(cone.inner)), edges.reads(cone), price.cost_ns, price.workspace_bytes,
             sum(lines(size_bytes(p.dtype, p.shape)) for p in reads_of(made) if p.tensor not in edges.makers),
         )
@@ -131,24 +131,24 @@ def formulate(
     return problem, [cone for cone, _, _ in kept], [made for _, made, _ in kept]
 
 
-def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> list[Cone]:
+def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> list[NodeGroup]:
     """Return the groups of `fused`: the tensors that stay in memory are written by roots."""
     calls, _ = fuse_steps(steps, results)
     kept = {p.tensor for step in calls for p in written_by(step)}
     visible = frozenset(n for n, node in enumerate(edges.nodes) if kept & set(node.writes))
-    return [shown(edges, n, visible) for n in sorted(visible)]
+    return [show_results(edges, n, visible) for n in sorted(visible)]
 
 
-def packed(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int], int]:
+def place_tensors(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int], int]:
     """Return the places of a plan's tensors, and the size of the workspace with that of kernels. Units: bytes."""
     buffers = [
-        Buffer(t, b, e, problem.room_bytes(t), LINE_BYTES)
+        PlacedBuffer(t, b, e, problem.room_bytes(t), LINE_BYTES)
         for t, (b, e) in live_ranges(problem, plan.order).items()
         if problem.room_bytes(t)
     ]
     for place, number in enumerate(plan.order):
         if size := problem.groups[number].workspace_bytes:
-            buffers.append(Buffer(f"#{place}", place, place + 1, size, LINE_BYTES))
+            buffers.append(PlacedBuffer(f"#{place}", place, place + 1, size, LINE_BYTES))
     offsets = pack(buffers)
     size = max((offsets[b.name] + b.size_bytes for b in buffers), default=0)
     return {name: at for name, at in offsets.items() if not name.startswith("#")}, size
@@ -174,18 +174,18 @@ def parted_view(name: str, part: Partition) -> GraphView:
     """Return the view of a partition's groups and plan."""
     parted = part.parted
     assert parted is not None, "it was called"
-    offsets, size = packed(parted.problem, parted.plan)
+    offsets, size = place_tensors(parted.problem, parted.plan)
     return GraphView(name, parted.problem, parted.plan, offsets, size)
 
 
-def program_view(program: Program, prices: Prices) -> GraphView:
+def program_view(program: ModelProgram, prices: Prices) -> GraphView:
     """Return the kernels of a program as they are."""
     results = frozenset(port.passed.tensor for port in program.outputs)
     nodes = tuple(_node(step) for step in program.steps)
     makers = {tensor for node in nodes for tensor in node.writes}
     found = prices.of_steps(program.steps, program.kernels)
     groups = tuple(
-        Group(
+        KernelGroup(
             n, (), nodes[n].reads, price.cost_ns, price.workspace_bytes,
             sum(lines(size_bytes(p.dtype, p.shape)) for p in read_by(step) if p.tensor not in makers),
         )
@@ -196,13 +196,13 @@ def program_view(program: Program, prices: Prices) -> GraphView:
     }
     problem = GraphProblem(nodes, sizes, groups, results, near_of(prices.machine))
     plan = make_plan(problem, range(len(groups)))
-    offsets, size = packed(problem, plan)
+    offsets, size = place_tensors(problem, plan)
     return GraphView(program.name, problem, plan, offsets, size)
 
 
 def _node(step: Step) -> GraphNode:
     reads = tuple(dict.fromkeys(p.tensor for p in read_by(step)))
     writes = tuple(dict.fromkeys(p.tensor for p in written_by(step)))
-    if isinstance(step, Call):
+    if isinstance(step, KernelCall):
         return GraphNode(step.kernel.rpartition("_")[0], "kernel", reads, writes)
     return GraphNode(step.function, "move", reads, writes)

@@ -53,7 +53,7 @@ def _runs(sizes: Sizes, strides: Strides) -> list[tuple[int, int]]:
     return runs
 
 
-def merged(sizes: Sizes, walks: Sequence[Strides]) -> Sizes:
+def merge_walks(sizes: Sizes, walks: Sequence[Strides]) -> Sizes:
     """Return the fewest axes by which all these walks are possible."""
     found: list[int] = []
     inner: int | None = None

@@ -17,8 +17,8 @@ from math import prod
 import numpy as np
 
 from isamap.graph.graph import Array
-from isamap.graph.model_program import Call, Direct, Passed
-from isamap.graph.patterns import Strides, broadcast, merged, reshape_strides
+from isamap.graph.model_program import Direct, KernelCall, TensorView
+from isamap.graph.patterns import Strides, broadcast, merge_walks, reshape_strides
 from isamap.graph.sizes import OpenSize
 
 PLACE = re.compile("«([0-9]+)»")
@@ -33,7 +33,7 @@ class Border:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenKernel:
     """A kernel by its declarations and statements, what it reads and writes by its operands' names.
 
     `borders` are operands that are read beyond their edges, where they count as a fill: `(a0[…] else 0)`. If
@@ -44,8 +44,8 @@ class Written:
     definitions: str
     declared: tuple[str, ...]
     statements: tuple[str, ...]
-    reads: Mapping[str, Passed]
-    writes: Mapping[str, Passed]
+    reads: Mapping[str, TensorView]
+    writes: Mapping[str, TensorView]
     borders: Mapping[str, Border] = field(default_factory=dict[str, Border])
     is_searched: bool = False
 
@@ -55,30 +55,30 @@ class Pointwise:
     """An operation on single elements of inputs that are repeated to the sizes of the result."""
 
     name: str
-    inputs: tuple[Passed, ...]
-    output: Passed
+    inputs: tuple[TensorView, ...]
+    output: TensorView
     expression: str
 
 
-Open = Direct | Written | Pointwise
+Open = Direct | WrittenKernel | Pointwise
 """A step of a program before its kernels have texts."""
 
 
-def reads_of(step: Open) -> Sequence[Passed]:
+def reads_of(step: Open) -> Sequence[TensorView]:
     """Return the arrays that a step reads."""
     if isinstance(step, Pointwise):
         return step.inputs
     return step.reads if isinstance(step, Direct) else tuple(step.reads.values())
 
 
-def writes_of(step: Open) -> Sequence[Passed]:
+def writes_of(step: Open) -> Sequence[TensorView]:
     """Return the arrays that a step writes."""
     if isinstance(step, Pointwise):
         return (step.output,)
     return step.writes if isinstance(step, Direct) else tuple(step.writes.values())
 
 
-def call_of(kernel: Written, sizes: Sequence[OpenSize] = ()) -> tuple[Call, str]:
+def call_of(kernel: WrittenKernel, sizes: Sequence[OpenSize] = ()) -> tuple[KernelCall, str]:
     """Return the call of a kernel, named by a digest of its text, and the text.
 
     The open sizes that it names are its parameters, numbered in their order, so that equal kernels are one.
@@ -95,17 +95,17 @@ def call_of(kernel: Written, sizes: Sequence[OpenSize] = ()) -> tuple[Call, str]
     digest = hashlib.sha256((kernel.definitions + listed + body).encode()).hexdigest()[:8]
     name = f"{kernel.name[:40].rstrip('_')}_{digest}"
     text = f"{kernel.definitions}kernel {name}({listed}) {{\n{body}}}\n"
-    return Call(name, kernel.reads, kernel.writes, kernel.is_searched, params), text
+    return KernelCall(name, kernel.reads, kernel.writes, kernel.is_searched, params), text
 
 
-def written(step: Pointwise) -> Written:
+def write_kernel(step: Pointwise) -> WrittenKernel:
     """Return the kernel of an operation on single elements, over the fewest axes by which all can be walked."""
     shape = step.output.shape
     walks = [broadcast(p.shape, walk_of(p), shape) for p in (*step.inputs, step.output)]
-    sizes = merged(shape, walks)
+    sizes = merge_walks(shape, walks)
     axes = [f"d{n}" for n in range(len(sizes))]
     declared: list[str] = []
-    reads: dict[str, Passed] = {}
+    reads: dict[str, TensorView] = {}
     elements: list[str] = []
     for number, passed in enumerate(step.inputs):
         name, walk = f"a{number}", reshape_strides(shape, walks[number], sizes)
@@ -119,14 +119,14 @@ def written(step: Pointwise) -> Written:
         elements.append(element)
     target, output = element_of("y0", replace(step.output, shape=sizes or (1,)), axes or ["0"])
     declared.append(declaration("out", "y0", output))
-    statement = f"{target} = {placed(step.expression, elements)};"
+    statement = f"{target} = {place_elements(step.expression, elements)};"
     nested = _nest(dict(zip(axes, sizes, strict=True)), statement)
-    return Written(step.name, "", tuple(declared), (nested,), reads, {"y0": output})
+    return WrittenKernel(step.name, "", tuple(declared), (nested,), reads, {"y0": output})
 
 
-def over(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | None:
+def reshape_operation(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | None:
     """Return the operation with its result reshaped to `sizes`; None if strides alone cannot read an input so."""
-    shape, inputs = step.output.shape, list[Passed]()
+    shape, inputs = step.output.shape, list[TensorView]()
     if shape == sizes:
         return step
     for passed in step.inputs:
@@ -142,7 +142,7 @@ def over(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | None:
     return replace(step, inputs=tuple(inputs), output=replace(step.output, shape=sizes))
 
 
-def element_of(name: str, passed: Passed, index: Sequence[str]) -> tuple[str, Passed]:
+def element_of(name: str, passed: TensorView, index: Sequence[str]) -> tuple[str, TensorView]:
     """Return an element of a tensor by an index for each axis, and the tensor as a kernel takes it."""
     axes, taken = laid_out(passed)
     there = [index[n] if passed.shape[n] != 1 else "0" for n in axes]
@@ -150,12 +150,12 @@ def element_of(name: str, passed: Passed, index: Sequence[str]) -> tuple[str, Pa
     return f"{name}[{', '.join(there)}]", taken
 
 
-def declaration(role: str, name: str, passed: Passed) -> str:
+def declaration(role: str, name: str, passed: TensorView) -> str:
     """Return the line that declares an operand of a kernel."""
     return f"{role} {name}: {passed.dtype}[{', '.join(map(str, passed.shape)) or '1'}];"
 
 
-def laid_out(passed: Passed) -> tuple[tuple[int, ...], Passed]:
+def laid_out(passed: TensorView) -> tuple[tuple[int, ...], TensorView]:
     """Return the axes of a tensor that a kernel loops over, the outermost first, and the tensor as its operand.
 
     Axes of one element and broadcast axes of a strided tensor are left out. An axis of one element is added
@@ -172,7 +172,7 @@ def laid_out(passed: Passed) -> tuple[tuple[int, ...], Passed]:
     return axes, replace(passed, shape=sizes, strides=strides)
 
 
-def walk_of(passed: Passed) -> Strides:
+def walk_of(passed: TensorView) -> Strides:
     """Return how far neighbours along each axis lie apart. Units: elements."""
     return dense(passed.shape) if passed.strides is None else passed.strides
 
@@ -192,7 +192,7 @@ def band_of(mask: Array) -> tuple[int, int, int, int] | None:
     return (height, width, low, high) if np.array_equal(plane, (apart >= low) & (apart <= high)) else None
 
 
-def with_compared_indices(kernel: Written) -> Written:
+def with_compared_indices(kernel: WrittenKernel) -> WrittenKernel:
     """Return the kernel with comparisons of indices for the elements of masks that are bands.
 
     select(a2[d1, d2], …)     select(d2 <= d1, …)
@@ -240,7 +240,7 @@ def _nest(loops: Mapping[str, int], statement: str) -> str:
     return f"for {head} {{ {statement} }}" if loops else statement
 
 
-def placed(expression: str, elements: Sequence[str]) -> str:
+def place_elements(expression: str, elements: Sequence[str]) -> str:
     """Return an expression with elements in the places of «0», «1», …."""
     return PLACE.sub(lambda found: elements[int(found[1])], expression)
 

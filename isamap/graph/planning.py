@@ -12,19 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from isamap.graph.model_program import Call, Passed, Program, called_by, reads_of, writes_of
+from isamap.graph.model_program import KernelCall, ModelProgram, TensorView, called_by, reads_of, writes_of
 from isamap.graph.sizes import is_open, most_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.machine.cache_sets import uncrowding_bytes
 from isamap.machine.timings import LINE_BYTES
-from isamap.plan.placement import Buffer, check_placement
+from isamap.plan.placement import PlacedBuffer, check_placement
 from isamap.scheduler.memory.allocation import pack
 
 # --- row distances of tensors between steps -------------------------------------------------------------
 
 
-def find_pitches(program: Program, machine: Machine) -> dict[str, int]:
+def find_pitches(program: ModelProgram, machine: Machine) -> dict[str, int]:
     """Return the distance of rows by tensor, for those whose rows are moved apart. Units: bytes."""
     kept = {port.passed.tensor for port in (*program.inputs, *program.outputs)} | program.constants.keys()
     seen: dict[str, set[int]] = {}
@@ -32,20 +32,20 @@ def find_pitches(program: Program, machine: Machine) -> dict[str, int]:
         for passed in (*reads_of(step), *writes_of(step)):
             is_row = len(passed.shape) > 1 and not is_open(passed.shape[-1])
             row = size_bytes(passed.dtype, passed.shape[-1:]) if is_row else 0
-            is_whole = isinstance(step, Call) and not passed.is_part
+            is_whole = isinstance(step, KernelCall) and not passed.is_part
             seen.setdefault(passed.tensor, set()).add(row if is_whole else 0)
     rows = {tensor: min(sizes) for tensor, sizes in seen.items() if len(sizes) == 1 and tensor not in kept}
     apart = {tensor: (row, uncrowding_bytes(row, machine)) for tensor, row in rows.items()}
     return {tensor: row + more for tensor, (row, more) in apart.items() if more}
 
 
-def room_bytes(passed: Passed, pitches: Mapping[str, int]) -> int:
+def room_bytes(passed: TensorView, pitches: Mapping[str, int]) -> int:
     """Return how many bytes a tensor takes."""
     pitch = pitches.get(passed.tensor)
     return size_bytes(passed.dtype, passed.shape) if pitch is None else prod(passed.shape[:-1]) * pitch
 
 
-def apart_bytes(passed: Passed, axis: int, pitches: Mapping[str, int]) -> int:
+def apart_bytes(passed: TensorView, axis: int, pitches: Mapping[str, int]) -> int:
     """Return how far elements lie apart that are neighbours along an axis other than the last."""
     if passed.strides is not None:
         return size_bytes(passed.dtype, ()) * passed.strides[axis]
@@ -54,7 +54,7 @@ def apart_bytes(passed: Passed, axis: int, pitches: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MemoryPlan:
     """Offsets of tensors by name and of steps' own workspaces by number, distances of rows. Units: bytes."""
 
     tensors: Mapping[str, int]
@@ -64,11 +64,11 @@ class Plan:
 
 
 def plan(
-    program: Program,
+    program: ModelProgram,
     needed: Mapping[str, int],
     pitches: Mapping[str, int],
     places: Sequence[tuple[int, int]] | None = None,
-) -> Plan:
+) -> MemoryPlan:
     """Return the places of all tensors between steps, at their largest sizes.
 
     `needed` are the workspaces of kernels, and of steps with bodies, by name. `pitches` are the distances of
@@ -87,11 +87,11 @@ def plan(
                 end[passed.tensor] = behind
         sizes |= {p.tensor: most_of(room_bytes(p, pitches)) for p in writes_of(step)}
     end |= {size.tensor: max(behind for _, behind in runs) for size in program.counts}
-    buffers = [Buffer(t, begin[t], end[t], sizes[t], LINE_BYTES) for t in begin if sizes[t]]
+    buffers = [PlacedBuffer(t, begin[t], end[t], sizes[t], LINE_BYTES) for t in begin if sizes[t]]
     own = {n: needed[called_by(step)] for n, step in enumerate(program.steps) if needed.get(called_by(step))}
-    buffers += [Buffer(f"#{n}", *runs[n], size, LINE_BYTES) for n, size in own.items()]
+    buffers += [PlacedBuffer(f"#{n}", *runs[n], size, LINE_BYTES) for n, size in own.items()]
     offsets = pack(buffers)
     total = max((offsets[b.name] + b.size_bytes for b in buffers), default=0)
     assert not check_placement(buffers, offsets, total), "the packer broke its rules"
     tensors = {t: offsets.get(t, 0) for t in begin}
-    return Plan(tensors, {n: offsets[f"#{n}"] for n in own}, total, pitches)
+    return MemoryPlan(tensors, {n: offsets[f"#{n}"] for n in own}, total, pitches)

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from isamap.graph.model_program import Call, Control, Passed, Program, reads_of, writes_of
+from isamap.graph.model_program import Control, KernelCall, ModelProgram, TensorView, reads_of, writes_of
 from isamap.graph.sizes import is_open
 from isamap.ir import DTYPES
 
 
-def check_model(program: Program) -> tuple[str, ...]:
+def check_model(program: ModelProgram) -> tuple[str, ...]:
     """Return the broken rules of a program and of the bodies of its steps; nothing if it can be emitted."""
     return tuple(_check_program_rules(program))
 
 
-def _check_program_rules(program: Program) -> Iterator[str]:
+def _check_program_rules(program: ModelProgram) -> Iterator[str]:
     bits = {name: 8.0 * array.nbytes for name, array in program.constants.items()}
     given = {port.passed.tensor for port in program.inputs} | bits.keys()
     for kind, ports in (("input", program.inputs), ("result", program.outputs)):
@@ -30,7 +30,7 @@ def _check_program_rules(program: Program) -> Iterator[str]:
         bits[port.passed.tensor] = _bits(port.passed)
     for number, step in enumerate(program.steps):
         place = f"step {number}"
-        if isinstance(step, Call) and step.kernel not in program.kernels:
+        if isinstance(step, KernelCall) and step.kernel not in program.kernels:
             yield f"{place} calls `{step.kernel}`, which is no kernel of the program"
         for passed in reads_of(step):
             yield from _check_read(f"{place} reads", passed, bits)
@@ -43,7 +43,7 @@ def _check_program_rules(program: Program) -> Iterator[str]:
             yield from (f"{place}, `{step.name}`: {wrong}" for wrong in _check_control(step))
     for port in program.outputs:
         yield from _check_read(f"the result `{port.name}` is", port.passed, bits)
-    called = {step.kernel for step in program.steps if isinstance(step, Call)}
+    called = {step.kernel for step in program.steps if isinstance(step, KernelCall)}
     yield from (f"nothing calls the kernel `{name}`" for name in program.kernels if name not in called)
 
 
@@ -66,7 +66,7 @@ def _list_outside(kind: str, places: Iterable[int], count: int) -> Iterator[str]
     return (f"it names number {place} of its {count} {kind}" for place in places if not 0 <= place < count)
 
 
-def _check_read(place: str, passed: Passed, bits: Mapping[str, float]) -> Iterator[str]:
+def _check_read(place: str, passed: TensorView, bits: Mapping[str, float]) -> Iterator[str]:
     yield from _check_view(f"{place} `{passed.tensor}`", passed)
     if passed.tensor not in bits:
         yield f"{place} `{passed.tensor}`, which nothing has written"
@@ -74,7 +74,7 @@ def _check_read(place: str, passed: Passed, bits: Mapping[str, float]) -> Iterat
         yield f"{place} {_bits(passed):g} bits of `{passed.tensor}`, which has {bits[passed.tensor]:g}"
 
 
-def _check_view(place: str, passed: Passed) -> Iterator[str]:
+def _check_view(place: str, passed: TensorView) -> Iterator[str]:
     known = [size for size in passed.shape if not is_open(size)]
     if passed.dtype not in DTYPES or min(known, default=0) < 0:
         yield f"{place} as {passed.dtype}{list(passed.shape)}"
@@ -82,7 +82,7 @@ def _check_view(place: str, passed: Passed) -> Iterator[str]:
         yield f"{place} with {len(passed.strides)} strides for {len(passed.shape)} axes"
 
 
-def _bits(passed: Passed) -> float:
+def _bits(passed: TensorView) -> float:
     """Return the bits from the start of a tensor to the last element of a view; 0 if a size is open."""
     strides = passed.strides or [0] * len(passed.shape)
     numbers = (*passed.shape, *strides, passed.offset)

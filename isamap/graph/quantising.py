@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.graph.graph import Array, Attribute, Definitions, Graph, Node, Room, names_read
+from isamap.graph.graph import Array, Attribute, Definitions, FoldingBudget, Graph, Node, names_read
 from isamap.graph.operators.elementwise import ELEMENTWISE
 from isamap.graph.types import NUMBERS
 
@@ -112,7 +112,7 @@ class _Rewriting:
         if self.definitions is None or "reciprocal" in node.attributes:
             return _evaluate_node(node, arrays)
         size = sum(array.nbytes for array in arrays if array is not None)
-        room = Room(LEAST_ROOM + 16 * size, LEAST_ROOM + size)
+        room = FoldingBudget(LEAST_ROOM + 16 * size, LEAST_ROOM + size)
         found = self.definitions.fold(replace(node, domain=""), arrays, self.opset, room)
         return found[0] if found else None
 

@@ -101,7 +101,7 @@ class Guard:
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenSizes:
     """The open sizes of a model, and the guards of its lowering with the node that asked for each.
 
     Once `is_settled`, comparisons decide which code is written, not which is right, and nothing is noted.
@@ -206,7 +206,7 @@ class Size:
     __slots__ = ("index", "opened")
     __array_ufunc__ = None  # numbers of numpy leave arithmetic to it
 
-    def __init__(self, index: Index, opened: Opened) -> None:
+    def __init__(self, index: Index, opened: OpenSizes) -> None:
         self.index, self.opened = index, opened
 
     def __hash__(self) -> int:
@@ -299,7 +299,7 @@ class Size:
     __rtruediv__ = __truediv__
 
 
-def _size(index: Index, opened: Opened) -> int:
+def _size(index: Index, opened: OpenSizes) -> int:
     """Return an expression as a number if it is one."""
     return index.value if index.value is not None else cast(int, Size(index, opened))
 
@@ -314,7 +314,7 @@ def is_open(size: object) -> bool:
     return isinstance(size, Size)
 
 
-def opened_by(sizes: Iterable[object]) -> Opened | None:
+def opened_by(sizes: Iterable[object]) -> OpenSizes | None:
     """Return the record of the open sizes among these; None if there is none."""
     return next((size.opened for size in sizes if isinstance(size, Size)), None)
 

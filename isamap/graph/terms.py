@@ -15,7 +15,7 @@ class NotTaken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class TextTerm:
     """A value as text. The text of a number is chosen when its type is known."""
 
     text: str
@@ -23,11 +23,11 @@ class Term:
     number: float | bool | None = None
 
 
-def number(value: float | bool) -> Term:
+def number(value: float | bool) -> TextTerm:
     """Return a Python number as a term: it takes the type of the other operand."""
     if isinstance(value, bool):
-        return Term("true" if value else "false", "bool", value)
-    return Term("", "i64" if isinstance(value, int) else "f64", value)
+        return TextTerm("true" if value else "false", "bool", value)
+    return TextTerm("", "i64" if isinstance(value, int) else "f64", value)
 
 
 def wide_type(dtype: str) -> str:
@@ -36,22 +36,22 @@ def wide_type(dtype: str) -> str:
     return "f32" if known.is_float and known.bits < 32 else dtype
 
 
-def cast(term: Term, dtype: str) -> Term:
+def cast(term: TextTerm, dtype: str) -> TextTerm:
     """Return a value in another type, as torch and ONNX convert it. Raises: NotTaken."""
     if term.number is not None:
-        return Term(_literal(term.number, dtype), dtype)
+        return TextTerm(_literal(term.number, dtype), dtype)
     if term.dtype == dtype:
         return term
     before, after = DTYPES[term.dtype], DTYPES[dtype]
     if dtype == "bool":
-        return Term(f"({term.text} != 0)", dtype)
+        return TextTerm(f"({term.text} != 0)", dtype)
     if term.dtype == "bool":
-        return Term(f"select({term.text}, {dtype}(1), {dtype}(0))", dtype)
+        return TextTerm(f"select({term.text}, {dtype}(1), {dtype}(0))", dtype)
     if after.is_float:
-        return Term(f"{dtype}({term.text})", dtype)
+        return TextTerm(f"{dtype}({term.text})", dtype)
     if before.is_float:
-        return Term(f"sat_{dtype}({term.text})", dtype)
-    return Term(f"wrap_{dtype}({term.text})", dtype)
+        return TextTerm(f"sat_{dtype}({term.text})", dtype)
+    return TextTerm(f"wrap_{dtype}({term.text})", dtype)
 
 
 def limit(text: str, bound: str, value: float | None, dtype: str, *, is_upper: bool) -> str:

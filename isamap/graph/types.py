@@ -77,7 +77,7 @@ def stored_type(dtype: str) -> str:
     return ("i8" if dtype == "i2" else "u8") if dtype in CODED else dtype
 
 
-def stored(array: Array) -> Array:
+def convert_stored(array: Array) -> Array:
     """Return an array in the type in which kernels take its elements."""
     dtype = _SPELLED.get(array.dtype.name, "")
     if dtype in ("i2", "u2"):
@@ -119,7 +119,9 @@ def _fits(array: Array, made: Array, expected: DType) -> NDArray[np.bool_]:
 
 def make_dense(array: Array, dtype: str) -> Array:
     """Return the array as kernels take it: row-major, numbers of fewer than 8 bits in a byte each."""
-    return np.ascontiguousarray(stored(array), dtype=DTYPES[stored_type(dtype)].numpy()).reshape(array.shape)
+    return np.ascontiguousarray(convert_stored(array), dtype=DTYPES[stored_type(dtype)].numpy()).reshape(
+        array.shape
+    )
 
 
 def size_bytes(dtype: str, shape: tuple[int, ...]) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from operator import sub
 
 from isamap.ir.equal_axes import shared_axes
-from isamap.ir.facts import Known, Site, find_sites
+from isamap.ir.facts import FreeSizes, Site, find_sites
 from isamap.ir.nodes import Param, Read, Routine
-from isamap.ir.small_sizes import Access, find_meeting
+from isamap.ir.small_sizes import GuardedAccess, find_meeting
 from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace
 
@@ -27,12 +27,14 @@ _Meeting = Callable[[Read, Site, Read, Site, tuple[str, ...]], tuple[str, str | 
 
 
 def check_dependences(
-    routine: Routine, known: Known, constants: tuple[Param, ...] = ()
+    routine: Routine, known: FreeSizes, constants: tuple[Param, ...] = ()
 ) -> Iterator[Diagnostic]:
     """Yield a finding for every pair of accesses that iterations of a `for` may have in common."""
 
     def meeting(f: Read, a: Site, g: Read, b: Site, axes: tuple[str, ...]) -> tuple[str, str | None]:
-        found = (find_meeting(routine, Access(f, a), Access(g, b), axis, constants) for axis in axes)
+        found = (
+            find_meeting(routine, GuardedAccess(f, a), GuardedAccess(g, b), axis, constants) for axis in axes
+        )
         examples = ((axis, words) for axis, words in zip(axes, found, strict=True) if words is not None)
         return next(examples, (axes[0], None))
 
@@ -124,7 +126,7 @@ def _against(
 class _Proofs:
     """Proofs about pairs of accesses, each made once: pairs at one distance are one question."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: FreeSizes) -> None:
         self.known = known
         self.pairs = 0
         self.made: dict[tuple[object, ...], tuple[str, ...]] = {}

@@ -18,9 +18,9 @@ from isamap.ir.contraction import ELEMENTS, boxes
 from isamap.ir.dtypes import BOOL, F64, DType
 from isamap.ir.error_bounds import (
     PLAIN,
+    Contributions,
+    FloatReduction,
     Measure,
-    Reduction,
-    Tally,
     begin_tally,
     count_roundings,
     finish_tally,
@@ -224,12 +224,12 @@ def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
     values, sizes = found
     if tally is not None:
         count = prod(n for _, n in inner)
-        reduction = Reduction(str(s.op), count, count_roundings(s.value), False, dtype.largest)
+        reduction = FloatReduction(str(s.op), count, count_roundings(s.value), False, dtype.largest)
         sizes = finish_tally(reduction, tally, values, sizes, work.measure)
     return (values if dtype.is_float else wrap(values, operand.dtype)), sizes
 
 
-def _begin(s: Assign, old: Pair | None, again: bool, work: _Work) -> tuple[Pair | None, Tally | None]:
+def _begin(s: Assign, old: Pair | None, again: bool, work: _Work) -> tuple[Pair | None, Contributions | None]:
     """Return the initial value of a step, and the tally of a reduction; `again` where one went before it."""
     if old is None or s.op is None:
         return old, None
@@ -242,8 +242,8 @@ def _begin(s: Assign, old: Pair | None, again: bool, work: _Work) -> tuple[Pair 
 
 
 def _perform_box(
-    asked: _Asked, box: Box, old: Pair | None, tally: Tally | None, dtype: DType, work: _Work
-) -> tuple[Pair, Tally | None]:
+    asked: _Asked, box: Box, old: Pair | None, tally: Contributions | None, dtype: DType, work: _Work
+) -> tuple[Pair, Contributions | None]:
     s, shape = asked.step.assign, asked.shape
     symbols = _symbols(asked, box)
     reader = _Reader(symbols, asked.position, work, {})
@@ -277,9 +277,11 @@ def _perform_box(
     if s.op == "mul":
         factors, relative = split_factors(values, magnitudes)
         terms, relative = tally.terms * reduced("mul", factors), tally.relative + reduced("add", relative)
-        return (total, old[1]), Tally(terms, relative, touched, tally.stored)
+        return (total, old[1]), Contributions(terms, relative, touched, tally.stored)
     terms = tally.terms + reduced("add", size_of(values))
-    return (total, old[1] + reduced("add", magnitudes)), Tally(terms, tally.relative, touched, tally.stored)
+    return (total, old[1] + reduced("add", magnitudes)), Contributions(
+        terms, tally.relative, touched, tally.stored
+    )
 
 
 def _symbols(asked: _Asked, box: Box) -> dict[str, int | Array]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from isamap.ir.atoms import FloorDiv, Mod
-from isamap.ir.facts import AxisAt, Known, Site
+from isamap.ir.facts import AxisAt, FreeSizes, Site
 from isamap.ir.index import Atom, Index
 from isamap.ir.nodes import Read
 from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
-from isamap.ir.small_sizes import Access, listed_apart
+from isamap.ir.small_sizes import GuardedAccess, listed_apart
 from isamap.source.records import dataclass, field, replace
 
 _OTHER = "'"
@@ -38,7 +38,7 @@ class _Assumed:
     nonnegative: list[Index] = field(default_factory=list[Index])
 
 
-def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[str], known: Known) -> bool:
+def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[str], known: FreeSizes) -> bool:
     """Return whether iterations that differ in `axis` access no common element by f in a and by g in b.
 
     Both iterations pass their guards. `equal` are axes with equal values in both. Sound, not complete: False
@@ -74,7 +74,7 @@ def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[st
 
 
 def _own(
-    axes: Sequence[AxisAt], guards: Sequence[Index], renamed: Mapping[str, Index], known: Known
+    axes: Sequence[AxisAt], guards: Sequence[Index], renamed: Mapping[str, Index], known: FreeSizes
 ) -> list[Index]:
     """Return terms that are >= 0 in an iteration that guards let through."""
     extents = [(x.name, x.extent.substitute(known.bindings)) for x in axes]
@@ -141,7 +141,14 @@ class _Digits:
 
 
 def shared_axes(
-    f: Read, g: Read, a: Site, b: Site, common: tuple[AxisAt, ...], known: Known, *, by_guards: bool = False
+    f: Read,
+    g: Read,
+    a: Site,
+    b: Site,
+    common: tuple[AxisAt, ...],
+    known: FreeSizes,
+    *,
+    by_guards: bool = False,
 ) -> tuple[str, ...]:
     """Return the unordered axes of which two different iterations may access one element.
 
@@ -160,7 +167,7 @@ def shared_axes(
             continue
         if never_meet(f, g, a, b, axis.name, outer, known):
             continue
-        if not found and listed_apart(Access(f, a), Access(g, b), unordered):
+        if not found and listed_apart(GuardedAccess(f, a), GuardedAccess(g, b), unordered):
             return ()
         found.append(axis.name)
     return tuple(found)
@@ -174,7 +181,7 @@ def _determines(
     b: Site,
     common: tuple[AxisAt, ...],
     equal: set[str],
-    known: Known,
+    known: FreeSizes,
 ) -> bool:
     """Return whether equal elements of f and g imply equal `axis` (or cannot be equal at all)."""
     solved = equal_axes(f, g, a, b, common, equal, known, until=axis)
@@ -188,7 +195,7 @@ def equal_axes(
     b: Site,
     common: tuple[AxisAt, ...],
     equal: set[str],
-    known: Known,
+    known: FreeSizes,
     *,
     until: str | None = None,
 ) -> frozenset[str] | None:

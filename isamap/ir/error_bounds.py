@@ -130,7 +130,7 @@ def is_given(e: Expr, measure: Measure) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class Contributions:
     """The contributions to each element of a reduction's target, as arrays of the target's shape.
 
     For a sum, `terms` is the sum of the absolute values of its terms. For a product it is the product of
@@ -150,12 +150,12 @@ def is_tallied(s: Assign, measure: Measure, again: bool = False) -> bool:
     return s.value.dtype.is_float and (s.op == "mul" or (s.op == "add" and (again or measure.growth > 0)))
 
 
-def begin_tally(op: str, values: Array, magnitudes: Array, stored: Array) -> Tally:
+def begin_tally(op: str, values: Array, magnitudes: Array, stored: Array) -> Contributions:
     """Return the tally of elements that hold these values before a reduction."""
     touched = np.zeros(values.shape, np.bool_)
     if op == "mul":
-        return Tally(*split_factors(values, magnitudes + stored), touched, stored)
-    return Tally(np.array(size_of(values)), np.zeros(values.shape), touched, stored)
+        return Contributions(*split_factors(values, magnitudes + stored), touched, stored)
+    return Contributions(np.array(size_of(values)), np.zeros(values.shape), touched, stored)
 
 
 def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
@@ -172,7 +172,7 @@ def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class FloatReduction:
     """A float reduction: its operation, how many values an element takes in, and the roundings in each.
 
     `ordered` when the statement runs again for the same elements, in order; `largest` is the largest number
@@ -186,7 +186,9 @@ class Reduction:
     largest: float = np.inf
 
 
-def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, measure: Measure) -> Array:
+def finish_tally(
+    r: FloatReduction, tally: Contributions, totals: Array, magnitudes: Array, measure: Measure
+) -> Array:
     """Return the magnitudes of the elements after a reduction, with the errors of its own roundings.
 
     A sum of n terms to nearest, in any order, blocked or not, is off by at most n·u·Σ|t| (Rump, "Error

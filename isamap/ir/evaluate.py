@@ -89,7 +89,7 @@ def make_value(value: float | bool, dtype: DType) -> Array:
     return np.asarray(value, dtype.numpy())
 
 
-def folded(cast: Cast) -> Expr:
+def fold_cast(cast: Cast) -> Expr:
     """Return a cast of a constant as a constant; other casts unchanged.
 
     A cast to a wider type also stays, because widening instructions read the constant in its own type. So

@@ -36,14 +36,14 @@ R = TypeVar("R", bound=Routine)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FreeSizes:
     """A routine rewritten over free sizes, the facts about these, and the expression of each old name."""
 
     facts: Facts
     bindings: Mapping[str, Index | int]
 
 
-def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> Known:
+def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> FreeSizes:
     """Return the facts that hold in the whole routine, and the replacement of lets and of determined sizes."""
     params = [p for p in (*constants, *routine.params) if p.dtype is None]
     lows = {p.name: _low(p) for p in params}
@@ -56,7 +56,7 @@ def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> Known:
     facts += [f.substitute(bindings) for c in routine.where for f in constraint_facts(c)]
     facts += [e.substitute(bindings) - 1 for o in routine.operands for e in o.shape if e.value is None]
     open_facts = tuple(dict.fromkeys(f for f in facts if f.value is None))
-    return Known(Facts(lows=lows, nonnegative=open_facts), bindings)
+    return FreeSizes(Facts(lows=lows, nonnegative=open_facts), bindings)
 
 
 def _low(p: Param) -> int:

@@ -40,7 +40,7 @@ MOST_NODES = 5000
 """The most operations of a function's expression: a larger one is not worth inlining."""
 
 
-def inlined(function: Function, args: Sequence[Expr], span: Span | None) -> Expr | None:
+def inline_call(function: Function, args: Sequence[Expr], span: Span | None) -> Expr | None:
     """Return the result with arguments put in; None if that would become enormous."""
     known: dict[str, Expr] = {p.name: a for p, a in zip(function.params, args, strict=True)}
     for name, value in function.steps:

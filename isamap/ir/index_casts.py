@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from isamap.ir.dtypes import I64, DType, converts_exactly
-from isamap.ir.facts import Known, facts_of, find_sites, loop_guards
+from isamap.ir.facts import FreeSizes, facts_of, find_sites, loop_guards
 from isamap.ir.index import Index
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Routine, Scalar
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
@@ -21,7 +21,7 @@ CHECKED_WHEN_BOUND = 32
 """Bits from which on types hold the indices of all but enormous arrays."""
 
 
-def check_casts(routine: Routine, known: Known, *, bound: bool) -> Iterator[Diagnostic]:
+def check_casts(routine: Routine, known: FreeSizes, *, bound: bool) -> Iterator[Diagnostic]:
     """Yield a finding for every cast of an index that is not proved to keep its value; of all types once bound."""
     seen: set[Cast] = set()
     for expr, extents, conditions in _expressions(routine):

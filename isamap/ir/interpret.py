@@ -27,9 +27,9 @@ from isamap.ir.domains import index_values
 from isamap.ir.dtypes import BOOL, DType
 from isamap.ir.error_bounds import (
     PLAIN,
+    Contributions,
+    FloatReduction,
     Measure,
-    Reduction,
-    Tally,
     begin_tally,
     count_roundings,
     finish_tally,
@@ -37,7 +37,7 @@ from isamap.ir.error_bounds import (
     size_of,
 )
 from isamap.ir.evaluate import Env, evaluate_expr
-from isamap.ir.measuring import Measured, measure_box, most_hits
+from isamap.ir.measuring import MeasuredMagnitudes, measure_box, most_hits
 from isamap.ir.nodes import Assign, Expr, Instruction, Loop, Operand, Routine, Stmt
 from isamap.ir.rounding import Array, round_to, wrap
 from isamap.ir.substitute import substitute_routine
@@ -171,12 +171,12 @@ def _start(
 def _run_all(routine: Routine, state: State) -> None:
     with np.errstate(all="ignore"):
         for statement in routine.body:
-            _run_statement(statement, Nest(), state)
+            _run_statement(statement, StatementLoops(), state)
             for name in list(state.sums):
                 flush(name, state)
 
 
-def _run_statement(statement: Stmt, nest: Nest, state: State) -> None:
+def _run_statement(statement: Stmt, nest: StatementLoops, state: State) -> None:
     match statement:
         case Assign():
             execute(statement, nest, state)
@@ -193,7 +193,7 @@ def _run_statement(statement: Stmt, nest: Nest, state: State) -> None:
                 _run_body(statement, replace(nest, fixed=fixed), state)
 
 
-def _run_body(loop: Loop, nest: Nest, state: State) -> None:
+def _run_body(loop: Loop, nest: StatementLoops, state: State) -> None:
     """Run the statements one after the other, each for all points: iterations are independent."""
     if loop.guard is not None:
         changes = any(read in written_by(loop.body) for read in state.reads(loop.guard))
@@ -224,7 +224,7 @@ def _finish(name: str, state: State, rng: np.random.Generator | None) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class StatementLoops:
     """The loops around a statement: unordered axes with extents, ordered ones at their value, and guards.
 
     A guard is an expression, or its values if the loop changes its operands; those have one dimension per
@@ -262,7 +262,7 @@ class State:
         return frozenset(r.buffer for r in reads(e)) if e is not None else frozenset()
 
 
-def execute(s: Assign, nest: Nest, state: State) -> None:
+def execute(s: Assign, nest: StatementLoops, state: State) -> None:
     """Perform an assignment at all points of its nest."""
     needed = state.reads(s.value) | state.reads(s.guard)
     for guard in nest.guards:
@@ -284,7 +284,7 @@ def execute(s: Assign, nest: Nest, state: State) -> None:
         _finish_tally(s, nest, state, tally)
 
 
-def _begin_tally(s: Assign, state: State) -> Tally | None:
+def _begin_tally(s: Assign, state: State) -> Contributions | None:
     """Return the tally that measures a reduction of floats; None for other statements, or without a measure.
 
     The result of an earlier reduction may have been rounded to the operand's type before.
@@ -303,17 +303,17 @@ def _begin_tally(s: Assign, state: State) -> Tally | None:
     return None
 
 
-def _finish_tally(s: Assign, nest: Nest, state: State, tally: Tally) -> None:
+def _finish_tally(s: Assign, nest: StatementLoops, state: State, tally: Contributions) -> None:
     assert state.magnitudes is not None, "there is a tally"
     assert s.op is not None, "there is a tally"
     count = most_hits(s.target.index, dict(nest.axes))
     largest = accumulator(state.routine.operand(s.target.buffer)).largest
-    reduction = Reduction(s.op, count, count_roundings(s.value), bool(nest.fixed), largest)
+    reduction = FloatReduction(s.op, count, count_roundings(s.value), bool(nest.fixed), largest)
     values, sizes = state.values[s.target.buffer], state.magnitudes[s.target.buffer]
     sizes[...] = finish_tally(reduction, tally, values, sizes, state.measure)
 
 
-def _arrays(s: Assign, nest: Nest, by_products: bool) -> tuple[frozenset[str], ...]:
+def _arrays(s: Assign, nest: StatementLoops, by_products: bool) -> tuple[frozenset[str], ...]:
     """Return the axes of the arrays that computing a statement makes."""
     everything = frozenset(name for name, _ in nest.axes)
     target = symbols(s.target)
@@ -336,7 +336,7 @@ def accumulator(operand: Operand) -> DType:
     return operand.accumulate or operand.dtype
 
 
-def guard_values(guard: Expr, nest: Nest, state: State) -> Array:
+def guard_values(guard: Expr, nest: StatementLoops, state: State) -> Array:
     """Return where a loop's guard holds before its body runs. Shapes: one dimension per unordered axis."""
     for name in state.reads(guard) & state.sums.keys():
         flush(name, state)
@@ -355,7 +355,7 @@ def _rounds_each_step(s: Assign, state: State) -> bool:
     return acc.is_float and plain and not state.exact and s.op in ("add", "mul")
 
 
-def _in_steps(s: Assign, nest: Nest, state: State) -> None:
+def _in_steps(s: Assign, nest: StatementLoops, state: State) -> None:
     """Run one step for every point of the reduced axes, in the order of the loops."""
     target = symbols(s.target)
     names = tuple(name for name, _ in nest.axes)
@@ -372,7 +372,7 @@ def _in_steps(s: Assign, nest: Nest, state: State) -> None:
             _execute_box(s, piece, inner, state, False)
 
 
-def _guards_at(nest: Nest, at: Mapping[str, int]) -> tuple[Expr | Array, ...]:
+def _guards_at(nest: StatementLoops, at: Mapping[str, int]) -> tuple[Expr | Array, ...]:
     """Return the guards, those with values cut at a point of some axes, whose dimensions vanish."""
 
     def cut(guard: Array) -> Array:
@@ -389,7 +389,12 @@ def _guards_at(nest: Nest, at: Mapping[str, int]) -> tuple[Expr | Array, ...]:
 
 
 def _execute_box(
-    s: Assign, box: Box, nest: Nest, state: State, by_products: bool, tally: Tally | None = None
+    s: Assign,
+    box: Box,
+    nest: StatementLoops,
+    state: State,
+    by_products: bool,
+    tally: Contributions | None = None,
 ) -> None:
     env = _environment(box, nest, state)
     cells = Cells(s.target.index, box, dict(env.symbols))
@@ -398,7 +403,7 @@ def _execute_box(
     dtype = accumulator(operand) if s.op is not None else operand.dtype
     values, whole = _values(s, env, cells, by_products)
     if state.magnitudes is not None:
-        measured = Measured(state.routine, state.magnitudes, state.measure)
+        measured = MeasuredMagnitudes(state.routine, state.magnitudes, state.measure)
         measure_box(s, env, cells, mask, by_products, measured, tally)
     home = _home(s, operand, state)
     update(home, whole, s.op, values, mask, dtype, lambda x: _settle(x, dtype, home, state.exact, s, state))
@@ -406,13 +411,13 @@ def _execute_box(
         update(state.written[operand.name], cells, "or", np.asarray(True), mask, BOOL, lambda x: x)
 
 
-def _environment(box: Box, nest: Nest, state: State) -> Env:
+def _environment(box: Box, nest: StatementLoops, state: State) -> Env:
     symbols: dict[str, int | Array] = {**state.indices, **nest.fixed, **box.symbols()}
     values = state.values
     return Env(symbols, state.scalars, lambda r: load(values[r.buffer], r, box, symbols), state.exact)
 
 
-def _mask(s: Assign, box: Box, nest: Nest, env: Env) -> Array | None:
+def _mask(s: Assign, box: Box, nest: StatementLoops, env: Env) -> Array | None:
     mask: Array | None = None
     for guard in (*nest.guards, *((s.guard,) if s.guard is not None else ())):
         if isinstance(guard, np.ndarray):

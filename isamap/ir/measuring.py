@@ -15,7 +15,7 @@ import numpy as np
 from isamap.ir.buffers import load
 from isamap.ir.contraction import factors_of, sum_of_products
 from isamap.ir.dtypes import BOOL, F64, DType
-from isamap.ir.error_bounds import Measure, Tally, count_roundings, size_of, split_factors
+from isamap.ir.error_bounds import Contributions, Measure, count_roundings, size_of, split_factors
 from isamap.ir.evaluate import Env, evaluate_expr
 from isamap.ir.index import Index
 from isamap.ir.magnitude import anything, evaluate_magnitude
@@ -26,7 +26,7 @@ from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredMagnitudes:
     """The magnitudes of all arrays, changed in place, and the errors of their inputs."""
 
     routine: Routine
@@ -40,8 +40,8 @@ def measure_box(
     cells: Cells,
     mask: Array | None,
     by_products: bool,
-    measured: Measured,
-    tally: Tally | None,
+    measured: MeasuredMagnitudes,
+    tally: Contributions | None,
 ) -> None:
     """Take the terms of one box into the magnitudes of the statement's target, and into its tally."""
     home = measured.magnitudes[s.target.buffer]
@@ -122,7 +122,7 @@ def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand,
 # --- what one box gives -----------------------------------------------------------------------------------
 
 
-def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measured) -> Array:
+def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: MeasuredMagnitudes) -> Array:
     """Return the magnitudes of the values, those of a sum of products already summed."""
 
     def load_magnitude(read: Read) -> Array:
@@ -193,7 +193,7 @@ def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
 
 
 def _measure_write(
-    s: Assign, env: Env, cells: Cells, mask: Array | None, by_products: bool, measured: Measured
+    s: Assign, env: Env, cells: Cells, mask: Array | None, by_products: bool, measured: MeasuredMagnitudes
 ) -> tuple[Array, str | None]:
     """Return the magnitudes of a statement that is no rounding reduction of floats, and how they are reduced."""
     sizes = _sizes(s, env, cells, by_products, measured)

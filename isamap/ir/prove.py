@@ -33,7 +33,7 @@ PRODUCT = "product "
 
 
 @dataclass
-class Names:
+class IslNames:
     """The symbols of some index expressions as isl reads them, each the same wherever it occurs."""
 
     known: dict[str, str] = field(default_factory=dict[str, str])
@@ -74,7 +74,7 @@ class Names:
                 return None
 
 
-def is_empty(names: Names, conditions: Iterable[str]) -> bool | None:
+def is_empty(names: IslNames, conditions: Iterable[str]) -> bool | None:
     """Return whether no integers meet all conditions; None if that is too hard to say."""
     return _is_empty(tuple(names.known.values()), tuple(conditions))
 
@@ -147,7 +147,7 @@ def is_nonnegative(e: Index, facts: Facts, steps: int = _STEPS) -> bool:
 def is_impossible(terms: Iterable[Index], facts: Facts) -> bool:
     """Return whether isl proves that no integers meet the facts and make all terms at least 0."""
     opaque: dict[Monomial, str] = {}
-    names = Names(opaque=opaque)
+    names = IslNames(opaque=opaque)
     conditions = [f"{names.text(term)} >= 0" for term in (*terms, *facts.nonnegative)]
     for axis, extent in facts.extents.items():
         conditions.append(f"0 <= {names.of(axis)} <= {names.text(extent)} - 1")
@@ -169,7 +169,7 @@ def is_impossible(terms: Iterable[Index], facts: Facts) -> bool:
     return is_empty(names, conditions) is True
 
 
-def _division_near_zero(division: FloorDiv | Mod, name: str, names: Names) -> str:
+def _division_near_zero(division: FloorDiv | Mod, name: str, names: IslNames) -> str:
     """Return the constraints that determine `v / d` or `v % d`, for a symbol d, where -d <= v < 2*d.
 
     isl cannot multiply by a symbol. The quotients -1, 0 and 1 are exact; of others only the sign is constrained.

@@ -38,14 +38,14 @@ FURTHEST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class ParallelKernel:
     """A kernel with independent iterations; `shown` are the outputs that its new inputs hold, by name."""
 
     kernel: Kernel
     shown: Mapping[str, str]
 
 
-def iterations_apart(kernel: Kernel) -> Apart | None:
+def iterations_apart(kernel: Kernel) -> ParallelKernel | None:
     """Return the kernel whose iterations start from given results; None if no output has the carried values."""
     shown: dict[str, str] = {}
     body = _all_apart(kernel.body, frozenset(), frozenset(), kernel, shown)
@@ -56,7 +56,7 @@ def iterations_apart(kernel: Kernel) -> Apart | None:
         for output, name in shown.items()
     )
     made = replace(kernel, operands=(*given, *kernel.operands), body=body)
-    return Apart(made, {name: output for output, name in shown.items()})
+    return ParallelKernel(made, {name: output for output, name in shown.items()})
 
 
 def _all_apart(

@@ -165,7 +165,7 @@ _Key = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GuardedAccess:
     """An access and the loops and guards around it."""
 
     read: Read
@@ -178,7 +178,7 @@ class Access:
         return frozenset(found.union(*(symbols_of_values(c) for c in self.site.conditions)))
 
 
-def listed_apart(f: Access, g: Access, unordered: list[str]) -> bool:
+def listed_apart(f: GuardedAccess, g: GuardedAccess, unordered: list[str]) -> bool:
     """Return whether, all extents being small numbers, listing all elements shows that no two iterations meet."""
     axes = (*f.site.axes, *g.site.axes)
     if any(x.ordered or x.extent.value is None for x in axes):
@@ -195,7 +195,9 @@ def listed_apart(f: Access, g: Access, unordered: list[str]) -> bool:
     return all(len(mine[e] | its[e]) == 1 for e in mine.keys() & its.keys())
 
 
-def find_meeting(routine: Routine, f: Access, g: Access, axis: str, constants: Iterable[Param]) -> str | None:
+def find_meeting(
+    routine: Routine, f: GuardedAccess, g: GuardedAccess, axis: str, constants: Iterable[Param]
+) -> str | None:
     """Return two iterations that differ in an axis and access one element, in words; None if none is found."""
     loop = next(x.loop for x in f.site.axes if x.name == axis)
     outer = [x.name for x in f.site.axes if x.ordered and x.loop < loop]
@@ -211,7 +213,7 @@ def find_meeting(routine: Routine, f: Access, g: Access, axis: str, constants: I
 
 def _in_words(
     routine: Routine,
-    f: Access,
+    f: GuardedAccess,
     axis: str,
     env: Mapping[str, int],
     element: _Key,
@@ -225,7 +227,7 @@ def _in_words(
 
 
 def _touched_elements(
-    access: Access, fixed: Iterable[str], axes: list[str], env: Mapping[str, int], limit: int
+    access: GuardedAccess, fixed: Iterable[str], axes: list[str], env: Mapping[str, int], limit: int
 ) -> dict[_Key, set[_Key]] | None:
     """Return the values of axes that touch each element, at each value of the fixed ones; None if too many."""
     site = access.site

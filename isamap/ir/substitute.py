@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TypeVar, assert_never
 
 from isamap.ir.dtypes import I64
-from isamap.ir.evaluate import folded
+from isamap.ir.evaluate import fold_cast
 from isamap.ir.index import Index
 from isamap.ir.nodes import (
     Assign,
@@ -49,7 +49,7 @@ def substitute_expr(e: Expr, bindings: Bindings) -> Expr:
         case Call(_, args, _, _, _):
             return replace(e, args=tuple(substitute_expr(a, bindings) for a in args))
         case Cast(value, _, _, _):
-            return folded(replace(e, value=substitute_expr(value, bindings)))
+            return fold_cast(replace(e, value=substitute_expr(value, bindings)))
         case _:
             assert_never(e)
 

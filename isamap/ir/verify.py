@@ -19,7 +19,7 @@ from isamap.ir.dependences import check_dependences
 from isamap.ir.dtypes import BOOL
 from isamap.ir.facts import (
     AxisAt,
-    Known,
+    FreeSizes,
     facts_of,
     find_sites,
     guard_facts,
@@ -243,7 +243,7 @@ def _access(read: Read) -> Hashable:
     return read.buffer, read.index, read.fill is None
 
 
-def _check_divisors(routine: Routine, known: Known) -> Iterator[Diagnostic]:
+def _check_divisors(routine: Routine, known: FreeSizes) -> Iterator[Diagnostic]:
     for index, span in _indices(routine):
         for divisor in _divisors(index):
             if not is_nonnegative(divisor.substitute(known.bindings) - 1, known.facts):
@@ -519,7 +519,7 @@ def _is_index_guard(guard: Expr | None) -> bool:
 _RANGE_POINTS = 20_000
 
 
-def check_ranges(routine: Routine, known: Known, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
+def check_ranges(routine: Routine, known: FreeSizes, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
     """Yield a finding for every subscript that is not proved to stay inside."""
     seen: set[tuple[object, ...]] = set()
     for access, axes, conditions in _accesses(routine):
@@ -567,7 +567,7 @@ def _plain_accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...]
             yield from ((read, site.axes, site.conditions[:-1]) for read in reads(site.assign.guard))
 
 
-def _facts(known: Known, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]) -> Facts:
+def _facts(known: FreeSizes, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]) -> Facts:
     extents = {a.name: a.extent.substitute(known.bindings) for a in axes}
     stated = tuple(f.substitute(known.bindings) for f in facts_of(conditions))
     facts = known.facts.with_axes(extents).with_facts(stated)
@@ -584,7 +584,7 @@ def _finding(
     axes: tuple[AxisAt, ...],
     conditions: tuple[Expr, ...],
     facts: Facts,
-    known: Known,
+    known: FreeSizes,
     constants: tuple[Param, ...],
 ) -> Diagnostic:
     index, extent = access.index[position], routine.operand(access.buffer).shape[position]

@@ -106,7 +106,7 @@ _STRIDE = re.compile(r"stride\( ?([A-Za-z_][A-Za-z0-9_]*), ?([0-9]{1,3}) ?\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class LibraryArgument:
     """An argument of a library call.
 
     It is a number or its address, a size or a stride, a pointer to a tensor, or the value of a scalar.
@@ -117,11 +117,11 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class CallForm:
     """A kernel that a call performs, with the argument for each parameter."""
 
     kernel: Kernel
-    arguments: tuple[Argument, ...]
+    arguments: tuple[LibraryArgument, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +129,12 @@ class LibraryCall:
     """A function of a library. Of `features` the processor has to have all, or it computes something else."""
 
     prototype: Prototype
-    forms: tuple[Form, ...]
+    forms: tuple[CallForm, ...]
     features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LibraryLocation:
     """A possible place of a library: a file like `file` of a Python package, or of the operating system."""
 
     file: str
@@ -152,7 +152,7 @@ class Library:
 
     name: str
     summary: str
-    places: tuple[Place, ...]
+    places: tuple[LibraryLocation, ...]
     calls: tuple[LibraryCall, ...]
     link: str
     threads: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ def _read_library(source: Source, folder: Path) -> Library:
             calls += _calls(own, types, symbols, findings)
     calls += _calls(keys, types, symbols, findings)
     places = tuple(
-        Place(_text(one, "file", findings), _text(one, "package", findings))
+        LibraryLocation(_text(one, "file", findings), _text(one, "package", findings))
         for node in read_items(keys.get("files"), "`files`", findings)
         for one in (read_mapping(node, "a file", FILE, findings),)
     )
@@ -313,7 +313,7 @@ def _call(
     return LibraryCall(named, tuple(forms), _texts(call, "features", findings))
 
 
-def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> Form | None:
+def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> CallForm | None:
     keys = read_mapping(node, "a form", FORM, findings)
     text = read_text(keys.get("kernel"), "`kernel`", findings)
     words = [
@@ -333,7 +333,7 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> For
             said = "requirements on a library's arguments are written with `<`, `<=`, `==`, `>=` or `>`"
             findings.report("library-call", said, text.span)
             return None
-        arguments: list[Argument] = []
+        arguments: list[LibraryArgument] = []
         for word, parameter in zip(given, prototype.parameters, strict=True):
             argument = _argument(substitute_text(word.text, row), kernel)
             if argument is None or not _fits(argument, parameter, kernel):
@@ -342,11 +342,11 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> For
                 findings.report("library-call", said, word.span, f"possible arguments are {known}")
                 return None
             arguments.append(argument)
-        return Form(kernel, tuple(arguments))
+        return CallForm(kernel, tuple(arguments))
     return None
 
 
-def _fits(argument: Argument, parameter: Parameter, kernel: Kernel) -> bool:
+def _fits(argument: LibraryArgument, parameter: Parameter, kernel: Kernel) -> bool:
     """Return whether a parameter accepts the argument: pointers accept tensors, writable ones no inputs."""
     if argument.kind == "number" and "." in argument.text and parameter.most is not None:
         return False
@@ -355,22 +355,24 @@ def _fits(argument: Argument, parameter: Parameter, kernel: Kernel) -> bool:
     return parameter.is_pointer == (argument.kind in ("pointer", "address"))
 
 
-def _argument(word: str, kernel: Kernel) -> Argument | None:
+def _argument(word: str, kernel: Kernel) -> LibraryArgument | None:
     """Return the part of a kernel that a word names; None for an unknown word."""
     if _NUMBER.fullmatch(word):
-        return Argument("address", word[1:]) if word[0] == "&" else Argument("number", word)
+        return LibraryArgument("address", word[1:]) if word[0] == "&" else LibraryArgument("number", word)
     if (stride := _STRIDE.fullmatch(word)) is not None:
         axes = {o.name: len(o.shape) for o in kernel.operands}
         axis = int(stride[2])
-        return Argument("index", f"stride({stride[1]},{axis})") if axis < axes.get(stride[1], 0) else None
+        return (
+            LibraryArgument("index", f"stride({stride[1]},{axis})") if axis < axes.get(stride[1], 0) else None
+        )
     if any(o.name == word for o in kernel.operands):
-        return Argument("pointer", word)
+        return LibraryArgument("pointer", word)
     kinds = {p.name: "index" if p.dtype is None else "value" for p in kernel.params}
     match kinds.get(word):
         case "index":
-            return Argument("index", word)
+            return LibraryArgument("index", word)
         case "value":
-            return Argument("value", word)
+            return LibraryArgument("value", word)
         case _:
             return None
 

@@ -11,14 +11,14 @@ from fnmatch import fnmatch
 from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 
-from isamap.libraries.description import Library, Place
+from isamap.libraries.description import Library, LibraryLocation
 from isamap.source.records import dataclass
 
 _FOLDERS = ("/usr/local/lib", "/usr/lib", "/usr/lib64", "/lib", "/lib64")
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledLibrary:
     """A library's file; `origin` is its source, in words."""
 
     library: Library
@@ -31,18 +31,18 @@ class Installed:
         return self.library.link.replace("$FILE", self.path.name)
 
 
-def find_installed(library: Library) -> Installed | None:
+def find_installed(library: Library) -> InstalledLibrary | None:
     """Return the file of the first place that has one; None if none has."""
     for place in library.places:
         found = _in_package(place) if place.package else _in_system(place, library.folder)
         if found is not None:
             path = found.resolve()
             origin = f"{place.package} {version(place.package)}" if place.package else path.name
-            return Installed(library, path, origin)
+            return InstalledLibrary(library, path, origin)
     return None
 
 
-def _in_package(place: Place) -> Path | None:
+def _in_package(place: LibraryLocation) -> Path | None:
     try:
         listed = files(place.package) or ()
     except PackageNotFoundError:
@@ -51,7 +51,7 @@ def _in_package(place: Place) -> Path | None:
     return max((path for path in named if path.is_file()), default=None)
 
 
-def _in_system(place: Place, folder: Path) -> Path | None:
+def _in_system(place: LibraryLocation, folder: Path) -> Path | None:
     """Return a file of the loader's folders; one with a folder in its name counts from the description's own."""
     if os.sep in place.file:
         path = folder / place.file

@@ -13,7 +13,7 @@ from typing import Literal, assert_never
 
 from isamap.ir import Const, Constraint, Expr, Index, Kernel, Read, Scalar
 from isamap.ir.bind import comparison_holds
-from isamap.libraries.description import Argument, Form, Library, LibraryCall
+from isamap.libraries.description import CallForm, Library, LibraryArgument, LibraryCall
 from isamap.match.patterns.unify import Binding, unify
 from isamap.match.tiles.operand_tiles import tensor_strides
 from isamap.source.records import dataclass, replace
@@ -21,7 +21,7 @@ from isamap.transform import Statement, statements
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class CallArgument:
     """An argument of a call that computes a kernel.
 
     It is a C text for a number or its address, a size or a stride, a pointer to the first element of a
@@ -35,16 +35,16 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Performed:
+class RecognisedCall:
     """A call that computes a kernel. `checks` have to hold for the sizes and strides of a call."""
 
     call: LibraryCall
-    form: Form
-    arguments: tuple[Passed, ...]
+    form: CallForm
+    arguments: tuple[CallArgument, ...]
     checks: tuple[Constraint, ...]
 
 
-def find_call(kernel: Kernel, library: Library, features: frozenset[str]) -> Performed | None:
+def find_call(kernel: Kernel, library: Library, features: frozenset[str]) -> RecognisedCall | None:
     """Return the first call of a library that computes a kernel, whose sizes may be bound, on such a processor."""
     if kernel.strict:  # its sums have an order, which no library promises
         return None
@@ -65,7 +65,7 @@ class _Renaming:
     values: dict[str, Expr]
 
 
-def _find_performed(kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
+def _find_performed(kernel: Kernel, call: LibraryCall, form: CallForm) -> RecognisedCall | None:
     mine, theirs = statements(form.kernel), statements(kernel)
     if len(mine) != len(theirs) or len(form.kernel.operands) != len(kernel.operands):
         return None
@@ -164,7 +164,7 @@ def _with_shapes(found: _Renaming, form: Kernel, kernel: Kernel) -> _Renaming | 
     return replace(found, sizes=sizes) if scalars == found.values.keys() and used == every else None
 
 
-def _bind_call(found: _Renaming, kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
+def _bind_call(found: _Renaming, kernel: Kernel, call: LibraryCall, form: CallForm) -> RecognisedCall | None:
     """Return the call with its arguments; None if it could never be made at these sizes."""
     meanings: dict[str, Index | int] = dict(found.sizes)
     for own in form.kernel.operands:
@@ -185,19 +185,21 @@ def _bind_call(found: _Renaming, kernel: Kernel, call: LibraryCall, form: Form) 
     open_checks = tuple(c for c, truth in zip(checks, truths, strict=True) if truth is None)
     if not all(_is_about_layout(check) for check in open_checks):
         return None  # sizes that our own code serves
-    return Performed(call, form, arguments, tuple(dict.fromkeys(open_checks)))
+    return RecognisedCall(call, form, arguments, tuple(dict.fromkeys(open_checks)))
 
 
-def _pass_argument(argument: Argument, found: _Renaming, meanings: dict[str, Index | int]) -> Passed:
+def _pass_argument(
+    argument: LibraryArgument, found: _Renaming, meanings: dict[str, Index | int]
+) -> CallArgument:
     match argument.kind:
         case "number" | "address":
-            return Passed(argument.kind, argument.text)
+            return CallArgument(argument.kind, argument.text)
         case "pointer":
-            return Passed("pointer", found.tensors[argument.text])
+            return CallArgument("pointer", found.tensors[argument.text])
         case "value":
-            return Passed("value", value=found.values[argument.text])
+            return CallArgument("value", value=found.values[argument.text])
         case "index":
-            return Passed("index", index=Index.of(meanings[argument.text]))
+            return CallArgument("index", index=Index.of(meanings[argument.text]))
         case _:
             assert_never(argument.kind)
 

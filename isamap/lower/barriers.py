@@ -35,7 +35,7 @@ from isamap.lower.program import (
     Node,
     Parallel,
     RegisterRef,
-    Share,
+    WorkSlice,
 )
 from isamap.lower.walk import children, names_in, walk, with_children
 from isamap.lower.work_slices import is_met
@@ -100,7 +100,7 @@ FAR, MOST_AXES = 1 << 24, 16
 """A stride that only the caller knows, in elements: longer than any row. Tensors have fewer axes."""
 
 
-def touched(
+def find_touched(
     node: Issue | Fill, machine: Machine, loops: Mapping[str, Index] = NO_LOOPS
 ) -> tuple[Touches, Touches]:
     """Return what the lanes of a block read in one issue, and what they write; `loops` have so many iterations."""
@@ -270,7 +270,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
             case Issue() | Fill():
                 return waited(node, _issued((node,), machine, loops), since)
             case For() if (issue := _repeated_issue(node, machine)) is not None:
-                own = _Since(*touched(issue, machine, loops))
+                own = _Since(*find_touched(issue, machine, loops))
                 nest = [inner for inner in walk((node,)) if isinstance(inner, For)]
                 loops.update((loop.variable, loop.trips) for loop in nest)
                 for loop in reversed(nest):
@@ -283,7 +283,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
             case Parallel(counters, body):
                 loops.update(counters)
                 return (), with_children(node, placed(body, _Since())[0]), _Since()
-            case For(counter, trips, body) | Share(nth=counter, trips=trips, body=body):
+            case For(counter, trips, body) | WorkSlice(nth=counter, trips=trips, body=body):
                 loops[counter] = trips
                 carried = placed(body, _Since())[1].changed(lambda touch: touch.of_others(counter))
                 alone, after = placed(body, carried)
@@ -333,7 +333,7 @@ def _issued(nodes: tuple[Node, ...], machine: Machine, loops: Mapping[str, Index
     own = _Since()
     for node in walk(nodes):
         if isinstance(node, Issue | Fill):
-            own = own.joined(_Since(*touched(node, machine, loops)))
+            own = own.joined(_Since(*find_touched(node, machine, loops)))
     return own
 
 
@@ -425,7 +425,7 @@ def _repeated_issue(loop: For, machine: Machine) -> Issue | None:
         (node,) = node.body
     if not isinstance(node, Issue):
         return None
-    read, written = touched(node, machine)
+    read, written = find_touched(node, machine)
     if {touch.array for touch in read} & {touch.array for touch in written}:
         return None
     operands, params = machine.instructions[node.instruction].instruction, dict(node.params)
@@ -539,7 +539,7 @@ class _Walk:
                     self.last.clear()
                     yield from self.said(body)
                     self.last.clear()
-                case For(variable, trips, body) | Share(nth=variable, trips=trips, body=body):
+                case For(variable, trips, body) | WorkSlice(nth=variable, trips=trips, body=body):
                     self.loops[variable] = trips
                     outside = self.here
                     if trips.symbols & self.own.keys():

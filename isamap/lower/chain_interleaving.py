@@ -28,7 +28,7 @@ LONG = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class IssueEffects:
     """The values and arrays that an issue reads and writes, and whether it consists of many operations."""
 
     reads: frozenset[str]
@@ -93,7 +93,7 @@ def _side_by_side(run: Sequence[Declare | Issue], core: Core) -> Sequence[Node]:
     return found
 
 
-def _touched_places(issue: Issue, core: Core) -> Touched:
+def _touched_places(issue: Issue, core: Core) -> IssueEffects:
     instruction = core.machine.instructions[issue.instruction].instruction
     values: tuple[set[str], set[str]] = set(), set()
     arrays: tuple[set[str], set[str]] = set(), set()
@@ -104,10 +104,12 @@ def _touched_places(issue: Issue, core: Core) -> Touched:
     arrays[0].update(r.buffer for _, v in issue.params if not isinstance(v, int | Index) for r in reads(v))
     is_long = _interval_ns(issue, core.machine) >= core.long_ns
     (reading, writing), (loading, storing) = values, arrays
-    return Touched(frozenset(reading), frozenset(writing), frozenset(loading), frozenset(storing), is_long)
+    return IssueEffects(
+        frozenset(reading), frozenset(writing), frozenset(loading), frozenset(storing), is_long
+    )
 
 
-def _may_move(touched: Sequence[Touched], values: Mapping[str, Value], machine: Machine) -> bool:
+def _may_move(touched: Sequence[IssueEffects], values: Mapping[str, Value], machine: Machine) -> bool:
     """Return whether each value is written once, here, in registers that the C compiler names, and no array is read
     that is written."""
     written = [name for one in touched for name in one.writes]
@@ -118,7 +120,7 @@ def _may_move(touched: Sequence[Touched], values: Mapping[str, Value], machine: 
     return once and not numbered and not loads & stores
 
 
-def _chains(touched: Sequence[Touched]) -> Iterator[list[int]]:
+def _chains(touched: Sequence[IssueEffects]) -> Iterator[list[int]]:
     """Yield issues up to each one that writes memory."""
     chain: list[int] = []
     for number, one in enumerate(touched):
@@ -130,7 +132,7 @@ def _chains(touched: Sequence[Touched]) -> Iterator[list[int]]:
         yield chain
 
 
-def _waits(chain: Sequence[int], touched: Sequence[Touched]) -> bool:
+def _waits(chain: Sequence[int], touched: Sequence[IssueEffects]) -> bool:
     """Return whether a long function waits for another."""
     behind: set[str] = set()
     for one in (touched[n] for n in chain):
@@ -143,7 +145,10 @@ def _waits(chain: Sequence[int], touched: Sequence[Touched]) -> bool:
 
 
 def _most(
-    chains: Sequence[Sequence[int]], touched: Sequence[Touched], values: Mapping[str, Value], machine: Machine
+    chains: Sequence[Sequence[int]],
+    touched: Sequence[IssueEffects],
+    values: Mapping[str, Value],
+    machine: Machine,
 ) -> int:
     """Return the number of chains to interleave: half of the registers that their shared values leave free."""
     last = {name: n for n, one in enumerate(touched) for name in one.reads}
@@ -185,7 +190,7 @@ def _alive(
     return most
 
 
-def _by_level(group: Sequence[int], touched: Sequence[Touched]) -> list[int]:
+def _by_level(group: Sequence[int], touched: Sequence[IssueEffects]) -> list[int]:
     """Sort issues by their depth in dependence chains.
 
     An issue without inputs stands directly before its reader. Issues that write memory come last, in order.

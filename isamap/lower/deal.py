@@ -20,14 +20,14 @@ from collections.abc import Callable
 from isamap.ir import Index, index_min, product
 from isamap.ir.index import ZERO
 from isamap.lower.place import Place
-from isamap.lower.program import Begin, Block, Condition, Fill, For, If, Names, Node, Share
+from isamap.lower.program import Begin, Block, Condition, Fill, For, If, Names, Node, WorkSlice
 from isamap.lower.walk import rename_in
-from isamap.lower.work_slices import counted, positions, share_of_pieces
+from isamap.lower.work_slices import positions, share_of_pieces, split_counted_loops
 from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class DividedWork:
     """Work that is divided among the iterations of some loops, each directly inside the previous one.
 
     `hosts` are the loops (by number) with their trip counts; `make` builds the work's nodes, anew each time.
@@ -53,7 +53,7 @@ class Dealt:
         return self.hosts[-1][0]
 
 
-def begun(dealt: Dealt, names: Names) -> tuple[Dealt, tuple[Node, ...]]:
+def continue_slices(dealt: DividedWork, names: Names) -> tuple[DividedWork, tuple[Node, ...]]:
     """Return the work with slices that continue where the previous one ended, and the nodes that start it.
 
     Later nodes read values in registers: if such values are defined outside a loop, the work is one piece.
@@ -64,7 +64,7 @@ def begun(dealt: Dealt, names: Names) -> tuple[Dealt, tuple[Node, ...]]:
     if not nodes or not apart or dealt.trips.value == 1:
         return dealt, ()
     depths = _depths(nodes, dealt.trips)
-    counters = [counted((node,), depth)[0] for node, depth in zip(nodes, depths, strict=True)]
+    counters = [split_counted_loops((node,), depth)[0] for node, depth in zip(nodes, depths, strict=True)]
     pieces = sum((product(count for _, count in some) for some in counters), start=ZERO)
     return replace(dealt, work=work), (Begin(work, pieces, dealt.trips, max(depths), len(nodes)),)
 
@@ -76,7 +76,7 @@ def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
     """
     found: list[int] = []
     for node in nodes:
-        counters, _ = counted((node,))
+        counters, _ = split_counted_loops((node,))
         depth = len(counters)
         for fewer in range(depth - 1, -1, -1):
             pieces = product(count for _, count in counters[:fewer])
@@ -88,14 +88,14 @@ def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
     return tuple(found)
 
 
-def is_even(dealt: Dealt) -> bool:
+def is_even(dealt: DividedWork) -> bool:
     """Return whether every trip performs the same number of pieces, known before the run."""
-    pieces = product(count for _, count in counted(_split_guards(dealt.make())[1])[0])
+    pieces = product(count for _, count in split_counted_loops(_split_guards(dealt.make())[1])[0])
     trips = dealt.trips
     return bool(pieces.value and trips.value) and pieces.constant % trips.constant == 0
 
 
-def has_rows(dealt: Dealt) -> bool:
+def has_rows(dealt: DividedWork) -> bool:
     """Return whether pieces form rows, with equally many for each iteration of the last host."""
     return _rows_of(dealt) is not None
 
@@ -117,7 +117,7 @@ class _Rows:
     body: tuple[Node, ...]
 
 
-def _rows_of(dealt: Dealt) -> _Rows | None:
+def _rows_of(dealt: DividedWork) -> _Rows | None:
     """Return the rows of some work; None if it is none, or how many there are is not known before the run."""
     conditions, nodes = _split_guards(dealt.make())
     around: list[For] = []
@@ -139,7 +139,7 @@ def _rows_of(dealt: Dealt) -> _Rows | None:
     return _Rows(conditions, lines[0].variable, count, rows.variable, each, last, nodes) if count else None
 
 
-def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
+def share_of(dealt: DividedWork, place: Place, names: Names) -> tuple[Node, ...]:
     """Return the work that the trip at `place` performs."""
     if dealt.by_rows:
         return _share_of_rows(dealt, place, names)
@@ -152,9 +152,9 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     conditions, work = _split_guards(made)
     if dealt.work:
         depths = _depths(work, trips)
-        nodes: tuple[Node, ...] = (Share(dealt.work, now, trips, names.fresh("share"), depths, work),)
+        nodes: tuple[Node, ...] = (WorkSlice(dealt.work, now, trips, names.fresh("share"), depths, work),)
         return (Block(dealt.note, (If(conditions, nodes),) if conditions else nodes),)
-    counters, body = counted(work)
+    counters, body = split_counted_loops(work)
     pieces = product(count for _, count in counters)
     variable = names.fresh("share")
     piece, count = share_of_pieces(pieces, trips, now, Index.of(variable))
@@ -165,7 +165,7 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     return (Block(dealt.note, (If(conditions, (share,)) if conditions else share,)),)
 
 
-def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
+def _share_of_rows(dealt: DividedWork, place: Place, names: Names) -> tuple[Node, ...]:
     """Return the rows that the trip at `place` works on: lines go round the trips of the loops around.
 
     So an iteration of a sum has next to nothing to count, and all of its iterations have as many hints. Of

@@ -25,15 +25,15 @@ from isamap.ir import (
 )
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.finish import Finish, before_tiles, copied_in, copy_back, finish_of, in_case, where_last
-from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
+from isamap.lower.nest_scope import Build, Nest, NestScope, Nodes
 from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints
 from isamap.lower.packed_operands import pack_apart, packed_tile
 from isamap.lower.parallel_parts import distribute_loops, parallel_nest, part_count, regions, team_of
-from isamap.lower.place import Piece, Place, count_tiles_here, elements_left, is_multiple, start_of
+from isamap.lower.place import Place, RemainderPiece, count_tiles_here, elements_left, is_multiple, start_of
 from isamap.lower.program import Block, Condition, For, If, Names
 from isamap.lower.register_block import issue_tiles, register_block
 from isamap.lower.staging import copy_tiles, stage_at
-from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, Step, Tree, Unroll
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, PackedOperand, Step, ThreadLoops, Tree, Unroll
 from isamap.lower.tile_results import symbols_of
 from isamap.match import LoopAxis, MoveSearch, OperandTile, Tile, bring, find_operand_store, in_register
 from isamap.plan.loops import LoopStep
@@ -55,15 +55,15 @@ from isamap.transform import Statement, identity_of, reads, statements, symbols
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class GuardedPiece:
     """A piece with the conditions under which it is performed. Units: `left` in elements from its start."""
 
     conditions: tuple[Condition, ...]
-    piece: Piece
+    piece: RemainderPiece
     left: Index
 
 
-def in_pieces(nest: Nest, block: LoopStep, scope: Scope, build: Build) -> Nodes:
+def in_pieces(nest: Nest, block: LoopStep, scope: NestScope, build: Build) -> Nodes:
     """Return all pieces of a block's remainder at a place, each with the body that `build` returns."""
     place = scope.place
     axis = _of_team(nest.tile.axis(block.axis), nest, place)
@@ -80,7 +80,7 @@ def _of_team(axis: LoopAxis, nest: Nest, place: Place) -> LoopAxis:
     return replace(axis, tile=axis.tile * count.constant)
 
 
-def _at(place: Place, axis: LoopAxis, case: Case) -> Place:
+def _at(place: Place, axis: LoopAxis, case: GuardedPiece) -> Place:
     """Return the place where a piece starts."""
     name = axis.name
     return replace(
@@ -91,7 +91,7 @@ def _at(place: Place, axis: LoopAxis, case: Case) -> Place:
     )
 
 
-def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]:
+def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[GuardedPiece]:
     """Yield one case per number of tiles; the last tile covers only the remainder."""
     left, size = place.left[axis.name], axis.tile
     most = block.step // size
@@ -99,10 +99,10 @@ def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]:
         conditions: tuple[Condition, ...] = ((Index.of((count - 1) * size), "<", left),)
         if count < most:
             conditions = (*conditions, (left, "<=", Index.of(count * size)))
-        yield Case(conditions, Piece(ZERO, count), left)
+        yield GuardedPiece(conditions, RemainderPiece(ZERO, count), left)
 
 
-def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]:
+def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[GuardedPiece]:
     """Yield the cases of full tiles, followed by the partial tile."""
     left, size = place.left[axis.name], axis.tile
     # Where threads share an axis in blocks, a block may be whole without being known to be.
@@ -112,20 +112,24 @@ def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]
     yield from _some(full, size, sizes) if block.rest else _one_of(full, size, sizes)
     if size > 1:
         cut = left - full * size
-        yield Case(((ZERO, "<", cut),), Piece(full, 1), cut)
+        yield GuardedPiece(((ZERO, "<", cut),), RemainderPiece(full, 1), cut)
 
 
-def _one_of(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
+def _one_of(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPiece]:
     """Yield one case per number of full tiles."""
     for count in counts:
-        yield Case(((full, "==", Index.of(count)),), Piece(ZERO, count), Index.of(count * size))
+        yield GuardedPiece(
+            ((full, "==", Index.of(count)),), RemainderPiece(ZERO, count), Index.of(count * size)
+        )
 
 
-def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
+def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPiece]:
     """Yield pieces with one tile after the other, as many as there are full tiles: no piece is needed twice."""
     left = full
     for count in counts:
-        yield Case(((Index.of(count), "<=", left),), Piece(full - left, count), Index.of(count * size))
+        yield GuardedPiece(
+            ((Index.of(count), "<=", left),), RemainderPiece(full - left, count), Index.of(count * size)
+        )
         left = left.mod(count)
 
 
@@ -187,7 +191,7 @@ def _is_masked_out(
 End = Literal["least", "most"]
 
 
-def skipped(nest: Nest, inner: tuple[Step, ...], scope: Scope, nodes: Nodes) -> Nodes:
+def skip_by_guard(nest: Nest, inner: tuple[Step, ...], scope: NestScope, nodes: Nodes) -> Nodes:
     """Return a register block that is skipped if the statement's guard excludes all of its iterations.
 
     `inner` are the steps in it. Statements fused with its sum and copies for other iterations always execute,
@@ -291,24 +295,24 @@ def expand_nest(kernel: Kernel, tree: Tree, search: MoveSearch, names: Names) ->
     before = before_tiles(finish, tile, nest, search, names)
     known = Nest(tile, nest, finish, search, names, seen)
     claimed, place = len(names.buffers), replace(start_of(tile), team=team_of(nest, search.machine, names))
-    nodes = _expand_steps(known, tree.steps, Scope(place))
+    nodes = _expand_steps(known, tree.steps, NestScope(place))
     if not nest.parallel:
         nodes = regions(nodes, (), known, claimed, place)
     return (*before, *nodes)
 
 
-def _expand_steps(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
+def _expand_steps(nest: Nest, steps: Steps, scope: NestScope) -> Nodes:
     step, inner = steps[0], steps[1:]
 
-    def inside(here: Scope) -> Nodes:
+    def inside(here: NestScope) -> Nodes:
         return _expand_steps(nest, inner, here)
 
     match step:
-        case Packed():
+        case PackedOperand():
             return _expand_packed(nest, step, scope, inside)
         case Copies():
             return _copies(nest, step, scope, inside)
-        case Parts():
+        case ThreadLoops():
             return parallel_nest(nest, step, scope, inside)
         case LoopNode(number):
             around = replace(scope, around={**scope.around, number: scope.place})
@@ -316,8 +320,8 @@ def _expand_steps(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
             return (*before, *_iterations(nest, step, here, inside), *epilogue(nest, step, here))
         case Hold(unrolled):
 
-            def block(here: Scope) -> Nodes:
-                nodes = skipped(nest, inner, here, register_block(nest, unrolled, here, inside))
+            def block(here: NestScope) -> Nodes:
+                nodes = skip_by_guard(nest, inner, here, register_block(nest, unrolled, here, inside))
                 return (*nodes, *_finished_tiles(nest, here))
 
             return _by_tiles(nest, unrolled, scope, block)
@@ -330,7 +334,7 @@ def _expand_steps(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
 # --- loops ------------------------------------------------------------------------------------------------
 
 
-def _iterations(nest: Nest, step: LoopNode, scope: Scope, inside: Build) -> Nodes:
+def _iterations(nest: Nest, step: LoopNode, scope: NestScope, inside: Build) -> Nodes:
     number, axis, size, place = step.number, step.loop.axis, step.loop.step, scope.place
     base, left = place.position[axis], place.left[axis]
     variable = nest.names.fresh(axis)
@@ -357,7 +361,7 @@ def _repeat(
     trips: Index,
     position: Index,
     left: Index,
-    scope: Scope,
+    scope: NestScope,
     inside: Build,
 ) -> Nodes:
     """Return a loop, or its body alone when it runs once; the first iteration apart where it differs."""
@@ -378,7 +382,7 @@ def _repeat(
     return (*(first if trips.value is not None else (If(((ZERO, "<", trips),), first),)), later)
 
 
-def _iteration(nest: Nest, step: LoopNode, scope: Scope, inside: Build) -> Nodes:
+def _iteration(nest: Nest, step: LoopNode, scope: NestScope, inside: Build) -> Nodes:
     """Return the body of a loop."""
     own = shares(nest, step, scope)
     within, at_once = with_hints(nest, step, scope)
@@ -400,7 +404,7 @@ def _rest(nest: Nest, step: LoopNode, place: Place) -> Index | None:
     return left - left.floordiv(size) * size
 
 
-def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: Scope, build: Build) -> Nodes:
+def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: NestScope, build: Build) -> Nodes:
     """Return pieces, or a loop over tiles, around code that unrolls an axis of symbolic length."""
     place = scope.place
     for number, axis, size, block in ((u.number, u.axis, u.step, u.block) for u in unrolled):
@@ -419,7 +423,7 @@ def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: Scope, build: Bui
 # --- copies -----------------------------------------------------------------------------------------------
 
 
-def _expand_packed(nest: Nest, step: Packed, scope: Scope, inside: Build) -> Nodes:
+def _expand_packed(nest: Nest, step: PackedOperand, scope: NestScope, inside: Build) -> Nodes:
     operand = packed_tile(step.stage.operand, nest.tile)
     known = nest.tile, nest.schedule, scope.place, nest.search, nest.names
     staged, pack = pack_apart(operand, *known)
@@ -427,7 +431,7 @@ def _expand_packed(nest: Nest, step: Packed, scope: Scope, inside: Build) -> Nod
     return inside(scope.with_staged(staged, operand.name))
 
 
-def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:
+def _copies(nest: Nest, step: Copies, scope: NestScope, inside: Build) -> Nodes:
     stage, place, tile = step.stage, scope.place, nest.tile
     name = stage.operand
     operand = next(o for o in (tile.accumulator, *tile.inputs) if o and o.name == name)
@@ -462,7 +466,7 @@ def _leaves_by_blocks(nest: Nest, stage: Stage) -> bool:
     return bool(stage.memory) and is_cut and stage.depth >= schedule.parallel and not schedule.spread
 
 
-def _finished_tiles(nest: Nest, scope: Scope) -> Nodes:
+def _finished_tiles(nest: Nest, scope: NestScope) -> Nodes:
     """Return the tiles of a register block stored from a scratchpad when their last part is summed."""
     acc, place = nest.tile.accumulator, scope.place
     stage = next((s for s in nest.schedule.stages if acc is not None and s.operand == acc.name), None)

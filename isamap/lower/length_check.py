@@ -28,7 +28,7 @@ from isamap.lower.program import (
     LoweredProgram,
     Node,
     Parallel,
-    Share,
+    WorkSlice,
 )
 from isamap.lower.walk import children, walk, with_children
 from isamap.source.records import dataclass, field
@@ -147,7 +147,7 @@ def _declared_names(nodes: Nodes) -> Iterator[str]:
                 yield work
             case For(variable):
                 yield variable
-            case Share(nth=nth):
+            case WorkSlice(nth=nth):
                 yield nth
             case Parallel(counters):
                 yield from (name for name, _ in counters)

@@ -67,8 +67,8 @@ from isamap.lower.program import (
     OperandRef,
     Parallel,
     RegisterRef,
-    Share,
     Value,
+    WorkSlice,
 )
 from isamap.machine import Machine
 from isamap.source.records import dataclass, field, replace
@@ -208,8 +208,8 @@ class _Join:
                 return _same(_all(Barrier, nodes))
             case Begin():
                 return self._begin(_all(Begin, nodes), which)
-            case Share():
-                return self._share(_all(Share, nodes), which)
+            case WorkSlice():
+                return self._share(_all(WorkSlice, nodes), which)
             case _:
                 assert_never(first)
 
@@ -253,7 +253,7 @@ class _Join:
         depth, parts = _same([(n.depth, n.parts) for n in begun])
         return Begin(self._name_declaration([n.work for n in begun], which), pieces, trips, depth, parts)
 
-    def _share(self, shares: Sequence[Share], which: Which) -> Share:
+    def _share(self, shares: Sequence[WorkSlice], which: Which) -> WorkSlice:
         work = self._joint_name([n.work for n in shares], which)
         now, trips = (
             self._index(list(of), which) for of in zip(*((n.now, n.trips) for n in shares), strict=True)
@@ -262,7 +262,7 @@ class _Join:
             self._name_declaration([n.nth for n in shares], which),
             _same([n.depths for n in shares]),
         )
-        return Share(work, now, trips, nth, depths, self.block([n.body for n in shares], which))
+        return WorkSlice(work, now, trips, nth, depths, self.block([n.body for n in shares], which))
 
     def _conditions(self, conditions: Sequence[tuple[Condition, ...]], which: Which) -> tuple[Condition, ...]:
         found: list[Condition] = []

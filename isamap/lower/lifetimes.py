@@ -33,12 +33,12 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
-    Share,
+    WorkSlice,
 )
 from isamap.lower.walk import children
 from isamap.machine import Machine, private_memories
 from isamap.machine.timings import LINE_BYTES
-from isamap.plan.placement import Buffer as Placed
+from isamap.plan.placement import PlacedBuffer as Placed
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements
 
@@ -160,7 +160,9 @@ def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Bod
         time = clock.tick()
         uses = {n: _Use(time, w) for n, w in _accessed_buffers(node, machine) if n in names}
         return _Body(time, time + 1, (), uses)
-    body = _number(children(node), machine, names, clock, is_loop=isinstance(node, For | Share | Parallel))
+    body = _number(
+        children(node), machine, names, clock, is_loop=isinstance(node, For | WorkSlice | Parallel)
+    )
     return replace(body, is_parallel=isinstance(node, Parallel))
 
 

@@ -19,7 +19,7 @@ from isamap.lower.program import (
     RegisterRef,
     Value,
 )
-from isamap.match import Leaf, Location, OperandMove
+from isamap.match import Location, OperandMove, Present
 from isamap.source.records import dataclass, field, replace
 
 Bindings = Mapping[str, Index]
@@ -34,9 +34,9 @@ class Emitter:
     nodes: list[Node] = field(default_factory=list[Node])
     known: dict[OperandMove, Value] = field(default_factory=dict[OperandMove, Value])
 
-    def value(self, load: OperandMove | Leaf, bindings: Bindings, leaf: Value | None = None) -> Value:
+    def value(self, load: OperandMove | Present, bindings: Bindings, leaf: Value | None = None) -> Value:
         """Return the register that an operand load fills here, issuing the load unless the value is there already."""
-        if isinstance(load, Leaf):
+        if isinstance(load, Present):
             assert leaf is not None, "a leaf stands for a register that the caller holds"
             return leaf
         placed = bind_load(load, bindings)
@@ -52,7 +52,7 @@ class Emitter:
             self.known[placed] = value
         return value
 
-    def reference(self, found: OperandMove | Leaf | Location, bindings: Bindings) -> OperandRef:
+    def reference(self, found: OperandMove | Present | Location, bindings: Bindings) -> OperandRef:
         """Return the value that an issue names: the register that a chain fills here, or the place in memory."""
         if isinstance(found, Location):
             place = _bind_location(found, bindings)
@@ -90,23 +90,23 @@ class Emitter:
         return tuple(found)
 
 
-def _has_leaf(load: OperandMove | Location | Leaf) -> bool:
+def _has_leaf(load: OperandMove | Location | Present) -> bool:
     """Return whether a chain starts from a register that the caller holds, which differs from place to place."""
     if isinstance(load, OperandMove):
         return any(_has_leaf(source) for _, source in load.inputs)
-    return isinstance(load, Leaf)
+    return isinstance(load, Present)
 
 
 def bind_load(load: OperandMove, bindings: Bindings) -> OperandMove:
     """Return the operand load at a place, with the positions and valid parts of that place."""
-    inputs: list[tuple[str, OperandMove | Location | Leaf]] = []
+    inputs: list[tuple[str, OperandMove | Location | Present]] = []
     for name, source in load.inputs:
         match source:
             case OperandMove():
                 inputs.append((name, bind_load(source, bindings)))
             case Location():
                 inputs.append((name, _bind_location(source, bindings)))
-            case Leaf():
+            case Present():
                 inputs.append((name, source))
     params = tuple((n, _bind_argument(v, bindings)) for n, v in load.params)
     target = _bind_location(load.target, bindings) if load.target is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from isamap.ir import Expr, Index
-from isamap.lower.deal import Dealt
+from isamap.lower.deal import DividedWork
 from isamap.lower.finish import Finish
 from isamap.lower.place import Place
 from isamap.lower.program import MemoryRef, Names, Node, Value
@@ -45,7 +45,7 @@ class Nest:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class NestScope:
     """The context of a step.
 
     `staged` are the buffers filled at this step, `shared` those that iterations of an outer loop share.
@@ -57,19 +57,19 @@ class Scope:
     staged: Mapping[str, Staged] = field(default_factory=dict[str, Staged])
     shared: Mapping[str, Staged] = field(default_factory=dict[str, Staged])
     around: Mapping[int, Place] = field(default_factory=dict[int, Place])
-    dealt: tuple[Dealt, ...] = ()
+    dealt: tuple[DividedWork, ...] = ()
     held: Held = field(default_factory=dict[tuple[Index, ...], "Value | MemoryRef"])
 
-    def at(self, place: Place) -> Scope:
+    def at(self, place: Place) -> NestScope:
         """Return the same elsewhere."""
         return replace(self, place=place)
 
-    def with_staged(self, staged: Staged, operand: str) -> Scope:
+    def with_staged(self, staged: Staged, operand: str) -> NestScope:
         """Return the scope with the buffer of one more operand."""
         return replace(self, staged={**self.staged, operand: staged})
 
 
-Build = Callable[[Scope], Nodes]
+Build = Callable[[NestScope], Nodes]
 """A function that builds the nodes inside."""
 
 

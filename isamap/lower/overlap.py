@@ -25,9 +25,9 @@ from typing import Literal
 
 from isamap.ir import Expr, Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.deal import Dealt, begun, has_rows, is_even, share_of
+from isamap.lower.deal import DividedWork, continue_slices, has_rows, is_even, share_of
 from isamap.lower.finish import copy_back
-from isamap.lower.nest_scope import Nest, Nodes, Scope
+from isamap.lower.nest_scope import Nest, NestScope, Nodes
 from isamap.lower.place import Place, elements_left, is_multiple
 from isamap.lower.program import Block, Condition, For, Hint, If, MemoryRef, Names, Node
 from isamap.lower.staging import Staged, copy_tiles, stage_at
@@ -50,7 +50,7 @@ Lines = Literal["row by row", "side by side", "of whole iterations"]
 # --- around a loop ----------------------------------------------------------------------------------------
 
 
-def prologue(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
+def prologue(nest: Nest, step: LoopNode, scope: NestScope) -> tuple[NestScope, Nodes]:
     """Return buffers filled for the first iterations, which none comes before, and the scope with these buffers."""
     nodes: list[Node] = []
     for copies in step.carried:
@@ -65,7 +65,7 @@ def prologue(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
     return scope, tuple(nodes)
 
 
-def epilogue(nest: Nest, step: LoopNode, scope: Scope) -> Nodes:
+def epilogue(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
     """Return the write-back of the results that the last iteration of a loop has left in buffers."""
     nodes: list[Node] = []
     left = scope.place.left[step.loop.axis]
@@ -81,12 +81,12 @@ def epilogue(nest: Nest, step: LoopNode, scope: Scope) -> Nodes:
 # --- inside its iterations --------------------------------------------------------------------------------
 
 
-def of_iteration(nest: Nest, step: Copies, scope: Scope) -> Staged | None:
+def of_iteration(nest: Nest, step: Copies, scope: NestScope) -> Staged | None:
     """Return the buffer of an iteration if iterations share one; None if each fills its own."""
     return None if step.slots == 1 else _slot(nest, step, scope, scope.place.trips[step.stage.depth - 1])
 
 
-def for_other_iterations(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Nodes]:
+def for_other_iterations(nest: Nest, step: Copies, scope: NestScope) -> tuple[NestScope, Nodes]:
     """Return the copies that an iteration makes for another one: interleaved with inner loops, or all at once."""
     stage, works = step.stage, list[tuple[str, Make]]()
     if stage.ahead:
@@ -101,12 +101,12 @@ def for_other_iterations(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope,
         works.append((f"write {stage.operand} of the iteration before back", _late(nest, step, scope)))
     hosts = _trips(step.hosts, scope.place)
     if hosts:
-        dealt = [begun(Dealt(note, hosts, make), nest.names) for note, make in works]
+        dealt = [continue_slices(DividedWork(note, hosts, make), nest.names) for note, make in works]
         return _dealt(scope, (work for work, _ in dealt)), tuple(node for _, nodes in dealt for node in nodes)
     return scope, tuple(node for note, make in works for node in _label(note, make()))
 
 
-def with_hints(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
+def with_hints(nest: Nest, step: LoopNode, scope: NestScope) -> tuple[NestScope, Nodes]:
     """Return prefetches interleaved with the first inner loop that has several iterations; and the immediate ones.
 
     Inside `hold`, slices that differ between iterations cost more than the hints themselves, so all hints are
@@ -126,20 +126,20 @@ def with_hints(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
     return _dealt(scope, new), tuple(at_once)
 
 
-def shares(nest: Nest, step: LoopNode, scope: Scope) -> Nodes:
+def shares(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
     """Return the share of interleaved work that one iteration of a loop performs."""
     due = [work for work in scope.dealt if work.innermost == step.number]
     return tuple(node for work in due for node in share_of(work, scope.place, nest.names))
 
 
-def _dealt(scope: Scope, works: Iterable[Dealt]) -> Scope:
+def _dealt(scope: NestScope, works: Iterable[DividedWork]) -> NestScope:
     return replace(scope, dealt=(*scope.dealt, *works))
 
 
 # --- prefetches -------------------------------------------------------------------------------------------
 
 
-def _at_first(nest: Nest, prefetch: Prefetch, scope: Scope, hosts: Hosts) -> Dealt:
+def _at_first(nest: Nest, prefetch: Prefetch, scope: NestScope, hosts: Hosts) -> DividedWork:
     """Return a prefetch interleaved with the first inner loops.
 
     If loops follow the rows, it advances over all rows line by line. Rows along a sum are prefetched one
@@ -147,10 +147,10 @@ def _at_first(nest: Nest, prefetch: Prefetch, scope: Scope, hosts: Hosts) -> Dea
     """
     axis = nest.loops[hosts[-1][0]].axis if hosts and hosts[-1][0] < nest.schedule.hold else ""
     lines = "side by side" if goes_along(_operand(nest.tile, prefetch.operand), axis) else "row by row"
-    return Dealt(_note(prefetch), hosts, _prefetch(nest, prefetch, scope, lines))
+    return DividedWork(_note(prefetch), hosts, _prefetch(nest, prefetch, scope, lines))
 
 
-def _by_rows(nest: Nest, prefetch: Prefetch, scope: Scope, trips: Hosts) -> Dealt | None:
+def _by_rows(nest: Nest, prefetch: Prefetch, scope: NestScope, trips: Hosts) -> DividedWork | None:
     """Return a prefetch of pieces of rows, interleaved with the loop inside `hold` that runs from row to row.
 
     Return None if there is no such loop.
@@ -166,11 +166,11 @@ def _by_rows(nest: Nest, prefetch: Prefetch, scope: Scope, trips: Hosts) -> Deal
     if not goes_across(_operand(nest.tile, prefetch.operand), loop.axis):
         return None
     make = _prefetch(nest, prefetch, scope, "of whole iterations")
-    work = Dealt(_note(prefetch), hosts, make, by_rows=loop.step)
+    work = DividedWork(_note(prefetch), hosts, make, by_rows=loop.step)
     return work if has_rows(work) else None
 
 
-def _prefetch(nest: Nest, prefetch: Prefetch, scope: Scope, lines: Lines) -> Make:
+def _prefetch(nest: Nest, prefetch: Prefetch, scope: NestScope, lines: Lines) -> Make:
     """Return hints for the data of a later iteration, if there is one.
 
     They run row by row, line by line over all rows, or over as many lines of each row as a whole iteration
@@ -202,7 +202,7 @@ def _note(prefetch: Prefetch) -> str:
 # --- copies -----------------------------------------------------------------------------------------------
 
 
-def _fill(nest: Nest, step: Copies, scope: Scope, iteration: Index) -> Make:
+def _fill(nest: Nest, step: Copies, scope: NestScope, iteration: Index) -> Make:
     """Fill the copy of an iteration, if there is such an iteration."""
     number = step.stage.depth - 1
     loop, here = nest.loops[number], _at_iteration(nest, scope, number, iteration)
@@ -232,7 +232,7 @@ def _going_on(nest: Nest, stage: Stage) -> tuple[int, ...]:
     return tuple(n for n, loop in enumerate(nest.loops[:number]) if loop.counts)
 
 
-def _fill_first(nest: Nest, step: Copies, scope: Scope, outer: int) -> Make:
+def _fill_first(nest: Nest, step: Copies, scope: NestScope, outer: int) -> Make:
     """Fill a buffer in the last iteration of its loop for the first one of the next outer iteration."""
     number, trips = step.stage.depth - 1, scope.place.trips
     after = trips[number] + step.stage.ahead  # counted on from those of this iteration
@@ -254,7 +254,7 @@ def _fill_first(nest: Nest, step: Copies, scope: Scope, outer: int) -> Make:
     return make
 
 
-def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
+def _late(nest: Nest, step: Copies, scope: NestScope) -> Make:
     """Write back the copy of the previous iteration, if there is one."""
     number = step.stage.depth - 1
     axis, size = nest.loops[number].axis, nest.loops[number].step
@@ -266,13 +266,13 @@ def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
     return lambda: _when(ZERO, now, _write_back(nest, step, scope, here, now - 1))
 
 
-def _write_back(nest: Nest, step: Copies, scope: Scope, place: Place, iteration: Index) -> Nodes:
+def _write_back(nest: Nest, step: Copies, scope: NestScope, place: Place, iteration: Index) -> Nodes:
     """Return the write-back of an iteration's results, from its copy of the buffer."""
     known = nest.tile, nest.loops, place, nest.search, nest.names
     return copy_back(nest.finish, _slot(nest, step, scope, iteration), *known)
 
 
-def _slot(nest: Nest, step: Copies, scope: Scope, iteration: Index) -> Staged:
+def _slot(nest: Nest, step: Copies, scope: NestScope, iteration: Index) -> Staged:
     """Return the copy of a buffer that an iteration uses.
 
     In a scratchpad the copies alternate across runs of a loop, so that the first fill of a run need not wait
@@ -283,7 +283,7 @@ def _slot(nest: Nest, step: Copies, scope: Scope, iteration: Index) -> Staged:
     return replace(made, start=(before + iteration).mod(step.slots) * made.size)
 
 
-def _iterations_before(nest: Nest, scope: Scope, number: int) -> Index:
+def _iterations_before(nest: Nest, scope: NestScope, number: int) -> Index:
     """Return how many iterations earlier runs of a loop had, if all runs have equally many, else 0."""
     before = ZERO
     for outer, loop in enumerate(nest.loops[: number + 1]):
@@ -297,7 +297,7 @@ def _iterations_before(nest: Nest, scope: Scope, number: int) -> Index:
     return before
 
 
-def _at_iteration(nest: Nest, scope: Scope, number: int, iteration: Index) -> Place:
+def _at_iteration(nest: Nest, scope: NestScope, number: int, iteration: Index) -> Place:
     """Return the place inside a loop at an iteration of it."""
     outside, loop = scope.around[number], nest.loops[number]
     position = outside.position[loop.axis] + iteration * loop.step

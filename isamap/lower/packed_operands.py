@@ -20,7 +20,7 @@ from isamap.ir import Index, Kernel, Range, print_expr
 from isamap.ir.index import ONE
 from isamap.lower.parallel_parts import distribute_loops, part_count
 from isamap.lower.place import Place
-from isamap.lower.program import Block, For, Header, LoweredProgram, Names, Pack, Tensor, tensor_of
+from isamap.lower.program import Block, For, LoweredProgram, Names, Pack, PackedHeader, Tensor, tensor_of
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.machine import Machine
 from isamap.match import MoveSearch, OperandTile, Tile, is_read_of, part_of
@@ -60,7 +60,7 @@ def pack_apart(
     if not parts.symbols <= symbols and isinstance(into[0], For):
         parts = into[0].trips  # the nest's parts are cut by a size that packing is not given
     nodes = (Block(f"pack {source}", distribute_loops(into, parts, names)),)
-    header = Header(source, layout_digest(operand, tile, loops, search.machine), tuple(sorted(symbols)))
+    header = PackedHeader(source, layout_digest(operand, tile, loops, search.machine), tuple(sorted(symbols)))
     elements = made.size + header.size_bytes // operand.dtype.size_bytes
     target = Tensor(name, "out", operand.dtype, (elements,), (ONE,), header)
     extra = tuple(names.buffers[claimed + 1 :])  # the first one is the packed tensor itself
@@ -81,7 +81,7 @@ def layout_digest(operand: OperandTile, tile: Tile, loops: tuple[LoopStep, ...],
         *(f"axis {axis.name} {axis.extent} by {axis.tile}" for axis in axes),
         *(f"loop {loop.axis} by {loop.step}" for loop in loops if loop.axis in operand.axes),
     ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[: Header.DIGITS]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[: PackedHeader.DIGITS]
 
 
 def packing_program(

@@ -21,7 +21,7 @@ from isamap.ir.index import ZERO
 from isamap.lower import steps
 from isamap.lower.copies import copy_loops
 from isamap.lower.finish import Finish, copied_in, copy_back
-from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
+from isamap.lower.nest_scope import Build, Nest, NestScope, Nodes
 from isamap.lower.place import Place, is_multiple
 from isamap.lower.program import (
     Block,
@@ -36,7 +36,7 @@ from isamap.lower.program import (
     RegisterRef,
 )
 from isamap.lower.staging import Staged, stage_at
-from isamap.lower.walk import children, names_in, rename_in, shifted, walk, with_children
+from isamap.lower.walk import children, names_in, rename_in, shift_accesses, walk, with_children
 from isamap.machine import Machine, line_bytes, private_memories, team_level
 from isamap.match import MoveSearch, Tile
 from isamap.match.moves.transfers import BLOCK, COUNTER, joining
@@ -49,7 +49,7 @@ Counters = tuple[tuple[str, Index], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ParallelLoops:
     """The parallel loops of a nest, the variable that counts each, and how often it runs.
 
     `sums` are the axes that are summed over: their loops count fastest, so that copies of one accumulator
@@ -80,7 +80,7 @@ class Parts:
         return tuple((v, n) for loop, v, n in found if n.value != 1 and (loop.axis in self.sums) == summing)
 
 
-def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) -> Nodes:
+def parallel_nest(nest: Nest, step: steps.ThreadLoops, scope: NestScope, inside: Build) -> Nodes:
     """Return all parts of a nest. `inside` builds the body of one part."""
     parts = parts_of(nest.tile, step.loops, nest.names)
     claimed, place = len(nest.names.buffers), scope.place
@@ -96,15 +96,15 @@ def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) ->
     return (*nodes, *sums.joined(), *sums.written_back(place))
 
 
-def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> Parts:
+def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> ParallelLoops:
     """Return the parallel loops of a nest, their variables named anew."""
     trips = tuple(tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in loops)
     sums = frozenset(axis.name for axis in tile.axes if axis.is_reduction)
-    return Parts(loops, tuple(names.fresh(loop.axis) for loop in loops), trips, sums)
+    return ParallelLoops(loops, tuple(names.fresh(loop.axis) for loop in loops), trips, sums)
 
 
 def in_parts(
-    tile: Tile, parts: Parts, place: Place, inside: InPart, *, sums: bool = True, number: int = 0
+    tile: Tile, parts: ParallelLoops, place: Place, inside: InPart, *, sums: bool = True, number: int = 0
 ) -> Nodes:
     """Return the code of one part, for each size that a part may have. Without `sums`, a part has whole sums."""
     if number == len(parts.loops):
@@ -149,7 +149,7 @@ def regions(body: Nodes, counters: Counters, nest: Nest, claimed: int, place: Pl
         stride = copy_stride(buffer.elements, buffer.dtype.size_bytes, machine)
         moves[buffer.name] = part * stride
         names.buffers[number] = replace(buffer, elements=stride * count, why=f"{buffer.why}, per part")
-    body = shifted(body, moves)
+    body = shift_accesses(body, moves)
     if (level := team_level(machine)) is not None and team:
         body = (Parallel(team, _by_first(body, team), level=level.name),)
     return (Parallel(counters, body),) if counters else body
@@ -239,7 +239,7 @@ class SplitSum:
     """
 
     tile: Tile
-    parts: Parts
+    parts: ParallelLoops
     loops: tuple[LoopStep, ...]
     staged: Staged
     stride: Index
@@ -282,7 +282,7 @@ class SplitSum:
             return copy_back(self.finish, self.staged, self.tile, self.loops, here, *known)
 
         nodes = in_parts(self.tile, self.parts, place, back, sums=False)
-        nodes = shifted(nodes, {self.staged.buffer: self._first_copy()})
+        nodes = shift_accesses(nodes, {self.staged.buffer: self._first_copy()})
         if not self.parts.outer:
             nodes = distribute_loops(nodes, product([n for _, n in self.parts.inner]), self.names)
         else:
@@ -294,7 +294,7 @@ class SplitSum:
         return part_number(self.parts.outer) * product([n for _, n in self.parts.inner]) * self.stride
 
 
-def _split_sum(nest: Nest, parts: Parts) -> SplitSum:
+def _split_sum(nest: Nest, parts: ParallelLoops) -> SplitSum:
     tile, acc, op = nest.tile, nest.tile.accumulator, nest.tile.statement.assign.op
     assert acc is not None, "only what sums has sums in parts"
     assert op is not None, "only what sums has sums in parts"

@@ -22,7 +22,7 @@ from isamap.lower.expand import expand_nest
 from isamap.lower.hoist import with_copies_in_front
 from isamap.lower.packed_operands import packing_program, symbols_of
 from isamap.lower.program import Block, Buffer, For, LoweredProgram, Names, Node, tensor_of
-from isamap.lower.registers import configured, number_registers
+from isamap.lower.registers import configured_span, number_registers
 from isamap.lower.settings import with_settings
 from isamap.lower.software_pipeline import in_pipeline
 from isamap.lower.steps import Tree
@@ -202,7 +202,7 @@ def registers(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram
 def configure(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
     """Return the program with registers loaded and released, and with the fields set that instructions require."""
     packs = tuple(configure(pack, setting) for pack in program.packs)
-    body = with_settings(configured(program.body, setting.machine), setting.machine)
+    body = with_settings(configured_span(program.body, setting.machine), setting.machine)
     return replace(program, body=body, packs=packs)
 
 

@@ -14,7 +14,7 @@ from isamap.source.records import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RemainderPiece:
     """A piece of a block's remainder: `count` tiles, of which the last may be partial.
 
     Units: `first` is the number of tiles of the block before it.
@@ -38,7 +38,7 @@ class Place:
     left: Mapping[str, Index]
     trips: Mapping[int, Index] = field(default_factory=dict[int, Index])
     spans: Mapping[str, Index] = field(default_factory=dict[str, Index])
-    pieces: Mapping[str, Piece] = field(default_factory=dict[str, Piece])
+    pieces: Mapping[str, RemainderPiece] = field(default_factory=dict[str, RemainderPiece])
     team: Mapping[int, tuple[Index, int]] = field(default_factory=dict[int, tuple[Index, int]])
     conditions: tuple[Condition, ...] = ()
 

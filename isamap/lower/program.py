@@ -25,7 +25,7 @@ from isamap.source.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class PackedHeader:
     """The header of a packed tensor: the layout of the data behind it. `source` is an input of the kernel.
 
     `layout` are the digits of a digest, `sizes` the run-time sizes that were packed, as 64-bit numbers. The
@@ -59,7 +59,7 @@ class Tensor:
     dtype: DType
     shape: tuple[Index, ...]
     strides: tuple[Index, ...]
-    header: Header | None = None
+    header: PackedHeader | None = None
     given: tuple[Index, ...] | None = None
     domain: Domain | None = None
     memory: str | None = None
@@ -240,7 +240,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The start of work that slices will perform: the number of pieces, for the `Share`s of its name.
+    """The start of work that slices will perform: the number of pieces, for the `WorkSlice`s of its name.
 
     At most `depth` loops count the pieces of one part, and there are `parts` parts.
     """
@@ -253,7 +253,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class WorkSlice:
     """The slice of some work that iteration `now` of `trips` performs; slices are equal up to one piece.
 
     Each part of the body is a loop nest, of which the `depths` outermost loops count its pieces. Iterations
@@ -269,7 +269,7 @@ class Share:
     body: tuple[Node, ...]
 
 
-Node = Issue | Configure | Fill | Hint | Barrier | Declare | For | Parallel | If | Block | Begin | Share
+Node = Issue | Configure | Fill | Hint | Barrier | Declare | For | Parallel | If | Block | Begin | WorkSlice
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from isamap.ir import Axis, Index, Read, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.finish import at_end, in_case, where_first, where_last
 from isamap.lower.load_issues import Emitter
-from isamap.lower.nest_scope import Build, Held, Nest, Nodes, Scope, key_of
+from isamap.lower.nest_scope import Build, Held, Nest, NestScope, Nodes, key_of
 from isamap.lower.place import Place, partial_axes, unrolled_places
 from isamap.lower.program import Block, Declare, For, Issue, MemoryRef, Node, OperandRef, RegisterRef, Value
 from isamap.lower.staging import Staged
@@ -38,11 +38,11 @@ from isamap.lower.tile_results import bindings_of, symbols_of, value_of
 from isamap.machine import Machine
 from isamap.match import (
     OFFSET,
-    Leaf,
     Location,
     MoveSearch,
     OperandMove,
     OperandTile,
+    Present,
     Tile,
     Written,
     bring,
@@ -52,12 +52,12 @@ from isamap.match import (
 from isamap.source.records import dataclass, replace
 from isamap.transform import reads
 
-LoadedOperand = tuple[OperandMove | Leaf | Location, dict[str, Index], str | None]
+LoadedOperand = tuple[OperandMove | Present | Location, dict[str, Index], str | None]
 """The chain of moves, the values of its symbols, and the temporary buffer that it uses, if any."""
 
 
 def load_operand(
-    nest: Nest, scope: Scope, operand: OperandTile, place: Place, emitter: Emitter
+    nest: Nest, scope: NestScope, operand: OperandTile, place: Place, emitter: Emitter
 ) -> LoadedOperand:
     """Return how an operand gets its elements at a place; copies that this needs go to the emitter."""
     staged = scope.staged.get(operand.name)
@@ -76,7 +76,7 @@ def load_operand(
 
 def find_chain(
     search: MoveSearch, tile: Tile, operand: OperandTile, partial: dict[str, Index]
-) -> OperandMove | Leaf | Location | None:
+) -> OperandMove | Present | Location | None:
     """Return how an operand's tile is brought at once; None if its elements are copied one by one."""
     if partial.keys() & operand.scattered:
         return None
@@ -90,7 +90,7 @@ def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]
     return {a: n for a, n in partial_axes(nest.tile.axes, place).items() if a in own}
 
 
-def _from(staged: Staged, nest: Nest) -> OperandMove | Leaf | Location:
+def _from(staged: Staged, nest: Nest) -> OperandMove | Present | Location:
     """Return how a tile comes out of its buffer."""
     operand = staged.operand
     found = bring(nest.search, nest.tile, operand, operand.request({}, expr=staged.elements()))
@@ -98,7 +98,7 @@ def _from(staged: Staged, nest: Nest) -> OperandMove | Leaf | Location:
     return found
 
 
-def in_place(nest: Nest, scope: Scope, acc: OperandTile, place: Place) -> MemoryRef:
+def in_place(nest: Nest, scope: NestScope, acc: OperandTile, place: Place) -> MemoryRef:
     """Return where sums lie that the instruction itself adds to in their scratchpad."""
     found, bindings, _ = load_operand(nest, scope, acc, place, Emitter(nest.names))
     where = Emitter(nest.names).reference(found, bindings)
@@ -110,7 +110,7 @@ Brought = dict[tuple[object, ...], OperandRef]
 """The loaded operands, by the places of their tiles and the number of valid elements."""
 
 
-def issue_tiles(nest: Nest, step: Issues, scope: Scope) -> Nodes:
+def issue_tiles(nest: Nest, step: Issues, scope: NestScope) -> Nodes:
     """Return the issues of all tiles under unrolled loops, in the loop whose iterations carry results on."""
     emitter = Emitter(nest.names)
     brought: Brought = {}
@@ -122,7 +122,7 @@ def issue_tiles(nest: Nest, step: Issues, scope: Scope) -> Nodes:
     return in_iterations(step.carried, tuple(emitter.nodes), nest.tile, nest.search.machine)
 
 
-def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brought: Brought) -> None:
+def _accumulate(nest: Nest, scope: NestScope, place: Place, emitter: Emitter, brought: Brought) -> None:
     tile, acc = nest.tile, nest.tile.accumulator
     assert acc is not None, "what has no result sums"
     operands: list[tuple[str, OperandRef]] = []
@@ -155,7 +155,7 @@ def _assign(nest: Nest, result: OperandTile, place: Place, emitter: Emitter) -> 
     nest.results.write(result, value_of(nest.tile), place, emitter)
 
 
-def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside: Build) -> Nodes:
+def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: NestScope, inside: Build) -> Nodes:
     """Return the block around the body that `inside` builds for its accumulators."""
     acc, place = nest.tile.accumulator, scope.place
     assert acc is not None, "only what sums is held"
@@ -194,7 +194,9 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside:
     return (Block(f"hold {acc.name}", (*before.nodes, *inner, *back)),)
 
 
-def _out_of_registers(nest: Nest, scope: Scope, acc: OperandTile, held: Held, places: list[Place]) -> Nodes:
+def _out_of_registers(
+    nest: Nest, scope: NestScope, acc: OperandTile, held: Held, places: list[Place]
+) -> Nodes:
     """Return the stores of finished sums, through a scratchpad, from the registers that hold them."""
     nodes: Nodes = ()
     for place in places:
@@ -207,7 +209,9 @@ def _out_of_registers(nest: Nest, scope: Scope, acc: OperandTile, held: Held, pl
     return nodes
 
 
-def _begin(nest: Nest, scope: Scope, acc: OperandTile, places: list[Place], emitter: Emitter) -> OperandTile:
+def _begin(
+    nest: Nest, scope: NestScope, acc: OperandTile, places: list[Place], emitter: Emitter
+) -> OperandTile:
     """Return the source of initial accumulators. An array as source is initialised by a compensation term."""
     first = nest.finish.first
     if first is not None and nest.finish.begins_held:
@@ -229,7 +233,7 @@ def _begin(nest: Nest, scope: Scope, acc: OperandTile, places: list[Place], emit
 
 
 def _bring(
-    nest: Nest, scope: Scope, acc: OperandTile, place: Place, emitter: Emitter
+    nest: Nest, scope: NestScope, acc: OperandTile, place: Place, emitter: Emitter
 ) -> tuple[Value, str | None]:
     """Return an accumulator with its first contents, and the buffer of its own that it goes through, if any."""
     if nest.finish.begins_held:
@@ -247,7 +251,7 @@ def _bring(
 
 def _take_back(
     nest: Nest,
-    scope: Scope,
+    scope: NestScope,
     acc: OperandTile,
     place: Place,
     value: Value,

@@ -149,7 +149,7 @@ Configured = Mapping[tuple[str, str], Mapping[int, int]]
 """Per state and field the value that each register needs."""
 
 
-def configured(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
+def configured_span(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
     """Return the nodes between the load and the release of each state: no node in between changes it.
 
     State belongs to a thread: each parallel part loads it and releases it. The nodes are unchanged if no
@@ -157,7 +157,7 @@ def configured(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
     """
     found = _configuration(nodes, machine)
     if found is None:
-        return _by_nest(nodes, lambda part: configured(part, machine))
+        return _by_nest(nodes, lambda part: configured_span(part, machine))
     return _with_states(nodes, machine, found) if found else nodes
 
 

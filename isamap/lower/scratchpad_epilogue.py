@@ -17,7 +17,7 @@ from isamap.lower.place import Place, partial_axes, start_of
 from isamap.lower.program import Buffer, Names, Node, Value
 from isamap.match import (
     OFFSET,
-    Between,
+    BufferOnTheWay,
     Copy,
     InBetween,
     LoopAxis,
@@ -194,7 +194,7 @@ def fill_kept_buffers(
     return nodes
 
 
-def _start(between: Between, tiles: Sequence[Index], place: Place) -> Index:
+def _start(between: BufferOnTheWay, tiles: Sequence[Index], place: Place) -> Index:
     """Return where a tile's part of a buffer begins. Units: elements."""
     if between.kept:
         return place.position[between.along] if between.along else ZERO

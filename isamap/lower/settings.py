@@ -25,7 +25,7 @@ from isamap.lower.program import (
     Node,
     Parallel,
     RegisterRef,
-    Share,
+    WorkSlice,
 )
 from isamap.lower.walk import walk
 from isamap.machine import Machine
@@ -72,7 +72,7 @@ class _Pass:
                 before, known = self.setting(self.required_throughout(body, variable), known)
                 inner, known = self.loop(body, known, variable)
                 return (*before, replace(node, body=inner)), known
-            case If(_, body) | Share(body=body):
+            case If(_, body) | WorkSlice(body=body):
                 inner, end = self.block(body, known)
                 return (replace(node, body=inner),), _agreed_settings(known, end)
             case Parallel(_, body):  # a state belongs to a thread, and which thread does what is not known

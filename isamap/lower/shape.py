@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, Step, Tree, Unroll
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, PackedOperand, Step, ThreadLoops, Tree, Unroll
 from isamap.match import Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule, hosts_of, slots_of, spread_of
@@ -37,7 +37,7 @@ def stage(tree: Tree) -> Tree:
         mine = [s for s in tree.schedule.stages if s.depth == depth and s.operand not in staged]
         staged |= {s.operand for s in mine}
         mine.sort(key=lambda s: bool(s.memory and s.ahead))
-        steps = _insert_steps(steps, depth, tuple(Packed(s) if s.packed else Copies(s) for s in mine))
+        steps = _insert_steps(steps, depth, tuple(PackedOperand(s) if s.packed else Copies(s) for s in mine))
     return replace(tree, steps=steps)
 
 
@@ -51,7 +51,7 @@ def parallel(tree: Tree) -> Tree:
     for step in tree.steps:
         match step:
             case LoopNode(number) if number < count:
-                steps += [] if number else [Parts(dealt, split)]
+                steps += [] if number else [ThreadLoops(dealt, split)]
             case Copies(s) if s.operand == summed:
                 pass
             case _:
@@ -92,7 +92,7 @@ def peel(tree: Tree) -> Tree:
             case Hold(unrolled) | Issues(unrolled):
                 blocks = (replace(one, block=_block_of(nest, one.axis)) for one in unrolled)
                 return replace(step, unrolled=tuple(blocks))
-            case Packed() | Copies() | Parts():
+            case PackedOperand() | Copies() | ThreadLoops():
                 return step
 
     return replace(tree, steps=tuple(map(peeled, tree.steps)))

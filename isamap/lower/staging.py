@@ -34,7 +34,7 @@ from isamap.match import (
     MoveSearch,
     OperandTile,
     Tile,
-    Window,
+    WindowOverlap,
     Written,
     largest,
     tiles_move,
@@ -72,7 +72,7 @@ Nodes = tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class AxisLoop:
     """A loop that counts an axis along the rows of a tensor.
 
     Units: `step_bytes` that each iteration moves on in a row, `written_bytes` of the buffer that it writes
@@ -102,7 +102,7 @@ def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
     return {axis: read.dtype.size_bytes for axis, step in steps.items() if step and step.value == 1}
 
 
-def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: Names) -> Nodes:
+def by_lines(loop: AxisLoop, body: Nodes, inner: set[str], line_bytes: int, names: Names) -> Nodes:
     """Return the loop over a body, moved inside the body's loops to advance line by line, and inside loops over rows.
 
     The loop is unchanged if lines are unknown, or if the body has no loops. `inner` are variables of loops in
@@ -130,11 +130,11 @@ def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: 
     return _few_rows(lines, within, inner, names)
 
 
-def _over(loop: Along, body: Nodes) -> Node:
+def _over(loop: AxisLoop, body: Nodes) -> Node:
     return For(loop.variable, loop.trips, body)
 
 
-def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) -> Nodes:
+def _few_rows(loop: AxisLoop, body: Nodes, inner: Collection[str], names: Names) -> Nodes:
     """Return the loop inside a body's loop over rows, a few rows at a time."""
     each = ceil(WRITTEN_BYTES / max(1, loop.written_bytes))
     match body:
@@ -161,7 +161,7 @@ def _each(trips: Index, iterations: int) -> int | None:
     return next((n for n in range(iterations, iterations // 2, -1) if trips.value % n == 0), iterations)
 
 
-def sunk(loop: Along, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
+def sunk(loop: AxisLoop, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
     """Return the nodes, performed for each iteration of a loop, which runs inside theirs."""
 
     def repeated(some: Nodes) -> Node:
@@ -509,7 +509,7 @@ class _TileLoops:
         operand = self.staged.operand
         tile_bytes = prod(operand.cell_shape) * operand.dtype.size_bytes
         written = ceil(elements / self.tile.axis(axis).tile * tile_bytes)
-        rows = Along(axis, variable, trips, elements * self.along[axis], written)
+        rows = AxisLoop(axis, variable, trips, elements * self.along[axis], written)
         if self.staged.by_rows:
             self.inner.add(variable)
             return sunk(rows, body, self.inner, self.names)
@@ -547,7 +547,7 @@ class HeldWindow:
     to the next, `cell`, and from one plane to the next, `plane`.
     """
 
-    window: Window
+    window: WindowOverlap
     reaches: tuple[int, ...]
     cell: Index
     plane: Index
@@ -569,14 +569,14 @@ class HeldWindow:
 
 def windows_inside(
     operand: OperandTile, tile: Tile, region: Mapping[str, Index], search: MoveSearch
-) -> tuple[Window, ...]:
+) -> tuple[WindowOverlap, ...]:
     """Return the windows all of whose taps lie in a region."""
     found = windows_of(operand, tile, search) if operand is not tile.accumulator else ()
     return tuple(w for w in found if region[w.tap] == tile.axis(w.tap).extent)
 
 
 def in_windows(
-    windows: Sequence[Window],
+    windows: Sequence[WindowOverlap],
     operand: OperandTile,
     tile: Tile,
     region: Mapping[str, Index],

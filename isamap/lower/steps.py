@@ -34,7 +34,7 @@ class Unroll:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedOperand:
     """An operand that a program of its own has copied before."""
 
     stage: Stage
@@ -55,7 +55,7 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ThreadLoops:
     """The loops that distribute their iterations to threads. `split` says that partial sums are computed."""
 
     loops: tuple[LoopStep, ...]
@@ -97,7 +97,7 @@ class Issues:
     carried: str = ""
 
 
-Step = Packed | Copies | Parts | LoopNode | Hold | Issues
+Step = PackedOperand | Copies | ThreadLoops | LoopNode | Hold | Issues
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from isamap.ir import Index, index_min
-from isamap.lower.cell_fills import cleared_tile, covered
+from isamap.lower.cell_fills import cleared_tile, count_covered
 from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
 from isamap.lower.place import Place, at_least
 from isamap.lower.program import Condition, If, Names, Node, Value
@@ -75,7 +75,7 @@ def copy_tile(
     def cleared() -> tuple[Node, ...]:
         if back is not None:
             return ()
-        first = covered(operand, copy, _counts(lefts, partly=True)) if buffer in search.homes else 0
+        first = count_covered(operand, copy, _counts(lefts, partly=True)) if buffer in search.homes else 0
         nodes = cleared_tile(operand, buffer, offset, search, names, first)
         return transposed_by(together or {}, nodes, names)
 

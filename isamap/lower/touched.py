@@ -37,8 +37,8 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
-    Share,
     Tensor,
+    WorkSlice,
 )
 from isamap.lower.work_slices import spelled_out
 from isamap.machine import Machine
@@ -196,7 +196,7 @@ class _Walk:
                     self.nodes(body, points.where([points.holds(c) for c in conditions]))
                 case Block(_, body):
                     self.nodes(body, points)
-                case Share():
+                case WorkSlice():
                     self.nodes(spelled_out(node), points)
                 case Configure() | Hint() | Barrier() | Declare() | Begin():
                     pass  # a hint may name any place

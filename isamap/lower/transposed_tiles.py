@@ -30,9 +30,9 @@ from isamap.match import (
     address_steps,
     copy_by_axes,
     copy_by_cells,
+    find_joined_axes,
     find_tiles_block,
     in_tiles,
-    joined,
     packing_ns,
     shown_axes,
     transfer_ns,
@@ -99,7 +99,7 @@ def joined_loops(
     # A loop over blocks of an axis has another name: nothing goes through it.
     order = [loops[n].axis if last[loops[n].axis] == n else f"{loops[n].axis} by {n}" for n in counting]
     counts = {axis: _whole(last[axis], tile, loops) for axis in steps}
-    chains = joined(order, counts, steps)
+    chains = find_joined_axes(order, counts, steps)
     return {last[chain[0]]: tuple(last[axis] for axis in chain) for chain in chains}
 
 

@@ -34,11 +34,11 @@ from isamap.lower.program import (
     OperandRef,
     Parallel,
     RegisterRef,
-    Share,
     Tensor,
     Value,
+    WorkSlice,
 )
-from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, Tree, Unroll
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, PackedOperand, ThreadLoops, Tree, Unroll
 from isamap.machine import Machine
 from isamap.plan.schedule import Stage
 from isamap.source.records import dataclass
@@ -140,7 +140,7 @@ def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
                 yield from _unknown(pieces, here.symbols, f"how many pieces {work} has")
                 yield from _unknown(trips, here.symbols, f"into how many shares {work} is cut")
                 begun |= {work}
-            case Share():
+            case WorkSlice():
                 yield from _share(node, here)
             case _:
                 assert_never(node)
@@ -162,7 +162,7 @@ def _loop(
     )
 
 
-def _share(node: Share, around: _Around) -> Said:
+def _share(node: WorkSlice, around: _Around) -> Said:
     if node.work not in around.begun:
         yield f"a share of {node.work} stands where that has not begun"
     for what, index in (("which", node.now), ("of how many", node.trips)):
@@ -316,10 +316,10 @@ def _steps(tree: Tree) -> Iterator[str]:
     depth, is_held, staged = 0, False, set[str]()
     for place, step in enumerate(tree.steps):
         match step:
-            case Packed(stage) | Copies(stage):
+            case PackedOperand(stage) | Copies(stage):
                 yield from _check_staged(tree, stage, depth, staged)
                 staged.add(stage.operand)
-            case Parts(loops):
+            case ThreadLoops(loops):
                 if depth or is_held or loops != tree.schedule.loops[: len(loops)]:
                     yield "the loops whose iterations are distributed over threads are not its outermost"
                 depth = len(loops)

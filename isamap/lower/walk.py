@@ -28,7 +28,7 @@ from isamap.lower.program import (
     Node,
     OperandRef,
     Parallel,
-    Share,
+    WorkSlice,
 )
 from isamap.source.records import replace
 
@@ -38,7 +38,7 @@ Nodes = tuple[Node, ...]
 def children(node: Node) -> Nodes:
     """Return the nodes that a node holds."""
     match node:
-        case For() | Parallel() | If() | Block() | Share():
+        case For() | Parallel() | If() | Block() | WorkSlice():
             return node.body
         case Issue() | Configure() | Fill() | Hint() | Barrier() | Declare() | Begin():
             return ()
@@ -48,7 +48,7 @@ def children(node: Node) -> Nodes:
 
 def with_children(node: Node, nodes: Nodes) -> Node:
     """Return the node with other nodes inside; a node that holds none stays as it is."""
-    return replace(node, body=nodes) if isinstance(node, For | Parallel | If | Block | Share) else node
+    return replace(node, body=nodes) if isinstance(node, For | Parallel | If | Block | WorkSlice) else node
 
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:
@@ -85,7 +85,7 @@ def has_parallel(nodes: Nodes) -> bool:
 
 def has_loop(nodes: Nodes) -> bool:
     """Return whether some of the nodes are performed several times."""
-    return any(isinstance(node, For | Share) for node in walk(nodes))
+    return any(isinstance(node, For | WorkSlice) for node in walk(nodes))
 
 
 def issues_in(nodes: Nodes) -> Iterator[Issue | Configure]:
@@ -114,7 +114,7 @@ def arrays_in(nodes: Nodes) -> frozenset[str]:
 # --- the index expressions of nodes
 
 
-def shifted(nodes: Nodes, moves: Mapping[str, Index]) -> Nodes:
+def shift_accesses(nodes: Nodes, moves: Mapping[str, Index]) -> Nodes:
     """Return the nodes with all accesses to the named buffers moved by so many elements."""
 
     def offset(buffer: str, at: Index) -> Index:
@@ -181,7 +181,7 @@ def _rewritten(
                 )
             case Begin(_, pieces, trips):
                 return replace(node, pieces=index(pieces), trips=index(trips))
-            case Share(_, now, trips):
+            case WorkSlice(_, now, trips):
                 return replace(node, now=index(now), trips=index(trips))
             case Block() | Configure() | Barrier() | Declare():
                 return node

@@ -26,7 +26,7 @@ from isamap.lower.program import (
     LoweredProgram,
     Node,
     Parallel,
-    Share,
+    WorkSlice,
 )
 from isamap.lower.walk import rename_in
 
@@ -36,7 +36,7 @@ Counted = tuple[list[tuple[str, Index]], tuple[Node, ...]]
 MOST_LOOPS = 200
 
 
-def counted(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
+def split_counted_loops(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
     """Return perfectly nested loops, outer to inner, at most so many, and the nodes inside.
 
     Only the outermost may have a run-time number of iterations: divisions find the positions in the others.
@@ -51,9 +51,9 @@ def counted(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
     return counters, nodes
 
 
-def spelled_out(share: Share) -> tuple[Node, ...]:
+def spelled_out(share: WorkSlice) -> tuple[Node, ...]:
     """Return the code of one share: its number alone determines the pieces that it performs."""
-    parts = [counted((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
+    parts = [split_counted_loops((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
     counts = [product(count for _, count in counters) for counters, _ in parts]
     pieces = sum(counts, start=ZERO)
     piece, count = share_of_pieces(pieces, share.trips, share.now, Index.of(share.nth))
@@ -116,7 +116,7 @@ def by_one_thread(nodes: Iterable[Node]) -> Iterator[Issue | Configure | Fill | 
                 for variable, trips in reversed(counters):
                     body = (For(variable, trips, body),)
                 yield from by_one_thread(body)
-            case Share():
+            case WorkSlice():
                 yield from by_one_thread(spelled_out(node))
             case Begin() | Hint() | Barrier():
                 pass

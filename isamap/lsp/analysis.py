@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from isamap.ir import ConstantDecl, MemoryDecl, StateDecl
-from isamap.lsp.symbols import Definition, Use, defined_in, find_uses
+from isamap.lsp.symbols import Definition, NameUse, defined_in, find_uses
 from isamap.machine.chain import File, follow
 from isamap.machine.emission import parse_texts, text_region
 from isamap.machine.families import Row
@@ -19,8 +19,8 @@ from isamap.machine.lint import find_warnings
 from isamap.machine.load import load_files
 from isamap.machine.model import Machine
 from isamap.machine.spec import Spec, read_spec
-from isamap.machine.tree import Findings, Node, Scalar, Sequence, read_tree
-from isamap.machine.tree import Mapping as YamlMapping
+from isamap.machine.tree import Findings, Node, ScalarNode, Sequence, read_tree
+from isamap.machine.tree import MappingNode as YamlMapping
 from isamap.source import Diagnostic, IsamapError, Source
 from isamap.source.records import dataclass, field, replace
 from isamap.syntax import VARIABLE, parse_declarations, parse_module
@@ -39,14 +39,14 @@ class Analysis:
 
     source: Source
     findings: tuple[Diagnostic, ...] = ()
-    uses: tuple[Use, ...] = ()
+    uses: tuple[NameUse, ...] = ()
     regions: tuple[tuple[int, int], ...] = ()
     paths: Mapping[str, Path] = field(default_factory=dict[str, Path])
     memories: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
-    def use_at(self, offset: int) -> Use | None:
+    def use_at(self, offset: int) -> NameUse | None:
         """Return the name at a place, the shortest where several are."""
         found = [use for use in self.uses if use.span.start <= offset <= use.span.end]
         return min(found, key=lambda use: use.span.end - use.span.start, default=None)
@@ -116,7 +116,7 @@ def _description(source: Source, path: Path | None) -> Analysis:
     )
 
 
-def _of_family(use: Use, members: tuple[Row, ...]) -> Use:
+def _of_family(use: NameUse, members: tuple[Row, ...]) -> NameUse:
     """Return the name, with the values of variables in the members of its family."""
     names = dict.fromkeys(VARIABLE.findall(use.definition.text))
     values = {name: dict.fromkeys(row[name] for row in members if name in row) for name in names}
@@ -126,13 +126,13 @@ def _of_family(use: Use, members: tuple[Row, ...]) -> Use:
     return replace(use, definition=replace(use.definition, text=f"{use.definition.text}  # {said}"))
 
 
-def _texts(spec: Spec) -> tuple[Scalar, ...]:
+def _texts(spec: Spec) -> tuple[ScalarNode, ...]:
     """Return the scalars of a description that hold the language."""
     language = (spec.language,) if spec.language is not None else ()
     return (*language, *(item.semantics for item in spec.instructions))
 
 
-def _regions(scalars: tuple[Scalar, ...]) -> Iterator[tuple[int, int]]:
+def _regions(scalars: tuple[ScalarNode, ...]) -> Iterator[tuple[int, int]]:
     findings = Findings()
     for scalar in scalars:
         with findings.collect():
@@ -178,22 +178,22 @@ def _yaml_uses(
     language: Mapping[str, Definition],
     units: Mapping[str, Definition],
     sources: Mapping[str, Definition],
-) -> Iterator[Use]:
+) -> Iterator[NameUse]:
     """Yield the names outside the language: of memories, units and sources."""
     named = {"from": language, "to": language, "unit": units, "source": sources}
 
-    def below(node: Node) -> Iterator[Use]:
+    def below(node: Node) -> Iterator[NameUse]:
         match node:
             case YamlMapping(entries):
                 for key, value in entries:
                     known = named.get(key.text)
-                    if known is not None and isinstance(value, Scalar) and value.text in known:
-                        yield Use(value.span, known[value.text])
+                    if known is not None and isinstance(value, ScalarNode) and value.text in known:
+                        yield NameUse(value.span, known[value.text])
                     yield from below(value)
             case Sequence(items):
                 for item in items:
                     yield from below(item)
-            case Scalar():
+            case ScalarNode():
                 pass
 
     yield from below(root)
@@ -201,7 +201,7 @@ def _yaml_uses(
         node = root.get(table)
         for key, _ in node.entries if isinstance(node, YamlMapping) else ():
             if key.text in known:
-                yield Use(key.span, known[key.text])
+                yield NameUse(key.span, known[key.text])
 
 
 def in_language(analysis: Analysis, offset: int) -> bool:

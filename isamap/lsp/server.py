@@ -31,7 +31,7 @@ from isamap.ir import DTYPES
 from isamap.ir.text_layout import KEYWORDS
 from isamap.lsp.analysis import Analysis, analyse, in_language
 from isamap.lsp.symbols import BUILT_IN
-from isamap.machine.keys import Keys, Leaf, ListOf, NamedBy, OneOf, Value
+from isamap.machine.keys import Keys, LeafKey, ListOf, NamedBy, OneOf, Value
 from isamap.machine.spec import MACHINE
 from isamap.source import Diagnostic, Edit, IsamapError, Source, Span, read_limited
 from isamap.source.records import dataclass
@@ -409,9 +409,9 @@ def _values(analysis: Analysis, key: str, table: Value | None) -> list[Completio
     if key in named:
         return [Completion(name, "value") for name in named[key]]
     leaf = table.values.get(key) if isinstance(table, Keys) else None
-    if isinstance(leaf, Leaf) and leaf.words is not None:
+    if isinstance(leaf, LeafKey) and leaf.words is not None:
         return [Completion(word, "value") for word in leaf.words()]
-    return [Completion(word, "value") for word in ("true", "false")] if leaf == Leaf("flag") else []
+    return [Completion(word, "value") for word in ("true", "false")] if leaf == LeafKey("flag") else []
 
 
 def _table(before: str) -> Value | None:
@@ -467,7 +467,7 @@ def _inside(value: Value | None) -> Value | None:
 
 def _show_field(value: Value) -> str:
     match value:
-        case Leaf(kind):
+        case LeafKey(kind):
             return {"whole": "a whole number", "bytes": "a size", "flag": "true or false"}.get(
                 kind, f"a {kind}"
             )

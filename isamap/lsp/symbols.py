@@ -1,6 +1,6 @@
 """Find the names in a text of the language with their definitions: for hovering, and for "go to definition".
 
-    C[m, n] += A[m, k] * B[k, n];       the `A`   ->   Use(span, Definition("A", "in A: f32[M, K]", …))
+    C[m, n] += A[m, k] * B[k, n];       the `A`   ->   NameUse(span, Definition("A", "in A: f32[M, K]", …))
 
 Built of the syntax tree, so that a text whose types are wrong has its names all the same.
 
@@ -28,7 +28,7 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class NameUse:
     """A name in a text."""
 
     span: Span
@@ -38,7 +38,7 @@ class Use:
 Scope = Mapping[str, Definition]
 
 
-def find_uses(declarations: Sequence[ast.DeclarationSyntax], known: Scope) -> list[Use]:
+def find_uses(declarations: Sequence[ast.DeclarationSyntax], known: Scope) -> list[NameUse]:
     """Return all names of a text; `known` are those that other texts define."""
     scope = {**BUILT_IN, **known, **defined_in(declarations)}
     return [use for declaration in declarations for use in _declaration(declaration, scope)]
@@ -83,12 +83,12 @@ def _line(span: Span) -> str:
     return " ".join(span.text.split()).rstrip(";")
 
 
-def _find_uses(name: ast.Ident, scope: Scope) -> Iterator[Use]:
+def _find_uses(name: ast.Ident, scope: Scope) -> Iterator[NameUse]:
     if (found := scope.get(name.text)) is not None:
-        yield Use(name.span, found)
+        yield NameUse(name.span, found)
 
 
-def _declaration(d: ast.DeclarationSyntax, scope: Scope) -> Iterator[Use]:
+def _declaration(d: ast.DeclarationSyntax, scope: Scope) -> Iterator[NameUse]:
     yield from _find_uses(d.name, scope)
     match d:
         case ast.RoutineSyntax():
@@ -120,7 +120,7 @@ def _declaration(d: ast.DeclarationSyntax, scope: Scope) -> Iterator[Use]:
             assert_never(unreachable)
 
 
-def _param(p: ast.ParamSyntax, scope: Scope) -> Iterator[Use]:
+def _param(p: ast.ParamSyntax, scope: Scope) -> Iterator[NameUse]:
     yield from _find_uses(p.name, scope)
     for bound in p.bounds or ():
         yield from _expression(bound, scope)
@@ -128,7 +128,7 @@ def _param(p: ast.ParamSyntax, scope: Scope) -> Iterator[Use]:
         yield from _find_uses(p.dtype, scope)
 
 
-def _routine(d: ast.RoutineSyntax, scope: Scope) -> Iterator[Use]:
+def _routine(d: ast.RoutineSyntax, scope: Scope) -> Iterator[NameUse]:
     own = dict(scope)
     for p in d.params:
         own[p.name.text] = Definition(p.name.text, _line(p.span), p.name.span)
@@ -146,7 +146,7 @@ def _routine(d: ast.RoutineSyntax, scope: Scope) -> Iterator[Use]:
         yield from _item(item, own)
 
 
-def _item(item: ast.ItemSyntax, scope: Scope) -> Iterator[Use]:
+def _item(item: ast.ItemSyntax, scope: Scope) -> Iterator[NameUse]:
     match item:
         case ast.OperandSyntax():
             yield from _operand(item, scope)
@@ -168,7 +168,7 @@ def _item(item: ast.ItemSyntax, scope: Scope) -> Iterator[Use]:
             assert_never(unreachable)
 
 
-def _operand(o: ast.OperandSyntax, scope: Scope) -> Iterator[Use]:
+def _operand(o: ast.OperandSyntax, scope: Scope) -> Iterator[NameUse]:
     yield from _find_uses(o.name, scope)
     yield from _find_uses(o.dtype, scope)
     for extent in o.shape:
@@ -200,7 +200,7 @@ def _operand(o: ast.OperandSyntax, scope: Scope) -> Iterator[Use]:
                 assert_never(unreachable)
 
 
-def _statement(s: ast.StmtSyntax, scope: Scope) -> Iterator[Use]:
+def _statement(s: ast.StmtSyntax, scope: Scope) -> Iterator[NameUse]:
     match s:
         case ast.AssignSyntax():
             yield from _expression(s.target, scope)
@@ -227,7 +227,7 @@ def _statement(s: ast.StmtSyntax, scope: Scope) -> Iterator[Use]:
             assert_never(unreachable)
 
 
-def _expression(e: ast.ExprSyntax, scope: Scope) -> Iterator[Use]:
+def _expression(e: ast.ExprSyntax, scope: Scope) -> Iterator[NameUse]:
     match e:
         case ast.Number() | ast.Flag():
             pass

@@ -22,7 +22,7 @@ RUNS = ("native", "emulator", "model")
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class AllowedHeader:
     """A C header: the functions that may be called from it, as a pattern, and its name in messages.
 
     A header of isamap's own is no file: its `text` is printed in front of the code that calls it.
@@ -132,7 +132,7 @@ class Family:
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
     features: tuple[str, ...] = ()
     permissions: Mapping[str, int] = field(default_factory=dict[str, int])
-    headers: Mapping[str, Header] = field(default_factory=dict[str, Header])
+    headers: Mapping[str, AllowedHeader] = field(default_factory=dict[str, AllowedHeader])
     denied: re.Pattern[str] = re.compile("(?!)")
     types: re.Pattern[str] = re.compile("(?!)")
     vectors: re.Pattern[str] = re.compile("(?!)")
@@ -156,7 +156,7 @@ class Family:
             tuple(content.get("features", ())),
             dict(content.get("permissions", {})),
             {
-                name: Header(re.compile(header["functions"]), header["shown"], header.get("text", ""))
+                name: AllowedHeader(re.compile(header["functions"]), header["shown"], header.get("text", ""))
                 for name, header in content.get("headers", {}).items()
             },
             re.compile(content.get("denied", "(?!)")),
@@ -204,7 +204,7 @@ def _read_families(texts: Iterable[str]) -> list[Any]:
     return [read.load(text) for text in texts]
 
 
-def headers() -> dict[str, Header]:
+def headers() -> dict[str, AllowedHeader]:
     """Return headers, and the functions that may be called from each."""
     return {name: header for family in families() for name, header in sorted(family.headers.items())}
 

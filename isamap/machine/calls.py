@@ -11,10 +11,10 @@ from typing import Literal
 
 from isamap.ir import Instruction, Operand, Param
 from isamap.machine import allowed
-from isamap.machine.emission import Argument, Arithmetic, CallTemplate, Nested, Word, Written
+from isamap.machine.emission import Arithmetic, CallTemplate, EmissionArgument, Nested, Word, Written
 from isamap.machine.emit_nodes import EmitArg, EmitArithmetic, EmitCall, EmitSteps, EmitValue
 from isamap.machine.families import Row
-from isamap.machine.model import Memory, State
+from isamap.machine.model import ConfigurationState, Memory
 from isamap.machine.tree import Findings, nearest
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.source.records import dataclass, field, replace
@@ -24,14 +24,14 @@ ATTRIBUTES = ("addr", "value", "stride", "index", "mask")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class EmissionNames:
     """The names outside its own instruction that an emission may use.
 
     `values` are the values that earlier steps have computed.
     """
 
     memories: Mapping[str, Memory]
-    states: Mapping[str, State]
+    states: Mapping[str, ConfigurationState]
     headers: tuple[str, ...]
     values: Collection[str] = ()
     constants: Mapping[str, Param] = field(default_factory=dict[str, Param])
@@ -39,7 +39,7 @@ class Surroundings:
 
 
 def resolve_call(
-    template: CallTemplate, row: Row, instruction: Instruction | None, around: Surroundings
+    template: CallTemplate, row: Row, instruction: Instruction | None, around: EmissionNames
 ) -> EmitCall:
     """Return the checked call of one instruction. Raises: SpecProblem with all errors.
 
@@ -61,7 +61,7 @@ def resolve_call(
 
 
 def resolve_nested(
-    written: Nested, row: Row, instruction: Instruction | None, around: Surroundings, found: Findings
+    written: Nested, row: Row, instruction: Instruction | None, around: EmissionNames, found: Findings
 ) -> EmitCall:
     """Return one call with the calls among its arguments; errors are added to the findings."""
     function, cast = "", None
@@ -75,7 +75,7 @@ def resolve_nested(
 
 
 def _value(
-    written: Written, row: Row, instruction: Instruction | None, around: Surroundings, found: Findings
+    written: Written, row: Row, instruction: Instruction | None, around: EmissionNames, found: Findings
 ) -> EmitValue | None:
     """Return an argument; None if an error was found, or if the instruction is unknown."""
     match written:
@@ -90,7 +90,7 @@ def _value(
                 _check_number(left, written.left.start, instruction)
                 _check_number(right, written.right.start, instruction)
             return EmitArithmetic(_OPERATORS[operator.text], left, right)
-        case Argument():
+        case EmissionArgument():
             with found.collect():
                 cast = _cast(written.cast, row)
                 if instruction is not None:
@@ -148,7 +148,7 @@ def _problem(code: str, message: str, span: Span, *notes: str, advice: str | Non
     return SpecProblem(Diagnostic(code, message, span, notes=notes, help=advice))
 
 
-def _function(word: Word, row: Row, around: Surroundings) -> str:
+def _function(word: Word, row: Row, around: EmissionNames) -> str:
     name = substitute_text(word.text, row)
     if allowed.declares(around.headers, name):
         return name
@@ -179,7 +179,7 @@ def _cast(word: Word | None, row: Row) -> str | None:
     return name
 
 
-def named_result(word: Word, row: Row, instruction: Instruction, around: Surroundings) -> str:
+def named_result(word: Word, row: Row, instruction: Instruction, around: EmissionNames) -> str:
     """Return the operand that a call or a step writes by its name. Raises: SpecProblem."""
     name = substitute_text(word.text, row)
     operand = next((o for o in _passed_operands(instruction) if o.name == name), None)
@@ -200,7 +200,7 @@ def named_result(word: Word, row: Row, instruction: Instruction, around: Surroun
 
 
 def _argument(
-    arg: Argument, cast: str | None, row: Row, instruction: Instruction, around: Surroundings
+    arg: EmissionArgument, cast: str | None, row: Row, instruction: Instruction, around: EmissionNames
 ) -> EmitArg:
     name = substitute_text(arg.name.text, row)
     attribute = arg.attribute.text if arg.attribute is not None else None
@@ -293,7 +293,7 @@ def _unknown(name: str, span: Span, what: str, known: Iterable[str]) -> SpecProb
 
 
 def forgotten_by(
-    call: EmitCall | EmitSteps, instruction: Instruction, around: Surroundings, span: Span
+    call: EmitCall | EmitSteps, instruction: Instruction, around: EmissionNames, span: Span
 ) -> Iterator[SpecProblem]:
     """Yield findings on parts of an instruction that its calls do not mention."""
     results = {call.result} if isinstance(call, EmitCall) else call.results

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from isamap.hw_specs import FOLDER, machine_path, shipped_drafts, shipped_machines
-from isamap.machine.tree import MAX_FILE_BYTES, Scalar, decode, nearest, read_tree
+from isamap.machine.tree import MAX_FILE_BYTES, ScalarNode, decode, nearest, read_tree
 from isamap.source import (
     Diagnostic,
     LeavesFolder,
@@ -137,7 +137,7 @@ def _read_file(path: Path, name: str) -> File:
     return File(decode(name, data), path.resolve())
 
 
-def _extends(file: File, stop_before: str | None) -> Scalar | None:
+def _extends(file: File, stop_before: str | None) -> ScalarNode | None:
     """Return the value of the key `extends`; the reading of the whole file reports other findings.
 
     A header is read once: every compilation asks for the digest of its machine.
@@ -149,7 +149,7 @@ def _extends(file: File, stop_before: str | None) -> Scalar | None:
 
     def read_header() -> list[Any]:
         value = read_tree(file.source, stop_before).get("extends")
-        if not isinstance(value, Scalar) or not value.text.strip():
+        if not isinstance(value, ScalarNode) or not value.text.strip():
             return []
         return [value.text, value.span.start, value.span.end]
 
@@ -160,10 +160,10 @@ def _extends(file: File, stop_before: str | None) -> Scalar | None:
         found = recall_or_make(
             "headers", key, json.loads, read_header, lambda header: json.dumps(header).encode()
         )
-    return Scalar(found[0], Span(file.source, *found[1:])) if found else None
+    return ScalarNode(found[0], Span(file.source, *found[1:])) if found else None
 
 
-def _parent(extends: Scalar, child: File) -> File:
+def _parent(extends: ScalarNode, child: File) -> File:
     name = extends.text
     if name in (shipped := shipped_machines()):
         return _read_file(machine_path(name), f"{name}.yaml")

@@ -30,7 +30,7 @@ from isamap.machine.chain import (
 from isamap.machine.tree import read_tree
 from isamap.source import read_json, read_limited, replace_file
 from isamap.source.cache import digest, program_state, recall_or_make
-from isamap.source.codec import read, write
+from isamap.source.codec import read_value, write
 from isamap.source.process import full_collection_put_off
 from isamap.source.records import asdict, dataclass, replace
 
@@ -103,7 +103,7 @@ def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
     from isamap.machine.model import Machine  # brings numpy
 
     try:
-        found = read(data, [file.source for file in files])
+        found = read_value(data, [file.source for file in files])
     except ValueError:
         return None
     return found if isinstance(found, Machine) and found.digest == digest_files(files) else None

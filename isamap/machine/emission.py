@@ -26,7 +26,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from isamap.machine.emit_nodes import EmitNothing, EmitSemantics
-from isamap.machine.tree import MAX_FINDINGS, Findings, Scalar
+from isamap.machine.tree import MAX_FINDINGS, Findings, ScalarNode
 from isamap.source import Diagnostic, IsamapError, Source, Span, SpecProblem, is_digits
 from isamap.source.records import dataclass
 from isamap.syntax import parse_template
@@ -36,7 +36,7 @@ Declarations = tuple[DeclarationSyntax, ...]
 
 
 def parse_texts(
-    source: Source, scalars: Sequence[Scalar], findings: Findings
+    source: Source, scalars: Sequence[ScalarNode], findings: Findings
 ) -> tuple[Declarations | None, ...]:
     """Return the declarations of each text; None for one that was refused."""
     regions: list[tuple[int, int] | None] = []
@@ -68,7 +68,7 @@ def _parse_alone(source: Source, region: tuple[int, int] | None, findings: Findi
     return None
 
 
-def text_region(scalar: Scalar) -> tuple[int, int]:
+def text_region(scalar: ScalarNode) -> tuple[int, int]:
     """Return the range of characters of a scalar's text. Raises: SpecProblem if there is none."""
     span = scalar.span
     raw = span.text
@@ -126,7 +126,7 @@ Sum = tuple[tuple[Word, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class EmissionArgument:
     """`(cast) name[place].attribute`; a number's `name` is its text."""
 
     name: Word
@@ -166,7 +166,7 @@ class Nested:
         return self.function
 
 
-Written = Argument | Arithmetic | Nested
+Written = EmissionArgument | Arithmetic | Nested
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class CallTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EmissionStep:
     """A step of an emission, `for turn in count, …: type name[place] = call;`, before names are resolved.
 
     Without a type, `name` is an operand in a register.
@@ -201,14 +201,14 @@ class Step:
 class StepsTemplate:
     """Consecutive calls with unresolved names."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[EmissionStep, ...]
     span: Span
 
 
 Template = CallTemplate | StepsTemplate | EmitSemantics | EmitNothing
 
 
-def parse_emit(text: Scalar) -> Template:
+def parse_emit(text: ScalarNode) -> Template:
     """Return the template of an `emit`: calls, or the word `semantics` or `none`. Raises: SpecProblem."""
     match text.text.strip():
         case "semantics":
@@ -224,7 +224,7 @@ def parse_emit(text: Scalar) -> Template:
 class _Parser:
     """Reads one call, or steps, token by token."""
 
-    def __init__(self, text: Scalar, token: re.Pattern[str]) -> None:
+    def __init__(self, text: ScalarNode, token: re.Pattern[str]) -> None:
         start, end = text_region(text)
         self.source: Source = text.span.source
         self.words = _tokens(self.source, start, end, token)
@@ -242,12 +242,12 @@ class _Parser:
         return CallTemplate(result, call, self.whole)
 
     def steps(self) -> StepsTemplate:
-        found: list[Step] = []
+        found: list[EmissionStep] = []
         while self.peek() is not None:
             found.append(self.step())
         return StepsTemplate(tuple(found), self.whole)
 
-    def step(self) -> Step:
+    def step(self) -> EmissionStep:
         iterations: list[tuple[Word, Sum]] = []
         if self.follows("for"):
             while not iterations or self.follows(","):
@@ -266,7 +266,7 @@ class _Parser:
             self.take("=")
         call = self.nested(self.cast(), self.name("a function"), 1)
         self.take(";")
-        return Step(tuple(iterations), c_type, name, place, call)
+        return EmissionStep(tuple(iterations), c_type, name, place, call)
 
     def c_type(self) -> Word:
         """Return the words before a name, as in `__vector unsigned char r`."""
@@ -319,7 +319,7 @@ class _Parser:
             left = Arithmetic(sign, left, self.argument(depth, own + 1))
         return left
 
-    def value(self, depth: int) -> Argument | Nested:
+    def value(self, depth: int) -> EmissionArgument | Nested:
         cast = self.cast()
         name = self.name("an argument", numbers=True)
         if self.follows("(") and not is_digits(name.text.lstrip("-")[:1]):
@@ -328,7 +328,7 @@ class _Parser:
         if self.follows("."):
             self.take(".")
             attribute = self.name("an attribute")
-        return Argument(name, attribute, cast, place)
+        return EmissionArgument(name, attribute, cast, place)
 
     def cast(self) -> Word | None:
         if not self.follows("("):

@@ -25,7 +25,7 @@ from isamap.machine.encodings import (
 )
 from isamap.machine.families import Row
 from isamap.machine.model import Machine, MachineInstruction, Memory
-from isamap.machine.tree import Findings, Scalar
+from isamap.machine.tree import Findings, ScalarNode
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.source.records import replace
 from isamap.syntax import substitute_text
@@ -60,7 +60,7 @@ def resolve_encoding(
     words = resolve_words(spec, row, check_slot(program, instruction.name, unit, len(spec.words), spec.span))
     words = tuple(tuple(_with_least(field, instruction) for field in word) for word in words)
     encoding = Encoding(words, spec.span, _entries(spec, row, dict(program.tables)))
-    known = (*decided(instruction, memories), *program.tokens_of(unit))
+    known = (*list_decided(instruction, memories), *program.tokens_of(unit))
     held = (*known, *(Quantity("entry", table) for table, _ in encoding.entries))
     steps = _steps(known) if program.bundle is not None and program.bundle.loop is not None else ()
     for field in encoding.fields:
@@ -127,7 +127,7 @@ def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[t
     return tuple((name.text, _word(fields, row, tables[name.text])) for name, fields in spec.entries)
 
 
-def decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tuple[Quantity, ...]:
+def list_decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tuple[Quantity, ...]:
     """Return all quantities that an issue of an instruction decides."""
     found: list[Quantity] = []
     for operand in instruction.operands:
@@ -258,7 +258,7 @@ def _field(spec: FieldSpec, row: Row, word_bits: int) -> BitField:
     return field
 
 
-def read_bits(written: Scalar, row: Row, word_bits: int) -> tuple[int, int]:
+def read_bits(written: ScalarNode, row: Row, word_bits: int) -> tuple[int, int]:
     """Return the highest and the lowest of some bits of a word. Raises: SpecProblem."""
     text = substitute_text(written.text, row)
     found = _BITS.fullmatch(text)
@@ -293,7 +293,7 @@ def _read_held(spec: FieldSpec, row: Row) -> int | Quantity:
             return Quantity("param", found[1], unit)
 
 
-def _number(text: Scalar, row: Row) -> int:
+def _number(text: ScalarNode, row: Row) -> int:
     written = substitute_text(text.text, row)
     if not _NUMBER.fullmatch(written):
         said = f"`{written}` is no number"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from isamap.machine.allowed import issues
 from isamap.machine.fields import read_items, read_mapping, read_names, read_number, read_text
-from isamap.machine.keys import TEXT, Keys, Leaf, ListOf, NamedBy, one_of
-from isamap.machine.tree import Findings, Node, Scalar
+from isamap.machine.keys import TEXT, Keys, LeafKey, ListOf, NamedBy, one_of
+from isamap.machine.tree import Findings, Node, ScalarNode
 from isamap.source import Span
 from isamap.source.records import dataclass
 
@@ -15,21 +15,21 @@ BIT_FIELD = Keys({"bits": TEXT, "constant": TEXT, "holds": TEXT, "unit": TEXT}, 
 WORDS = ListOf(NamedBy(BIT_FIELD), 1)
 ENTRIES = NamedBy(NamedBy(BIT_FIELD))
 END = Keys({"unit": TEXT, "words": WORDS}, ("unit", "words"))
-QUEUE = Keys({"from": TEXT, "to": TEXT, "depth": Leaf("whole", 1)}, ("from", "to", "depth"))
-TABLE = Keys({"word_bits": Leaf("whole", LEAST_BITS)}, ("word_bits",))
+QUEUE = Keys({"from": TEXT, "to": TEXT, "depth": LeafKey("whole", 1)}, ("from", "to", "depth"))
+TABLE = Keys({"word_bits": LeafKey("whole", LEAST_BITS)}, ("word_bits",))
 SLOT = Keys({"unit": TEXT, "bits": TEXT}, ("unit", "bits"))
 BUNDLE = Keys(
     {"marks": NamedBy(BIT_FIELD), "slots": ListOf(SLOT, 1), "loop": NamedBy(BIT_FIELD)}, ("marks", "slots")
 )
 PROGRAM = Keys(
     {
-        "word_bits": Leaf("whole", LEAST_BITS),
+        "word_bits": LeafKey("whole", LEAST_BITS),
         "begin": WORDS,
         "issue": one_of(lambda: tuple(issues())),
         "end": END,
         "tokens": ListOf(QUEUE),
         "tables": NamedBy(TABLE),
-        "first_address": Leaf("whole", 0),
+        "first_address": LeafKey("whole", 0),
         "bundle": BUNDLE,
         "source": TEXT,
     },
@@ -41,11 +41,11 @@ PROGRAM = Keys(
 class FieldSpec:
     """A field as written: it has a `constant`, or `holds` something in units."""
 
-    name: Scalar
-    bits: Scalar
-    constant: Scalar | None
-    holds: Scalar | None
-    unit: Scalar | None
+    name: ScalarNode
+    bits: ScalarNode
+    constant: ScalarNode | None
+    holds: ScalarNode | None
+    unit: ScalarNode | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class EncodingSpec:
 
     words: tuple[tuple[FieldSpec, ...], ...]
     span: Span
-    entries: tuple[tuple[Scalar, tuple[FieldSpec, ...]], ...] = ()
+    entries: tuple[tuple[ScalarNode, tuple[FieldSpec, ...]], ...] = ()
 
     @property
-    def texts(self) -> tuple[Scalar, ...]:
+    def texts(self) -> tuple[ScalarNode, ...]:
         """All texts in which a variable of a family may occur."""
         fields = (f for word in (*self.words, *(word for _, word in self.entries)) for f in word)
         return tuple(t for f in fields for t in (f.bits, f.constant, f.holds, f.unit) if t is not None)
@@ -67,8 +67,8 @@ class EncodingSpec:
 class QueueSpec:
     """A queue of tokens as written."""
 
-    giver: Scalar
-    taker: Scalar
+    giver: ScalarNode
+    taker: ScalarNode
     depth: int
 
 
@@ -76,8 +76,8 @@ class QueueSpec:
 class SlotSpec:
     """A slot as written."""
 
-    unit: Scalar
-    bits: Scalar
+    unit: ScalarNode
+    bits: ScalarNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,9 @@ class ProgramSpec:
 
     word_bits: int
     begin: EncodingSpec | None
-    source: Scalar | None
-    issue: Scalar | None = None
-    end: tuple[Scalar, EncodingSpec] | None = None
+    source: ScalarNode | None
+    issue: ScalarNode | None = None
+    end: tuple[ScalarNode, EncodingSpec] | None = None
     queues: tuple[QueueSpec, ...] = ()
     tables: tuple[tuple[str, int], ...] = ()
     first_address: int = 0
@@ -128,7 +128,7 @@ def _read_word(node: Node, findings: Findings) -> tuple[FieldSpec, ...]:
     return tuple(field for field in found if field is not None)
 
 
-def _read_field(name: Scalar, node: Node, findings: Findings) -> FieldSpec | None:
+def _read_field(name: ScalarNode, node: Node, findings: Findings) -> FieldSpec | None:
     what = f"field `{name.text}`"
     keys = read_mapping(node, what, BIT_FIELD, findings)
     bits, constant, holds, unit = (
@@ -196,7 +196,7 @@ def _read_bundle(node: Node | None, findings: Findings) -> BundleSpec | None:
     return BundleSpec(tuple(slots), marks, words.get("loop"), node.span) if marks is not None else None
 
 
-def _read_end(node: Node | None, findings: Findings) -> tuple[Scalar, EncodingSpec] | None:
+def _read_end(node: Node | None, findings: Findings) -> tuple[ScalarNode, EncodingSpec] | None:
     if node is None:
         return None
     keys = read_mapping(node, "`end`", END, findings)
@@ -214,7 +214,7 @@ def _read_queue(node: Node, findings: Findings) -> QueueSpec | None:
     return QueueSpec(giver, taker, int(depth))
 
 
-def _read_table(name: Scalar, node: Node, findings: Findings) -> tuple[str, int] | None:
+def _read_table(name: ScalarNode, node: Node, findings: Findings) -> tuple[str, int] | None:
     what = f"table `{name.text}`"
     keys = read_mapping(node, what, TABLE, findings)
     bits = read_number(

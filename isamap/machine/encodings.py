@@ -174,7 +174,7 @@ class ProgramEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class WordBits:
     """Bits `high` to `low` of a word for one instruction of a unit; zero if there is none."""
 
     unit: str
@@ -207,7 +207,7 @@ class Bundle:
     `marks` are constant fields of each such word. `loop` is the word that repeats those after it.
     """
 
-    slots: tuple[Slot, ...]
+    slots: tuple[WordBits, ...]
     marks: Encoding
     loop: Encoding | None = None
 

@@ -12,7 +12,7 @@ from itertools import product
 
 from isamap.machine.fields import read_items, read_mapping, read_name, read_names, read_text
 from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, OneOf, one_of
-from isamap.machine.tree import Findings, Mapping, Node, Scalar, Sequence
+from isamap.machine.tree import Findings, MappingNode, Node, ScalarNode, Sequence
 from isamap.source import Span, show_value
 from isamap.source.records import dataclass
 
@@ -28,8 +28,8 @@ class _Types:
     """
 
     names: tuple[str, ...]
-    omitted: tuple[Scalar, ...]
-    held: Scalar | None
+    omitted: tuple[ScalarNode, ...]
+    held: ScalarNode | None
 
 
 _Table = dict[str, tuple[str, ...] | _Types]
@@ -78,7 +78,7 @@ def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
     return rows
 
 
-def check_variables(rows: tuple[Row, ...], texts: Iterable[Scalar], findings: Findings) -> bool:
+def check_variables(rows: tuple[Row, ...], texts: Iterable[ScalarNode], findings: Findings) -> bool:
     """Return whether the texts use only variables that the rows give."""
     from isamap.syntax import VARIABLE  # brings numpy, which detection does without
 
@@ -138,16 +138,16 @@ def _read_row(node: Node, findings: Findings) -> _Table | None:
             )  # fmt: skip
         table[key.text] = (
             _read_types(value, findings)
-            if isinstance(value, Mapping)
+            if isinstance(value, MappingNode)
             else _read_values(value, key.text, findings)
         )
-    if isinstance(node, Mapping) and not table:
+    if isinstance(node, MappingNode) and not table:
         findings.report("empty-value", "a row of `for` gives no variable", node.span)
     _check_references(table, findings)
     return table if len(findings.diagnostics) == before else None
 
 
-def _read_types(node: Mapping, findings: Findings) -> _Types:
+def _read_types(node: MappingNode, findings: Findings) -> _Types:
     """Return `{types: integer, except: [i4, A], holding: A}`."""
     from isamap.ir.dtypes import TYPE_SETS  # brings numpy, which detection does without
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from math import isfinite
 
 from isamap.machine.keys import Keys
-from isamap.machine.tree import Findings, Mapping, Node, Scalar, Sequence
+from isamap.machine.tree import Findings, MappingNode, Node, ScalarNode, Sequence
 from isamap.source import Span
 from isamap.source.numbers import BYTES_PER_UNIT
 
@@ -32,7 +32,7 @@ def read_mapping(
         if key.text not in allowed:
             _unknown_key(key, what, allowed, findings)
     # An unknown key is taken for a missing one misspelt: one finding says it.
-    if isinstance(node, Mapping) and all(key in allowed for key in given):
+    if isinstance(node, MappingNode) and all(key in allowed for key in given):
         for name in keys.required:
             if name not in given:
                 findings.report(
@@ -41,12 +41,12 @@ def read_mapping(
     return {key: value for key, value in given.items() if key in allowed}
 
 
-def read_names(node: Node | None, what: str, findings: Findings) -> tuple[tuple[Scalar, Node], ...]:
+def read_names(node: Node | None, what: str, findings: Findings) -> tuple[tuple[ScalarNode, Node], ...]:
     """Return the entries of a mapping whose keys are the writer's own names."""
     match node:
         case None:
             return ()
-        case Mapping(entries):
+        case MappingNode(entries):
             return entries
         case _:
             findings.report("wrong-kind", f"{what} should be a mapping, as `key: value`", _head(node))
@@ -65,11 +65,11 @@ def read_items(node: Node | None, what: str, findings: Findings) -> tuple[Node, 
             return ()
 
 
-def read_text(node: Node | None, what: str, findings: Findings) -> Scalar | None:
+def read_text(node: Node | None, what: str, findings: Findings) -> ScalarNode | None:
     """Return a text that is not empty."""
     if node is None:
         return None
-    if not isinstance(node, Scalar):
+    if not isinstance(node, ScalarNode):
         findings.report("wrong-kind", f"{what} should be a text", _head(node))
         return None
     if not node.text.strip() or (node.style == "plain" and node.text in ("null", "~")):
@@ -78,7 +78,7 @@ def read_text(node: Node | None, what: str, findings: Findings) -> Scalar | None
     return node
 
 
-def read_name(node: Node | None, what: str, findings: Findings) -> Scalar | None:
+def read_name(node: Node | None, what: str, findings: Findings) -> ScalarNode | None:
     """Return a text that is a name of the language."""
     text = read_text(node, what, findings)
     if text is None or _NAME.fullmatch(text.text):
@@ -88,7 +88,7 @@ def read_name(node: Node | None, what: str, findings: Findings) -> Scalar | None
 
 
 def read_texts(
-    node: Node | None, what: str, findings: Findings, check: Callable[[Scalar], bool]
+    node: Node | None, what: str, findings: Findings, check: Callable[[ScalarNode], bool]
 ) -> tuple[str, ...]:
     """Return a list of texts, each once, without those that `check` refuses and reports."""
     found: dict[str, bool] = {}
@@ -109,9 +109,9 @@ def read_number(
     """Return a number of at least `lowest`."""
     if node is None:
         return None
-    text = node.text if isinstance(node, Scalar) and node.style == "plain" else None
+    text = node.text if isinstance(node, ScalarNode) and node.style == "plain" else None
     if text is None or not NUMBER.fullmatch(text) or not isfinite(value := float(text)):
-        shown = f", not `{_short(node.text)}`" if isinstance(node, Scalar) else ""
+        shown = f", not `{_short(node.text)}`" if isinstance(node, ScalarNode) else ""
         findings.report("not-a-number", f"{what} should be a number{shown}", _head(node))
         return None
     if whole and value != int(value):
@@ -131,9 +131,9 @@ _OTHER_SIZE = re.compile("[0-9.]+ ?([A-Za-z]{1,8})")
 
 def read_bytes(node: Node | None, what: str, findings: Findings, lowest: float = 1) -> int | None:
     """Return an integer of bytes of at least `lowest`: `524288`, or `512 KiB`."""
-    if isinstance(node, Scalar) and node.style == "plain" and (found := _SIZE.fullmatch(node.text)):
+    if isinstance(node, ScalarNode) and node.style == "plain" and (found := _SIZE.fullmatch(node.text)):
         return int(found[1]) * BYTES_PER_UNIT[found[2]]
-    if isinstance(node, Scalar) and (found := _OTHER_SIZE.fullmatch(node.text)):
+    if isinstance(node, ScalarNode) and (found := _OTHER_SIZE.fullmatch(node.text)):
         advice = "write KiB, MiB or GiB (of 1024), or the bytes as a number"
         findings.report("unknown-unit", f"`{found[1]}` is no unit of sizes", node.span, advice=advice)
         return None
@@ -146,9 +146,9 @@ def read_flag(node: Node | None, what: str, findings: Findings) -> bool:
     match node:
         case None:
             return False
-        case Scalar("true" | "false" as word, _, "plain"):
+        case ScalarNode("true" | "false" as word, _, "plain"):
             return word == "true"
-        case Scalar(text) if text.lower() in ("yes", "no", "on", "off"):
+        case ScalarNode(text) if text.lower() in ("yes", "no", "on", "off"):
             advice = f"write `{'true' if text.lower() in ('yes', 'on') else 'false'}`"
             findings.report(
                 "not-a-boolean", f"{what} should be true or false; `{text}` is a text in YAML 1.2", node.span,
@@ -159,7 +159,7 @@ def read_flag(node: Node | None, what: str, findings: Findings) -> bool:
     return False
 
 
-def _unknown_key(key: Scalar, what: str, allowed: Collection[str], findings: Findings) -> None:
+def _unknown_key(key: ScalarNode, what: str, allowed: Collection[str], findings: Findings) -> None:
     stem = _UNITS.sub("", key.text)
     same = sorted(k for k in allowed if _UNITS.sub("", k) == stem and k != stem)
     if same:
@@ -186,7 +186,7 @@ def _unknown_key(key: Scalar, what: str, allowed: Collection[str], findings: Fin
 
 def _head(node: Node) -> Span:
     """Return the first line of a node, which is underlined when the whole node is meant."""
-    if isinstance(node, Scalar) and node.style == "plain":
+    if isinstance(node, ScalarNode) and node.style == "plain":
         return node.span
     start, end = node.span.start, node.span.end
     line_end = node.span.source.text.find("\n", start)

@@ -16,7 +16,7 @@ from isamap.ir import F64, Const, Index, Instruction, MemoryDecl, Module, Operan
 from isamap.ir.small_sizes import sample_sizes
 from isamap.machine import allowed
 from isamap.machine.calls import (
-    Surroundings,
+    EmissionNames,
     check_c_types,
     forgotten_by,
     named_result,
@@ -25,12 +25,12 @@ from isamap.machine.calls import (
 )
 from isamap.machine.costs import read_cost
 from isamap.machine.emission import (
-    Argument,
     Arithmetic,
     CallTemplate,
     Declarations,
+    EmissionArgument,
+    EmissionStep,
     Nested,
-    Step,
     StepsTemplate,
     Sum,
     Template,
@@ -44,8 +44,8 @@ from isamap.machine.encodings import Encoding
 from isamap.machine.families import Row, check_variables, describe_row
 from isamap.machine.model import Cost, MachineInstruction, Memory
 from isamap.machine.spec import CostSpec, InstructionSpec
-from isamap.machine.tree import Findings, Scalar
-from isamap.machine.world import Entry, World, check_source
+from isamap.machine.tree import Findings, ScalarNode
+from isamap.machine.world import Entry, PartialMachine, check_source
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.source.records import dataclass, replace
 from isamap.syntax import resolve_template, substitute_text
@@ -60,7 +60,7 @@ _INHERITED = "give the registers their bytes, or `remove` the inherited instruct
 
 
 def check_inherited_room(
-    parent: World, world: World, entries: Mapping[str, Entry], findings: Findings
+    parent: PartialMachine, world: PartialMachine, entries: Mapping[str, Entry], findings: Findings
 ) -> None:
     """Report, at each memory that is declared anew, an inherited instruction for which it is too small."""
     kept = [e.built.instruction for n, e in entries.items() if parent.instructions.get(n) is e]
@@ -146,9 +146,9 @@ MAX_INSTRUCTIONS = 4000
 
 
 def extend_instructions(
-    world: World,
+    world: PartialMachine,
     specs: tuple[InstructionSpec, ...],
-    remove: tuple[Scalar, ...],
+    remove: tuple[ScalarNode, ...],
     texts: tuple[Declarations | None, ...],
     findings: Findings,
 ) -> dict[str, Entry]:
@@ -212,7 +212,7 @@ class _Written:
     template: Template | None
 
 
-def _member(written: _Written, module: Module, world: World, findings: Findings) -> Entry | None:
+def _member(written: _Written, module: Module, world: PartialMachine, findings: Findings) -> Entry | None:
     """Return one instruction; None if its text was refused, and its other parts were checked all the same."""
     spec, row = written.spec, written.row
     notes = describe_row(row)
@@ -257,11 +257,11 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
     return Entry(built, spec.cost, row, world.clock_ghz)
 
 
-def _emission(written: _Written, instruction: Instruction | None, world: World) -> Emission:
+def _emission(written: _Written, instruction: Instruction | None, world: PartialMachine) -> Emission:
     """Return how an instruction is emitted. Raises: SpecProblem."""
     constants = {c.name: c for c in world.constants}
     target = world.target
-    around = Surroundings(
+    around = EmissionNames(
         world.memories, world.states, target.headers, constants=constants, features=target.features
     )
     match written.template:
@@ -273,7 +273,7 @@ def _emission(written: _Written, instruction: Instruction | None, world: World) 
             return EmitNothing() if emission is None else emission
 
 
-def _check_c_types(written: _Written, instruction: Instruction, world: World) -> None:
+def _check_c_types(written: _Written, instruction: Instruction, world: PartialMachine) -> None:
     """Refuse registers without C types where something is compiled. Raises: SpecProblem."""
     # A model holds every register in an array of elements, and so does a lane.
     compiled = (
@@ -283,7 +283,7 @@ def _check_c_types(written: _Written, instruction: Instruction, world: World) ->
         check_c_types(instruction, world.memories, written.spec.emit.span)
 
 
-def _check_unit(cost: CostSpec, row: Row, world: World, findings: Findings) -> None:
+def _check_unit(cost: CostSpec, row: Row, world: PartialMachine, findings: Findings) -> None:
     for unit in (cost.unit, cost.also):
         if unit is not None and (name := substitute_text(unit.text, row)) not in world.units:
             findings.unknown("unknown-unit-name", "unit", name, unit.span, world.units)
@@ -315,7 +315,7 @@ Iteration = Mapping[str, int]
 
 
 def resolve_steps(
-    template: StepsTemplate, row: Row, instruction: Instruction | None, around: Surroundings
+    template: StepsTemplate, row: Row, instruction: Instruction | None, around: EmissionNames
 ) -> EmitSteps:
     """Return the checked steps of one instruction. Raises: SpecProblem with all errors."""
     found, steps, values = Findings(), list[EmitStep](), list[str]()
@@ -341,7 +341,7 @@ def resolve_steps(
     return whole
 
 
-def _check_memories(template: StepsTemplate, instruction: Instruction, around: Surroundings) -> None:
+def _check_memories(template: StepsTemplate, instruction: Instruction, around: EmissionNames) -> None:
     """Refuse registers that C has no variables of, and single values, which a call returns."""
     for operand in instruction.operands:
         memory = around.memories.get(operand.memory or "")
@@ -358,7 +358,7 @@ def _check_memories(template: StepsTemplate, instruction: Instruction, around: S
 
 
 def _iterations(
-    step: Step, row: Row, around: Surroundings
+    step: EmissionStep, row: Row, around: EmissionNames
 ) -> Iterator[tuple[Iteration, tuple[tuple[int, Index], ...]]]:
     """Return all combinations that `for` counts, the last fastest, with the bounds that depend on constants.
 
@@ -376,7 +376,7 @@ def _iterations(
         yield dict(zip(names, at, strict=True)), open_ends
 
 
-def _count(count: Sum, row: Row, around: Surroundings) -> Index:
+def _count(count: Sum, row: Row, around: EmissionNames) -> Index:
     """Return the bounds of `for`: integers, and constants of the machine."""
 
     def factor(word: Word) -> Index:
@@ -396,10 +396,10 @@ class _AtIteration:
     iteration: Iteration
     row: Row
     instruction: Instruction | None
-    around: Surroundings
+    around: EmissionNames
     found: Findings
 
-    def step(self, step: Step) -> EmitStep:
+    def step(self, step: EmissionStep) -> EmitStep:
         call = resolve_nested(self.nested(step.call), self.row, self.instruction, self.around, self.found)
         if step.name is None:
             return EmitStep("", "", call)
@@ -425,10 +425,10 @@ class _AtIteration:
                 return self.nested(arg)
             case Arithmetic():
                 return replace(arg, left=self.written(arg.left), right=self.written(arg.right))
-            case Argument():
+            case EmissionArgument():
                 return self.argument(arg)
 
-    def argument(self, arg: Argument) -> Argument:
+    def argument(self, arg: EmissionArgument) -> EmissionArgument:
         name = substitute_text(arg.name.text, self.row)
         if name in self.iteration:
             return replace(arg, name=Word(str(self.iteration[name]), arg.name.span))

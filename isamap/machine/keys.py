@@ -12,7 +12,7 @@ from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class LeafKey:
     """A value without keys. If `words` are given, the value is one of them."""
 
     kind: Literal["text", "number", "whole", "bytes", "flag", "expression"]
@@ -51,17 +51,17 @@ class Keys:
     required: tuple[str, ...] = ()
 
 
-Value = Leaf | ListOf | NamedBy | OneOf | Keys
+Value = LeafKey | ListOf | NamedBy | OneOf | Keys
 
-TEXT = Leaf("text")
-NUMBER = Leaf("number")
-BYTES = Leaf("bytes", 1)
-COUNT = Leaf("whole", 1)
-FLAG = Leaf("flag")
-EXPRESSION = Leaf("expression")
+TEXT = LeafKey("text")
+NUMBER = LeafKey("number")
+BYTES = LeafKey("bytes", 1)
+COUNT = LeafKey("whole", 1)
+FLAG = LeafKey("flag")
+EXPRESSION = LeafKey("expression")
 """A number, or an expression of an instruction's parameters."""
 
 
-def one_of(known: Callable[[], tuple[str, ...]]) -> Leaf:
+def one_of(known: Callable[[], tuple[str, ...]]) -> LeafKey:
     """Return a text that is one of a few words."""
-    return Leaf("text", words=known)
+    return LeafKey("text", words=known)

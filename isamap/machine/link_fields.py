@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from isamap.machine.fields import read_flag, read_mapping, read_name, read_number, read_text
-from isamap.machine.keys import COUNT, FLAG, NUMBER, TEXT, Keys, Leaf
-from isamap.machine.timing_fields import ROWS, STREAMS, Stated, read_row_times, read_stream_times
+from isamap.machine.keys import COUNT, FLAG, NUMBER, TEXT, Keys, LeafKey
+from isamap.machine.timing_fields import ROWS, STREAMS, StatedParameters, read_row_times, read_stream_times
 from isamap.machine.timings import RowTimes, StreamTimes
-from isamap.machine.tree import Findings, Node, Scalar
+from isamap.machine.tree import Findings, Node, ScalarNode
 from isamap.source.records import dataclass
 
 LINK = Keys(
     {
         "from": TEXT,
         "to": TEXT,
-        "bandwidth_bytes_per_ns": Leaf("number", 1e-6),
+        "bandwidth_bytes_per_ns": LeafKey("number", 1e-6),
         "shared": FLAG,
         "burst_bytes": COUNT,
         "energy_pj_per_byte": NUMBER,
@@ -29,13 +29,13 @@ LINK = Keys(
 class LinkSpec:
     """A link as written; None for an inherited parameter. Units: the bandwidth is in bytes per ns."""
 
-    source_memory: Scalar
-    target_memory: Scalar
+    source_memory: ScalarNode
+    target_memory: ScalarNode
     bandwidth_bytes_per_ns: float
     shared: bool
-    source: Scalar | None
-    rows: Stated[RowTimes] | None
-    streams: Stated[StreamTimes] | None
+    source: ScalarNode | None
+    rows: StatedParameters[RowTimes] | None
+    streams: StatedParameters[StreamTimes] | None
     burst_bytes: int | None = None
     energy_pj_per_byte: float | None = None
 

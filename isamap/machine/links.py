@@ -32,7 +32,7 @@ def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
     return None
 
 
-def carried(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index, int]:
+def carried_amount(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index, int]:
     """Return the amount that a link carries for an operand of this shape, and the bits of its unit: bytes, or bits.
 
     Contiguous elements form a row, which takes whole bursts as if it started with one.
@@ -48,7 +48,7 @@ def carried(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index
 
 def carried_ns(link: Link, operand: Operand, extents: Sequence[int]) -> float:
     """Return how long a link takes for an operand of these extents. Units: nanoseconds."""
-    amount, unit = carried(link, operand, [Index.of(extent) for extent in extents])
+    amount, unit = carried_amount(link, operand, [Index.of(extent) for extent in extents])
     assert amount.value is not None, "extents are numbers"
     return amount.value * unit / 8 / link.bandwidth_bytes_per_ns
 

@@ -18,14 +18,14 @@ from isamap.machine.emission import parse_texts
 from isamap.machine.encoding_checks import check_apart
 from isamap.machine.instructions import check_inherited_room, extend_instructions
 from isamap.machine.lengths import fixed_lengths
-from isamap.machine.links import carried
+from isamap.machine.links import carried_amount
 from isamap.machine.masks import with_masks_set
 from isamap.machine.model import Cost, Link, Machine, MachineInstruction, is_hint
 from isamap.machine.row_moves import with_whole_tiles
 from isamap.machine.spec import read_spec
 from isamap.machine.timings import THREAD_START_NS
-from isamap.machine.tree import Findings, Scalar, read_tree
-from isamap.machine.world import Entry, World, extend_surroundings
+from isamap.machine.tree import Findings, ScalarNode, read_tree
+from isamap.machine.world import Entry, PartialMachine, extend_surroundings
 from isamap.source import Source
 from isamap.source.records import replace
 
@@ -81,10 +81,10 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
 
 
 @lru_cache(maxsize=128)
-def _world(sources: tuple[Source, ...]) -> World:
+def _world(sources: tuple[Source, ...]) -> PartialMachine:
     """Return the declarations of a chain of texts, nearest first, joined."""
     source, *parents = sources
-    parent = _world(tuple(parents)) if parents else World()
+    parent = _world(tuple(parents)) if parents else PartialMachine()
     findings = Findings()
     spec = read_spec(read_tree(source), findings)
     language = (spec.language,) if spec.language is not None else ()
@@ -100,7 +100,7 @@ def _world(sources: tuple[Source, ...]) -> World:
     return replace(world, instructions=instructions)
 
 
-def _price_instruction(entry: Entry, world: World) -> MachineInstruction:
+def _price_instruction(entry: Entry, world: PartialMachine) -> MachineInstruction:
     """Return the instruction with its costs by the clock, links and banks of the machine that was asked for."""
     built, cost = entry.built, entry.built.cost
     if entry.clock_ghz != world.clock_ghz and entry.cost is not None:
@@ -114,11 +114,11 @@ def _price_instruction(entry: Entry, world: World) -> MachineInstruction:
 
 def _check_name(file: File, findings: Findings) -> None:
     name = read_tree(file.source).get("name")
-    if isinstance(name, Scalar) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", name.text):
+    if isinstance(name, ScalarNode) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", name.text):
         said = f"the machine's name `{name.text[:40]}` stands in C: letters, digits, `_`, `-`, `+` and `.`"
         findings.report("not-a-name", said, name.span)
         return
-    if not isinstance(name, Scalar) or file.path is None or name.text == file.path.stem:
+    if not isinstance(name, ScalarNode) or file.path is None or name.text == file.path.stem:
         return
     findings.report(
         "name-mismatch",
@@ -146,7 +146,7 @@ def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, st
     for (farther, nearer), link in links.items():
         if farther in ends and nearer in ends:
             moved = ends[farther]
-            amount, unit = carried(link, moved, moved.shape)
+            amount, unit = carried_amount(link, moved, moved.shape)
             taken = _per(amount, 8 / unit * link.bandwidth_bytes_per_ns)
             return replace(
                 cost,

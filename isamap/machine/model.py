@@ -116,7 +116,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ConfigurationState:
     """Configuration state and its image in memory, of 0 bytes if it has none.
 
     Units: `bytes` and `offsets` of the fields are in bytes.
@@ -163,7 +163,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ExecutionLevel:
     """An execution level: `count` of them, or as many as a program has, run inside one of the level around it.
 
     `most` is the largest number of them that may run inside of one, where a schedule chooses it. `at_once` of
@@ -264,7 +264,7 @@ class Machine:
     chain: tuple[str, ...]
     constants: tuple[Param, ...]
     memories: Mapping[str, Memory]
-    states: Mapping[str, State]
+    states: Mapping[str, ConfigurationState]
     units: Mapping[str, Unit]
     links: tuple[Link, ...]
     instructions: Mapping[str, MachineInstruction]
@@ -282,7 +282,7 @@ class Machine:
     figures: str = ""
     served: tuple[str, tuple[int, ...]] | None = None
     program: ProgramFormat | None = None
-    levels: tuple[Level, ...] = ()
+    levels: tuple[ExecutionLevel, ...] = ()
     host: str = ""
 
     @property
@@ -303,12 +303,12 @@ def area_mm2(machine: Machine) -> float | None:
     return add_up([*units, *fixed, *sized]) if units or fixed or sized else None
 
 
-def bound_level(machine: Machine) -> Level | None:
+def bound_level(machine: Machine) -> ExecutionLevel | None:
     """Return the level whose instances perform the iterations of parallel loops; None if threads do."""
     return machine.levels[1] if machine.levels else None
 
 
-def team_level(machine: Machine) -> Level | None:
+def team_level(machine: Machine) -> ExecutionLevel | None:
     """Return the level whose instances share the iterations of one instance of `bound_level`; None without it."""
     return machine.levels[2] if len(machine.levels) == 4 else None
 
@@ -368,7 +368,7 @@ def _settable(machine: Machine) -> tuple[frozenset[str], frozenset[tuple[str, st
     return loaded, frozenset((s.field.state, s.field.field) for i in free for s in i.settings)
 
 
-def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:
+def count_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:
     """Return the number of temporary registers of nested calls, by the memory of the last call's target.
 
     A target that is only written serves as one of them. Without nested calls there are none.

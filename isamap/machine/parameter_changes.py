@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from isamap.machine import tree
 from isamap.machine.chain import File
-from isamap.machine.tree import Node, Scalar, Sequence, read_tree
+from isamap.machine.tree import Node, ScalarNode, Sequence, read_tree
 from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean
 
 _MEMORY = re.compile(r"\b(?:memory|view)\s+([A-Za-z_][A-Za-z_0-9]*)\b[^;(]*\(([^)]*)\)")
@@ -22,7 +22,7 @@ _ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*=\s*([^,]*[^,\s])")
 _COMMENT = re.compile(r"#[^\n]*")
 
 
-def edited(file: File, values: Mapping[str, str]) -> File:
+def edit_parameters(file: File, values: Mapping[str, str]) -> File:
     """Return the description with other values of parameters. Raises: UsageProblem if it does not state one."""
     spans = {path: _place(file.source, path) for path in values}
     text = file.source.text
@@ -41,14 +41,14 @@ def _place(source: Source, path: str) -> Span:
     while keys:
         if isinstance(node, Sequence):
             node, keys = _item(node, path, keys)
-        elif isinstance(node, tree.Mapping):
+        elif isinstance(node, tree.MappingNode):
             found = node.get(keys[0])
             if found is None:
                 raise _unknown(source, path, keys[0], [key.text for key, _ in node.entries])
             node, keys = found, keys[1:]
         else:
             break
-    if keys or not isinstance(node, Scalar):
+    if keys or not isinstance(node, ScalarNode):
         raise UsageProblem(
             Diagnostic(
                 "unknown-place",
@@ -64,15 +64,15 @@ def _item(items: Sequence, path: str, keys: list[str]) -> tuple[Node, list[str]]
     """Return the link from one memory to another, and the remaining path."""
     ends: list[str] = []
     for item in items.items:
-        pair = [item.get(key) if isinstance(item, tree.Mapping) else None for key in ("from", "to")]
-        names = [end.text for end in pair if isinstance(end, Scalar)]
+        pair = [item.get(key) if isinstance(item, tree.MappingNode) else None for key in ("from", "to")]
+        names = [end.text for end in pair if isinstance(end, ScalarNode)]
         if names == keys[:2]:
             return item, keys[2:]
         ends += [".".join(names)] if len(names) == 2 else []
     raise _unknown(items.span.source, path, ".".join(keys[:2]), ends)
 
 
-def _attribute(source: Source, root: tree.Mapping, path: str, memory: str, attribute: str) -> Span:
+def _attribute(source: Source, root: tree.MappingNode, path: str, memory: str, attribute: str) -> Span:
     """Return where the language states an attribute of a memory."""
     language = root.get("language")
     span = language.span if language is not None else Span(source, 0, 0)

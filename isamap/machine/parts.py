@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isamap.ir import Instruction
-from isamap.machine.calls import Surroundings, resolve_nested
+from isamap.machine.calls import EmissionNames, resolve_nested
 from isamap.machine.emission import CallTemplate, parse_emit
 from isamap.machine.emit_nodes import EmitCall
 from isamap.machine.target_fields import PartText
@@ -58,5 +58,5 @@ def _call(part: PartText, headers: tuple[str, ...], findings: Findings) -> EmitC
             advice=f"write `function({', '.join(given)})`",
         )  # fmt: skip
         return EmitCall(None, None, "", ())
-    around = Surroundings({}, {}, headers, given)
+    around = EmissionNames({}, {}, headers, given)
     return resolve_nested(template.call, {}, Instruction(part.name.text, (), (), ()), around, findings)

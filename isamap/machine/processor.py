@@ -28,7 +28,7 @@ from isamap.hw_specs import machine_path, shipped_machines
 from isamap.machine import allowed
 from isamap.machine.chain import HEADER_END
 from isamap.machine.target_fields import read_target
-from isamap.machine.tree import Findings, Mapping, Scalar, decode, read_tree
+from isamap.machine.tree import Findings, MappingNode, ScalarNode, decode, read_tree
 from isamap.source import Diagnostic, MissingTool, is_digits
 from isamap.source.cache import digest, program_state, recall_or_make
 from isamap.source.process import run_process
@@ -169,7 +169,7 @@ def shipped_headers() -> dict[str, MachineHeader]:
 
 
 def _read_headers() -> dict[str, MachineHeader]:
-    trees: dict[str, Mapping] = {}
+    trees: dict[str, MappingNode] = {}
     for name in shipped_machines():
         source = decode(f"{name}.yaml", machine_path(name).read_bytes())
         trees[name] = read_tree(source, HEADER_END)
@@ -177,13 +177,13 @@ def _read_headers() -> dict[str, MachineHeader]:
     found: dict[str, MachineHeader] = {}
     for name, tree in trees.items():
         chain = [name]
-        while isinstance(parent := trees[chain[-1]].get("extends"), Scalar):
+        while isinstance(parent := trees[chain[-1]].get("extends"), ScalarNode):
             chain.append(parent.text)
         own, summary = [targets[one] for one in chain], tree.get("summary")
         features = [f for target in reversed(own) for f in target.features]
         permissions = [p for target in reversed(own) for p in target.permissions]
         found[name] = MachineHeader(
-            summary.text.strip() if isinstance(summary, Scalar) else "",
+            summary.text.strip() if isinstance(summary, ScalarNode) else "",
             tuple(chain),
             tuple(dict.fromkeys((*features, *permissions))),
             next((target.run for target in own if target.run is not None), "native"),

@@ -37,7 +37,7 @@ from isamap.machine.keys import (
     NUMBER,
     TEXT,
     Keys,
-    Leaf,
+    LeafKey,
     ListOf,
     NamedBy,
     OneOf,
@@ -51,14 +51,14 @@ from isamap.machine.timing_fields import (
     LOOPS,
     MODEL_KEYS,
     TLB,
-    Stated,
+    StatedParameters,
     read_energy,
     read_loop_times,
     read_model,
     read_tlb,
 )
 from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, Tlb
-from isamap.machine.tree import Findings, Mapping, Node, Scalar
+from isamap.machine.tree import Findings, MappingNode, Node, ScalarNode
 from isamap.source import Span, is_digits
 from isamap.source.numbers import BYTES_PER_UNIT
 from isamap.source.records import dataclass
@@ -70,10 +70,10 @@ T = TypeVar("T")
 class MemorySpec:
     """Facts about a memory that the text declares."""
 
-    name: Scalar
+    name: ScalarNode
     c_types: MappingType[str, str]
-    source: Scalar | None
-    energy: Stated[AccessEnergy] | None = None
+    source: ScalarNode | None
+    energy: StatedParameters[AccessEnergy] | None = None
     area_mm2: float | None = None
     area_mm2_per_kib: float | None = None
 
@@ -84,7 +84,7 @@ class UnitSpec:
 
     name: str
     count: int
-    source: Scalar | None
+    source: ScalarNode | None
     products_per_cycle: int | None = None
     queued: int | None = None
     span: Span | None = None
@@ -95,11 +95,11 @@ class UnitSpec:
 class LevelSpec:
     """An execution level as written."""
 
-    name: Scalar
+    name: ScalarNode
     count: int | None
     most: int | None
     at_once: int
-    memories: tuple[Scalar, ...]
+    memories: tuple[ScalarNode, ...]
     barrier_ns: float
 
 
@@ -107,16 +107,16 @@ class LevelSpec:
 class StateSpec:
     """The memory image of a state: its size and where its fields are, all in bytes."""
 
-    name: Scalar
+    name: ScalarNode
     size_bytes: int
-    offsets: tuple[tuple[Scalar, int], ...]
+    offsets: tuple[tuple[ScalarNode, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSpec:
     """A time, or an energy, as written, and whether it is in cycles."""
 
-    text: Scalar
+    text: ScalarNode
     in_cycles: bool
 
 
@@ -124,14 +124,14 @@ class TimeSpec:
 class CostSpec:
     """A cost as written; None for a part that was refused, so that the others are checked all the same."""
 
-    unit: Scalar | None
+    unit: ScalarNode | None
     interval: TimeSpec | None
     latency: TimeSpec | None
-    also: Scalar | None = None
+    also: ScalarNode | None = None
     energy: TimeSpec | None = None
 
     @property
-    def texts(self) -> tuple[Scalar, ...]:
+    def texts(self) -> tuple[ScalarNode, ...]:
         times = (time.text for time in (self.interval, self.latency, self.energy) if time is not None)
         return (*(unit for unit in (self.unit, self.also) if unit is not None), *times)
 
@@ -141,17 +141,17 @@ class InstructionSpec:
     """An instruction, or a family of them, as written."""
 
     rows: tuple[Row, ...]
-    semantics: Scalar
-    emit: Scalar | None
+    semantics: ScalarNode
+    emit: ScalarNode | None
     barrier: bool
     cost: CostSpec | None
-    source: Scalar | None
+    source: ScalarNode | None
     span: Span
     encoding: EncodingSpec | None = None
     is_asynchronous: bool = False
 
     @property
-    def texts(self) -> tuple[Scalar, ...]:
+    def texts(self) -> tuple[ScalarNode, ...]:
         """All texts in which a variable of the family may occur."""
         cost = self.cost.texts if self.cost is not None else ()
         words = self.encoding.texts if self.encoding is not None else ()
@@ -162,26 +162,26 @@ class InstructionSpec:
 class Spec:
     """One file."""
 
-    name: Scalar | None
+    name: ScalarNode | None
     summary: str
-    extends: Scalar | None
+    extends: ScalarNode | None
     sources: MappingType[str, str]
     target: TargetSpec
     clock_ghz: float | None
     thread_start_ns: float | None
-    language: Scalar | None
+    language: ScalarNode | None
     memories: tuple[MemorySpec, ...]
     links: tuple[LinkSpec, ...]
     units: tuple[UnitSpec, ...]
     levels: tuple[LevelSpec, ...]
-    tlb: Stated[Tlb] | None
-    loops: Stated[LoopTimes] | None
-    model: Stated[ModelFigures] | None
+    tlb: StatedParameters[Tlb] | None
+    loops: StatedParameters[LoopTimes] | None
+    model: StatedParameters[ModelFigures] | None
     states: tuple[StateSpec, ...]
-    remove: tuple[Scalar, ...]
+    remove: tuple[ScalarNode, ...]
     instructions: tuple[InstructionSpec, ...]
     program: ProgramSpec | None = None
-    host: Scalar | None = None
+    host: ScalarNode | None = None
 
 
 VERSION = "1"
@@ -194,7 +194,7 @@ UNIT = Keys(
 LEVEL = Keys(
     {"count": COUNT, "up_to": COUNT, "at_once": COUNT, "memories": ListOf(TEXT), "barrier_ns": NUMBER}
 )
-FIELD = Keys({"offset_bytes": Leaf("bytes")}, ("offset_bytes",))
+FIELD = Keys({"offset_bytes": LeafKey("bytes")}, ("offset_bytes",))
 STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
 _TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
 COST = Keys({"unit": TEXT, "also": TEXT, **dict.fromkeys((*_TIMES, "energy_pj"), EXPRESSION)}, ("unit",))
@@ -220,7 +220,7 @@ MACHINE = Keys(
         "extends": TEXT,
         "sources": NamedBy(TEXT),
         "target": TARGET,
-        "clock_ghz": Leaf("number", 0.001),
+        "clock_ghz": LeafKey("number", 0.001),
         "thread_start_ns": NUMBER,
         "language": TEXT,
         "memories": NamedBy(MEMORY),
@@ -240,14 +240,14 @@ MACHINE = Keys(
 )
 
 
-def read_spec(root: Mapping, findings: Findings) -> Spec:
+def read_spec(root: MappingNode, findings: Findings) -> Spec:
     """Return the file as data; errors are added to `findings`."""
     _check_version(root, findings)
     keys = read_mapping(root, "a machine", MACHINE, findings)
     name = read_text(keys.get("name"), "`name`", findings)
     summary = read_text(keys.get("summary"), "`summary`", findings)
 
-    def named(key: str, read: Callable[[Scalar, Node, Findings], T | None]) -> tuple[T, ...]:
+    def named(key: str, read: Callable[[ScalarNode, Node, Findings], T | None]) -> tuple[T, ...]:
         entries = read_names(keys.get(key), f"`{key}`", findings)
         return tuple(found for k, v in entries if (found := read(k, v, findings)) is not None)
 
@@ -279,7 +279,7 @@ def read_spec(root: Mapping, findings: Findings) -> Spec:
     )
 
 
-def _check_version(root: Mapping, findings: Findings) -> None:
+def _check_version(root: MappingNode, findings: Findings) -> None:
     if not root.entries or root.entries[0][0].text != "isamap":
         span = root.entries[0][0].span if root.entries else root.span
         findings.report(
@@ -287,8 +287,8 @@ def _check_version(root: Mapping, findings: Findings) -> None:
         )
         return
     value = root.entries[0][1]
-    if not isinstance(value, Scalar) or value.text != VERSION:
-        said = f"`{value.text}`" if isinstance(value, Scalar) else "this"
+    if not isinstance(value, ScalarNode) or value.text != VERSION:
+        said = f"`{value.text}`" if isinstance(value, ScalarNode) else "this"
         findings.report(
             "spec-version",
             f"{said} is not a version of the format",
@@ -300,16 +300,16 @@ def _check_version(root: Mapping, findings: Findings) -> None:
 # --- memories, links, units, states -----------------------------------------------------------------------
 
 
-def _read_source(key: Scalar, node: Node, findings: Findings) -> tuple[str, str] | None:
+def _read_source(key: ScalarNode, node: Node, findings: Findings) -> tuple[str, str] | None:
     text = read_text(node, f"source `{key.text}`", findings)
     return (key.text, text.text) if text is not None else None
 
 
-def _read_removed(node: Node, findings: Findings) -> Scalar | None:
+def _read_removed(node: Node, findings: Findings) -> ScalarNode | None:
     return read_text(node, "an item of `remove`", findings)
 
 
-def _read_memory(name: Scalar, node: Node, findings: Findings) -> MemorySpec:
+def _read_memory(name: ScalarNode, node: Node, findings: Findings) -> MemorySpec:
     keys = read_mapping(node, f"memory `{name.text}`", MEMORY, findings)
     c_types: dict[str, str] = {}
     for dtype, c_type in read_names(keys.get("c_types"), "`c_types`", findings):
@@ -329,14 +329,16 @@ def _read_memory(name: Scalar, node: Node, findings: Findings) -> MemorySpec:
     return MemorySpec(name, c_types, source, read_energy(keys.get("energy"), findings), *areas)
 
 
-def _require_source(source: Scalar | None, name: Scalar, stated: Sequence[Node], findings: Findings) -> None:
+def _require_source(
+    source: ScalarNode | None, name: ScalarNode, stated: Sequence[Node], findings: Findings
+) -> None:
     """Report an area whose origin nothing says."""
     if stated and source is None:
         said = f"`{name.text}` states an area and no `source` of it"
         findings.report("missing-key", said, stated[0].span, advice="add `source: …`")
 
 
-def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
+def _read_unit(name: ScalarNode, node: Node, findings: Findings) -> UnitSpec | None:
     keys = read_mapping(node, f"unit `{name.text}`", UNIT, findings)
     count, peak, queued = (
         None if found is None else int(found)
@@ -349,7 +351,7 @@ def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
     return None if count is None else UnitSpec(name.text, count, source, peak, queued, name.span, area or 0.0)
 
 
-def _read_level(name: Scalar, node: Node, findings: Findings) -> LevelSpec:
+def _read_level(name: ScalarNode, node: Node, findings: Findings) -> LevelSpec:
     keys = read_mapping(node, f"level `{name.text}`", LEVEL, findings)
     count, most, at_once = (
         None if number is None else int(number)
@@ -362,10 +364,10 @@ def _read_level(name: Scalar, node: Node, findings: Findings) -> LevelSpec:
     return LevelSpec(name, count, most, at_once or 1, memories, barrier_ns or 0.0)
 
 
-def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | None:
+def _read_state(name: ScalarNode, node: Node, findings: Findings) -> StateSpec | None:
     keys = read_mapping(node, f"state `{name.text}`", STATE, findings)
     size = read_bytes(keys.get("bytes"), "`bytes`", findings)
-    offsets: list[tuple[Scalar, int]] = []
+    offsets: list[tuple[ScalarNode, int]] = []
     for field, value in read_names(keys.get("fields"), "`fields`", findings):
         place = read_mapping(value, f"field `{field.text}`", FIELD, findings)
         offset = read_bytes(place.get("offset_bytes"), "`offset_bytes`", findings, lowest=0)
@@ -395,7 +397,7 @@ def _read_cost(node: Node, findings: Findings) -> CostSpec:
     keys = read_mapping(node, "`cost`", COST, findings)
     unit = read_text(keys.get("unit"), "`unit`", findings)
     # A key that was refused is taken for the missing one misspelt.
-    is_whole = isinstance(node, Mapping) and len(keys) == len(node.entries)
+    is_whole = isinstance(node, MappingNode) and len(keys) == len(node.entries)
     interval = _read_time("interval", keys, node, findings, is_whole)
     latency = _read_time("latency", keys, node, findings, is_whole)
     energy = read_text(keys.get("energy_pj"), "`energy_pj`", findings)
@@ -434,7 +436,7 @@ def machine_schema() -> dict[str, object]:
 
 def _schema(value: Value) -> dict[str, object]:
     match value:
-        case Leaf():
+        case LeafKey():
             return _leaf(value)
         case ListOf(item, least):
             return {"type": "array", "items": _schema(item), **({"minItems": least} if least else {})}
@@ -451,7 +453,7 @@ def _schema(value: Value) -> dict[str, object]:
             assert_never(unreachable)
 
 
-def _leaf(leaf: Leaf) -> dict[str, object]:
+def _leaf(leaf: LeafKey) -> dict[str, object]:
     # A plain 16 of YAML is a number, and a text to the readers, which take what is written.
     text: dict[str, object] = {"type": ["string", "number", "boolean"]}
     match leaf.kind:

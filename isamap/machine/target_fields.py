@@ -10,7 +10,7 @@ from isamap.machine import allowed
 from isamap.machine.emulators import read_cpu, read_emulator
 from isamap.machine.fields import read_mapping, read_names, read_text, read_texts
 from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, one_of
-from isamap.machine.tree import Findings, Node, Scalar
+from isamap.machine.tree import Findings, Node, ScalarNode
 from isamap.source import Span
 from isamap.source.records import dataclass, field
 
@@ -43,8 +43,8 @@ class Attributes:
 class PartText:
     """A part of elementary functions as a file writes it: its name, and the call that performs it."""
 
-    name: Scalar
-    text: Scalar
+    name: ScalarNode
+    text: ScalarNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,14 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
     def texts(
         key: str, what: str, known: tuple[str, ...], given: Mapping[str, Node] = keys
     ) -> tuple[str, ...]:
-        def check(text: Scalar) -> bool:
+        def check(text: ScalarNode) -> bool:
             if text.text not in known:
                 findings.unknown(f"unknown-{what}", what, text.text, text.span, known)
             return text.text in known
 
         return read_texts(given.get(key), f"`{key}`", findings, check)
 
-    def check_flag(text: Scalar) -> bool:
+    def check_flag(text: ScalarNode) -> bool:
         fine = allowed.is_flag(text.text)
         if not fine:
             findings.report(

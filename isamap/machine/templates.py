@@ -14,7 +14,7 @@ from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TemplateParameter:
     """A parameter of a new machine. `is_size`: bytes, so that KiB may be written."""
 
     name: str
@@ -28,11 +28,11 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TemplateKind:
     """A kind of machine: its questions, and the other inputs of its template."""
 
     summary: str
-    asked: tuple[Asked, ...]
+    asked: tuple[TemplateParameter, ...]
     derived: Callable[[Mapping[str, float]], Mapping[str, object]]
 
 
@@ -54,33 +54,33 @@ def _abstract(given: Mapping[str, float]) -> Mapping[str, object]:
     return {"n_bytes": 4 * n, "k_bytes": 4 * k, "peak": n * k}
 
 
-KINDS: Mapping[str, Kind] = {
-    "vector": Kind(
+KINDS: Mapping[str, TemplateKind] = {
+    "vector": TemplateKind(
         "a CPU with a vector extension, and the scalar instructions of generic-c",
         (
-            Asked("bytes", "bytes of a vector register", 32, 8, 1024, multiple=4),
-            Asked("registers", "vector registers", 16, 4, 1024),
-            Asked("clock_ghz", "clock in GHz", 3.0, 0.001, 100, is_whole=False),
+            TemplateParameter("bytes", "bytes of a vector register", 32, 8, 1024, multiple=4),
+            TemplateParameter("registers", "vector registers", 16, 4, 1024),
+            TemplateParameter("clock_ghz", "clock in GHz", 3.0, 0.001, 100, is_whole=False),
         ),
         _vector,
     ),
-    "matrix": Kind(
+    "matrix": TemplateKind(
         "an accelerator: a matrix unit, a scratchpad, a memory of sums, DMA",
         (
-            Asked("rows", "rows and columns of the array", 16, 2, 256),
-            Asked("spad_bytes", "bytes of the scratchpad", 1 << 18, 1 << 12, is_size=True),
-            Asked("sums_bytes", "bytes of the memory of sums", 1 << 16, 1 << 12, is_size=True),
-            Asked("bus_bytes", "bytes that DMA moves in a cycle", 16, 4, 4096, multiple=4),
-            Asked("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
+            TemplateParameter("rows", "rows and columns of the array", 16, 2, 256),
+            TemplateParameter("spad_bytes", "bytes of the scratchpad", 1 << 18, 1 << 12, is_size=True),
+            TemplateParameter("sums_bytes", "bytes of the memory of sums", 1 << 16, 1 << 12, is_size=True),
+            TemplateParameter("bus_bytes", "bytes that DMA moves in a cycle", 16, 4, 4096, multiple=4),
+            TemplateParameter("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
         ),
         _matrix,
     ),
-    "abstract": Kind(
+    "abstract": TemplateKind(
         "no hardware: one product of M by N by K numbers, for counting",
         (
-            Asked("m", "rows of the product", 16, 1, 256),
-            Asked("n", "columns of the product", 16, 1, 256),
-            Asked("k", "length of its sums", 16, 1, 256),
+            TemplateParameter("m", "rows of the product", 16, 1, 256),
+            TemplateParameter("n", "columns of the product", 16, 1, 256),
+            TemplateParameter("k", "length of its sums", 16, 1, 256),
         ),
         _abstract,
     ),
@@ -97,7 +97,7 @@ def begin(name: str, kind: str, given: Mapping[str, float]) -> str:
     return _PLACE.sub(lambda found: _show_default(values[found[1].lower()]), template_text(kind))
 
 
-def read_figure(asked: Asked, word: str, sizes: Mapping[str, int]) -> float:
+def read_figure(asked: TemplateParameter, word: str, sizes: Mapping[str, int]) -> float:
     """Return the value of a parameter in a word. Raises: UsageProblem if it cannot be."""
     number = re.fullmatch("([0-9]{1,12}(?:[.][0-9]{1,6})?) ?([A-Za-z]*)", word.strip())
     scale = sizes.get(number[2], 1 if number[2] == "" else 0) if number else 0
@@ -111,7 +111,7 @@ def read_figure(asked: Asked, word: str, sizes: Mapping[str, int]) -> float:
     return int(value) if asked.is_whole else value
 
 
-def asked_of(kind: str, name: str) -> Asked:
+def asked_of(kind: str, name: str) -> TemplateParameter:
     """Return the parameter of that name. Raises: UsageProblem if the kind has none."""
     found = next((asked for asked in KINDS[kind].asked if asked.name == name), None)
     if found is None:
@@ -122,7 +122,7 @@ def asked_of(kind: str, name: str) -> Asked:
     return found
 
 
-def _bind_value(asked: Asked, value: float) -> str:
+def _bind_value(asked: TemplateParameter, value: float) -> str:
     return _size(value) if asked.is_size else f"{value:g}"
 
 

@@ -1,7 +1,7 @@
 """Read measured parameters of rows, streams, pages, loops and models from YAML, and check them.
 
 rows: {start_ns: 5, short_start_ns: 20, short_bytes: 128, source: measured}
-->  Stated(RowTimes(5.0, 20.0, 128, source="measured"), …)
+->  StatedParameters(RowTimes(5.0, 20.0, 128, source="measured"), …)
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import MISSING
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.fields import read_bytes, read_mapping, read_number, read_text
-from isamap.machine.keys import BYTES, COUNT, NUMBER, TEXT, Keys, Leaf
+from isamap.machine.keys import BYTES, COUNT, NUMBER, TEXT, Keys, LeafKey
 from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
-from isamap.machine.tree import Findings, Node, Scalar
+from isamap.machine.tree import Findings, Node, ScalarNode
 from isamap.source import Span
 from isamap.source.records import dataclass, fields
 
@@ -21,17 +21,17 @@ T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures, AccessEner
 
 
 @dataclass(frozen=True, slots=True)
-class Stated(Generic[T]):
+class StatedParameters(Generic[T]):
     """Parameters as written, with the citation of their source; `spans` are those of the values, by key."""
 
     figures: T
-    source: Scalar | None
+    source: ScalarNode | None
     spans: Mapping[str, Span]
 
 
-def _figure(name: str) -> Leaf:
+def _figure(name: str) -> LeafKey:
     if name.endswith("_bytes_per_ns"):
-        return Leaf("number", 1e-6)  # it divides
+        return LeafKey("number", 1e-6)  # it divides
     return BYTES if name.endswith("_bytes") else COUNT if name.endswith("count") else NUMBER
 
 
@@ -49,7 +49,7 @@ MODEL_KEYS = figure_keys(ModelFigures)
 ENERGY = figure_keys(AccessEnergy, ("read_pj", "write_pj", "access_bytes"))
 
 
-def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | None:
+def read_row_times(node: Node | None, findings: Findings) -> StatedParameters[RowTimes] | None:
     """Return the value of a link's `rows`."""
     found = _read_stated(RowTimes, node, "`rows`", findings, ROWS)
     if found is not None:
@@ -67,7 +67,7 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
     return found
 
 
-def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTimes] | None:
+def read_stream_times(node: Node | None, findings: Findings) -> StatedParameters[StreamTimes] | None:
     """Return the value of a link's `streams`."""
     found = _read_stated(StreamTimes, node, "`streams`", findings, STREAMS)
     if found is not None:
@@ -77,22 +77,22 @@ def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTim
     return found
 
 
-def read_tlb(node: Node | None, findings: Findings) -> Stated[Tlb] | None:
+def read_tlb(node: Node | None, findings: Findings) -> StatedParameters[Tlb] | None:
     """Return the value of `tlb`."""
     return _read_stated(Tlb, node, "`tlb`", findings, TLB)
 
 
-def read_loop_times(node: Node | None, findings: Findings) -> Stated[LoopTimes] | None:
+def read_loop_times(node: Node | None, findings: Findings) -> StatedParameters[LoopTimes] | None:
     """Return the value of `loops`."""
     return _read_stated(LoopTimes, node, "`loops`", findings, LOOPS)
 
 
-def read_energy(node: Node | None, findings: Findings) -> Stated[AccessEnergy] | None:
+def read_energy(node: Node | None, findings: Findings) -> StatedParameters[AccessEnergy] | None:
     """Return the value of a memory's `energy`."""
     return _read_stated(AccessEnergy, node, "`energy`", findings, ENERGY)
 
 
-def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | None:
+def read_model(node: Node | None, findings: Findings) -> StatedParameters[ModelFigures] | None:
     """Return the value of `model`."""
     found = _read_stated(ModelFigures, node, "`model`", findings, MODEL_KEYS)
     if found is not None:
@@ -104,7 +104,7 @@ def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | 
 
 def _read_stated(
     kind: type[T], node: Node | None, what: str, findings: Findings, table: Keys
-) -> Stated[T] | None:
+) -> StatedParameters[T] | None:
     """Return the parameters of a mapping whose keys are a class's fields; None if one of them is no number."""
     if node is None:
         return None
@@ -121,7 +121,7 @@ def _read_stated(
     ):
         return None
     figures = kind(**values, source=source.text if source is not None else "")
-    return Stated(figures, source, {name: keys[name].span for name in values})
+    return StatedParameters(figures, source, {name: keys[name].span for name in values})
 
 
 def _read_figure(name: str, node: Node | None, findings: Findings) -> float | None:
@@ -133,7 +133,7 @@ def _read_figure(name: str, node: Node | None, findings: Findings) -> float | No
     return int(value) if whole and value is not None else value
 
 
-def _check_part(found: Stated[T], name: str, least: str, findings: Findings) -> None:
+def _check_part(found: StatedParameters[T], name: str, least: str, findings: Findings) -> None:
     """Add a finding if a parameter that is a fraction exceeds 1, or is 0 although it must be `above` that."""
     value = getattr(found.figures, name)
     if name in found.spans and not (0 < value <= 1 or (value == 0 and least == "at least")):
@@ -143,13 +143,15 @@ def _check_part(found: Stated[T], name: str, least: str, findings: Findings) -> 
         )  # fmt: skip
 
 
-def _check_together(found: Stated[T], what: str, names: tuple[str, str], findings: Findings) -> None:
+def _check_together(
+    found: StatedParameters[T], what: str, names: tuple[str, str], findings: Findings
+) -> None:
     """Add a finding if only one of two parameters is given."""
     for name, other in (names, names[::-1]):
         _check_needed(found, what, name, other, findings)
 
 
-def _check_needed(found: Stated[T], what: str, name: str, other: str, findings: Findings) -> None:
+def _check_needed(found: StatedParameters[T], what: str, name: str, other: str, findings: Findings) -> None:
     """Add a finding if a parameter is given without the one that it refers to."""
     if name in found.spans and other not in found.spans:
         findings.report(
@@ -158,7 +160,7 @@ def _check_needed(found: Stated[T], what: str, name: str, other: str, findings: 
         )  # fmt: skip
 
 
-def _check_order(found: Stated[T], small: str, large: str, findings: Findings) -> None:
+def _check_order(found: StatedParameters[T], small: str, large: str, findings: Findings) -> None:
     """Add a finding if a parameter is less than its lower limit, another parameter."""
     least, value = getattr(found.figures, small), getattr(found.figures, large)
     if value < least:

@@ -1,7 +1,7 @@
 """Parse YAML to a tree of nodes with spans, and refuse content that a description may not have.
 
-`unit: fma` is `Mapping(((Scalar("unit"), Scalar("fma")),))`. Scalars stay text: which are numbers is for the
-reader of each key to say, so that `no` is never a boolean.
+`unit: fma` is `MappingNode(((ScalarNode("unit"), ScalarNode("fma")),))`. Scalars stay text: the reader of each key
+says which are numbers, so that `no` is never a boolean.
 
 The collection of findings of one description, so that a person sees all mistakes at once.
 """
@@ -25,7 +25,7 @@ _MAX_REFUSALS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarNode:
     """A text; `style` is how it was written: `plain`, `quoted`, `literal` (|) or `folded` (>)."""
 
     text: str
@@ -42,10 +42,10 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class MappingNode:
     """Keys, each once, and their values, in the order of the file."""
 
-    entries: tuple[tuple[Scalar, Node], ...]
+    entries: tuple[tuple[ScalarNode, Node], ...]
     span: Span
 
     def get(self, key: str) -> Node | None:
@@ -53,7 +53,7 @@ class Mapping:
         return next((value for name, value in self.entries if name.text == key), None)
 
 
-Node = Scalar | Sequence | Mapping
+Node = ScalarNode | Sequence | MappingNode
 
 
 def decode(name: str, data: bytes) -> Source:
@@ -72,7 +72,7 @@ def decode(name: str, data: bytes) -> Source:
         ) from None
 
 
-def read_tree(source: Source, stop_before: str | None = None) -> Mapping:
+def read_tree(source: Source, stop_before: str | None = None) -> MappingNode:
     """Return the mapping that is the one document of a text; up to a top-level key, when `stop_before` names it.
 
     Raises: SpecProblem.
@@ -81,7 +81,7 @@ def read_tree(source: Source, stop_before: str | None = None) -> Mapping:
 
 
 @lru_cache(maxsize=64)
-def _read_tree(source: Source, stop_before: str | None) -> Mapping:
+def _read_tree(source: Source, stop_before: str | None) -> MappingNode:
     joined = joined_entries(source) if stop_before is None else None
     return joined or whole_tree(source, stop_before)
 
@@ -91,7 +91,7 @@ _BEFORE = re.compile(r"(?:[ ]*(?:#[^\n]*)?\n)*")
 """Comments and empty lines before the first entry."""
 
 
-def joined_entries(source: Source) -> Mapping | None:
+def joined_entries(source: Source) -> MappingNode | None:
     """Return the tree of a text whose top-level entries are correct each by itself; None for any other text.
 
     An entry that was read in another text is not parsed again: descriptions of a sweep differ in few of them.
@@ -99,19 +99,19 @@ def joined_entries(source: Source) -> Mapping | None:
     starts = [found.start() for found in _ENTRY.finditer(source.text)]
     if not starts or not _BEFORE.fullmatch(source.text, 0, starts[0]):
         return None
-    entries: dict[str, tuple[Scalar, Node]] = {}
+    entries: dict[str, tuple[ScalarNode, Node]] = {}
     for start, end in pairwise([*starts, len(source.text)]):
         part = _entry(source.text[start:end])
         if part is None or part[0].text in entries:
             return None
         key, value = (_move_node(node, source, start) for node in part)
-        assert isinstance(key, Scalar), "the key of an entry"
+        assert isinstance(key, ScalarNode), "the key of an entry"
         entries[key.text] = (key, value)
-    return Mapping(tuple(entries.values()), Span(source, starts[0], len(source.text)))
+    return MappingNode(tuple(entries.values()), Span(source, starts[0], len(source.text)))
 
 
 @lru_cache(maxsize=512)
-def _entry(text: str) -> tuple[Scalar, Node] | None:
+def _entry(text: str) -> tuple[ScalarNode, Node] | None:
     """Return the key and the value of a text that is one entry; None for any other text."""
     try:
         tree = whole_tree(Source("entry", text), None)
@@ -124,19 +124,19 @@ def _move_node(node: Node, source: Source, start: int) -> Node:
     """Return a node of an entry as one of the text in which the entry begins at `start`."""
     span = Span(source, start + node.span.start, start + node.span.end)
     match node:
-        case Scalar():
-            return Scalar(node.text, span, node.style)
+        case ScalarNode():
+            return ScalarNode(node.text, span, node.style)
         case Sequence():
             return Sequence(tuple(_move_node(item, source, start) for item in node.items), span)
-        case Mapping():
+        case MappingNode():
             pairs = tuple(
-                (Scalar(k.text, Span(source, start + k.span.start, start + k.span.end), k.style), v)
+                (ScalarNode(k.text, Span(source, start + k.span.start, start + k.span.end), k.style), v)
                 for k, v in ((k, _move_node(v, source, start)) for k, v in node.entries)
             )
-            return Mapping(pairs, span)
+            return MappingNode(pairs, span)
 
 
-def whole_tree(source: Source, stop_before: str | None) -> Mapping:
+def whole_tree(source: Source, stop_before: str | None) -> MappingNode:
     """Return the tree of a text that is parsed in one piece. Raises: SpecProblem."""
     from ruamel.yaml import YAML  # only where a description is read
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -159,7 +159,7 @@ class _Reader:
         self.stop_before = stop_before
         self.refused: list[Diagnostic] = []
 
-    def document(self, events: Iterator[Any]) -> Mapping:
+    def document(self, events: Iterator[Any]) -> MappingNode:
         next(events)  # the start of the stream
         start = next(events)
         if _kind(start) != "DocumentStart":
@@ -175,7 +175,7 @@ class _Reader:
                 )
         if self.refused:
             raise SpecProblem(*self.refused)
-        if isinstance(root, Mapping):
+        if isinstance(root, MappingNode):
             return root
         raise _problem(
             "yaml-not-a-mapping",
@@ -192,7 +192,7 @@ class _Reader:
         if kind == "Alias" or event.anchor is not None:
             self.refuse_alias(kind, event)
         if kind == "Alias":
-            return Scalar("", self.span(event))
+            return ScalarNode("", self.span(event))
         if event.ctag is not None and str(event.ctag) not in ("", "!"):
             self.refuse("yaml-tag", f"tags such as `{event.ctag}` are not read", event, "leave the tag out")
         match kind:
@@ -204,11 +204,11 @@ class _Reader:
             case _:
                 return self.mapping(event, events, depth)
 
-    def scalar(self, event: Any) -> Scalar:
+    def scalar(self, event: Any) -> ScalarNode:
         styles: dict[str | None, Literal["plain", "quoted", "literal", "folded"]] = {
             "'": "quoted", '"': "quoted", "|": "literal", ">": "folded",
         }  # fmt: skip
-        return Scalar(str(event.value), self.span(event), styles.get(event.style, "plain"))
+        return ScalarNode(str(event.value), self.span(event), styles.get(event.style, "plain"))
 
     def items(self, events: Iterator[Any], depth: int) -> tuple[tuple[Node, ...], int]:
         items: list[Node] = []
@@ -216,14 +216,14 @@ class _Reader:
             items.append(self.node(event, events, depth + 1))
         return tuple(items), event.end_mark.index
 
-    def mapping(self, start: Any, events: Iterator[Any], depth: int) -> Mapping:
-        entries: dict[str, tuple[Scalar, Node]] = {}
+    def mapping(self, start: Any, events: Iterator[Any], depth: int) -> MappingNode:
+        entries: dict[str, tuple[ScalarNode, Node]] = {}
         while _kind(event := next(events)) != "MappingEnd":
             key = self.node(event, events, depth + 1)
-            if depth == 0 and isinstance(key, Scalar) and key.text == self.stop_before:
+            if depth == 0 and isinstance(key, ScalarNode) and key.text == self.stop_before:
                 break
             value = self.node(next(events), events, depth + 1)
-            if not isinstance(key, Scalar):
+            if not isinstance(key, ScalarNode):
                 self.refuse("yaml-key", "a key is a name, not a list or a mapping", event)
             elif key.text in entries:
                 first = entries[key.text][0].span.line
@@ -233,7 +233,7 @@ class _Reader:
                 )  # fmt: skip
             else:
                 entries[key.text] = (key, value)
-        return Mapping(
+        return MappingNode(
             tuple(entries.values()), Span(self.source, start.start_mark.index, event.end_mark.index)
         )
 

@@ -1,6 +1,6 @@
 """Accumulate a chain of descriptions: each file extends the world that its parent has built.
 
-`extend(parent, spec, findings)` is a pure function from one `World` to the next.
+`extend(parent, spec, findings)` is a pure function from one `PartialMachine` to the next.
 """
 
 from __future__ import annotations
@@ -21,18 +21,26 @@ from isamap.machine.encodings import (
     ProgramEnd,
     ProgramFormat,
     Quantity,
-    Slot,
     TokenQueue,
+    WordBits,
     constant_words,
 )
 from isamap.machine.families import Row
 from isamap.machine.link_fields import LinkSpec
-from isamap.machine.model import Level, Link, MachineInstruction, Memory, State, Target, Unit
+from isamap.machine.model import (
+    ConfigurationState,
+    ExecutionLevel,
+    Link,
+    MachineInstruction,
+    Memory,
+    Target,
+    Unit,
+)
 from isamap.machine.parts import resolve_parts
 from isamap.machine.spec import CostSpec, LevelSpec, MemorySpec, Spec, StateSpec
 from isamap.machine.target_fields import Attributes, TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
-from isamap.machine.tree import Findings, Scalar
+from isamap.machine.tree import Findings, ScalarNode
 from isamap.source import Diagnostic, Span, SpecProblem
 from isamap.source.records import dataclass, field, replace
 from isamap.syntax import resolve_template
@@ -77,7 +85,7 @@ def stand_in(spec: ProgramSpec) -> ProgramFormat:
     queues = tuple(TokenQueue(q.giver.text, q.taker.text, q.depth) for q in spec.queues)
     bundle = None
     if spec.bundle is not None:
-        slots = tuple(Slot(s.unit.text, spec.word_bits - 1, 0) for s in spec.bundle.slots)
+        slots = tuple(WordBits(s.unit.text, spec.word_bits - 1, 0) for s in spec.bundle.slots)
         bundle = Bundle(slots, Encoding(()), Encoding(()))
     return ProgramFormat(spec.word_bits, queues=queues, tables=spec.tables, bundle=bundle)
 
@@ -111,7 +119,7 @@ def _end(spec: ProgramSpec, program: ProgramFormat, units: Collection[str]) -> P
     return ProgramEnd(unit.text, encoding)
 
 
-def _check_unit(unit: Scalar, units: Collection[str]) -> None:
+def _check_unit(unit: ScalarNode, units: Collection[str]) -> None:
     if unit.text not in units:
         known = f"known: {', '.join(sorted(units))}" if units else "there is none"
         said = f"there is no unit called `{unit.text}`"
@@ -129,7 +137,7 @@ def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
         said = "words with slots are performed one behind the other, and `issue`, `tokens` and `end` are not"
         raise SpecProblem(Diagnostic("encoding-issue", said, spec.span, help="leave out one of the two"))
     slots = tuple(
-        Slot(s.unit.text, *read_bits(s.bits, {}, program.word_bits), s.bits.span) for s in spec.slots
+        WordBits(s.unit.text, *read_bits(s.bits, {}, program.word_bits), s.bits.span) for s in spec.slots
     )
     marks = _one_word(spec.marks, program, (), "the words with slots")
     _check_slots(slots, marks)
@@ -155,7 +163,7 @@ def _one_word(spec: EncodingSpec, program: ProgramFormat, held: tuple[Quantity, 
     return encoding
 
 
-def _check_slots(slots: tuple[Slot, ...], marks: Encoding) -> None:
+def _check_slots(slots: tuple[WordBits, ...], marks: Encoding) -> None:
     """Refuse slots that share bits, or of one unit that differ in width. Raises: SpecProblem."""
     taken = [(f.high, f.low) for f in marks.fields] + [(s.high, s.low) for s in slots]
     for number, slot in enumerate(slots, len(marks.fields)):
@@ -193,14 +201,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class PartialMachine:
     """Everything known after some files of a chain, by name."""
 
     declarations: Mapping[str, MemoryDecl | StateDecl | ConstantDecl] = field(
         default_factory=dict[str, MemoryDecl | StateDecl | ConstantDecl]
     )
     memories: Mapping[str, Memory] = field(default_factory=dict[str, Memory])
-    states: Mapping[str, State] = field(default_factory=dict[str, State])
+    states: Mapping[str, ConfigurationState] = field(default_factory=dict[str, ConfigurationState])
     units: Mapping[str, Unit] = field(default_factory=dict[str, Unit])
     links: Mapping[tuple[str, str], Link] = field(default_factory=dict[tuple[str, str], Link])
     instructions: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
@@ -212,7 +220,7 @@ class World:
     loops: LoopTimes = NO_LOOPS
     model: ModelFigures = MODEL
     program: ProgramFormat | None = None
-    levels: tuple[Level, ...] = ()
+    levels: tuple[ExecutionLevel, ...] = ()
     host: str = ""
     summary: str = ""
     chain: tuple[str, ...] = ()
@@ -228,7 +236,9 @@ class World:
         return tuple(d.param for d in self.declarations.values() if isinstance(d, ConstantDecl))
 
 
-def extend_surroundings(world: World, spec: Spec, language: Declarations | None, findings: Findings) -> World:
+def extend_surroundings(
+    world: PartialMachine, spec: Spec, language: Declarations | None, findings: Findings
+) -> PartialMachine:
     """Return the world with everything of a file but its instructions."""
     world = replace(
         world,
@@ -282,7 +292,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
 
 def _levels(
     specs: tuple[LevelSpec, ...], memories: Mapping[str, Memory], findings: Findings
-) -> tuple[Level, ...]:
+) -> tuple[ExecutionLevel, ...]:
     """Return the execution levels: one device, instances that parallel loops fill, and the lanes inside."""
     owners: dict[str, str] = {}
     for spec in specs:
@@ -317,7 +327,7 @@ def _levels(
                 "third one of four, and nothing of others",
             )  # fmt: skip
     return tuple(
-        Level(
+        ExecutionLevel(
             s.name.text,
             s.count,
             s.most,
@@ -338,7 +348,7 @@ _LEVELS = (
 )
 
 
-def _check_banks(world: World, findings: Findings) -> None:
+def _check_banks(world: PartialMachine, findings: Findings) -> None:
     timed = [memory for memory in world.memories.values() if memory.number("bank_bytes") is not None]
     if timed and world.clock_ghz is None:
         findings.report(
@@ -357,7 +367,7 @@ def _check_peaks(spec: Spec, clock_ghz: float | None, findings: Findings) -> Non
 
 
 def check_source(
-    cited: Scalar | None, sources: Iterable[str], findings: Findings, name: str | None = None
+    cited: ScalarNode | None, sources: Iterable[str], findings: Findings, name: str | None = None
 ) -> None:
     """Keep a finding when a citation names no source; `name` is its text with variables replaced."""
     if cited is not None and (name or cited.text) not in sources:
@@ -395,7 +405,7 @@ def _target(old: Target, new: TargetSpec, findings: Findings) -> Target:
 
 
 def _declarations(
-    world: World, language: Declarations, findings: Findings
+    world: PartialMachine, language: Declarations, findings: Findings
 ) -> dict[str, MemoryDecl | StateDecl | ConstantDecl]:
     """Return inherited declarations and those of this file, which replace inherited ones of the same name."""
     own = {d.name.text for d in language}
@@ -423,7 +433,7 @@ def _declarations(
     return found
 
 
-def _memories(world: World, facts: tuple[MemorySpec, ...], findings: Findings) -> dict[str, Memory]:
+def _memories(world: PartialMachine, facts: tuple[MemorySpec, ...], findings: Findings) -> dict[str, Memory]:
     memories: dict[str, Memory] = {}
     for name, decl in world.declarations.items():
         if isinstance(decl, MemoryDecl):
@@ -455,9 +465,11 @@ def _memories(world: World, facts: tuple[MemorySpec, ...], findings: Findings) -
     return memories
 
 
-def _states(world: World, facts: tuple[StateSpec, ...], findings: Findings) -> dict[str, State]:
+def _states(
+    world: PartialMachine, facts: tuple[StateSpec, ...], findings: Findings
+) -> dict[str, ConfigurationState]:
     decls = {name: d for name, d in world.declarations.items() if isinstance(d, StateDecl)}
-    none = {name: State(d, 0, {}) for name, d in decls.items()}
+    none = {name: ConfigurationState(d, 0, {}) for name, d in decls.items()}
     states = {**none, **{name: replace(state, decl=decls[name]) for name, state in world.states.items()}}
     for fact in facts:
         name = fact.name.text
@@ -465,7 +477,9 @@ def _states(world: World, facts: tuple[StateSpec, ...], findings: Findings) -> d
             findings.unknown("unknown-state", "state", name, fact.name.span, decls)
             continue
         _check_image(decls[name], fact, findings)
-        states[name] = State(decls[name], fact.size_bytes, {f.text: offset for f, offset in fact.offsets})
+        states[name] = ConfigurationState(
+            decls[name], fact.size_bytes, {f.text: offset for f, offset in fact.offsets}
+        )
     return states
 
 
@@ -497,7 +511,9 @@ def _check_image(decl: StateDecl, fact: StateSpec, findings: Findings) -> None:
 # --- links ------------------------------------------------------------------------------------------------
 
 
-def _links(world: World, specs: tuple[LinkSpec, ...], findings: Findings) -> dict[tuple[str, str], Link]:
+def _links(
+    world: PartialMachine, specs: tuple[LinkSpec, ...], findings: Findings
+) -> dict[tuple[str, str], Link]:
     links = dict(world.links)
     spans: dict[str, Span] = {}
     for spec in specs:

@@ -18,11 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from isamap.graph.graph import WORK_OF_NODE, Array, Definitions, Function, Graph, Node, Reference, Room, Typed
+from isamap.graph.graph import (
+    WORK_OF_NODE,
+    Array,
+    AttributeReference,
+    Definitions,
+    FoldingBudget,
+    Graph,
+    GraphFunction,
+    Node,
+    Typed,
+)
 from isamap.graph.sizes import is_open
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import NUMBERS
-from isamap.onnx.onnx_files import Reader
+from isamap.onnx.onnx_files import OnnxReader
 
 MOST_ELEMENTS = 1 << 24
 """The most elements of a result computed at import: small files may declare large arrays."""
@@ -140,7 +150,7 @@ def _check_types(schema: Any, inputs: Sequence[Typed | None]) -> None:
             raise NotTaken(f"its inputs are {bound[said.type_str]} and {found}, which have to be one type")
 
 
-def function_of(node: Node, inputs: Sequence[Typed | None], opset: int) -> Function | None:
+def function_of(node: Node, inputs: Sequence[Typed | None], opset: int) -> GraphFunction | None:
     """Return the function that defines a node's operator; None if there is none.
 
     Shapes of inputs are known, so the function may depend on them.
@@ -155,11 +165,11 @@ def function_of(node: Node, inputs: Sequence[Typed | None], opset: int) -> Funct
         return None
     function = onnx.FunctionProto()
     function.ParseFromString(content)
-    found = Reader(Path(function.name), onnx).function(function)
+    found = OnnxReader(Path(function.name), onnx).function(function)
     defaults = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
     missing = {name: value for name, value in defaults.items() if name not in node.attributes}
     if missing:
-        reader = Reader(Path("schema"), onnx)
+        reader = OnnxReader(Path("schema"), onnx)
         found = replace(found, defaults={p.name: reader.attribute(p, 0) for p in missing.values()})
     return found
 
@@ -200,7 +210,7 @@ def to_proto(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     onnx: Any = import_module("onnx")
     attributes: dict[str, Any] = {}
     for name, value in node.attributes.items():
-        if value is None or isinstance(value, Reference):
+        if value is None or isinstance(value, AttributeReference):
             raise NotTaken(f"its attribute `{name}` is of a kind that no operator here takes")
         if isinstance(value, Graph):
             attributes[name] = _graph_proto(onnx, value)
@@ -230,7 +240,7 @@ def _graph_proto(onnx: Any, graph: Graph) -> Any:
     return helper.make_graph(nodes, graph.name or "inside", *ports, constants)
 
 
-def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Room) -> bool:
+def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: FoldingBudget) -> bool:
     """Return whether the results may be computed at import. Raises: NotTaken beyond the allowed work."""
     read = sum(array.size for array in inputs if array is not None)
     work = WORK_OF_NODE + (read + results) // ELEMENTS_OF_WORK
@@ -248,7 +258,7 @@ def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Ro
     return True
 
 
-def fold(node: Node, inputs: Sequence[Array | None], opset: int, room: Room) -> list[Array] | None:
+def fold(node: Node, inputs: Sequence[Array | None], opset: int, room: FoldingBudget) -> list[Array] | None:
     """Return the results of a node for inputs that are known; None if it is not to be computed now."""
     if any(isinstance(value, Graph) for value in node.attributes.values()):
         return None

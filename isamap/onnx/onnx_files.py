@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from isamap.graph.graph import Array, Attribute, Function, Graph, Node, Reference, Signature
+from isamap.graph.graph import Array, Attribute, AttributeReference, Graph, GraphFunction, Node, Signature
 from isamap.graph.lowering import NEWEST_OPSET
 from isamap.graph.types import SAID, TYPES
 from isamap.source import Diagnostic, LeavesFolder, UsageProblem, map_file, open_beside, read_part
@@ -72,7 +72,7 @@ def onnx_package() -> Any:
         raise UsageProblem(Diagnostic("onnx-missing", said, help="pip install 'isamap[onnx]'")) from None
 
 
-def damaged(path: Path, why: str) -> UsageProblem:
+def damaged_model(path: Path, why: str) -> UsageProblem:
     """Return the error that a file is no model that can be read."""
     return UsageProblem(
         Diagnostic(
@@ -83,7 +83,7 @@ def damaged(path: Path, why: str) -> UsageProblem:
     )
 
 
-class Reader:
+class OnnxReader:
     """A reader of one file, and of the files of weights next to it."""
 
     def __init__(self, path: Path, onnx: Any, apart: Mapping[int, memoryview] = NONE_APART) -> None:
@@ -97,7 +97,7 @@ class Reader:
         self.parts: dict[tuple[str, int, int], bytes | memoryview] = {}
 
     def fail(self, why: str) -> UsageProblem:
-        return damaged(self.path, why)
+        return damaged_model(self.path, why)
 
     def check_once(self, names: Iterable[str], what: str) -> set[str]:
         """Return the names that are not empty. Raises: UsageProblem if one comes twice."""
@@ -119,11 +119,11 @@ class Reader:
             raise self.fail(f"it is written in opset {found['']}; known are those up to {NEWEST_OPSET}")
         return found
 
-    def function(self, proto: Any) -> Function:
+    def function(self, proto: Any) -> GraphFunction:
         defaults = {a.name: self.attribute(a, 0) for a in proto.attribute_proto}
         nodes = tuple(self.node(n, 0) for n in proto.node)
         opsets = self.opsets(proto.opset_import)
-        function = Function(tuple(proto.input), tuple(proto.output), nodes, opsets, defaults)
+        function = GraphFunction(tuple(proto.input), tuple(proto.output), nodes, opsets, defaults)
         self._check_values((), function.inputs, function.outputs, nodes)
         return function
 
@@ -181,7 +181,7 @@ class Reader:
         field = _VALUES.get(names.get(proto.type, ""))
         there = {one.name for one, _ in proto.ListFields()} & set(_VALUES.values())
         if proto.ref_attr_name and not there:
-            return Reference(proto.ref_attr_name)
+            return AttributeReference(proto.ref_attr_name)
         if field is None:
             raise self.fail(f"the attribute `{proto.name}` has no type that there is: {proto.type}")
         if not there <= {field} or proto.ref_attr_name:

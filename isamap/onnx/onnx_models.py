@@ -21,12 +21,12 @@ from isamap.graph.elementwise_fusion import Fuse, fuse_steps
 from isamap.graph.graph import Array, Model
 from isamap.graph.host_fallback import host_of, reads_signed_bytes_only
 from isamap.graph.importing import Imported, Trace, lower_model
-from isamap.graph.layers import Evaluated
+from isamap.graph.layers import ReferenceValue
 from isamap.graph.making import Value
 from isamap.graph.model_library import (
     MAX_DEVICES,
     CompiledModel,
-    How,
+    ModelOptions,
     compile_whole,
     fuse_of,
     refuse_both,
@@ -36,7 +36,7 @@ from isamap.graph.partition import METHODS, Method
 from isamap.graph.quantising import HALF
 from isamap.graph.sizes import Given
 from isamap.onnx.onnx_definitions import DEFINITIONS, evaluator_of
-from isamap.onnx.onnx_files import MOST_BYTES, Reader, damaged, onnx_package, without_weights
+from isamap.onnx.onnx_files import MOST_BYTES, OnnxReader, damaged_model, onnx_package, without_weights
 from isamap.source import Diagnostic, UsageProblem, map_file, open_regular
 
 ROUNDED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
@@ -50,7 +50,7 @@ def read_model(path: Path) -> Model:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > MOST_BYTES:
-                raise damaged(path, f"it has {size} bytes, more than a file of protobuf may have")
+                raise damaged_model(path, f"it has {size} bytes, more than a file of protobuf may have")
             content = map_file(file)
     except OSError as error:
         said = f"{path} cannot be read: {error.strerror}"
@@ -67,10 +67,10 @@ def parse_model(content: bytes | memoryview, path: Path) -> Model:
         rest, apart = without_weights(memoryview(content))
         proto.ParseFromString(rest)
     except errors.DecodeError:
-        raise damaged(path, "its bytes are no protobuf of ONNX") from None
+        raise damaged_model(path, "its bytes are no protobuf of ONNX") from None
     if not proto.HasField("graph") or not proto.opset_import:
-        raise damaged(path, "it has no graph, or does not say which operators it is written in")
-    reader = Reader(path, onnx, apart)
+        raise damaged_model(path, "it has no graph, or does not say which operators it is written in")
+    reader = OnnxReader(path, onnx, apart)
     try:
         opsets = reader.opsets(proto.opset_import)
         called = [(f.domain, f.name) for f in proto.functions]
@@ -78,7 +78,7 @@ def parse_model(content: bytes | memoryview, path: Path) -> Model:
         functions = dict(zip(called, map(reader.function, proto.functions), strict=True))
         return Model(reader.graph(proto.graph, 0), opsets, functions, DEFINITIONS, is_foreign=True)
     except (TypeError, UnicodeError):  # names that are no text come as bytes
-        raise damaged(path, "one of its names is no text") from None
+        raise damaged_model(path, "one of its names is no text") from None
 
 
 def import_model(
@@ -129,7 +129,7 @@ def compile_model(
     if fusion not in METHODS:
         said = f"`fusion` is {', '.join(METHODS)}, not `{fusion}`"
         raise UsageProblem(Diagnostic("argument-mismatch", said))
-    how = How(
+    how = ModelOptions(
         machine, heuristic, limit_s, jobs=1,
         threads=given_count("threads", threads, 1, MAX_THREADS),
         devices=given_count("devices", devices, 1, MAX_DEVICES),
@@ -147,7 +147,7 @@ def compile_model(
     return compile_whole(found.whole(), how, jobs, apart=True, warnings=warnings_of(fuse))
 
 
-class Reference:
+class OnnxReference:
     """ONNX's reference evaluator of a file's model. It computes in f64, node by node."""
 
     def __init__(self, path: Path, constants: Mapping[str, Array]) -> None:
@@ -163,14 +163,14 @@ class Reference:
 
     def evaluate(
         self, inputs: Mapping[str, Array], trace: Trace, tensors: Mapping[str, Array]
-    ) -> dict[str, Evaluated]:
+    ) -> dict[str, ReferenceValue]:
         """Return the expected value of each tensor, by ONNX's reference from the tensors that its nodes read.
 
         A value that is in a tensor is replaced by the tensor's elements where later nodes read it.
         """
         known: dict[str, Any] = {"": None}
         known |= {n: _wide(a) for n, a in {**self._evaluator.rt_inits_, **self._constants, **inputs}.items()}
-        found: dict[str, Evaluated] = {}
+        found: dict[str, ReferenceValue] = {}
         for node in self._evaluator.rt_nodes_:
             for name, made in zip(node.output, self._results(node, known), strict=False):
                 known[name] = made
@@ -188,7 +188,7 @@ class Reference:
                 lying = made.transpose(value.order) if value.order else made
                 lying = _moved(lying, np.int8, -HALF) if is_signed else lying
                 is_rounded = node.onnx_node.op_type.startswith(ROUNDED)
-                found.setdefault(value.tensor, Evaluated(name, np.ascontiguousarray(lying), is_rounded))
+                found.setdefault(value.tensor, ReferenceValue(name, np.ascontiguousarray(lying), is_rounded))
                 own = _own(tensors[value.tensor], value, border)
                 own = _moved(own, np.uint8, HALF) if is_signed else own
                 known[name] = _wide(own) if made.dtype == np.float64 else own.astype(made.dtype)

@@ -20,11 +20,11 @@ import numpy as np
 
 from isamap.ir import Index
 from isamap.plan.loop_nest import (
-    Counted,
-    Fused,
+    CountedOperand,
+    FusedAccesses,
     FusedRead,
-    Known,
     LoopNest,
+    NestFacts,
     NestLoop,
     Subscript,
     axes_of,
@@ -98,7 +98,7 @@ def count_issues(nest: LoopNest) -> int:
     return prod(len(_ranges(_along(nest.loops, axis), extent)) for axis, extent in nest.axes)
 
 
-def _of_operand(nest: LoopNest, operand: Counted, convention: Convention) -> Iterator[Accesses]:
+def _of_operand(nest: LoopNest, operand: CountedOperand, convention: Convention) -> Iterator[Accesses]:
     places = range(1, len(operand.keeps) + 1)
     moved = [0, *(_count_moved(nest, operand, position, convention) for position in places)]
     sums = _count_filled(nest, operand, 0, "entry") if operand.role == "update" else 0
@@ -118,7 +118,7 @@ def _of_operand(nest: LoopNest, operand: Counted, convention: Convention) -> Ite
 
 
 def levels_of(
-    operand: Counted,
+    operand: CountedOperand,
     moved: Sequence[Any],
     sums: Any,
     whole: Any,
@@ -131,7 +131,7 @@ def levels_of(
     Fused statements change the first read and the last write of all `sums`, in a buffer of `whole` tiles.
     """
     own = operand.tensor, operand.element_bytes
-    fused = operand.fused or Fused((own,))
+    fused = operand.fused or FusedAccesses((own,))
     for position, keep in enumerate(operand.keeps):
         outward, inward = moved[position], moved[position + 1]
         reads, fills, updates, drains = inward, outward, inward, outward
@@ -177,7 +177,7 @@ def count_fused(
     return loaded if read.kept else used, used
 
 
-def _count_moved(nest: LoopNest, operand: Counted, position: int, convention: Convention) -> int:
+def _count_moved(nest: LoopNest, operand: CountedOperand, position: int, convention: Convention) -> int:
     """Return the elements that the level at a position among those that keep an operand takes, or the datapath."""
     keeps, is_emitted = operand.keeps, convention.refill == "entry"
     keep = keeps[position] if position < len(keeps) else None
@@ -195,7 +195,7 @@ def powerset(axes: frozenset[str]) -> Iterator[frozenset[str]]:
     return map(frozenset, chain.from_iterable(combinations(axes, n) for n in range(len(axes) + 1)))
 
 
-def _count_brought(nest: LoopNest, operand: Counted, depth: int) -> int:
+def _count_brought(nest: LoopNest, operand: CountedOperand, depth: int) -> int:
     """Return the elements that issues inside `depth` loops bring: they share tiles, but for gathered ones."""
     ends, every = operand.gathered
     outer, inner = nest.loops[:depth], nest.loops[depth:]
@@ -241,7 +241,7 @@ def _count_loaded(
     return sum(map(len, {_tile(part, ranges) for ranges in product(*pieces)}))
 
 
-def _count_copied(nest: LoopNest, operand: Counted, depth: int, *, by_tiles: bool) -> int:
+def _count_copied(nest: LoopNest, operand: CountedOperand, depth: int, *, by_tiles: bool) -> int:
     """Return the elements of the tiles that a buffer is filled with inside `depth` loops, or that are read from it.
 
     Tiles are apart, and read whole but for axes along which issues write what is left. In a window all taps share
@@ -280,7 +280,7 @@ class _Part:
     subscripts: tuple[Subscript | Index, ...]
 
 
-def _parts(nest: LoopNest, operand: Counted) -> list[_Part]:
+def _parts(nest: LoopNest, operand: CountedOperand) -> list[_Part]:
     """Return the tensor's axes as groups that no loop axis connects, and each other loop axis for itself."""
     groups: list[tuple[set[str], list[Subscript | Index]]] = []
     known = {axis for axis, _ in nest.axes}
@@ -299,7 +299,7 @@ def _parts(nest: LoopNest, operand: Counted) -> list[_Part]:
     return parts + [_Part(((axis, extent),), ()) for axis, extent in nest.axes if axis not in used]
 
 
-def _count_filled(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> int:
+def _count_filled(nest: LoopNest, operand: CountedOperand, depth: int, refill: Refill) -> int:
     """Return the elements that a level kept inside `depth` loops takes over the whole nest."""
     outer = nest.loops[:depth]
     parts = _parts(nest, operand)
@@ -555,7 +555,7 @@ def count_statement(
     option: NestOption,
     convention: Convention,
     home: str,
-    known: Known,
+    known: NestFacts,
     bandwidths: Mapping[str, float] | None = None,
 ) -> StatementAccesses:
     """Return the counts of a statement under one of its options.

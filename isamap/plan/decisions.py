@@ -77,7 +77,7 @@ def prefetch_of(statement: int, operand: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class DecisionDomain:
     """The values of decisions of one kind, for any mapping; `high` is None without an upper limit."""
 
     low: int
@@ -94,27 +94,27 @@ class Domain:
         return f"{', '.join(values)} or {last}"
 
 
-DOMAINS: dict[str, Domain] = {
-    "unroll": Domain(1, None, "1 is not unrolled"),
-    "block": Domain(1, None, "the extent of the axis, or more, is no block at all"),
-    "order": Domain(0, 1, "1 puts the first axis outside, 0 the second one"),
-    "sweep": Domain(0, 1, "1 puts the first axis outside, 0 the second one"),
-    "parallel": Domain(1, None, "1 is not parallel"),
-    "fuse": Domain(0, 1, "1 fuses the statement, 0 does not"),
-    "stage": Domain(0, 2, "0 is read in place, 1 staged per block, 2 staged as a whole"),
-    "ahead": Domain(
+DOMAINS: dict[str, DecisionDomain] = {
+    "unroll": DecisionDomain(1, None, "1 is not unrolled"),
+    "block": DecisionDomain(1, None, "the extent of the axis, or more, is no block at all"),
+    "order": DecisionDomain(0, 1, "1 puts the first axis outside, 0 the second one"),
+    "sweep": DecisionDomain(0, 1, "1 puts the first axis outside, 0 the second one"),
+    "parallel": DecisionDomain(1, None, "1 is not parallel"),
+    "fuse": DecisionDomain(0, 1, "1 fuses the statement, 0 does not"),
+    "stage": DecisionDomain(0, 2, "0 is read in place, 1 staged per block, 2 staged as a whole"),
+    "ahead": DecisionDomain(
         0,
         4,
         "1 fills the buffer one iteration early, 2 interleaves that with the sum, 0 fills it when it is needed; "
         "lanes fill it so many iterations early",
     ),
-    "spread": Domain(0, 1, "1 writes the result back during the next iteration, 0 at once"),
-    "rows": Domain(0, 1, "1 copies row after row of the array, 0 in the order of the buffer"),
-    "prefetch": Domain(0, None, "0 is no prefetch"),
+    "spread": DecisionDomain(0, 1, "1 writes the result back during the next iteration, 0 at once"),
+    "rows": DecisionDomain(0, 1, "1 copies row after row of the array, 0 in the order of the buffer"),
+    "prefetch": DecisionDomain(0, None, "0 is no prefetch"),
 }
 """The domains by kind, the word after the statement. The numbers of mappings depend on the problem."""
 
 
-def domain_of(name: str) -> Domain | None:
+def domain_of(name: str) -> DecisionDomain | None:
     """Return the values of a decision, as far as its full name determines them."""
     return DOMAINS.get(name.split(".")[1])

@@ -17,7 +17,7 @@ Phase = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class DeviceKernel:
     """A kernel: tensors by name, its price on one device. Units: nanoseconds."""
 
     cost_ns: float
@@ -33,7 +33,7 @@ class DeviceProblem:
     that another device wrote takes `crossing_ns` longer. Units: nanoseconds.
     """
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[DeviceKernel, ...]
     devices: int
     start_ns: float
     crossing_ns: Mapping[str, float]
@@ -57,7 +57,7 @@ class DevicePlan:
         return tuple(n for phase in self.phases for part in phase for n in part)
 
 
-def needs_of(jobs: Sequence[Job]) -> tuple[frozenset[int], ...]:
+def needs_of(jobs: Sequence[DeviceKernel]) -> tuple[frozenset[int], ...]:
     """Return which kernels each has to wait for: those that touched a tensor before that one of both writes."""
     writers: dict[str, int] = {}
     readers: dict[str, set[int]] = {}

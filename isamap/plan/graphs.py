@@ -1,7 +1,7 @@
 """A graph of operations, and the plan that partitions it into kernels: data only.
 
     GraphNode("add", "pointwise", ("x", "y"), ("t",), inlined=frozenset({"x"}))
-    Group(root=3, inner=(1, 2), reads=("w",), cost_ns=410.0)      one kernel: nodes 1, 2 and 3
+    KernelGroup(root=3, inner=(1, 2), reads=("w",), cost_ns=410.0)      one kernel: nodes 1, 2 and 3
     GraphPlan(groups, near=("t",), …)                             kernels in their order
 
 Only the results of a group's root are written to memory. A node inside of several groups is computed in each,
@@ -37,7 +37,7 @@ class GraphNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class KernelGroup:
     """Nodes that one kernel computes, of which the root's results are written.
 
     Units: nanoseconds, if all its inputs are in the nearest cache with room for them. `workspace_bytes` is
@@ -53,7 +53,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class GraphCache:
     """The cache between whose contents a plan chooses. Units: bytes, nanoseconds per byte from beyond it."""
 
     capacity_bytes: int
@@ -69,9 +69,9 @@ class GraphProblem:
 
     nodes: tuple[GraphNode, ...]
     sizes: Mapping[str, int]
-    groups: tuple[Group, ...]
+    groups: tuple[KernelGroup, ...]
     results: frozenset[str]
-    near: Near
+    near: GraphCache
 
     @cached_property
     def makers(self) -> dict[str, int]:

@@ -3,7 +3,7 @@
 One sum over r and p, Y[p] += W[r] * X[p + r], in which a buffer keeps three weights and three inputs:
 
     LoopNest(axes=(("p", 16), ("r", 3)), loops=(Turn("p", 1), Turn("r", 1)),
-             operands=(Counted("w", ((("r", 1),),), keeps=(Keep("memory", 0), Keep("buffer", 1))), …))
+             operands=(CountedOperand("w", ((("r", 1),),), keeps=(Keep("memory", 0), Keep("buffer", 1))), …))
 
 `nest_of` builds one from a schedule: its stages and its `hold` determine the tiles that levels keep.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from isamap.ir import Index
-from isamap.match import Window
+from isamap.match import WindowOverlap
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.source.records import dataclass, field, replace
@@ -69,7 +69,7 @@ class FusedRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
+class FusedAccesses:
     """The effects of fused statements on accesses: the source of a sum, and the arrays of finished sums.
 
     `begins` is true if the sum is not initialised from its own array. `begins_inside` is true if it is not
@@ -89,7 +89,7 @@ class Fused:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredTiles:
     """Tiles whose elements are loaded one by one at each issue. They are partial along exactly the axes in `short`.
 
     `groups` are the axes along which loads step, with the number of elements of a single load. Issues share
@@ -101,14 +101,14 @@ class Gathered:
     apart: frozenset[str]
 
 
-Short = tuple[frozenset[str], tuple[Gathered, ...]]
+Short = tuple[frozenset[str], tuple[GatheredTiles, ...]]
 """The axes along which tiles of an operand may be short, and the tiles among these that are gathered."""
 
 NEVER: Short = frozenset(), ()
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class NestFacts:
     """The facts about a statement's mapping that access counts need.
 
     `is_sum` is true for a reduction. `arrays` gives the array of each operand that is an expression of one
@@ -120,14 +120,14 @@ class Known:
 
     is_sum: bool
     arrays: Mapping[str, tuple[str, int, tuple[Subscript | Index, ...]]]
-    fused: Fused | None = None
+    fused: FusedAccesses | None = None
     gathered: Mapping[str, Short] = field(default_factory=dict[str, "Short"])
     files: frozenset[str] = frozenset()
     lengths: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedOperand:
     """An operand: `subscripts` per tensor axis; `keeps` are its tiles from the backing memory inward.
 
     `role` says whether it is read, written, or read and written back: a partial sum. `element_bytes` is the
@@ -144,8 +144,8 @@ class Counted:
     keeps: tuple[Keep, ...]
     role: Role = "read"
     element_bytes: int = 0
-    windows: tuple[Window, ...] = ()
-    fused: Fused | None = None
+    windows: tuple[WindowOverlap, ...] = ()
+    fused: FusedAccesses | None = None
     kept_bytes: int = 0
     tile_elements: int = 1
     gathered: Short = NEVER
@@ -163,10 +163,10 @@ class LoopNest:
 
     axes: tuple[tuple[str, int], ...]
     loops: tuple[NestLoop, ...]
-    operands: tuple[Counted, ...]
+    operands: tuple[CountedOperand, ...]
 
 
-def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> LoopNest:
+def nest_of(nest: NestSchedule, option: NestOption, home: str, known: NestFacts) -> LoopNest:
     """Return the nest of a scheduled statement.
 
     Arrays live in `home`, if the kernel names no other memory. A stage keeps its operand in its memory (by
@@ -187,8 +187,8 @@ def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> 
 
 
 def _count_operand(
-    operand: TileOperand, nest: NestSchedule, option: NestOption, home: str, known: Known
-) -> Counted:
+    operand: TileOperand, nest: NestSchedule, option: NestOption, home: str, known: NestFacts
+) -> CountedOperand:
     unrolled = [depth for depth, loop in enumerate(nest.loops) if loop.is_unrolled]
     keeps = [Keep(operand.layout.main or home, 0)]
     keeps += [
@@ -215,7 +215,7 @@ def _count_operand(
     is_cut = any(loop.step < sums.get(loop.axis, 0) for loop in nest.loops[: nest.hold])
     if fused is not None and fused.begins and is_cut and not any(keep.copied for keep in keeps):
         fused = replace(fused, begins=False, begins_outside=True)
-    return Counted(
+    return CountedOperand(
         operand.name, tensor, subscripts, tuple(keeps), role, element_bytes, operand.staging.windows,
         fused if role == "update" else None, operand.staging.staged_bytes, operand.tile_elements,
         known.gathered.get(operand.name, NEVER),

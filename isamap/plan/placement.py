@@ -1,6 +1,6 @@
 """Buffers with lifetimes in one memory, and an independent check of their placement.
 
-Buffer("a", start=0, end=3, size_bytes=4)     lives at times 0, 1 and 2
+PlacedBuffer("a", start=0, end=3, size_bytes=4)     lives at times 0, 1 and 2
 check_placement(buffers, {"a": 0, …}, 12)     () when no two that live at one time overlap
 """
 
@@ -16,7 +16,7 @@ from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class PlacedBuffer:
     """A buffer that needs a place from `start` until before `end`, at a multiple of `alignment_bytes`."""
 
     name: str
@@ -32,7 +32,7 @@ class Buffer:
 
 
 def check_placement(
-    buffers: Sequence[Buffer], offsets: Mapping[str, int], capacity_bytes: int
+    buffers: Sequence[PlacedBuffer], offsets: Mapping[str, int], capacity_bytes: int
 ) -> tuple[Diagnostic, ...]:
     """Return the errors in a placement; () if it is right.
 
@@ -77,7 +77,7 @@ class BufferTable:
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[PlacedBuffer, ...]
 
 
 def read_buffers(source: Source) -> BufferTable:
@@ -97,12 +97,12 @@ def read_buffers(source: Source) -> BufferTable:
     for line in lines:
         starts.append(starts[-1] + len(line))
     findings: list[Diagnostic] = []
-    buffers: dict[str, Buffer] = {}
+    buffers: dict[str, PlacedBuffer] = {}
     for number, cells in rest:
         line = lines[number].rstrip("\r\n")
         span = Span(source, starts[number], starts[number] + len(line))
         buffer = _buffer(dict(zip(header, cells, strict=False)), len(header), len(cells), span)
-        if isinstance(buffer, Buffer) and buffer.name in buffers:
+        if isinstance(buffer, PlacedBuffer) and buffer.name in buffers:
             buffer = Diagnostic("buffers-row", f"a buffer called `{buffer.name}` stands further up", span)
         if isinstance(buffer, Diagnostic):
             findings.append(buffer)
@@ -158,7 +158,7 @@ def _describe_columns() -> str:
     return f"the first line names the columns: {','.join(COLUMNS)}"
 
 
-def _buffer(cells: Mapping[str, str], expected: int, given: int, span: Span) -> Buffer | Diagnostic:
+def _buffer(cells: Mapping[str, str], expected: int, given: int, span: Span) -> PlacedBuffer | Diagnostic:
     """Return the buffer of one line, or its error."""
     if given != expected:
         return Diagnostic("buffers-row", f"this row has {given} cells; the header names {expected}", span)
@@ -177,4 +177,4 @@ def _buffer(cells: Mapping[str, str], expected: int, given: int, span: Span) -> 
         return Diagnostic("buffers-row", f"upper is {upper}: a buffer lives from lower, {lower}, on", span)
     if size < 1 or numbers[ALIGNMENT] < 1:
         return Diagnostic("buffers-row", "size and alignment are at least 1", span)
-    return Buffer(cells["id"].strip(), lower, upper, size, numbers[ALIGNMENT])
+    return PlacedBuffer(cells["id"].strip(), lower, upper, size, numbers[ALIGNMENT])

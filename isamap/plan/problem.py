@@ -20,7 +20,7 @@ from isamap.machine.timings import (
     StreamTimes,
     Tlb,
 )
-from isamap.match import Window
+from isamap.match import WindowOverlap
 from isamap.source.records import dataclass, replace
 
 
@@ -196,7 +196,7 @@ class Staging:
     """The iterations of the ordered loops around that one copy of the whole tensor serves."""
     fresh_bytes: int = 0
     """The bytes of an array of which each of these iterations reads other elements; 0 if none does."""
-    windows: tuple[Window, ...] = ()
+    windows: tuple[WindowOverlap, ...] = ()
     """The windows that a buffer in a scratchpad stores once."""
 
 
@@ -283,7 +283,7 @@ class Fusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedValues:
     """Values that a mapping keeps in registers between iterations of the ordered loop over `axis`.
 
     That loop is then the innermost one, with `iterations` iterations around each register block. Units:
@@ -324,7 +324,7 @@ class NestOption:
     parts: tuple[tuple[str, int], ...] = ()
     fusions: tuple[Fusion, ...] = ()
     between: tuple[tuple[str, int], ...] = ()
-    carried: Carried | None = None
+    carried: CarriedValues | None = None
     unit: str = ""
     banked: tuple[tuple[str, str, float], ...] = ()
     issue_pj: float = 0.0

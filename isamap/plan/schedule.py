@@ -46,7 +46,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class DeferredWriteBack:
     """The deferred write-back of a staged result, interleaved with the next iteration down to loop `axis`."""
 
     operand: str
@@ -86,7 +86,7 @@ class NestSchedule:
     loops: tuple[LoopStep, ...]
     stages: tuple[Stage, ...]
     hold: int
-    spread: tuple[Spread, ...] = ()
+    spread: tuple[DeferredWriteBack, ...] = ()
     fused: tuple[int, ...] = ()
     prefetches: tuple[Prefetch, ...] = ()
     pipeline: Pipeline | None = None
@@ -189,7 +189,7 @@ def forget_cost(schedule: Schedule) -> Schedule:
     )
 
 
-def spread_of(nest: NestSchedule, operand: str) -> Spread | None:
+def spread_of(nest: NestSchedule, operand: str) -> DeferredWriteBack | None:
     """Return how the write-back of an operand is spread; None if it happens at once."""
     return next((spread for spread in nest.spread if spread.operand == operand), None)
 

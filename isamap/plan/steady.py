@@ -84,7 +84,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class BoundedAnswer:
     """An answer with its proven bounds.
 
     Units: ticks. No interval below `interval_bound` is possible. `lifetime` is the time for which the values

@@ -20,7 +20,7 @@ from isamap.ir import index as ir
 from isamap.ir.atoms import Element, FloorDiv, MinMax
 from isamap.ir.index import Atom
 from isamap.plan.access_counts import Convention, count_fused, levels_of
-from isamap.plan.loop_nest import Counted, LoopNest, NestLoop, Subscript, axes_of
+from isamap.plan.loop_nest import CountedOperand, LoopNest, NestLoop, Subscript, axes_of
 from isamap.source.records import dataclass
 
 Extents = Mapping[str, Expr]
@@ -115,7 +115,7 @@ def _atom(atom: Atom) -> Expr:
             return _size(str(atom))
 
 
-def _of_operand(nest: LoopNest, operand: Counted, extents: Extents) -> Iterator[ClosedForm]:
+def _of_operand(nest: LoopNest, operand: CountedOperand, extents: Extents) -> Iterator[ClosedForm]:
     places = range(1, len(operand.keeps) + 1)
     moved = [Integer(0), *(_moved_elements(nest, operand, position, extents) or nan for position in places)]
     sums = _filled_elements(operand, (), extents) or nan if operand.role == "update" else Integer(0)
@@ -143,7 +143,7 @@ def _home_bytes(nest: LoopNest, counts: tuple[ClosedForm, ...]) -> Expr | None:
     return total
 
 
-def _moved_elements(nest: LoopNest, operand: Counted, position: int, extents: Extents) -> Expr | None:
+def _moved_elements(nest: LoopNest, operand: CountedOperand, position: int, extents: Extents) -> Expr | None:
     """Return the elements that the level at a position among those that keep an operand takes, or the datapath."""
     keeps = operand.keeps
     outer = nest.loops[: keeps[position].depth] if position < len(keeps) else nest.loops
@@ -168,7 +168,7 @@ def _moved_elements(nest: LoopNest, operand: Counted, position: int, extents: Ex
     return Mul(tile, *(lengths[a] if a in used else _pieces(outer, a, extents) for a in extents))
 
 
-def _filled_elements(operand: Counted, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
+def _filled_elements(operand: CountedOperand, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
     """Return the elements that a level kept inside these loops takes over the whole nest."""
     linear = [whole for whole in operand.subscripts if not isinstance(whole, Index)]
     moving = [tuple((a, f) for a, f in whole if a in extents and f) for whole in linear]

@@ -28,7 +28,7 @@ from isamap.plan.check import live_registers
 from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import NestSchedule, Schedule, cost_unit, engines_words
-from isamap.plan.steady import Solved, Steady
+from isamap.plan.steady import BoundedAnswer, Steady
 from isamap.plan.text import fixed_words
 from isamap.source.records import dataclass
 from isamap.transform import statements
@@ -122,7 +122,7 @@ class Pipelined:
 
     statement: int
     steady: Steady | None
-    solved: Solved | None
+    solved: BoundedAnswer | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def compilation_report(
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecidedSchedule:
     """A schedule with the kernel, machine and problem that it is for."""
 
     kernel: Kernel
@@ -193,7 +193,7 @@ class Decided:
     schedule: Schedule
 
 
-def versions_report(versions: Iterable[Decided], program: LoweredProgram) -> str:
+def versions_report(versions: Iterable[DecidedSchedule], program: LoweredProgram) -> str:
     """Return the report of a program with several schedules, as text with a newline at its end."""
     lines: list[str] = []
     for one in versions:

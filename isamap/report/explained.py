@@ -43,7 +43,7 @@ SMALL = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StatementTime:
     """A part of the time of a statement, with its operands. Units: nanoseconds."""
 
     name: str
@@ -54,21 +54,21 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class TimeShares:
     """The time of a statement in parts, the largest first; none if the model names none."""
 
     statement: int
     total_ns: float
-    parts: tuple[Part, ...]
+    parts: tuple[StatementTime, ...]
 
-    def share(self, part: Part) -> float:
+    def share(self, part: StatementTime) -> float:
         """Return the part of the time that this takes."""
         return part.ns / self.total_ns if self.total_ns else 0.0
 
 
 def spent_by_statement(
     schedule: Schedule, problem: Problem, machine: Machine, times: Sequence[NestTime | None]
-) -> tuple[Spent, ...]:
+) -> tuple[TimeShares, ...]:
     """Return the time of each statement that has a nest and a price."""
     mappings = {nest.statement: nest.mapping for nest in schedule.nests}
     return tuple(
@@ -78,17 +78,19 @@ def spent_by_statement(
     )
 
 
-def _time_spent(time: NestTime, mapping: str, machine: Machine) -> Spent:
+def _time_spent(time: NestTime, mapping: str, machine: Machine) -> TimeShares:
     named = {share.name: share for share in time.shares}
-    parts: list[Part] = []
+    parts: list[StatementTime] = []
     for name, ns in time.sums().items():
         own = [(s.operand, s.ns) for s in time.shares if s.name == name and s.operand and s.ns > 0]
         own.sort(key=lambda pair: -pair[1])
-        parts.append(Part(name, _words(named[name], mapping, machine), ns, named[name].overlaps, tuple(own)))
+        parts.append(
+            StatementTime(name, _words(named[name], mapping, machine), ns, named[name].overlaps, tuple(own))
+        )
     if abs(time.rest_ns) > SMALL * time.total_ns and parts:
-        parts.append(Part("other", "not named by the model", time.rest_ns, False, ()))
+        parts.append(StatementTime("other", "not named by the model", time.rest_ns, False, ()))
     parts.sort(key=lambda part: -part.ns)
-    return Spent(time.statement, time.total_ns, tuple(parts))
+    return TimeShares(time.statement, time.total_ns, tuple(parts))
 
 
 def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
@@ -102,7 +104,7 @@ def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
     return share.words.replace("{units}", units).replace("{instruction}", instruction)
 
 
-def bound_sentence(spent: Sequence[Spent]) -> str:
+def bound_sentence(spent: Sequence[TimeShares]) -> str:
     """Return the bottleneck of a schedule, in one sentence."""
     named = [s for s in spent if s.parts]
     if not named:
@@ -119,7 +121,7 @@ def bound_sentence(spent: Sequence[Spent]) -> str:
     return said
 
 
-def _name_part(part: Part) -> str:
+def _name_part(part: StatementTime) -> str:
     """Return a part with the operand that causes most of it."""
     if not part.operands:
         return part.words
@@ -128,7 +130,7 @@ def _name_part(part: Part) -> str:
     return f"{part.words}{',' if most else ''} {most}of {name}"
 
 
-def spent_rows(spent: Spent) -> list[Row]:
+def spent_rows(spent: TimeShares) -> list[Row]:
     """Return the parts as a table's rows, the header first."""
     rows: list[Row] = [("part", "time", "share", "")]
     longest = next((part for part in spent.parts if part.hides), None)
@@ -143,7 +145,7 @@ def spent_rows(spent: Spent) -> list[Row]:
     return rows
 
 
-def spent_json(spent: Spent) -> dict[str, object]:
+def spent_json(spent: TimeShares) -> dict[str, object]:
     """Return the parts as JSON."""
     return {
         "statement": spent.statement,
@@ -205,7 +207,7 @@ class Explained:
     schedule: Schedule
     problem: Problem
     trees: tuple[NestTree, ...]
-    spent: tuple[Spent, ...]
+    spent: tuple[TimeShares, ...]
     roofs: tuple[Roofline, ...]
     runners: tuple[Runner, ...]
 

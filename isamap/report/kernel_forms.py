@@ -58,7 +58,7 @@ GAINS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class KernelVariant:
     """A variant of a kernel and its mappings; the kernel as written has no steps.
 
     `kernel` is before sizes are given. `gains` are the instructions that perform more of it, `rounded` is as
@@ -76,7 +76,7 @@ class Form:
         return self.matched.counts
 
 
-def forms_text(forms: Sequence[Form], chosen: int | None, *, every: bool = False) -> str:
+def forms_text(forms: Sequence[KernelVariant], chosen: int | None, *, every: bool = False) -> str:
     """Return the kernel as written, the variants with more mappings, and the chosen one."""
     written = forms[0].matched
     best = [n for n, f in enumerate(forms) if not n or f.gains][: FEW + 1]
@@ -98,7 +98,7 @@ def _refusal_text(refusal: Refusal) -> str:
     return refusal.reason if refusal.help is None else f"{refusal.reason}; {refusal.help}"
 
 
-def _form_lines(number: int, form: Form) -> Iterator[str]:
+def _form_lines(number: int, form: KernelVariant) -> Iterator[str]:
     counts = counts_text(form.tally)
     yield f"{number:>3}  {'' if number else 'as written: '}{counts}"
     yield from (f"       {step}" for step in form.steps)
@@ -114,7 +114,7 @@ def _gain_text(gain: Gain) -> str:
     return f"{gain.instruction} performs {statements} {numbers} in {count_text(gain.mappings, 'way')}, {more}"
 
 
-def forms_json(forms: Sequence[Form], chosen: int | None) -> dict[str, object]:
+def forms_json(forms: Sequence[KernelVariant], chosen: int | None) -> dict[str, object]:
     """Return all forms as JSON, and the text of the chosen one."""
     written = forms[0].matched
     return {

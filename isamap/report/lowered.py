@@ -38,9 +38,9 @@ from isamap.lower.program import (
     OperandRef,
     Parallel,
     RegisterRef,
-    Share,
+    WorkSlice,
 )
-from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, Step, Tree, Unroll
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, PackedOperand, Step, ThreadLoops, Tree, Unroll
 from isamap.lower.walk import children
 from isamap.plan.loops import LoopStep
 
@@ -94,7 +94,7 @@ def _line(node: Node) -> str:
             return f"# {note}"
         case Begin(work, pieces, trips):
             return f"begin {work}, {pieces} pieces in {trips} shares"
-        case Share(work, now, trips):
+        case WorkSlice(work, now, trips):
             return f"share {now} of {trips} of {work}"
 
 
@@ -131,7 +131,7 @@ def _tree(tree: Tree) -> Iterator[str]:
 
 def _words(step: Step) -> Iterator[str]:
     match step:
-        case Packed(stage):
+        case PackedOperand(stage):
             yield f"packed {stage.operand}"
         case Copies(stage, slots, hosts, spread):
             ahead = f" ahead {stage.ahead}" if stage.ahead else ""
@@ -143,7 +143,7 @@ def _words(step: Step) -> Iterator[str]:
                 yield "written back an iteration later"
             if hosts:
                 yield f"dealt to {' and '.join(_loop(loop) for _, loop in hosts)}"
-        case Parts(loops, split):
+        case ThreadLoops(loops, split):
             yield f"parallel {' and '.join(_loop(loop) for loop in loops)}"
             if split:
                 yield "sums in parts"

@@ -27,7 +27,7 @@ from isamap.match import (
     pattern_of,
 )
 from isamap.match import Mapping as Found
-from isamap.match.moves.variants import Variant, count_groupings, count_variants, variants
+from isamap.match.moves.variants import MappingVariant, count_groupings, count_variants, variants
 from isamap.match.patterns.pattern import patterns_of
 from isamap.match.proofs.proof import Proof, prove
 from isamap.source import add_up
@@ -118,7 +118,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return found
 
 
-def computed(
+def compute_totals(
     statements: Sequence[Statement], mappings: Iterable[Found], groups: Iterable[GroupMapping] = ()
 ) -> Tally:
     """Return the kernel's numbers: those of all computing statements, or of all statements if none computes."""
@@ -199,7 +199,7 @@ class Matched:
     @cached_property
     def counts(self) -> Tally:
         """The numbers of the computing statements."""
-        return computed(self.statements, self.mappings, self.groups)
+        return compute_totals(self.statements, self.mappings, self.groups)
 
     def counts_of(self, number: int) -> dict[str, Tally]:
         """Return the numbers of one statement by instruction."""
@@ -228,7 +228,7 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MappingFacts:
     """One mapping with its facts.
 
     While sizes are open (`is_open`) the estimate is for long axes, and only good for comparison; `bound` then
@@ -269,9 +269,9 @@ class Look:
     def __init__(self, matched: Matched) -> None:
         self._matched = matched
         self._search = move_search_of(matched.kernel, matched.machine)
-        self._close: dict[Found, Facts] = {}
+        self._close: dict[Found, MappingFacts] = {}
 
-    def at(self, mapping: Found) -> Facts:
+    def at(self, mapping: Found) -> MappingFacts:
         """Return all facts but those about movement."""
         matched = self._matched
         pattern = pattern_in(matched.machine, mapping)
@@ -283,9 +283,9 @@ class Look:
         proof = prove(pattern, given, mapping, matched.kernel)
         bound = bound_of_utilisation(mapping, pattern)
         order = tuple(a.name for a in pattern.axes)
-        return Facts(mapping, found, exact is None, bound, proof, order)
+        return MappingFacts(mapping, found, exact is None, bound, proof, order)
 
-    def closely(self, facts: Facts) -> Facts:
+    def closely(self, facts: MappingFacts) -> MappingFacts:
         """Return the facts with the movement of each operand and its time."""
         matched, mapping = self._matched, facts.mapping
         if mapping in self._close:
@@ -312,7 +312,7 @@ class Look:
             found.setdefault(facts.mapping.instruction, missing.why)
         return found
 
-    def variants(self, mapping: Found) -> Iterator[Variant]:
+    def variants(self, mapping: Found) -> Iterator[MappingVariant]:
         """Return all variants of a mapping, one at a time."""
         matched = self._matched
         statement = matched.statements[mapping.statement]
@@ -326,7 +326,7 @@ class Look:
         statement = matched.statements[mapping.statement]
         return count_variants(matched.kernel, statement, mapping, matched.machine, search=self._search)
 
-    def ranked(self, mappings: Iterable[Found], few: int | None) -> list[Facts]:
+    def ranked(self, mappings: Iterable[Found], few: int | None) -> list[MappingFacts]:
         """Return facts of mappings, the best first, with the movement of the best `few`, or of all.
 
         Movement is searched in the order of computing costs until no other mapping can be among the best few,
@@ -339,14 +339,14 @@ class Look:
         if not few:
             return found
         limit = few + BESIDES if any(f.is_open for f in found) else CLOSELY
-        looked: list[Facts] = []
+        looked: list[MappingFacts] = []
         for facts in found[:limit]:
             if len(looked) >= few and self._key(looked[few - 1])[:3] <= self._key(facts)[:3]:
                 break
             looked = sorted((*looked, self.closely(facts)), key=self._key)
         return looked + found[len(looked) :]
 
-    def _key(self, facts: Facts) -> tuple[bool, bool, float, int, int]:
+    def _key(self, facts: MappingFacts) -> tuple[bool, bool, float, int, int]:
         """Return the sort key: composed mappings last, moves of other results after the others, then by cost."""
         m = facts.mapping
         moves = m.instruction not in self._matched.computing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isamap.ir import print_expr
 from isamap.match import GroupMapping, Mapping, Movement, places, statement_text
-from isamap.report.mapping_facts import Facts, Matched, Tally, by_instruction, is_computing, total
+from isamap.report.mapping_facts import MappingFacts, Matched, Tally, by_instruction, is_computing, total
 from isamap.transform import Statement
 
 
@@ -28,7 +28,7 @@ def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
     }
 
 
-def _mapping(m: Mapping, facts: Facts) -> dict[str, object]:
+def _mapping(m: Mapping, facts: MappingFacts) -> dict[str, object]:
     made = None if facts.is_open else facts.estimate
     return {
         **_describe_place(m),

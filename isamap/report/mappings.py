@@ -31,11 +31,11 @@ from itertools import islice
 from isamap.formulate.estimate import number_extents
 from isamap.ir import print_expr
 from isamap.match import GroupMapping, Mapping, is_read_of, places, statement_text
-from isamap.match.moves.variants import Variant, count_groupings
+from isamap.match.moves.variants import MappingVariant, count_groupings
 from isamap.report.columns import align, indent, shorten
 from isamap.report.mapping_facts import (
-    Facts,
     Look,
+    MappingFacts,
     Matched,
     Tally,
     by_instruction,
@@ -80,7 +80,7 @@ def kind_text(mapping: Mapping) -> str:
     return f"{mapping.kind}, composed" if mapping.composed else mapping.kind
 
 
-def movement_text(facts: Facts) -> str:
+def movement_text(facts: MappingFacts) -> str:
     """Return how each operand moves, operands of one kind together: `a, c in place; b packed`."""
     kinds: dict[str, list[str]] = {}
     for m in facts.movements or ():
@@ -88,14 +88,14 @@ def movement_text(facts: Facts) -> str:
     return "; ".join(f"{', '.join(names)} {kind}" for kind, names in kinds.items()) or OPEN
 
 
-def utilisation_text(facts: Facts) -> str:
+def utilisation_text(facts: MappingFacts) -> str:
     """Return the share of busy lanes; while sizes are open, its upper limit, if known."""
     if facts.utilisation is not None:
         return _percent(facts.utilisation)
     return OPEN if facts.bound is None else f"≤ {_percent(facts.bound)}"
 
 
-def cost_text(facts: Facts) -> str:
+def cost_text(facts: MappingFacts) -> str:
     """Return the estimated time with three digits; while sizes are open, nothing."""
     return OPEN if facts.cost_ns is None else time_text(facts.cost_ns)
 
@@ -231,7 +231,7 @@ def _without_own(matched: Matched, number: int) -> str:
     return f"no one instruction performs it; {len(own)} can store its value" if own else "no mapping"
 
 
-def best_of(matched: Matched, number: int, few: int | None) -> list[Facts]:
+def best_of(matched: Matched, number: int, few: int | None) -> list[MappingFacts]:
     """Return the facts of a statement's mappings, the best first: all, or enough to know the best few.
 
     Moves of other instructions' results are not among the best, unless there is nothing else.
@@ -248,7 +248,7 @@ def few_each(matched: Matched) -> int:
     return max(3, FEW // max(1, len({m.statement for m in matched.mappings})))
 
 
-def _unproved_lines(found: Sequence[Facts]) -> Iterator[str]:
+def _unproved_lines(found: Sequence[MappingFacts]) -> Iterator[str]:
     """Yield lines with the number of unproved mappings, by the open question."""
     reasons = Counter(f.proof.reason for f in found if f.proof.status != "proved")
     yield from (f"  unproved: {number}, for {reason}" for reason, number in reasons.items())
@@ -275,12 +275,12 @@ def _numbers(one: Tally) -> tuple[str, str, str, str]:
     return str(one.count), str(one.split), str(one.degenerate), str(one.composed)
 
 
-def _facts_table(found: Sequence[Facts]) -> str:
+def _facts_table(found: Sequence[MappingFacts]) -> str:
     rows = [_COLUMNS, *(_row(facts) for facts in found)]
     return align(rows, right=(4, 6))
 
 
-def _row(facts: Facts) -> tuple[str, ...]:
+def _row(facts: MappingFacts) -> tuple[str, ...]:
     mapping = facts.mapping
     return (
         mapping.instruction,
@@ -312,7 +312,7 @@ def variants_text(matched: Matched, *, every: bool = False) -> str:
     return "\n\n".join(blocks) or "no mapping, and hence no variants"
 
 
-def _best(matched: Matched, *, every: bool) -> Iterator[tuple[int, Sequence[Facts]]]:
+def _best(matched: Matched, *, every: bool) -> Iterator[tuple[int, Sequence[MappingFacts]]]:
     """Yield the statements that compute, or all, with the mappings that are shown of them."""
     few = None if every else few_each(matched)
     for number, statement in enumerate(matched.statements):
@@ -320,7 +320,7 @@ def _best(matched: Matched, *, every: bool) -> Iterator[tuple[int, Sequence[Fact
             yield number, best_of(matched, number, few)[:few]
 
 
-def _mapping_lines(place: int, facts: Facts, look: Look, most: int) -> Iterator[str]:
+def _mapping_lines(place: int, facts: MappingFacts, look: Look, most: int) -> Iterator[str]:
     mapping = facts.mapping
     orders, count = count_groupings(mapping), look.count_variants(mapping)
     ways = f"{orders} orders of fusion and cuts" if orders > 1 else "one order"
@@ -335,7 +335,7 @@ def _mapping_lines(place: int, facts: Facts, look: Look, most: int) -> Iterator[
         yield f"       … and {rest}{'' if most == MOST else f': --all lists up to {MOST}'}"
 
 
-def _variant_row(facts: Facts, variant: Variant) -> tuple[str, str, str]:
+def _variant_row(facts: MappingFacts, variant: MappingVariant) -> tuple[str, str, str]:
     mapping = replace(facts.mapping, groups=variant.groups)
     tail = variant.tail
     if variant.fills:
@@ -362,7 +362,7 @@ def variants_json(matched: Matched, *, every: bool = False) -> list[dict[str, ob
     ]
 
 
-def _variant(variant: Variant) -> dict[str, object]:
+def _variant(variant: MappingVariant) -> dict[str, object]:
     return {
         "groups": [
             {"instruction_axes": list(g.instruction_axes), "kernel_axes": list(g.kernel_axes)}

@@ -21,7 +21,7 @@ MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class NestLine:
     """One line of a schedule's text; for a loop, with the bytes that an iteration accesses.
 
     Units: `touched_bytes` per operand. `trips` is None if the line is no loop, and 0 outside all loops.
@@ -45,7 +45,7 @@ class NestTree:
     statement: int
     mapping: str
     operands: tuple[str, ...]
-    levels: tuple[Level, ...]
+    levels: tuple[NestLine, ...]
     registers: tuple[tuple[str, int, int], ...]
     stationary: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
@@ -59,7 +59,7 @@ def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestT
     depth = 0
     for line in _lines(nest):
         if not line.endswith("{"):
-            levels.append(Level(depth, line.rstrip(";")))
+            levels.append(NestLine(depth, line.rstrip(";")))
             continue
         number, loop = next(loops)
         trips = -(-covered.get(loop.axis, 1) // loop.step)
@@ -115,11 +115,11 @@ def _level(
     staged: frozenset[str],
     option: NestOption,
     caches: tuple[Cache, ...],
-) -> Level:
+) -> NestLine:
     touched = tuple((o.name, _bytes(o, covered, o.name in staged)) for o in option.operands)
     total = sum(size for _, size in touched)
     fits = next((cache.name for cache in caches if total <= cache.capacity_bytes), MEMORY)
-    return Level(depth, text, trips, touched, fits)
+    return NestLine(depth, text, trips, touched, fits)
 
 
 def _bytes(operand: TileOperand, covered: Mapping[str, int], staged: bool) -> int:

@@ -24,7 +24,7 @@ ENOUGH = 1.01
 """Times within a hundredth of the least are as good: the first of them is named."""
 
 
-class Point(Protocol):
+class SweepPoint(Protocol):
     """A predicted time, or why there is none."""
 
     @property
@@ -43,11 +43,11 @@ class Point(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SweepLine:
     """A kernel at sizes under an objective, with the prediction at each point."""
 
     name: str
-    points: tuple[Point, ...]
+    points: tuple[SweepPoint, ...]
     kernel: str = ""
     objective: str = "time"
 
@@ -69,7 +69,7 @@ class Sweep:
     paths: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
     first: tuple[float, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[SweepLine, ...]
 
 
 Place = tuple[int, int]
@@ -142,7 +142,7 @@ def sweep_text(sweep: Sweep) -> str:
     return "\n".join(parts)
 
 
-def _words(point: Point) -> tuple[str, str, str]:
+def _words(point: SweepPoint) -> tuple[str, str, str]:
     """Return the time of a point, its status and its gap."""
     if point.ns is None:
         return point.refused, "", ""
@@ -150,7 +150,7 @@ def _words(point: Point) -> tuple[str, str, str]:
     return time_text(point.ns), point.status, gap
 
 
-def _least(sweep: Sweep, line: Line) -> str:
+def _least(sweep: Sweep, line: SweepLine) -> str:
     if (number := line.least) is None:
         return f"{line.name}: not on any of these machines"
     ns = line.points[number].ns

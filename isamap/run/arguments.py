@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from isamap.emit.c_interface import Field, Interface
 from isamap.ir import DTYPES, DType, round_to
-from isamap.lower.program import Header, Tensor
+from isamap.lower.program import PackedHeader, Tensor
 from isamap.source import (
     Diagnostic,
     UsageProblem,
@@ -79,7 +79,7 @@ _MOST_WORK = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class PassedTensor:
     """One tensor as it is passed.
 
     Units: `strides` in bytes; `span_bytes` from its first to its last byte. `pitches` are the strides that
@@ -111,10 +111,10 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallArguments:
     """The tensors, and the fields of the argument struct as (kind, C type, value)."""
 
-    tensors: tuple[Passed, ...]
+    tensors: tuple[PassedTensor, ...]
     fields: list[tuple[str, str, Any]]
 
 
@@ -124,7 +124,7 @@ def make_call(
     sizes: Mapping[str, int],
     scalars: Mapping[str, float],
     in_place: bool = False,
-) -> Call:
+) -> CallArguments:
     """Return the arguments of a call; `in_place` takes arrays where they lie. Raises: UsageProblem."""
     given = _whole_sizes(interface, sizes)
     types = dict(interface.scalars)
@@ -141,7 +141,7 @@ def make_call(
     fields = [_field(f, tensors, numbers, bound, values) for f in interface.fields]
     if in_place:
         _check_apart(tensors)
-    return Call(tensors, fields)
+    return CallArguments(tensors, fields)
 
 
 def checked_sizes(interface: Interface, sizes: object) -> dict[str, int]:
@@ -177,7 +177,7 @@ def _whole_sizes(interface: Interface, sizes: object) -> dict[str, int]:
 
 def _field(
     f: Field,
-    tensors: tuple[Passed, ...],
+    tensors: tuple[PassedTensor, ...],
     numbers: Mapping[str, int],
     sizes: Mapping[str, int],
     scalars: Mapping[str, int | float],
@@ -199,7 +199,7 @@ def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(extent.evaluate(sizes) for extent in t.given or t.shape)
 
 
-def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
+def _room(t: Tensor, sizes: Mapping[str, int]) -> PassedTensor:
     """Return room for an output that the caller leaves out. Raises: UsageProblem if there is not enough."""
     shape, dtype = _shape(t, sizes), t.dtype.numpy()
     size = prod(shape) * dtype.itemsize
@@ -212,7 +212,7 @@ def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
     return _pass_tensor(t, np.frombuffer(poison, dtype).reshape(shape), sizes)
 
 
-def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) -> Passed:
+def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) -> PassedTensor:
     """Return the caller's array for a tensor in the form in which it is passed. Raises: UsageProblem."""
     array = _array(t, given, _shape(t, sizes))
     why_not = _why_not(array) or _gaps_in(t, array)
@@ -225,13 +225,13 @@ def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) ->
     return _pass_tensor(t, array, sizes)
 
 
-def _pass_tensor(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> Passed:
+def _pass_tensor(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> PassedTensor:
     span = array.itemsize if array.size else 0
     span += sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) if span else 0
     pitches = array.strides
     if t.given is not None:
         pitches = array.reshape(tuple(extent.evaluate(sizes) for extent in t.shape)).strides
-    return Passed(t.name, array, array.strides, span, t.role != "in", pitches)
+    return PassedTensor(t.name, array, array.strides, span, t.role != "in", pitches)
 
 
 def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -305,7 +305,7 @@ def _is_apart(array: NDArray[Any]) -> bool:
     return True
 
 
-def _check_apart(tensors: tuple[Passed, ...]) -> None:
+def _check_apart(tensors: tuple[PassedTensor, ...]) -> None:
     """Check that no tensor that is written shares elements with another. Raises: UsageProblem.
 
     Rows of one may lie between rows of another. Where telling so takes too long, they count as shared.
@@ -365,7 +365,7 @@ def _packing(missing: list[str], interface: Interface) -> str | None:
     """Return how a packed tensor that is missing is made."""
     headers = {t.name: t.header for t in interface.tensors}
     match headers.get(missing[0]) if missing else None:
-        case Header(source=source):
+        case PackedHeader(source=source):
             return f"`f.pack({source}=…)` makes it, as in `f(…, **f.pack({source}=…))`"
         case _:
             return None

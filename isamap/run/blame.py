@@ -60,7 +60,7 @@ class _Fault:
     others: tuple[str, ...]
 
 
-def blamed(
+def find_refused_emissions(
     compiler: str, says: str, files: Mapping[str, str], emissions: Emissions
 ) -> tuple[Diagnostic, ...]:
     """Return a finding for each instruction whose emission a compiler does not accept; none if none is found."""

@@ -32,7 +32,7 @@ from isamap.machine import Machine, at_one_length
 from isamap.machine.allowed import emulators
 from isamap.run.emulated import keep_results, request_of
 from isamap.run.toolchain import Compiled
-from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, most_allowed
+from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, hard_limit
 from isamap.source.process import Process, end_process, has_ended, start_process
 from isamap.source.records import dataclass, replace
 
@@ -126,7 +126,7 @@ class NotSetUp(RunProblem):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChildLimits:
     """The resource limits of a child process. `memory_bytes` is allowed beyond the arrays of the call."""
 
     seconds: float = 120
@@ -134,7 +134,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ChildProgram:
     """The program that runs, as messages name it."""
 
     name: str
@@ -142,10 +142,10 @@ class Subject:
     compiler: str
 
     @staticmethod
-    def of(compiled: Compiled) -> Subject:
+    def of(compiled: Compiled) -> ChildProgram:
         """Return a compiled program."""
         name = f"the emitted `{compiled.interface.name}`"
-        return Subject(name, compiled.library, compiled.compiler.version)
+        return ChildProgram(name, compiled.library, compiled.compiler.version)
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def shared_file(size: int) -> Generator[IO[bytes]]:
 
 
 def run_child(
-    job: dict[str, Any], limits: Limits, subject: Subject, emulator: Emulator | None = None
+    job: dict[str, Any], limits: ChildLimits, subject: ChildProgram, emulator: Emulator | None = None
 ) -> dict[str, Any]:
     """Return the answer of the child, which an emulator may run.
 
@@ -183,7 +183,7 @@ def run_child(
 
 
 def _run_worker(
-    job: dict[str, Any], limits: Limits, subject: Subject, emulator: Emulator | None
+    job: dict[str, Any], limits: ChildLimits, subject: ChildProgram, emulator: Emulator | None
 ) -> dict[str, Any]:
     """Return the answer of the worker."""
     seconds = limits.seconds
@@ -201,7 +201,9 @@ def _run_worker(
     return _judged(ended.answer, inherited, subject)
 
 
-def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: Subject) -> dict[str, Any]:
+def _judged(
+    answer: dict[str, Any] | None, inherited: dict[str, int], subject: ChildProgram
+) -> dict[str, Any]:
     """Return an answer that tells no error. Raises: RunProblem, MissingTool."""
     if answer is None:
         raise _problem("program-unanswered", "ended its process before its work was done", subject)
@@ -209,7 +211,7 @@ def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: S
         case None:
             return answer
         case "permission":
-            raise permission_refused()
+            raise report_permission()
         case "memory" if "memory_bytes" in inherited:
             raise _limit_too_low("memory_bytes", inherited["memory_bytes"], subject)
         case "memory":
@@ -223,7 +225,7 @@ def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: S
 def _find_inherited(job: dict[str, Any]) -> dict[str, int]:
     """Return the limits of a job that this process may not grant in full, with the amount that it may."""
     found: dict[str, int] = {}
-    cpu_seconds, memory_bytes = most_allowed("RLIMIT_CPU"), most_allowed("RLIMIT_AS")
+    cpu_seconds, memory_bytes = hard_limit("RLIMIT_CPU"), hard_limit("RLIMIT_AS")
     # One second less: the child gets a signal that tells what it was, and a second later one that does not.
     if cpu_seconds is not None and max(1, cpu_seconds - 1) < job["cpu_seconds"]:
         found["cpu_seconds"] = max(1, cpu_seconds - 1)
@@ -322,7 +324,7 @@ def _explain_end(
     code: int,
     errors: str,
     job: dict[str, Any],
-    subject: Subject,
+    subject: ChildProgram,
     emulator: Emulator | None,
     inherited: dict[str, int],
 ) -> IsamapError:
@@ -349,12 +351,12 @@ def _explain_end(
     return _problem("program-crashed", said, subject)
 
 
-def _problem(code: str, said: str, subject: Subject) -> RunProblem:
+def _problem(code: str, said: str, subject: ChildProgram) -> RunProblem:
     notes = (f"library: {subject.library}", f"compiler: {subject.compiler}")
     return RunProblem(Diagnostic(code, f"{subject.name} {said}", notes=notes))
 
 
-def _not_run(said: str, subject: Subject) -> IsamapError:
+def _not_run(said: str, subject: ChildProgram) -> IsamapError:
     """Return the finding that code could not be run, or that its file system does not let any be run."""
     problem = NotSetUp(*_problem("program-failed", f"could not be run: {said}", subject).diagnostics)
     try:
@@ -373,7 +375,7 @@ def _not_run(said: str, subject: Subject) -> IsamapError:
     )
 
 
-def _limit_too_low(what: str, most: int, subject: Subject) -> MissingTool:
+def _limit_too_low(what: str, most: int, subject: ChildProgram) -> MissingTool:
     """Return the finding that this process, and so the child, may use less than the code was to have."""
     allowed, option = {
         "cpu_seconds": (f"{most} s of processor time", "-t"),
@@ -389,7 +391,7 @@ def _limit_too_low(what: str, most: int, subject: Subject) -> MissingTool:
     )
 
 
-def permission_refused() -> MissingTool:
+def report_permission() -> MissingTool:
     """Return the error for a kernel that does not let processes use a part of the processor's state."""
     return MissingTool(
         Diagnostic(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from isamap.run.child import Limits, RunProblem, Subject, run_child, shared_file
+from isamap.run.child import ChildLimits, ChildProgram, RunProblem, run_child, shared_file
 from isamap.run.toolchain import Compiler
 from isamap.source.numbers import Spread
 from isamap.source.records import dataclass
@@ -43,7 +43,7 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TimingPlan:
     """All that one child process times. Units: `arena_bytes` in bytes, `budget_seconds` of sampling."""
 
     name: str
@@ -56,7 +56,7 @@ class Plan:
 
 
 def time_all(
-    plan: Plan, page: bytes, watch: Callable[[str], None] = lambda _: None
+    plan: TimingPlan, page: bytes, watch: Callable[[str], None] = lambda _: None
 ) -> tuple[Spread | str, ...]:
     """Return, per function, the ns of one quantity, or how it ended the process. `page` fills the arena.
 
@@ -71,8 +71,8 @@ def time_all(
         shared[:] = bytes(image)
         while pending:
             job = _job(plan, pending, places, file.fileno(), len(image))
-            limits = Limits(plan.budget_seconds * 2 + _MARGIN_SECONDS)
-            subject = Subject(f"the timing of {plan.name}", plan.libraries[0], plan.compiler.version)
+            limits = ChildLimits(plan.budget_seconds * 2 + _MARGIN_SECONDS)
+            subject = ChildProgram(f"the timing of {plan.name}", plan.libraries[0], plan.compiler.version)
             try:
                 answer = run_child(job, limits, subject)
             except RunProblem as problem:
@@ -102,7 +102,9 @@ def _place(image: bytearray, timed: Timed) -> list[int]:
     return places
 
 
-def _job(plan: Plan, pending: list[int], places: list[list[int]], file: int, size: int) -> dict[str, Any]:
+def _job(
+    plan: TimingPlan, pending: list[int], places: list[list[int]], file: int, size: int
+) -> dict[str, Any]:
     return {
         "libraries": [str(path) for path in plan.libraries],
         "timings": [

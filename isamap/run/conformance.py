@@ -18,20 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.emit.c_names import compute_type
-from isamap.emit.conformance_source import Form, check_source, free_axes, why_not
+from isamap.emit.conformance_source import EncodedForm, check_source, free_axes, why_not
 from isamap.ir import Operand
 from isamap.machine import EmitCall, EmitSteps, Machine, at_one_length, detect_features, load_machine
 from isamap.machine.allowed import emulators, families, permission_numbers
 from isamap.run.blame import Emissions
-from isamap.run.child import Emulator, Limits, NotSetUp, RunProblem, Subject, run_child, shared_file
-from isamap.run.conformance_cases import Case, difference, encodings, is_tame, make_cases
+from isamap.run.child import ChildLimits, ChildProgram, Emulator, NotSetUp, RunProblem, run_child, shared_file
+from isamap.run.conformance_cases import InstructionTrial, difference, encodings, is_tame, make_cases
 from isamap.run.toolchain import (
     COMPILERS,
     CROSS,
     ENVIRONMENT,
     PROGRAMS,
     CompilerRefused,
-    Served,
+    ServedProgram,
     build,
     check_syntax,
     find_compiler,
@@ -76,8 +76,8 @@ class _Trial:
     Units: bytes; `slack` lies between the operand's end and the page that must not be touched.
     """
 
-    form: Form
-    case: Case
+    form: EncodedForm
+    case: InstructionTrial
     places: tuple[tuple[int, int, int, int], ...]
 
 
@@ -102,11 +102,11 @@ def check_machine(
     machine = _as_model(machine) if model else at_one_length(machine)
     selected = [e for n, e in machine.instructions.items() if names is None or n in names]
     skipped = {e.name: reason for e in selected if (reason := why_not(machine, e, model)) is not None}
-    forms: list[Form] = []
+    forms: list[EncodedForm] = []
     for entry in selected:
         if entry.name not in skipped:
             for encoded in encodings(entry.instruction, np.random.default_rng(_own_seed(seed, entry.name))):
-                forms.append(Form(len(forms), entry, tuple(encoded.items())))
+                forms.append(EncodedForm(len(forms), entry, tuple(encoded.items())))
     target = None if emulator is None else emulator.target
     subject = _compile(machine, tuple(forms), model, compiler, target)
     found: dict[str, Check] = {n: Check(n, "skipped", reason) for n, reason in skipped.items()}
@@ -134,7 +134,7 @@ def check_calls(word: str, digest: str) -> str:
     machine = at_one_length(load_machine(word))
     machine = replace(machine, instructions={**machine.instructions, **machine.hints})
     rng = np.random.default_rng(1)
-    forms: list[Form] = []
+    forms: list[EncodedForm] = []
     for entry in machine.instructions.values():
         if not isinstance(entry.emit, EmitCall | EmitSteps):
             continue
@@ -142,14 +142,14 @@ def check_calls(word: str, digest: str) -> str:
         if reason is not None and not entry.instruction.operands:
             continue  # the others load or release what it configures
         for encoded in encodings(entry.instruction, rng)[:1]:
-            forms.append(Form(len(forms), entry, tuple(encoded.items()), is_bare=reason is not None))
+            forms.append(EncodedForm(len(forms), entry, tuple(encoded.items()), is_bare=reason is not None))
     version = _read_by_compiler(machine, tuple(forms)) if forms else ""
     with OnlyWarned():
         Cache.open(PROGRAMS).keep(key, version.encode())
     return version
 
 
-def _read_by_compiler(machine: Machine, forms: tuple[Form, ...]) -> str:
+def _read_by_compiler(machine: Machine, forms: tuple[EncodedForm, ...]) -> str:
     """Return the version of the compiler that accepts the calls. Raises: as `check_calls`."""
     target, architecture = machine.target, _architecture(machine)
     selected = CROSS if architecture else None
@@ -196,32 +196,34 @@ def _as_model(machine: Machine) -> Machine:
 
 def _compile(
     machine: Machine,
-    forms: tuple[Form, ...],
+    forms: tuple[EncodedForm, ...],
     model: bool,
     compiler: str | None,
     target: tuple[str, ...] | None,
-) -> Subject:
+) -> ChildProgram:
     flags = _MODEL_FLAGS if model else machine.target.flags
     allowed = COMPILERS if model else machine.target.toolchains
     features = () if model else machine.target.features
     found = find_compiler(flags, allowed, CROSS if target else compiler, features)
 
-    def library(forms: tuple[Form, ...]) -> Path:
+    def library(forms: tuple[EncodedForm, ...]) -> Path:
         owners = {f"check_{form.number}": form.entry.name for form in forms}
         emissions = None if model else Emissions(machine, owners)
-        served = None if target is None else Served(target, tuple(owners), tuple(features))
+        served = None if target is None else ServedProgram(target, tuple(owners), tuple(features))
         files = {"check.c": check_source(machine, forms, model)}
         # The semantics round every product: what a compiler fuses is not the description's fault.
         return build(found, (*flags, "-ffp-contract=off"), files, "check.c", emissions, served)
 
     try:
-        return Subject(f"the check of {machine.name}", library(forms), found.version)
+        return ChildProgram(f"the check of {machine.name}", library(forms), found.version)
     except CompilerRefused as refused:
         raise _at_its_place(refused, forms, library) from None
 
 
 def _at_its_place(
-    refused: CompilerRefused, forms: tuple[Form, ...], library: Callable[[tuple[Form, ...]], object]
+    refused: CompilerRefused,
+    forms: tuple[EncodedForm, ...],
+    library: Callable[[tuple[EncodedForm, ...]], object],
 ) -> CompilerRefused:
     """Return the compiler's message at the instruction that it does not accept even alone.
 
@@ -249,8 +251,8 @@ def _at_its_place(
 
 def _try_all(
     machine: Machine,
-    forms: tuple[Form, ...],
-    subject: Subject,
+    forms: tuple[EncodedForm, ...],
+    subject: ChildProgram,
     model: bool,
     seed: int,
     emulator: Emulator | None,
@@ -278,7 +280,9 @@ def _own_seed(seed: int, name: str) -> int:
     return seed + crc32(name.encode())
 
 
-def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list[_Trial], list[list[bytes]]]:
+def _prepare(
+    machine: Machine, forms: tuple[EncodedForm, ...], seed: int
+) -> tuple[list[_Trial], list[list[bytes]]]:
     """Return all trials with the initial contents of their operands."""
     trials: list[_Trial] = []
     images: list[list[bytes]] = []
@@ -309,7 +313,7 @@ def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list
 def _run_trials(
     machine: Machine,
     trials: list[_Trial],
-    subject: Subject,
+    subject: ChildProgram,
     model: bool,
     shared: mmap.mmap,
     file: int,
@@ -331,7 +335,7 @@ def _run_trials(
             "memory_bytes": 2 << 30,
         }
         try:
-            run_child(job, Limits(), subject, emulator)
+            run_child(job, ChildLimits(), subject, emulator)
             return crashed
         except RunProblem as problem:
             done = int.from_bytes(shared[0:_COUNT_BYTES], "little")
@@ -369,7 +373,7 @@ def _is_register(machine: Machine, o: Operand) -> bool:
     return machine.memories[o.memory or ""].kind == "registers"
 
 
-def _image(machine: Machine, o: Operand, case: Case, rng: np.random.Generator) -> bytes:
+def _image(machine: Machine, o: Operand, case: InstructionTrial, rng: np.random.Generator) -> bytes:
     """Return the bytes of an operand: its elements where they lie, and anything between and behind them."""
     array = case.arrays[o.name]
     if _is_register(machine, o):
@@ -381,7 +385,7 @@ def _image(machine: Machine, o: Operand, case: Case, rng: np.random.Generator) -
     return bytes(room)
 
 
-def _slack(form: Form, operand: Operand | None, size: int, number: int) -> int:
+def _slack(form: EncodedForm, operand: Operand | None, size: int, number: int) -> int:
     """Return bytes between an operand and the page behind it: one element in every other trial, to misalign it."""
     if operand is None:
         return 0

@@ -40,7 +40,7 @@ _MOST_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class InstructionTrial:
     """One trial. Shapes: `arrays` has those of the operands; `strides` are in elements, by operand."""
 
     counts: tuple[tuple[str, int], ...]
@@ -83,7 +83,7 @@ def meets(where: tuple[Constraint, ...], binding: Mapping[str, int]) -> bool:
 
 def make_cases(
     instruction: Instruction, encoded: Mapping[str, int], in_memory: frozenset[str], tame: bool, seed: int
-) -> Iterator[Case]:
+) -> Iterator[InstructionTrial]:
     """Yield trials of one encoding; `tame` excludes values with which sums depend too much on their order."""
     rng = np.random.default_rng(seed)
     counted = [p for p in instruction.params if p.kind == "scalar" and p.dtype is None]
@@ -140,7 +140,7 @@ def _make_case(
     in_memory: frozenset[str],
     kind: str,
     rng: np.random.Generator,
-) -> Case:
+) -> InstructionTrial:
     arrays: dict[str, NDArray[Any]] = {}
     strides: dict[str, tuple[int, ...]] = {}
     for o in instruction.operands:
@@ -157,7 +157,7 @@ def _make_case(
     scalars = tuple(
         (p.name, draw(p.dtype, (), kind, rng)[()]) for p in instruction.params if p.dtype is not None
     )
-    return Case(counts, scalars, arrays, strides)
+    return InstructionTrial(counts, scalars, arrays, strides)
 
 
 def _strides(
@@ -248,7 +248,7 @@ def is_tame(instruction: Instruction) -> bool:
 
 
 def difference(
-    instruction: Instruction, encoded: Mapping[str, int], case: Case, found: Mapping[str, Array]
+    instruction: Instruction, encoded: Mapping[str, int], case: InstructionTrial, found: Mapping[str, Array]
 ) -> str | None:
     """Return the first wrong element, in words; None if all outputs agree with the semantics."""
     sizes = {**encoded, **dict(case.counts)}
@@ -347,7 +347,7 @@ def _operations(stmt: Stmt) -> Iterator[str]:
                 yield from _operations(inner)
 
 
-def _describe(name: str, wrong: Array, found: Array, expected: Array, case: Case) -> str:
+def _describe(name: str, wrong: Array, found: Array, expected: Array, case: InstructionTrial) -> str:
     at = tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.ndim else ()
     place = f"{name}[{', '.join(map(str, at))}]" if at else name
     counts = ", ".join(f"{n} = {v}" for n, v in case.counts)

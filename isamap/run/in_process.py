@@ -23,8 +23,8 @@ import numpy as np
 from isamap.emit.c_interface import Interface
 from isamap.ir import DType
 from isamap.lower.program import Tensor
-from isamap.run.arguments import Call, Passed, capsule_of, dlpack_code, make_call
-from isamap.run.child import permission_refused
+from isamap.run.arguments import CallArguments, PassedTensor, capsule_of, dlpack_code, make_call
+from isamap.run.child import report_permission
 from isamap.run.toolchain import Compiled, Compiler, build
 from isamap.run.worker import (
     ThreadPool,
@@ -59,7 +59,7 @@ MOST_SIZES = 64  # of calls that are known
 class _Held:
     """The objects that must stay alive while a program uses them."""
 
-    call: Call
+    call: CallArguments
     arguments: ctypes.Structure
 
 
@@ -78,8 +78,8 @@ class InProcess:
         self._functions: tuple[Any, Any] | None = None
         self._loading = Lock()
         self._rooms: list[Any] = []  # workspaces that no call is using
-        self._repeated: dict[tuple[tuple[str, int], ...], Repeated] = {}  # by the sizes of calls
-        self._is_repeated = Repeated.is_possible(compiled.interface)
+        self._repeated: dict[tuple[tuple[str, int], ...], RepeatedCall] = {}  # by the sizes of calls
+        self._is_repeated = RepeatedCall.is_possible(compiled.interface)
 
     def __call__(
         self,
@@ -92,7 +92,7 @@ class InProcess:
         if self._is_repeated:
             if len(self._repeated) >= MOST_SIZES:
                 self._repeated.clear()
-            made = Repeated(
+            made = RepeatedCall(
                 self.compiled.interface,
                 held.call,
                 held.arguments,
@@ -121,7 +121,7 @@ class InProcess:
                 status = repeated.run(values, room, pool)
             finally:
                 self._rooms.append(room)
-        return None if status == Repeated.UNLIKE else status
+        return None if status == RepeatedCall.UNLIKE else status
 
     def bind(
         self,
@@ -172,7 +172,7 @@ class InProcess:
             if self._functions is None:
                 for component in self.compiled.permissions:
                     if not ask_permission(component):
-                        raise permission_refused()
+                        raise report_permission()
                 if self.compiled.pool is not None and self._threads > 1:
                     self._pool = ThreadPool(str(self.compiled.pool), self._threads)
                 library = load_library(str(self.compiled.library))
@@ -248,7 +248,7 @@ class _Like(ctypes.Structure):
     )
 
 
-class Repeated:
+class RepeatedCall:
     """Calls of the same sizes that are like a first one in their arrays but for where these lie.
 
     `run(values, workspace, pool)` gives the status of a call of arrays and scalars by name, or `UNLIKE` where
@@ -267,7 +267,7 @@ class Repeated:
     def __init__(
         self,
         interface: Interface,
-        call: Call,
+        call: CallArguments,
         arguments: ctypes.Structure,
         function: Any,
         needed_bytes: int,
@@ -299,7 +299,7 @@ class Repeated:
         )
 
 
-def _array(t: Tensor, passed: Passed, offset: int) -> _Array:
+def _array(t: Tensor, passed: PassedTensor, offset: int) -> _Array:
     array = passed.array
     shape, strides = _numbers(array.shape), _numbers(passed.strides)
     sizes = array.itemsize, array.ndim, passed.written, passed.span_bytes

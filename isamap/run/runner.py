@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from isamap.emit.c import EmittedC
 from isamap.emit.c_interface import STATUSES, Interface
 from isamap.ir.domains import check_domain
-from isamap.lower.program import Header, Tensor
+from isamap.lower.program import PackedHeader, Tensor
 from isamap.machine import Machine
 from isamap.machine.timings import LINE_BYTES
-from isamap.run.arguments import POISON, Call, Passed, make_call
+from isamap.run.arguments import POISON, CallArguments, PassedTensor, make_call
 from isamap.run.child import (
+    ChildLimits,
+    ChildProgram,
     Emulator,
-    Limits,
     RunProblem,
-    Subject,
     run_child,
     shared_file,
 )
@@ -40,7 +40,7 @@ from isamap.source.records import dataclass
 
 # The worker is a script that nothing of this package can be imported into: what both need stands there.
 
-__all__ = ["Limits", "RunProblem", "RunResult", "run_program"]
+__all__ = ["ChildLimits", "RunProblem", "RunResult", "run_program"]
 
 # Addresses that a thread takes: its stack, and an arena of the C library.
 _THREAD_BYTES = 160 << 20
@@ -72,7 +72,7 @@ def run_program(
     scalars: Mapping[str, float] | None = None,
     guard: bool = False,
     repeat: int = 0,
-    limits: Limits | None = None,
+    limits: ChildLimits | None = None,
     threads: int = 1,
     emulator: Emulator | None = None,
     processor_time: bool = False,
@@ -91,10 +91,10 @@ def run_program(
             if tensor.has_gaps:
                 np.frombuffer(shared, np.uint8, tensor.span_bytes, offset)[...] = POISON
             tensor.view(shared, offset)[...] = tensor.array
-        job = _job(compiled, call, offsets, total, file.fileno(), guard, repeat, limits or Limits())
+        job = _job(compiled, call, offsets, total, file.fileno(), guard, repeat, limits or ChildLimits())
         job |= _on_threads(compiled, threads, job)
         job["processor_time"] = processor_time
-        answer = run_child(job, limits or Limits(), Subject.of(compiled), emulator)
+        answer = run_child(job, limits or ChildLimits(), ChildProgram.of(compiled), emulator)
         results = {
             t.name: t.view(shared, offset).copy()
             for t, offset in zip(call.tensors, offsets, strict=True)
@@ -112,7 +112,7 @@ def run_program(
 # --- the child --------------------------------------------------------------------------------------------
 
 
-def _place(tensors: tuple[Passed, ...]) -> tuple[list[int], int]:
+def _place(tensors: tuple[PassedTensor, ...]) -> tuple[list[int], int]:
     """Return where each tensor starts in the shared file, and the file's size."""
     offsets: list[int] = []
     total = 0
@@ -136,13 +136,13 @@ def _on_threads(compiled: Compiled, threads: int, job: dict[str, Any]) -> dict[s
 
 def _job(
     compiled: Compiled,
-    call: Call,
+    call: CallArguments,
     offsets: list[int],
     total: int,
     file: int,
     guard: bool,
     repeat: int,
-    limits: Limits,
+    limits: ChildLimits,
 ) -> dict[str, Any]:
     return {
         "library": str(compiled.library),
@@ -194,7 +194,7 @@ def compile_packers_together(
 
 def _packer(compiled: Compiled) -> Packer:
     packed = next(t for t in compiled.interface.tensors if t.header is not None)
-    source = packed.header.source if isinstance(packed.header, Header) else packed.name
+    source = packed.header.source if isinstance(packed.header, PackedHeader) else packed.name
     return Packer(source, packed, compiled)
 
 
@@ -205,7 +205,7 @@ def packed_arrays(
     *,
     guard: bool = False,
     threads: int = 1,
-    limits: Limits | None = None,
+    limits: ChildLimits | None = None,
     emulator: Emulator | None = None,
 ) -> dict[str, Array]:
     """Return the arrays with some inputs packed in a child process.

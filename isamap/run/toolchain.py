@@ -26,7 +26,7 @@ from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
 from isamap.emit.c_interface import Interface
 from isamap.machine import Machine
 from isamap.machine.allowed import compiler_flags, permission_numbers, support, told_by
-from isamap.run.blame import Emissions, blamed
+from isamap.run.blame import Emissions, find_refused_emissions
 from isamap.run.emulated import served_files
 from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import Cache, cache_root, digest, own_root
@@ -104,7 +104,7 @@ CROSS = "zig"
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedProgram:
     """A program for an architecture, that performs calls of some functions: checks, or an emitted program.
 
     It ends at once on a processor that lacks one of the `features`.
@@ -191,7 +191,7 @@ def compile_together(
     files = {f"{one.name}.c": one.source for one in programs}
     files |= {f"{one.name}.h": one.header for one in programs}
     emissions = None if model else Emissions(machine)
-    served = None if target is None else Served(target, programs[0].interface, tuple(features))
+    served = None if target is None else ServedProgram(target, programs[0].interface, tuple(features))
     links = tuple(dict.fromkeys(link for one in programs for link in one.links))
     library = build(found, flags, files, [f"{one.name}.c" for one in programs], emissions, served, links)
     permissions = () if model else tuple(permission_numbers()[p] for p in machine.target.permissions)
@@ -216,7 +216,7 @@ def build(
     files: Mapping[str, str | bytes | memoryview],
     main: str | Sequence[str],
     emissions: Emissions | None = None,
-    served: Served | None = None,
+    served: ServedProgram | None = None,
     links: Sequence[str] = (),
     watch: Watch = unwatched,
 ) -> Path:
@@ -500,7 +500,7 @@ def _report_refusal(
     compiler: Compiler, main: str, says: str, files: Mapping[str, str], emissions: Emissions | None
 ) -> CompilerRefused:
     by = f"compiler: {compiler.version}"
-    if emissions is not None and (found := blamed(compiler.name, says, files, emissions)):
+    if emissions is not None and (found := find_refused_emissions(compiler.name, says, files, emissions)):
         return CompilerRefused(*(replace(d, notes=(*d.notes, by)) for d in found))
     lines = [line for line in says.splitlines() if "error" in line] or says.splitlines()
     return CompilerRefused(

@@ -101,7 +101,7 @@ def ask_for_large_pages(room: mmap.mmap) -> None:
         room.madvise(mmap.MADV_HUGEPAGE)
 
 
-class Region:
+class GuardedMemory:
     """Memory for one tensor or workspace: on whole pages, or right beside a page that must not be touched."""
 
     def __init__(self, size: int, place: str) -> None:
@@ -140,14 +140,14 @@ def _limit(job: dict[str, Any]) -> None:
 def _perform(job: dict[str, Any], place: str, inputs: list[bytearray], pool: int | None) -> dict[str, Any]:
     """Return one run in fresh memory: the status, the contents afterwards, and the times of repetitions in ns."""
     function, workspace_bytes = load_function(job["library"], job["function"])
-    regions = [Region(len(data), place) for data in inputs]
+    regions = [GuardedMemory(len(data), place) for data in inputs]
     for region, data in zip(regions, inputs, strict=True):
         if region.size:
             region.write(data)
     arguments = make_arguments(job["fields"], [r.address for r in regions])
     pointer = ctypes.addressof(arguments)
     needed = workspace_bytes(pointer)
-    workspace = Region(needed, place)
+    workspace = GuardedMemory(needed, place)
     status = function(pointer, workspace.address, pool)
     _leave_if_forked(job)
     contents = [r.read() for r in regions]
@@ -160,11 +160,11 @@ def _perform(job: dict[str, Any], place: str, inputs: list[bytearray], pool: int
     return {"status": status, "contents": contents, "times": times, "workspace_bytes": needed}
 
 
-class Slot:
+class OperandMemory:
     """Memory for operands of up to `capacity` bytes, each ending right before an inaccessible page."""
 
     def __init__(self, capacity: int) -> None:
-        self.region = Region(-(-capacity // PAGE) * PAGE, "at-end")
+        self.region = GuardedMemory(-(-capacity // PAGE) * PAGE, "at-end")
         self.end = self.region.address + self.region.size
 
     def place(self, data: bytes, slack: int) -> int:
@@ -182,7 +182,7 @@ def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
     calls = job["calls"]
     most = max((len(places) for _, places, _ in calls), default=0)
     largest = max((size + slack for _, places, _ in calls for _, size, slack, _ in places), default=1)
-    slots = [Slot(largest) for _ in range(most)]
+    slots = [OperandMemory(largest) for _ in range(most)]
     for done, (name, places, numbers) in enumerate(calls):
         shared[0:8] = done.to_bytes(8, "little")
         addresses = [
@@ -228,9 +228,9 @@ def _perform_timings(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
     return {"trips": trips, "times": found}
 
 
-def _filled_arena(size: int, source: int) -> Region:
+def _filled_arena(size: int, source: int) -> GuardedMemory:
     """Return memory that repeats the random page behind the count in the shared file."""
-    arena = Region(size, "free")
+    arena = GuardedMemory(size, "free")
     for offset in range(0, size, PAGE):
         ctypes.memmove(arena.address + offset, source + PAGE, min(PAGE, size - offset))
     return arena

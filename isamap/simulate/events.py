@@ -21,8 +21,8 @@ from isamap.machine import Machine
 from isamap.machine.timings import IN_FLIGHT
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import Evaluation, Fact, Trial
-from isamap.simulate.machine_time import MachineTime, Step, Swept, Touch, Watcher
-from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
+from isamap.simulate.machine_time import MachineTime, ScratchpadAccess, Step, Swept, Watcher
+from isamap.simulate.prepare import Branch, PreparedLoop, PreparedProgram, Run, prepare
 from isamap.simulate.reuse import Reuse, Weights
 from isamap.source.records import dataclass, field
 
@@ -69,7 +69,9 @@ def simulate(
     return simulate_prepared(prepare(program, machine, profile or {}), problem)
 
 
-def simulate_prepared(prepared: Prepared, problem: Problem, watcher: Watcher | None = None) -> Simulation:
+def simulate_prepared(
+    prepared: PreparedProgram, problem: Problem, watcher: Watcher | None = None
+) -> Simulation:
     """Return the simulated time of a prepared program; `watcher` receives all events."""
     bandwidths = [c.bandwidth_bytes_per_ns for c in problem.caches[1:]]
     bandwidths.append(problem.memory_bandwidth_bytes_per_ns)
@@ -105,7 +107,7 @@ class _Walk:
     identity.
     """
 
-    prepared: Prepared
+    prepared: PreparedProgram
     reuse: Reuse
     state: MachineTime
     env: dict[str, int]
@@ -119,7 +121,7 @@ class _Walk:
         """Run all items of a body; `past_first` has the bits of the loops past their first iteration."""
         for item in body:
             match item:
-                case Counted():
+                case PreparedLoop():
                     self._loop(item, past_first)
                 case Branch(conditions, inner):
                     if is_met(conditions, self.env):
@@ -138,7 +140,7 @@ class _Walk:
             self.known[key] = self.reuse.weights(access, mask)
         return access.writes, self.known[key]
 
-    def _loop(self, loop: Counted, past_first: int) -> None:
+    def _loop(self, loop: PreparedLoop, past_first: int) -> None:
         trips = loop.trips.evaluate(self.env)
         state, iteration, times = self.state, 0, list[float]()
         alike = self._alike(loop, 0, trips)
@@ -169,7 +171,7 @@ class _Walk:
                     alike = self._alike(loop, iteration, trips)
         self.env.pop(loop.trip_loop.variable, None)
 
-    def _more_than(self, loop: Counted, iteration: int, end: int) -> list[tuple[Step, int]]:
+    def _more_than(self, loop: PreparedLoop, iteration: int, end: int) -> list[tuple[Step, int]]:
         """Return how many more issues iterations from `iteration` on have than as many as the one before them."""
         if not loop.inner:
             return []
@@ -180,7 +182,7 @@ class _Walk:
         )
         return [(self.steps[key], count) for key, count in counts if count]
 
-    def _issues(self, loop: Counted, iterations: range) -> Counts:
+    def _issues(self, loop: PreparedLoop, iterations: range) -> Counts:
         """Return how often iterations of a loop have each issue, by its identity. None of them is run."""
         if not loop.inner:
             return {key: len(iterations) * count for key, count in self._issues_in(loop.body).items()}
@@ -199,7 +201,7 @@ class _Walk:
         found: Counts = {}
         for item in body:
             match item:
-                case Counted():
+                case PreparedLoop():
                     key = id(item), tuple(self.env[name] for name in item.around)
                     if key not in self.counted:
                         self.counted[key] = self._issues(item, range(item.trips.evaluate(self.env)))
@@ -230,14 +232,14 @@ class _Walk:
             return max(least, sum(half) / len(half))
         return None
 
-    def _alike(self, loop: Counted, iteration: int, trips: int) -> int:
+    def _alike(self, loop: PreparedLoop, iteration: int, trips: int) -> int:
         """Return the end of the iterations whose inner loops run as often as in this one."""
         if not loop.inner or iteration >= trips:
             return trips
         first = self._inner_trips(loop, iteration)
         return next((t for t in range(iteration + 1, trips) if self._inner_trips(loop, t) != first), trips)
 
-    def _inner_trips(self, loop: Counted, iteration: int) -> list[int]:
+    def _inner_trips(self, loop: PreparedLoop, iteration: int) -> list[int]:
         env = {**self.env, **dict.fromkeys(loop.variables, 0), loop.trip_loop.variable: iteration}
         return [index.evaluate(env) for index in loop.inner]
 
@@ -284,7 +286,7 @@ Ends = Mapping[str, tuple[int, int]]
 """The first and the last value of loops."""
 
 
-def swept(loop: Counted, env: Mapping[str, int], iterations: range) -> tuple[Swept, ...]:
+def swept(loop: PreparedLoop, env: Mapping[str, int], iterations: range) -> tuple[Swept, ...]:
     """Return the bytes that these iterations of a loop touch after the one that was run."""
     name, last = loop.trip_loop.variable, iterations[0] - 1
     found: dict[Swept, int] = {}  # of bytes that do not move, when they are touched last
@@ -306,11 +308,11 @@ def _groups(iterations: range) -> Iterator[range]:
     return (iterations[first : first + size] for first in range(0, len(iterations), size))
 
 
-def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[Touch, Ends]]:
+def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[ScratchpadAccess, Ends]]:
     """Yield the accesses of a body's issues over all iterations of the loops around them."""
     for item in body:
         match item:
-            case Counted():
+            case PreparedLoop():
                 yield from _touches(
                     item.body, {**ends, item.trip_loop.variable: (0, item.trip_loop.trips - 1)}
                 )

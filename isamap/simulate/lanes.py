@@ -43,7 +43,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class IssueSpan:
     """The issues along one group of fused axes. `starts` has the first point of each issue.
 
     Points number the iterations of the fused axes, the last axis fastest."""
@@ -90,7 +90,7 @@ class Grid:
 
     params: tuple[tuple[str, int], ...]
     lengths: Sizes
-    spans: tuple[Span, ...]
+    spans: tuple[IssueSpan, ...]
     loops: Sizes
     empty: tuple[str, ...]
 
@@ -129,11 +129,11 @@ def number(index: Index, values: Sizes) -> int:
     return int(index.evaluate(values))
 
 
-def _span(group: AxisGroup, extents: Sizes, pattern: Pattern, params: Sizes, cut: Cut) -> Span:
+def _span(group: AxisGroup, extents: Sizes, pattern: Pattern, params: Sizes, cut: Cut) -> IssueSpan:
     lengths = lengths_of(pattern, params)
     tiles = tuple(min(cut.tiles.get(i, lengths[i]), lengths[i]) for i in group.instruction_axes)
     own = tuple(extents[k] for k in group.kernel_axes)
-    return Span(group, own, tiles, np.arange(0, prod(own), prod(tiles), dtype=np.int64))
+    return IssueSpan(group, own, tiles, np.arange(0, prod(own), prod(tiles), dtype=np.int64))
 
 
 # --- rests as issues of their own -------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def _span(group: AxisGroup, extents: Sizes, pattern: Pattern, params: Sizes, cut
 
 def _with_rests(grid: Grid, pattern: Pattern) -> list[Grid]:
     """Return the grid with the last issue of every axis that may be shortened taken out of its span."""
-    choices: list[list[tuple[Span, dict[str, int]]]] = []
+    choices: list[list[tuple[IssueSpan, dict[str, int]]]] = []
     for span in grid.spans:
         rest = span.points % span.step
         param = _length_param(span, pattern)
@@ -170,7 +170,7 @@ def _with_rests(grid: Grid, pattern: Pattern) -> list[Grid]:
     return found
 
 
-def _length_param(span: Span, pattern: Pattern) -> str | None:
+def _length_param(span: IssueSpan, pattern: Pattern) -> str | None:
     """Return the parameter that alone says how long the one axis of a group is."""
     if len(span.group.instruction_axes) != 1:
         return None

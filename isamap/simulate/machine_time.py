@@ -21,7 +21,7 @@ from isamap.source.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class ScratchpadAccess:
     """An access of an issue to a scratchpad. Units: `place` and `size` in bytes of it.
 
     `banks` are its banks, as units from `first_bank` on, and `runs` the places of the bytes in them; none
@@ -63,7 +63,7 @@ class Step:
     reads: tuple[int, ...]
     writes: int
     accesses: tuple[int, ...]
-    touches: tuple[Touch, ...] = ()
+    touches: tuple[ScratchpadAccess, ...] = ()
     instruction: str = ""
     block: str = ""
     link: int = -1
@@ -194,7 +194,7 @@ class MachineTime:
         if self.watcher is not None:
             self.watcher.issued(step, booked, start, end)
 
-    def _free(self, touch: Touch, begin: int, latency_ns: float) -> float:
+    def _free(self, touch: ScratchpadAccess, begin: int, latency_ns: float) -> float:
         """Return when bytes of a scratchpad are written that an issue reads, and read that it overwrites."""
         # What is only written has to be so behind what was written before, not begun behind it.
         end, early_ns = begin + touch.size, 0.0 if touch.reads else latency_ns

@@ -27,8 +27,8 @@ from isamap.lower.program import (
 from isamap.lower.work_slices import by_one_thread, dense_numbers
 from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import Runs, banks_of
-from isamap.simulate.machine_time import Step, Touch, Varying
-from isamap.simulate.reuse import Access, LoopAround, strides_of
+from isamap.simulate.machine_time import ScratchpadAccess, Step, Varying
+from isamap.simulate.reuse import LoopAround, MemoryOperand, strides_of
 from isamap.source.records import dataclass, field, replace
 
 # A buffer is filled by stores as wide as this. Units: bytes.
@@ -36,7 +36,7 @@ FILL_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counted:
+class PreparedLoop:
     """A loop; `inner` are the expressions inside it that its variable moves, `variables` of loops inside.
 
     The number of its issues over all iterations depends on the loops and sizes in `around`.
@@ -58,23 +58,23 @@ class Branch:
     body: tuple[Run, ...]
 
 
-Run = Step | Counted | Branch
+Run = Step | PreparedLoop | Branch
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedProgram:
     """A program ready to be run. Units: `array_bytes`; `masks` are the bits of the loops around an access."""
 
     body: tuple[Run, ...]
     units: tuple[str, ...]
     registers: int
-    accesses: tuple[Access, ...]
+    accesses: tuple[MemoryOperand, ...]
     masks: tuple[int, ...]
     array_bytes: Mapping[str, int]
     env: Mapping[str, int]
 
 
-def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int]) -> Prepared:
+def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int]) -> PreparedProgram:
     """Return the program with dense tensors; `profile` has values for open sizes."""
     env = dense_numbers(program, profile)
     array_bytes: dict[str, int] = {}
@@ -89,7 +89,7 @@ def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int
     builder = _Builder(machine, env, item_bytes, scratch)
     body = builder.nodes(program.body, None)
     masks = tuple(sum(t.bit for t in (a.loop.chain if a.loop else ())) for a in builder.accesses)
-    return Prepared(
+    return PreparedProgram(
         body, tuple(builder.units), len(builder.registers), tuple(builder.accesses), masks, array_bytes, env
     )
 
@@ -102,7 +102,7 @@ class _Builder:
     scratch: Mapping[str, tuple[str, int]]
     units: dict[str, int] = field(default_factory=dict[str, int])
     registers: dict[str, int] = field(default_factory=dict[str, int])
-    accesses: list[Access] = field(default_factory=list[Access])
+    accesses: list[MemoryOperand] = field(default_factory=list[MemoryOperand])
     loops: int = 0
     block: str = ""
 
@@ -131,17 +131,17 @@ class _Builder:
                     assert_never(node)
         return tuple(found)
 
-    def _loop(self, node: For, around: LoopAround | None) -> Counted:
+    def _loop(self, node: For, around: LoopAround | None) -> PreparedLoop:
         self.loops += 1
         zero = {**self.env, **dict.fromkeys(node.trips.symbols - self.env.keys(), 0)}
         trip_loop = LoopAround(node.variable, max(1, node.trips.evaluate(zero)), 1 << self.loops, around)
         body = self.nodes(node.body, trip_loop)
         inside = dict.fromkeys(_trips(body))
         mentioned = tuple(index for index in inside if node.variable in index.symbols)
-        variables = tuple(item.trip_loop.variable for item in _inside(body) if isinstance(item, Counted))
+        variables = tuple(item.trip_loop.variable for item in _inside(body) if isinstance(item, PreparedLoop))
         moved = node.trips.symbols.union(*(index.symbols for index in inside))
         outside = tuple(sorted(moved - self.env.keys() - {node.variable, *variables}))
-        return Counted(trip_loop, node.trips, body, mentioned, variables, outside)
+        return PreparedLoop(trip_loop, node.trips, body, mentioned, variables, outside)
 
     def _issue(self, node: Issue, loop: LoopAround | None) -> Step:
         item = self.machine.instructions[node.instruction]
@@ -200,7 +200,7 @@ class _Builder:
         """Return an issue with these parameters: its times, and its accesses to scratchpads."""
         crossed, link_ns = shared_link(self.machine, node.instruction), 0.0
         roles = {o.name: o.role for o in item.instruction.operands}
-        touches: list[Touch] = []
+        touches: list[ScratchpadAccess] = []
         sizes: list[int] = []
         for name, operand in node.operands:
             if not isinstance(operand, MemoryRef):
@@ -215,7 +215,7 @@ class _Builder:
                 memory, begin = self.scratch[operand.buffer]
                 place = operand.offset * self.item_bytes[operand.buffer] + begin
                 role = roles[name]
-                touch = Touch(memory, place, size, role != "out", role != "in")
+                touch = ScratchpadAccess(memory, place, size, role != "out", role != "in")
                 touches.append(self._in_banks(touch, operand, item, name, params))
         times = self._times(item, params)
         queued = self.machine.units[item.cost.unit].queued or 0
@@ -230,8 +230,13 @@ class _Builder:
         return replace(step, link=link, link_ns=link_ns, link_written=roles[crossed[1]] != "in")
 
     def _in_banks(
-        self, touch: Touch, place: MemoryRef, item: MachineInstruction, name: str, params: Mapping[str, int]
-    ) -> Touch:
+        self,
+        touch: ScratchpadAccess,
+        place: MemoryRef,
+        item: MachineInstruction,
+        name: str,
+        params: Mapping[str, int],
+    ) -> ScratchpadAccess:
         """Return the issue with the banks of its bytes, which count as units."""
         banks = banks_of(self.machine.memories[touch.memory], self.machine.clock_ghz)
         if banks is None:
@@ -273,7 +278,9 @@ class _Builder:
         unit = self.units.setdefault("fill", len(self.units))
         access = self._access(place, FILL_BYTES, trip_loop, writes=True, reads=False)
         fill = Step(unit, 0.0, 0.0, (), -1, (access,), (), "fill", self.block, sizes=(FILL_BYTES,))
-        return [Counted(trip_loop, trips, (fill,), (), (), tuple(sorted(trips.symbols - self.env.keys())))]
+        return [
+            PreparedLoop(trip_loop, trips, (fill,), (), (), tuple(sorted(trips.symbols - self.env.keys())))
+        ]
 
     def _size(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> int:
         """Return the bytes from the first to the last element of an operand, if it is dense or nearly so."""
@@ -293,7 +300,9 @@ class _Builder:
         item = self.item_bytes[place.buffer]
         number = len(self.accesses)
         moved = tuple(stride * item for stride in strides)
-        self.accesses.append(Access(number, place.buffer, base * item, size, moved, loop, writes, reads))
+        self.accesses.append(
+            MemoryOperand(number, place.buffer, base * item, size, moved, loop, writes, reads)
+        )
         return number
 
 
@@ -323,7 +332,7 @@ def _trips(body: Sequence[Run]) -> list[Index]:
     found: list[Index] = []
     for item in _inside(body):
         match item:
-            case Counted(_, trips):
+            case PreparedLoop(_, trips):
                 found.append(trips)
             case Branch(conditions):
                 found += [side for left, _, right in conditions for side in (left, right)]

@@ -1,8 +1,8 @@
 """Record the events of a simulation: issues on units, lines on links, iterations that were counted.
 
-    record(program, machine, problem)  ->  Recorded(issued=(Issued("dma_in_i8", 0 ns, …), …), …)
+    record(program, machine, problem)  ->  Recorded(issued=(RecordedIssue("dma_in_i8", 0 ns, …), …), …)
 
-Iterations that are counted, not run, are recorded as one `Repeated`; their data movement is included.
+Iterations that are counted, not run, are recorded as one `RepeatedIterations`; their data movement is included.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from isamap.machine import Machine
 from isamap.plan.problem import Problem
 from isamap.simulate.events import Simulation, link_names, simulate_prepared
 from isamap.simulate.machine_time import Step
-from isamap.simulate.prepare import Prepared, prepare
+from isamap.simulate.prepare import PreparedProgram, prepare
 from isamap.source.records import dataclass, field
 
 MOST_EVENTS = 100_000
@@ -22,7 +22,7 @@ MOST_EVENTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class RecordedIssue:
     """An issue on its unit, or on a shared link, which it occupies from `begin_ns` for `busy_ns`.
 
     Its operands are ready at `start_ns`. `arrays` are the arrays that it accesses in memories. Units:
@@ -39,7 +39,7 @@ class Issued:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossed:
+class LineTransfer:
     """Lines on their way from a level towards the one before it. Units: nanoseconds from the start."""
 
     level: str
@@ -48,7 +48,7 @@ class Crossed:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class RepeatedIterations:
     """Iterations of a loop as the one from `since_ns` to `begin_ns`, until `end_ns`; they were not run."""
 
     since_ns: float
@@ -58,7 +58,7 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedBytes:
     """Bytes of an array that an instruction reads and writes in memories, over all its issues.
 
     `block` is the note of the outermost block around them.
@@ -77,10 +77,10 @@ class Recorded:
 
     simulation: Simulation
     units: tuple[str, ...]
-    issued: tuple[Issued, ...]
-    crossed: tuple[Crossed, ...]
-    repeated: tuple[Repeated, ...]
-    carried: tuple[Carried, ...]
+    issued: tuple[RecordedIssue, ...]
+    crossed: tuple[LineTransfer, ...]
+    repeated: tuple[RepeatedIterations, ...]
+    carried: tuple[CarriedBytes, ...]
     left_out: int
 
 
@@ -110,12 +110,12 @@ def record(
 class _Recorder:
     """The watcher. `told` are steps by identity, which lasts as long as the program, with their counts."""
 
-    prepared: Prepared
+    prepared: PreparedProgram
     links: tuple[str, ...]
     most: int
-    issues: list[Issued] = field(default_factory=list[Issued])
-    crossings: list[Crossed] = field(default_factory=list[Crossed])
-    repeats: list[Repeated] = field(default_factory=list[Repeated])
+    issues: list[RecordedIssue] = field(default_factory=list[RecordedIssue])
+    crossings: list[LineTransfer] = field(default_factory=list[LineTransfer])
+    repeats: list[RepeatedIterations] = field(default_factory=list[RepeatedIterations])
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
     told: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     left_out: int = 0
@@ -132,7 +132,7 @@ class _Recorder:
 
     def moved(self, link: int, start: float, end: float) -> None:
         if self._has_room():
-            self.crossings.append(Crossed(self.links[link], start, end))
+            self.crossings.append(LineTransfer(self.links[link], start, end))
 
     def mark(self) -> int:
         return len(self.told)
@@ -146,12 +146,12 @@ class _Recorder:
                 self.steps[id(step)] = step
                 self.told.append((id(step), count))
             if self._has_room():
-                self.repeats.append(Repeated(now - by_ns, now, now + by_ns * times, times))
+                self.repeats.append(RepeatedIterations(now - by_ns, now, now + by_ns * times, times))
 
     def _tell(self, step: Step, unit: int, begin: float, busy: float, start: float, end: float) -> None:
         arrays = tuple(dict.fromkeys(self.prepared.accesses[n].array for n in step.accesses))
         name = self.prepared.units[unit]
-        self.issues.append(Issued(name, step.instruction, arrays, begin, busy, start, end))
+        self.issues.append(RecordedIssue(name, step.instruction, arrays, begin, busy, start, end))
 
     def _has_room(self) -> bool:
         if len(self.issues) + len(self.crossings) + len(self.repeats) < self.most:
@@ -159,7 +159,7 @@ class _Recorder:
         self.left_out += 1
         return False
 
-    def carried(self) -> tuple[Carried, ...]:
+    def carried(self) -> tuple[CarriedBytes, ...]:
         """Return the bytes by block, instruction and array, in the order in which they were first issued."""
         sums: dict[tuple[str, str, str], list[int]] = {}
         for key, count in _sums(self.told).items():
@@ -169,7 +169,7 @@ class _Recorder:
                 both = sums.setdefault((step.block, step.instruction, access.array), [0, 0])
                 both[0] += count * size * access.reads
                 both[1] += count * size * access.writes
-        return tuple(Carried(*known, read, written) for known, (read, written) in sums.items())
+        return tuple(CarriedBytes(*known, read, written) for known, (read, written) in sums.items())
 
 
 def _sums(told: Iterable[tuple[int, int]]) -> dict[int, int]:

@@ -37,7 +37,7 @@ class LoopAround:
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class MemoryOperand:
     """One operand of an issue in memory. Units: bytes; `strides` per loop around it, innermost first."""
 
     number: int
@@ -83,19 +83,19 @@ Weights = tuple[tuple[int, float], ...]
 class Reuse:
     """Answers for all accesses of a program. Units: bytes; `sizes` of the arrays, `line_bytes` of a line."""
 
-    accesses: Sequence[Access]
+    accesses: Sequence[MemoryOperand]
     caches: Sequence[Cache]
     sizes: Mapping[str, int]
     line_bytes: int
     _touched: dict[int, int] = field(default_factory=dict[int, int])
     _cold: dict[int, int] = field(default_factory=dict[int, int])
-    _by_array: dict[str, list[Access]] = field(default_factory=dict[str, list[Access]])
+    _by_array: dict[str, list[MemoryOperand]] = field(default_factory=dict[str, list[MemoryOperand]])
 
     def __post_init__(self) -> None:
         for access in self.accesses:
             self._by_array.setdefault(access.array, []).append(access)
 
-    def weights(self, access: Access, past_first: int) -> Weights:
+    def weights(self, access: MemoryOperand, past_first: int) -> Weights:
         """Return the parts of an access that each level behind the nearest cache serves.
 
         `past_first` has the bits of the loops that are past their first iteration.
@@ -129,27 +129,27 @@ class Reuse:
         key = id(loop)
         if key not in self._touched:
             inner = [a for a in self.accesses if loop is None or loop in (a.loop.chain if a.loop else ())]
-            arrays: dict[str, list[Access]] = {}
+            arrays: dict[str, list[MemoryOperand]] = {}
             for access in inner:
                 arrays.setdefault(access.array, []).append(access)
             self._touched[key] = sum(self._union(name, own, loop) for name, own in arrays.items())
         return self._touched[key]
 
-    def _union(self, array: str, accesses: Sequence[Access], loop: LoopAround | None) -> int:
+    def _union(self, array: str, accesses: Sequence[MemoryOperand], loop: LoopAround | None) -> int:
         """Return the bytes of an array that accesses touch in an iteration: equal ones merged, else the largest."""
-        alike: dict[tuple[tuple[int, int], ...], list[Access]] = {}
+        alike: dict[tuple[tuple[int, int], ...], list[MemoryOperand]] = {}
         for access in accesses:
             alike.setdefault(access.inside(loop), []).append(access)
         most = max(_count_covered(turns, own, self.line_bytes) for turns, own in alike.items())
         return min(most, self.sizes[array])
 
-    def _cold_level(self, access: Access) -> int:
+    def _cold_level(self, access: MemoryOperand) -> int:
         """Return where a line comes from that no loop around the access brings back."""
         if access.number not in self._cold:
             self._cold[access.number] = self.level(self._since_another(access))
         return self._cold[access.number]
 
-    def _since_another(self, access: Access) -> int:
+    def _since_another(self, access: MemoryOperand) -> int:
         """Return bytes touched since an earlier access of the same line, or since the previous call."""
         earlier = [
             o
@@ -164,7 +164,9 @@ class Reuse:
         return self.touched(chain[len(chain) - depth] if depth else None)
 
 
-def _count_covered(turns: tuple[tuple[int, int], ...], accesses: Sequence[Access], line_bytes: int) -> int:
+def _count_covered(
+    turns: tuple[tuple[int, int], ...], accesses: Sequence[MemoryOperand], line_bytes: int
+) -> int:
     """Return the bytes that accesses with these strides cover, in whole lines."""
     span, count = max(a.size for a in accesses), 1
     for stride, trips in sorted(turns):
@@ -178,7 +180,7 @@ def _count_covered(turns: tuple[tuple[int, int], ...], accesses: Sequence[Access
     return count * (near + -(-span // line_bytes) * line_bytes)
 
 
-def _meet(one: Access, other: Access, line_bytes: int) -> bool:
+def _meet(one: MemoryOperand, other: MemoryOperand, line_bytes: int) -> bool:
     """Return whether two accesses of an array touch lines in common."""
     if one.loop is other.loop and one.strides == other.strides:
         apart = abs(one.base - other.base)
@@ -188,7 +190,7 @@ def _meet(one: Access, other: Access, line_bytes: int) -> bool:
     return low < last and first < high
 
 
-def _interval(access: Access) -> tuple[int, int]:
+def _interval(access: MemoryOperand) -> tuple[int, int]:
     low, high = access.base, access.base + access.size
     for outer, stride in access.turns:
         moved = stride * (outer.trips - 1)
@@ -196,7 +198,7 @@ def _interval(access: Access) -> tuple[int, int]:
     return low, high
 
 
-def _depth_shared(one: Access, other: Access) -> int:
+def _depth_shared(one: MemoryOperand, other: MemoryOperand) -> int:
     """Return the number of common loops around both."""
     outer = (tuple(reversed(a.loop.chain)) if a.loop is not None else () for a in (one, other))
     return sum(1 for a, b in zip(*outer, strict=False) if a is b)

@@ -271,7 +271,7 @@ DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CacheKind:
     """One kind of results. Units: bytes; `last_use` in seconds since 1970, 0 of nothing."""
 
     name: str
@@ -285,19 +285,19 @@ class Kind:
         return max(0.0, time.time() - self.last_use) / 86400 if self.last_use else 0.0
 
 
-def kinds() -> tuple[Kind, ...]:
+def kinds() -> tuple[CacheKind, ...]:
     """Return all kinds in the cache, by name. Raises: UsageProblem if the cache cannot be used."""
     return tuple(_kind(folder) for folder in _folders())
 
 
-def damaged() -> tuple[Path, ...]:
+def list_damaged() -> tuple[Path, ...]:
     """Return objects whose content does not match their name."""
     return tuple(
         path for folder in _folders() for path in sorted(_files(folder / "objects")) if not _is_whole(path)
     )
 
 
-def clear(name: str | None = None) -> tuple[Kind, ...]:
+def clear(name: str | None = None) -> tuple[CacheKind, ...]:
     """Delete the results of one kind, or of all, and return the kinds as they were before."""
     found = tuple(kind for kind in kinds() if name in (None, kind.name))
     for kind in found:
@@ -313,13 +313,13 @@ def _folders() -> list[Path]:
     return [path for path in found if {p.name for p in path.iterdir()} == set(PARTS)]
 
 
-def _kind(folder: Path) -> Kind:
+def _kind(folder: Path) -> CacheKind:
     statuses: list[os.stat_result] = []
     for part in PARTS:
         for path in _files(folder / part):
             with suppress(OSError):
                 statuses.append(path.stat())
-    return Kind(
+    return CacheKind(
         folder.name,
         sum(1 for _ in _files(folder / "keys")),
         sum(status.st_size for status in statuses),

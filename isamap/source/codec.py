@@ -64,7 +64,7 @@ def write(value: object, known: Sequence[object] = ()) -> str:
     return json.dumps(text, separators=(",", ":"))
 
 
-def read(text: str | bytes, known: Sequence[object] = ()) -> Any:
+def read_value(text: str | bytes, known: Sequence[object] = ()) -> Any:
     """Return the value that was written. Raises: ValueError for a text that `write` cannot have made."""
     try:
         data: Json = json.loads(text)

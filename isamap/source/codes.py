@@ -21,7 +21,7 @@ _ENDING = "_codes.toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class CodeExplanation:
     """The meaning of a code, in one line and at length, and a text that is refused with it."""
 
     title: str
@@ -30,14 +30,14 @@ class Explanation:
 
 
 @cache
-def read_codes() -> dict[str, Explanation]:
+def read_codes() -> dict[str, CodeExplanation]:
     """Return the explanations of all codes, in alphabetical order."""
     found = {code: e for table in read_tables().values() for code, e in table.items()}
     return dict(sorted(found.items()))
 
 
 @cache
-def read_tables() -> dict[str, dict[str, Explanation]]:
+def read_tables() -> dict[str, dict[str, CodeExplanation]]:
     """Return the explanations of each layer's codes in the order of its file, by the file's NAME."""
     from importlib.resources import files
     from tomllib import loads
@@ -45,7 +45,7 @@ def read_tables() -> dict[str, dict[str, Explanation]]:
     paths = [path for path in files("isamap.source").iterdir() if path.name.endswith(_ENDING)]
     return {
         path.name.removesuffix(_ENDING): {
-            code: Explanation(**entry) for code, entry in loads(path.read_text(encoding="utf-8")).items()
+            code: CodeExplanation(**entry) for code, entry in loads(path.read_text(encoding="utf-8")).items()
         }
         for path in paths
     }

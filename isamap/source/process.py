@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 
-def most_allowed(limit: str) -> int | None:
+def hard_limit(limit: str) -> int | None:
     """Return the hard limit of this process on a resource, such as `RLIMIT_AS`; None if there is none.
 
     It can be lowered, but not raised again: `ulimit -v` of a shell sets it for all its children.

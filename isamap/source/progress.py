@@ -41,7 +41,7 @@ class Limited(str):
 
 
 @contextmanager
-def logged(*, quiet: bool, verbose: bool) -> Generator[None]:
+def log_progress(*, quiet: bool, verbose: bool) -> Generator[None]:
     """Log nothing of progress inside if `quiet`; write each record to standard error if `verbose`."""
     before, handler = LOG.level, logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))

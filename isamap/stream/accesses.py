@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from isamap.ir import Instruction, Operand
 from isamap.source.records import dataclass
-from isamap.stream.command import Command, Place, Register, bound_instruction, extents, integers
+from isamap.stream.command import Address, Command, Register, bound_instruction, extents, integers
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessedBytes:
     """Bytes of a memory, or one register of it, that an operand names.
 
     Shapes: `strides` has one number for each axis of `shape`. Units: bytes; `end` is behind the last one.
@@ -39,17 +39,17 @@ class Access:
         return np.ndarray(self.shape, numbers.dtype, numbers, self.address * size, steps)
 
 
-def accesses(command: Command, instruction: Instruction) -> Iterator[Access]:
+def accesses(command: Command, instruction: Instruction) -> Iterator[AccessedBytes]:
     """Yield the accesses of a command; a register is the one byte of a memory of its own."""
-    strides = tuple(where.strides if isinstance(where, Place) else None for _, where in command.operands)
+    strides = tuple(where.strides if isinstance(where, Address) else None for _, where in command.operands)
     found = _shapes_of(instruction, integers(instruction, command.params), strides)
     for one, (name, where) in zip(found, command.operands, strict=True):
         match where:
             case Register(memory, number):
-                yield Access(name, f"{memory}{number}", 0, 1, (1,), (1,), one.is_read, one.is_written)
-            case Place(memory, address):
+                yield AccessedBytes(name, f"{memory}{number}", 0, 1, (1,), (1,), one.is_read, one.is_written)
+            case Address(memory, address):
                 own = address, address + one.end, one.shape, one.strides
-                yield Access(name, memory, *own, one.is_read, one.is_written)
+                yield AccessedBytes(name, memory, *own, one.is_read, one.is_written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _shapes_of(
             found.append(_Shape((1,), (1,), 1, *roles))
             continue
         shape, joined = _join_axes(extents(operand), steps, operand.dtype.size_bytes)
-        found.append(_Shape(shape, joined, span_of(operand, Place("", 0, steps)).stop, *roles))
+        found.append(_Shape(shape, joined, span_of(operand, Address("", 0, steps)).stop, *roles))
     return tuple(found)
 
 
@@ -91,7 +91,7 @@ def _join_axes(
     return tuple(extent for extent, _ in found), tuple(stride for _, stride in found)
 
 
-def span_of(operand: Operand, where: Place) -> range:
+def span_of(operand: Operand, where: Address) -> range:
     """Return the addresses from the first byte of a bound operand to the last, however far they are."""
     shape = extents(operand)
     if 0 in shape:

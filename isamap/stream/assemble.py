@@ -9,7 +9,7 @@ from isamap.machine import Machine
 from isamap.machine.encodings import ProgramFormat
 from isamap.source import Diagnostic, UsageProblem
 from isamap.stream.encoding import encode_all, encode_end
-from isamap.stream.memory_layout import ALIGNMENT, aligned, end_of, lay_out, main_memory, memory_sizes
+from isamap.stream.memory_layout import ALIGNMENT, align_up, end_of, lay_out, main_memory, memory_sizes
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.tables import lay_out_tables, places_in
 from isamap.stream.tokens import assign_tokens
@@ -39,7 +39,7 @@ def assemble(
     tables = lay_out_tables(commands, machine, main, end_of(arrays, main))
     places = places_in(tables)
     words = [*encoding.begin, *encode_all(commands, machine, places), *encode_end(last, machine)]
-    ends = (aligned(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
+    ends = (align_up(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
     return ProgramFile(
         program.kernel.name,
         machine.name,

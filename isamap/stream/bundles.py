@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from isamap.machine import Machine
 from isamap.machine.encodings import LOOPED, TRIPS, Bundle, Encoding
 from isamap.source.records import dataclass, replace
-from isamap.stream.command import Command, Place
+from isamap.stream.command import Address, Command
 from isamap.stream.command_words import (
-    Encoded,
-    Placed,
+    EncodedInstruction,
+    Numbered,
     Places,
     Steps,
     Tables,
@@ -26,7 +26,7 @@ from isamap.stream.command_words import (
     fits,
     put_field,
     read_fields,
-    refused,
+    refuse_word,
 )
 from isamap.stream.unroll import MOST_COMMANDS
 
@@ -85,7 +85,7 @@ def read_runs(
         for place in range(start, start + count):
             body.append(_bundle(words[place], place, machine, bundle, encoded, tables))
             if start == at and any(one.steps for one in body[-1]):
-                raise refused(place, "an address grows in each iteration of a loop, and there is none")
+                raise refuse_word(place, "an address grows in each iteration of a loop, and there is none")
         found.append(Run(trips, tuple(body), start))
         at = start + count
     return tuple(found)
@@ -97,7 +97,7 @@ def _loop(words: Sequence[int], at: int, loop: Encoding) -> tuple[int, int]:
     assert isinstance(held, dict), "a loop has no entries, and says nothing twice"
     trips, count = held[TRIPS], held[LOOPED]
     if trips < 1 or not 1 <= count < len(words) - at:
-        raise refused(at, f"a loop of {count} words, {trips} times: {len(words) - at - 1} words are left")
+        raise refuse_word(at, f"a loop of {count} words, {trips} times: {len(words) - at - 1} words are left")
     return trips, count
 
 
@@ -106,7 +106,7 @@ def _bundle(
     at: int,
     machine: Machine,
     bundle: Bundle,
-    encoded: Mapping[str, tuple[Encoded, ...]],
+    encoded: Mapping[str, tuple[EncodedInstruction, ...]],
     tables: Tables,
 ) -> BundleCommands:
     """Return the commands in a word. Raises: VerificationFailed if it is no word with slots."""
@@ -120,43 +120,43 @@ def _bundle(
             found.append(SlotCommand(number, command, steps))
     if outside != bundle.mark or not found:
         what = "has nothing in any slot" if outside == bundle.mark else "is no word with slots"
-        raise refused(at, f"{word:#x} {what}")
+        raise refuse_word(at, f"{word:#x} {what}")
     return tuple(found)
 
 
-def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[Placed, ...]:
+def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[Numbered, ...]:
     """Return the commands of runs, loops written out. Raises: VerificationFailed if they are too many."""
-    found: list[Placed] = []
+    found: list[Numbered] = []
     issued = count = 0
     for run in runs:
         count += run.trips * sum(len(commands) for commands in run.body)
         if count > MOST_COMMANDS:
-            raise refused(run.at, f"more than {MOST_COMMANDS} instructions are performed")
+            raise refuse_word(run.at, f"more than {MOST_COMMANDS} instructions are performed")
         for iteration in range(run.trips):
             for at, commands in enumerate(run.body, run.at):
                 for one in commands:
                     slot = bundle.slots[one.slot]
-                    command = moved(one.command, one.steps, iteration)
-                    found.append(Placed(at, command, (slot.get(words[at]),), issued, slot.low))
+                    command = move_command(one.command, one.steps, iteration)
+                    found.append(Numbered(at, command, (slot.get(words[at]),), issued, slot.low))
                 issued += 1
     return tuple(found)
 
 
-def moved(command: Command, steps: Steps, iteration: int) -> Command:
+def move_command(command: Command, steps: Steps, iteration: int) -> Command:
     """Return a command as it is in an iteration of its loop."""
     if not steps or not iteration:
         return command
     grown = dict(steps)
     operands = tuple(
         (name, replace(where, address=where.address + iteration * grown[name]))
-        if name in grown and isinstance(where, Place)
+        if name in grown and isinstance(where, Address)
         else (name, where)
         for name, where in command.operands
     )
     return replace(command, operands=operands)
 
 
-def stepped(machine: Machine, instruction: str) -> frozenset[str]:
+def find_stepped_operands(machine: Machine, instruction: str) -> frozenset[str]:
     """Return the operands of an instruction whose addresses may grow in a loop."""
     encoding = machine.instructions[instruction].encoding
     held = encoding.quantities if encoding is not None else ()

@@ -15,7 +15,7 @@ from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """The place of an operand in a memory. Units: `address` and `strides`, one per axis, in bytes."""
 
     memory: str
@@ -39,7 +39,7 @@ class Command:
     """
 
     instruction: str
-    operands: tuple[tuple[str, Place | Register], ...]
+    operands: tuple[tuple[str, Address | Register], ...]
     params: tuple[tuple[str, int], ...] = ()
     tokens: frozenset[tuple[str, str]] = frozenset()
 
@@ -54,7 +54,7 @@ def quantities(
         match where:
             case Register(_, number):
                 found[Quantity("index", name)] = number
-            case Place(_, address, strides):
+            case Address(_, address, strides):
                 found[Quantity("address", name)] = address
                 for number, axis in enumerate(free_axes(instruction.operand(name))):
                     found[Quantity("stride", name, number=number)] = strides[axis]
@@ -64,13 +64,13 @@ def quantities(
 def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Command:
     """Return the command with these field values; the instruction fixes those that no field holds."""
     params = tuple((p.name, _held_value(p, found)) for p in instruction.params)
-    operands: list[tuple[str, Place | Register]] = []
+    operands: list[tuple[str, Address | Register]] = []
     for name, memory, (address, index), strides in _places_of(instruction, integers(instruction, params)):
         if (at := found.get(address)) is None:
             operands.append((name, Register(memory, found.get(index, 0))))
             continue
         known = (found.get(s, 0) if isinstance(s, Quantity) else s for s in strides)
-        operands.append((name, Place(memory, at, tuple(known))))
+        operands.append((name, Address(memory, at, tuple(known))))
     return Command(instruction.name, tuple(operands), params, tokens_in(found))
 
 

@@ -77,7 +77,7 @@ def put_field(field: BitField, found: Mapping[Quantity, int], name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Numbered:
     """A command and the number of its first word.
 
     `low` is where its slot begins in that word. Commands with one number `issued` are performed at once.
@@ -91,7 +91,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedInstruction:
     """An instruction, its words, and by word the bits that are the same in each issue with their values.
 
     `held` has, by field with a quantity, the number of its word, its lowest bit, its bits, and the quantity.
@@ -110,15 +110,15 @@ def fits(words: tuple[int, ...], fixed: tuple[tuple[int, int], ...]) -> bool:
     )
 
 
-def _is_enough(words: tuple[int, ...], one: Encoded) -> bool:
+def _is_enough(words: tuple[int, ...], one: EncodedInstruction) -> bool:
     """Return whether no field holds less than it may."""
     return all(words[n] >> low & bits >= field.least for n, low, bits, field, _ in one.held if field.least)
 
 
-def encoded_of(machine: Machine, unit: str | None = None) -> tuple[Encoded, ...]:
+def encoded_of(machine: Machine, unit: str | None = None) -> tuple[EncodedInstruction, ...]:
     """Return the instructions that have words, of one unit or of all."""
     return tuple(
-        Encoded(item.instruction, item.encoding, item.encoding.fixed, _held_by(item.encoding))
+        EncodedInstruction(item.instruction, item.encoding, item.encoding.fixed, _held_by(item.encoding))
         for item in machine.instructions.values()
         if item.encoding is not None and unit in (None, item.cost.unit)
     )
@@ -132,7 +132,7 @@ def _held_by(encoding: Encoding) -> tuple[tuple[int, int, int, BitField, Quantit
 
 
 def decode_one(
-    rest: Sequence[int], at: int, encoded: Sequence[Encoded], machine: Machine, tables: Tables
+    rest: Sequence[int], at: int, encoded: Sequence[EncodedInstruction], machine: Machine, tables: Tables
 ) -> tuple[Command, Steps, tuple[int, ...]]:
     """Return the command in the first of these words, at `at`, with its steps and its words.
 
@@ -148,13 +148,15 @@ def decode_one(
             continue
         found = read_held(one.encoding, one.held, own, tables)
         if isinstance(found, str):
-            raise refused(at, f"`{instruction.name}`: {found}")
+            raise refuse_word(at, f"`{instruction.name}`: {found}")
         try:
             return command_of(instruction, found), _steps_in(found), own
         except UsageProblem as error:  # a parameter beyond its range
-            raise refused(at, error.diagnostics[0].message) from None
+            raise refuse_word(at, error.diagnostics[0].message) from None
     bits = machine.program.word_bits if machine.program is not None else 0
-    raise refused(at, f"{rest[0]:#0{bits // 4 + 2}x} and what follows are no instruction of {machine.name}")
+    raise refuse_word(
+        at, f"{rest[0]:#0{bits // 4 + 2}x} and what follows are no instruction of {machine.name}"
+    )
 
 
 def _steps_in(found: Mapping[Quantity, int]) -> Steps:
@@ -201,6 +203,6 @@ def _take(field: BitField, value: int, found: dict[Quantity, int]) -> bool:
     return found.setdefault(held, number) == number
 
 
-def refused(at: int, said: str) -> VerificationFailed:
+def refuse_word(at: int, said: str) -> VerificationFailed:
     """Return the error at a word."""
     return VerificationFailed(Diagnostic("program-word", f"word {at}: {said}"))

@@ -11,11 +11,19 @@ from isamap.machine import Machine
 from isamap.machine.encodings import LOOPED, TRIPS, Bundle, Quantity
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, field, replace
-from isamap.stream.accesses import Access, accesses
-from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs, expand, read_runs, stepped
-from isamap.stream.command import Command, Place, Register, bound_instruction, extents, integers, tokens_in
+from isamap.stream.accesses import AccessedBytes, accesses
+from isamap.stream.bundles import (
+    BundleCommands,
+    Run,
+    SlotCommand,
+    encode_runs,
+    expand,
+    find_stepped_operands,
+    read_runs,
+)
+from isamap.stream.command import Address, Command, Register, bound_instruction, extents, integers, tokens_in
 from isamap.stream.command_words import (
-    Placed,
+    Numbered,
     Places,
     Tables,
     decode_one,
@@ -24,7 +32,7 @@ from isamap.stream.command_words import (
     fits,
     put_field,
     read_fields,
-    refused,
+    refuse_word,
 )
 from isamap.stream.order import Array, room
 
@@ -36,7 +44,7 @@ def encode_all(commands: Sequence[Command], machine: Machine, places: Places) ->
     """Return the words of commands, packed into slots if the machine has them. Raises: UsageProblem."""
     bundle = machine.program.bundle if machine.program is not None else None
     if bundle is not None:
-        runs = roll(pack(renamed(commands, machine), machine, bundle), machine, bundle)
+        runs = roll(pack(rename_registers(commands, machine), machine, bundle), machine, bundle)
         return list(encode_runs(runs, machine, bundle, places))
     return [word for c in commands for word in encode(c, machine.instructions[c.instruction], places)]
 
@@ -50,18 +58,18 @@ def encode_end(tokens: frozenset[tuple[str, str]], machine: Machine) -> tuple[in
     return tuple(sum(put_field(field, found, END) for field in word) for word in end.encoding.words)
 
 
-def decode(words: Sequence[int], machine: Machine, tables: Tables | None = None) -> tuple[Placed, ...]:
+def decode(words: Sequence[int], machine: Machine, tables: Tables | None = None) -> tuple[Numbered, ...]:
     """Return all commands of a program without its end. Raises: VerificationFailed at a word of no command."""
     return runs_of(words, machine, tables)[1]
 
 
 def runs_of(
     words: Sequence[int], machine: Machine, tables: Tables | None = None
-) -> tuple[tuple[Run, ...] | None, tuple[Placed, ...]]:
+) -> tuple[tuple[Run, ...] | None, tuple[Numbered, ...]]:
     """Return the runs of words with slots, None of others, and all commands. Raises: as `decode`."""
     begin = machine.program.begin if machine.program is not None else ()
     if tuple(words[: len(begin)]) != begin:
-        raise refused(
+        raise refuse_word(
             0, "the program does not begin with the words that all programs of the machine begin with"
         )
     end = decode_end(words, machine)
@@ -69,16 +77,16 @@ def runs_of(
     if machine.program is not None and (bundle := machine.program.bundle) is not None:
         runs = read_runs(words[:last], at, machine, bundle, tables or {})
         return runs, expand(runs, bundle, words)
-    encoded, found = encoded_of(machine), list[Placed]()
+    encoded, found = encoded_of(machine), list[Numbered]()
     longest = max((len(one.fixed) for one in encoded), default=1)
     while at < last:
         command, _, own = decode_one(words[at : min(last, at + longest)], at, encoded, machine, tables or {})
-        found.append(Placed(at, command, own, at))
+        found.append(Numbered(at, command, own, at))
         at += len(own)
     return None, tuple(found)
 
 
-def decode_end(words: Sequence[int], machine: Machine) -> Placed | None:
+def decode_end(words: Sequence[int], machine: Machine) -> Numbered | None:
     """Return the end of a program; None if the machine's programs have none. Raises: VerificationFailed."""
     end = machine.program.end if machine.program is not None else None
     if end is None:
@@ -87,12 +95,12 @@ def decode_end(words: Sequence[int], machine: Machine) -> Placed | None:
     at = len(words) - len(fixed)
     own = tuple(words[at:]) if at >= 0 else ()
     if not fits(own, fixed):
-        raise refused(
+        raise refuse_word(
             max(at, 0), "the program does not end with the words that all programs of the machine end with"
         )
     read = read_fields(end.encoding, own, {})
     assert isinstance(read, dict), "the end has no entries, and says nothing twice"
-    return Placed(at, Command(END, (), (), tokens_in(read)), own, at)
+    return Numbered(at, Command(END, (), (), tokens_in(read)), own, at)
 
 
 # --- Registers named in turn, where there are more than a program names: loads wait for no readers ---
@@ -101,7 +109,7 @@ def decode_end(words: Sequence[int], machine: Machine) -> Placed | None:
 MOST_IN_TURN = 4
 
 
-def renamed(commands: Sequence[Command], machine: Machine) -> list[Command]:
+def rename_registers(commands: Sequence[Command], machine: Machine) -> list[Command]:
     """Return the same commands with other registers. Each is written whole before it has a new name."""
     groups = _groups(commands, machine)
     positions = dict.fromkeys(groups, 0)
@@ -176,12 +184,12 @@ class _Touched:
     writers: dict[str, Array] = field(default_factory=dict[str, Array])
     readers: dict[str, Array] = field(default_factory=dict[str, Array])
 
-    def earliest(self, access: Access) -> int:
+    def earliest(self, access: AccessedBytes) -> int:
         """Return the first word for an access: after the writers of its bytes; with their readers at the earliest."""
         first = int(_of(self.writers, access).max()) + 1
         return max(first, int(_of(self.readers, access).max())) if access.is_written else first
 
-    def touch(self, access: Access, word: int) -> None:
+    def touch(self, access: AccessedBytes, word: int) -> None:
         """Note an access of a command in a word."""
         for noted, is_so in ((self.writers, access.is_written), (self.readers, access.is_read)):
             if is_so:
@@ -189,7 +197,7 @@ class _Touched:
                 np.maximum(own, word, out=own)
 
 
-def _of(noted: dict[str, Array], access: Access) -> Array:
+def _of(noted: dict[str, Array], access: AccessedBytes) -> Array:
     noted[access.memory] = room(noted.get(access.memory), access.end)
     return access.of(noted[access.memory])
 
@@ -272,10 +280,10 @@ def _kind(word: BundleCommands, machine: Machine) -> tuple[object, ...]:
     """Return all of a word but the addresses that may grow in a loop."""
     found: list[object] = []
     for one in word:
-        free = stepped(machine, one.command.instruction)
+        free = find_stepped_operands(machine, one.command.instruction)
         operands = tuple(
             (name, where.memory, where.strides)
-            if name in free and isinstance(where, Place)
+            if name in free and isinstance(where, Address)
             else (name, where)
             for name, where in one.command.operands
         )
@@ -326,7 +334,9 @@ def _growth(
             steps = tuple(
                 (name, there.address - where.address)
                 for (name, where), (_, there) in zip(one.command.operands, its.command.operands, strict=True)
-                if isinstance(where, Place) and isinstance(there, Place) and where.address != there.address
+                if isinstance(where, Address)
+                and isinstance(there, Address)
+                and where.address != there.address
             )
             if not all(_holds(machine, one.command.instruction, name, step) for name, step in steps):
                 return None

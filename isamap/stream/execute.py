@@ -22,9 +22,9 @@ from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.source import Diagnostic, VerificationFailed
 from isamap.source.records import dataclass, field, replace
-from isamap.stream.accesses import Access, accesses, span_of
-from isamap.stream.command import Command, Place, Register, bound_instruction, extents, integers
-from isamap.stream.command_words import Placed
+from isamap.stream.accesses import AccessedBytes, accesses, span_of
+from isamap.stream.command import Address, Command, Register, bound_instruction, extents, integers
+from isamap.stream.command_words import Numbered
 from isamap.stream.encoding import decode, decode_end
 from isamap.stream.memory_layout import StreamArray
 from isamap.stream.program_file import ProgramFile
@@ -75,7 +75,7 @@ class _Plan:
     spans: tuple[range, ...]
 
 
-_Issue = tuple[Placed, _Plan, tuple[Access, ...]]
+_Issue = tuple[Numbered, _Plan, tuple[AccessedBytes, ...]]
 """A command with its plan, and the access of each operand."""
 
 
@@ -166,15 +166,15 @@ def _memories(program: ProgramFile, given: Mapping[str, Array]) -> dict[str, _Me
 # --- the order: a command's level is above those of all commands that it has to wait for ---
 
 
-def _issue(one: Placed, state: Execution) -> _Issue:
+def _issue(one: Numbered, state: Execution) -> _Issue:
     """Return a command with its plan and its accesses. Raises: VerificationFailed for bytes that are not its own."""
     command = one.command
-    strides = tuple(where.strides if isinstance(where, Place) else None for _, where in command.operands)
+    strides = tuple(where.strides if isinstance(where, Address) else None for _, where in command.operands)
     key = command.instruction, command.params, strides
     if (plan := state.plans.get(key)) is None:
         plan = state.plans[key] = _plan(command, strides, state.machine)
     for operand, span, (_, where) in zip(plan.bound.operands, plan.spans, command.operands, strict=True):
-        if isinstance(where, Place):
+        if isinstance(where, Address):
             _check_place(operand, where, span, one, state)
     return one, plan, tuple(accesses(command, state.machine.instructions[command.instruction].instruction))
 
@@ -189,7 +189,7 @@ def _plan(command: Command, strides: tuple[tuple[int, ...] | None, ...], machine
         p.name: float(_value(params[p.name], p.dtype)) for p in instruction.params if p.dtype is not None
     }
     spans = (
-        range(1) if s is None else span_of(o, Place("", 0, s))
+        range(1) if s is None else span_of(o, Address("", 0, s))
         for o, s in zip(bound.operands, strides, strict=True)
     )
     return _Plan(bound, scalars, tuple(map(extents, bound.operands)), strides, tuple(spans))
@@ -199,7 +199,7 @@ def _value(bits: int, dtype: DType) -> Any:
     return np.frombuffer(bits.to_bytes(dtype.size_bytes, "little"), dtype.numpy())[0]
 
 
-def _check_place(operand: Operand, where: Place, span: range, one: Placed, state: Execution) -> None:
+def _check_place(operand: Operand, where: Address, span: range, one: Numbered, state: Execution) -> None:
     """Refuse bytes outside of a memory, or not in one array, or of an input. Raises: VerificationFailed."""
     memory, first, end = (
         state.memories.get(where.memory),
@@ -234,7 +234,7 @@ def _note(issues: Sequence[_Issue], state: Execution) -> int:
     return level
 
 
-def _needed_level(one: Placed, plan: _Plan, n: int, access: Access, state: Execution) -> int:
+def _needed_level(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, state: Execution) -> int:
     """Return the highest level of the commands that have to be performed before an access."""
     operand, where, level = plan.bound.operands[n], one.command.operands[n][1], 0
     if isinstance(where, Register):
@@ -254,7 +254,7 @@ def _needed_level(one: Placed, plan: _Plan, n: int, access: Access, state: Execu
     return max(level, int(access.of(memory.touched).max())) if access.is_written else level
 
 
-def _mark(one: Placed, plan: _Plan, n: int, access: Access, level: int, state: Execution) -> None:
+def _mark(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, level: int, state: Execution) -> None:
     """Note the level of a command where it accesses memories and registers."""
     operand, where = plan.bound.operands[n], one.command.operands[n][1]
     same = f"another instruction of the word also writes `{operand.name}`"
@@ -289,7 +289,7 @@ def _mark(one: Placed, plan: _Plan, n: int, access: Access, level: int, state: E
 
 def _perform(issues: Sequence[_Issue], state: Execution) -> None:
     """Perform commands that do not need each other's results."""
-    groups: dict[_Plan, list[Placed]] = {}
+    groups: dict[_Plan, list[Numbered]] = {}
     for one, plan, _ in issues:
         groups.setdefault(plan, []).append(one)
     results = [
@@ -305,8 +305,8 @@ def _perform(issues: Sequence[_Issue], state: Execution) -> None:
 
 
 def _compute_group(
-    plan: _Plan, group: Sequence[Placed], state: Execution
-) -> Iterator[tuple[Sequence[Placed], dict[str, Array]]]:
+    plan: _Plan, group: Sequence[Numbered], state: Execution
+) -> Iterator[tuple[Sequence[Numbered], dict[str, Array]]]:
     """Yield parts of a group with their results, by operand one behind the other."""
     if any(o.domain is not None for o in plan.bound.operands):  # data decides places
         for one in group:
@@ -346,30 +346,30 @@ def _together(routine: Routine, count: int) -> Routine:
     return replace(routine, operands=operands, body=body)
 
 
-def _view(plan: _Plan, n: int, where: Place, state: Execution) -> Array:
+def _view(plan: _Plan, n: int, where: Address, state: Execution) -> Array:
     image, dtype = state.memories[where.memory].image, plan.bound.operands[n].dtype.numpy()
     return np.ndarray(plan.shapes[n], dtype, image, where.address, where.strides)
 
 
-def _read_place(plan: _Plan, n: int, where: Place | Register, state: Execution) -> Array:
+def _read_place(plan: _Plan, n: int, where: Address | Register, state: Execution) -> Array:
     match where:
         case Register(memory, number):
             values = state.registers[memory, number].values
             assert values is not None, "it was written at a lower level"
             return values
-        case Place():
+        case Address():
             return _view(plan, n, where, state)
 
 
-def _write(plan: _Plan, n: int, where: Place | Register, values: Array, state: Execution) -> None:
+def _write(plan: _Plan, n: int, where: Address | Register, values: Array, state: Execution) -> None:
     match where:
         case Register(memory, number):
             state.registers[memory, number].values = values
-        case Place():
+        case Address():
             _view(plan, n, where, state)[...] = values
 
 
-def _wrong(one: Placed, said: str) -> VerificationFailed:
+def _wrong(one: Numbered, said: str) -> VerificationFailed:
     return VerificationFailed(
         Diagnostic("program-access", f"word {one.at}, `{one.command.instruction}`: {said}")
     )

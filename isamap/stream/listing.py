@@ -12,7 +12,7 @@ from isamap.ir import Instruction
 from isamap.machine import Machine
 from isamap.machine.encodings import free_axes
 from isamap.stream.bundles import Run
-from isamap.stream.command import Command, Place, Register
+from isamap.stream.command import Address, Command, Register
 from isamap.stream.encoding import END, decode_end, runs_of
 from isamap.stream.memory_layout import StreamArray
 from isamap.stream.program_file import ProgramFile
@@ -91,7 +91,7 @@ def _show_command(
         match where:
             case Register(memory, number):
                 words.append(f"{name}={memory}{number}")
-            case Place(memory, address, strides):
+            case Address(memory, address, strides):
                 words.append(f"{name}={_name_place(where, arrays)}")
                 free = free_axes(instruction.operand(name))
                 shown = [strides[axis] for axis in free] if len(free) > 1 else strides[:-1][:1]
@@ -109,7 +109,7 @@ def _tokens(command: Command) -> list[str]:
     return [f"{signs[kind]}{unit}" for kind, unit in sorted(command.tokens)]
 
 
-def _name_place(place: Place, arrays: Sequence[StreamArray]) -> str:
+def _name_place(place: Address, arrays: Sequence[StreamArray]) -> str:
     for array in arrays:
         inside = place.address - array.offset
         if array.memory == place.memory and 0 <= inside < array.size_bytes:

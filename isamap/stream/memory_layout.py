@@ -44,18 +44,18 @@ def lay_out(
     env, memory = dict(program.sizes), main_memory(machine)
     step = main_step(machine)
     found: dict[str, StreamArray] = dict(placed or {})
-    end = aligned(first_address(machine) if end is None else end, step)
+    end = align_up(first_address(machine) if end is None else end, step)
     for t in (t for t in program.tensors if t.name not in found):
         shape = tuple(_number(extent.evaluate(env)) for extent in t.given or t.shape)
         found[t.name] = StreamArray(t.name, t.role, memory, t.dtype, shape, end)
-        end = aligned(end + found[t.name].size_bytes, step)
+        end = align_up(end + found[t.name].size_bytes, step)
     for b in program.buffers:
         shape = (_number(b.elements.evaluate(env)),)
         if b.memory and b.offset is None:
             raise UsageProblem(Diagnostic("stream-unsupported", f"`{b.name}` has no address in {b.memory}"))
         place = end if not b.memory else b.offset or 0
         found[b.name] = StreamArray(b.name, "buffer", b.memory or memory, b.dtype, shape, place)
-        end = aligned(end + found[b.name].size_bytes, step) if not b.memory else end
+        end = align_up(end + found[b.name].size_bytes, step) if not b.memory else end
     return found
 
 
@@ -71,7 +71,7 @@ def main_memory(machine: Machine) -> str:
 def first_address(machine: Machine) -> int:
     """Return where the first array in main memory begins. Units: bytes."""
     step = main_step(machine)
-    return aligned(max(step, machine.program.first_address if machine.program is not None else 0), step)
+    return align_up(max(step, machine.program.first_address if machine.program is not None else 0), step)
 
 
 def main_step(machine: Machine) -> int:
@@ -88,7 +88,7 @@ def main_step(machine: Machine) -> int:
 
 def end_of(arrays: Mapping[str, StreamArray], memory: str) -> int:
     """Return the first free, aligned offset behind all arrays of a memory. Units: bytes."""
-    return max(aligned(a.offset + a.size_bytes, ALIGNMENT) for a in arrays.values() if a.memory == memory)
+    return max(align_up(a.offset + a.size_bytes, ALIGNMENT) for a in arrays.values() if a.memory == memory)
 
 
 def memory_sizes(machine: Machine, used: int) -> dict[str, int]:
@@ -111,6 +111,6 @@ def _number(value: object) -> int:
     return value
 
 
-def aligned(end: int, step: int) -> int:
+def align_up(end: int, step: int) -> int:
     """Return the next multiple of a step."""
     return -(-end // step) * step

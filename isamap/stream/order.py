@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.source.records import dataclass, field
-from isamap.stream.accesses import Access
+from isamap.stream.accesses import AccessedBytes
 
 Array = NDArray[Any]
 NEVER = -1
@@ -33,12 +33,12 @@ class Conflict:
 
     unit: int
     command: int
-    access: Access
+    access: AccessedBytes
     wrote: bool
 
 
 @dataclass(slots=True)
-class Touched:
+class LastCommands:
     """By memory and byte, the last command that wrote it, and by unit the last that read it."""
 
     units: tuple[int, ...]
@@ -48,7 +48,7 @@ class Touched:
     _writers: dict[str, Array] = field(default_factory=dict[str, Array])
     _readers: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
 
-    def touch(self, access: Access, command: int) -> Iterator[Conflict]:
+    def touch(self, access: AccessedBytes, command: int) -> Iterator[Conflict]:
         """Yield earlier commands that an access conflicts with, the last of each unit; then it is noted itself."""
         writers = self._writers[access.memory] = room(self._writers.get(access.memory), access.end)
         seen = access.of(writers)
@@ -66,7 +66,7 @@ class Touched:
         if access.is_written:
             seen[...] = command
 
-    def _room_of_readers(self, access: Access, unit: int) -> Array:
+    def _room_of_readers(self, access: AccessedBytes, unit: int) -> Array:
         found = self._readers[access.memory, unit] = room(
             self._readers.get((access.memory, unit)), access.end
         )

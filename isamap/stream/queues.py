@@ -13,13 +13,13 @@ from isamap.machine import Machine
 from isamap.source import Diagnostic, VerificationFailed
 from isamap.source.records import dataclass, field
 from isamap.stream.accesses import accesses
-from isamap.stream.command_words import Placed
+from isamap.stream.command_words import Numbered
 from isamap.stream.encoding import END
-from isamap.stream.order import NEVER, Clock, Touched, later
+from isamap.stream.order import NEVER, Clock, LastCommands, later
 from isamap.stream.tokens import Pairs, waiting
 
 
-def in_queues(placed: Sequence[Placed], end: Placed | None, machine: Machine) -> Iterator[Placed]:
+def in_queues(placed: Sequence[Numbered], end: Numbered | None, machine: Machine) -> Iterator[Numbered]:
     """Yield the commands in an order in which the units may perform them; without queues, in program order.
 
     Raises: VerificationFailed at a missing or unused token, and at a race.
@@ -30,7 +30,7 @@ def in_queues(placed: Sequence[Placed], end: Placed | None, machine: Machine) ->
     run = QueueRun(tuple(placed) + ((end,) if end is not None else ()), machine)
     order = run.order()
     units = tuple(run.names.index(unit) for unit in run.units)
-    touched = Touched(units, len(run.names))
+    touched = LastCommands(units, len(run.names))
     for number in order:
         one = run.placed[number]
         if one.command.instruction == END:
@@ -56,7 +56,7 @@ def in_queues(placed: Sequence[Placed], end: Placed | None, machine: Machine) ->
 class QueueRun:
     """The state of queues while commands run; commands by their number in the file, the end as the last."""
 
-    placed: tuple[Placed, ...]
+    placed: tuple[Numbered, ...]
     machine: Machine
     names: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class QueueRun:
         self.names = tuple(self.machine.units)
         self.units = tuple(self._unit(one) for one in self.placed)
 
-    def _unit(self, one: Placed) -> str:
+    def _unit(self, one: Numbered) -> str:
         program = self.machine.program
         if one.command.instruction == END and program is not None and program.end is not None:
             return program.end.unit

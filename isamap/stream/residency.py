@@ -25,8 +25,8 @@ from isamap.ir import Instruction
 from isamap.ir.walk import is_copy
 from isamap.machine import Machine
 from isamap.source.records import dataclass, field, replace
-from isamap.stream.accesses import Access, accesses
-from isamap.stream.command import Command, Place, bound_instruction, extents, integers
+from isamap.stream.accesses import AccessedBytes, accesses
+from isamap.stream.command import Address, Command, bound_instruction, extents, integers
 from isamap.stream.memory_layout import ALIGNMENT, StreamArray, main_memory
 from isamap.stream.order import NEVER, room
 from isamap.stream.timing import command_times
@@ -88,7 +88,7 @@ class _Trace:
     parents: list[int] = field(default_factory=list[int])
     used: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     """By command and operand, a value of its web; NEVER for one outside of scratchpads."""
-    outside: list[tuple[Access, ...]] = field(default_factory=list[tuple[Access, ...]])
+    outside: list[tuple[AccessedBytes, ...]] = field(default_factory=list[tuple[AccessedBytes, ...]])
     """By command, its accesses of main memory."""
     _owners: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
     _written: NDArray[Any] | None = None
@@ -137,7 +137,7 @@ class _Trace:
         self.used.append(tuple(used.get(n, NEVER) for n in range(len(touched))))
         self.outside.append(outer)
 
-    def _owning(self, access: Access) -> tuple[int, ...]:
+    def _owning(self, access: AccessedBytes) -> tuple[int, ...]:
         """Return the values in the bytes of an access."""
         owners = self._owners[access.memory] = room(self._owners.get(access.memory), access.end)
         view = access.of(owners)
@@ -151,7 +151,7 @@ class _Trace:
             self.values[value].last = now
             self.parents[self.web(value)] = self.web(known[0])
 
-    def _write(self, access: Access, joined: Sequence[int], now: int) -> int:
+    def _write(self, access: AccessedBytes, joined: Sequence[int], now: int) -> int:
         """Return the new value in the bytes of an access; it is of the web of those that it changes."""
         value = len(self.values)
         for other in self._owning(access):
@@ -163,7 +163,7 @@ class _Trace:
         access.of(self._owners[access.memory])[...] = value
         return value
 
-    def _changed(self, access: Access) -> int:
+    def _changed(self, access: AccessedBytes) -> int:
         """Return when main memory was last written where an access reads."""
         self._written = room(self._written, access.end)
         return int(access.of(self._written).max())
@@ -171,9 +171,9 @@ class _Trace:
 
 def _tile_key(command: Command, instruction: Instruction, main: str) -> object:
     """Return what a tile is equal to: a place in main memory as a tile of a layout, or what a command computes."""
-    inner = next((w for _, w in command.operands if isinstance(w, Place) and w.memory != main), None)
+    inner = next((w for _, w in command.operands if isinstance(w, Address) and w.memory != main), None)
     assert inner is not None, "a load or a store has a place in a scratchpad"
-    outer = tuple(w for _, w in command.operands if isinstance(w, Place) and w.memory == main)
+    outer = tuple(w for _, w in command.operands if isinstance(w, Address) and w.memory == main)
     if is_copy(instruction):
         operand = bound_instruction(instruction, integers(instruction, command.params)).operands[0]
         return inner.memory, inner.strides, outer, extents(operand), operand.dtype
@@ -408,7 +408,7 @@ class _Allocation:
         operands = list(command.operands)
         for n, value in enumerate(used):
             name, where = operands[n]
-            if value != NEVER and isinstance(where, Place):
+            if value != NEVER and isinstance(where, Address):
                 real, distance = self._real(value)
                 move = distance + int(self.moved[self._web(real)])
                 operands[n] = name, replace(where, address=where.address + move)

@@ -11,7 +11,7 @@ from isamap.machine import Machine
 from isamap.source.records import dataclass
 from isamap.stream.command import Command
 from isamap.stream.command_words import entries_of
-from isamap.stream.memory_layout import ALIGNMENT, aligned
+from isamap.stream.memory_layout import ALIGNMENT, align_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def lay_out_tables(
     found: list[StreamTable] = []
     for name in (name for name in bits if needed[name]):
         found.append(StreamTable(name, memory, end, bits[name], tuple(needed[name])))
-        end = aligned(end + found[-1].size_bytes, ALIGNMENT)
+        end = align_up(end + found[-1].size_bytes, ALIGNMENT)
     return tuple(found)
 
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from isamap.machine import Machine, carried_ns, cost_params, cost_value, shared_link
 from isamap.source.records import dataclass, field
-from isamap.stream.accesses import Access, accesses
+from isamap.stream.accesses import AccessedBytes, accesses
 from isamap.stream.command import Command, bound_instruction, extents, integers
-from isamap.stream.command_words import Placed
+from isamap.stream.command_words import Numbered
 from isamap.stream.encoding import END, decode, decode_end
-from isamap.stream.order import Touched
+from isamap.stream.order import LastCommands
 from isamap.stream.program_file import ProgramFile, StreamPart
 from isamap.stream.queues import QueueRun
 from isamap.stream.tables import contents_of
@@ -53,7 +53,7 @@ def _queues_time(words: Sequence[int], program: ProgramFile, machine: Machine) -
     free = dict.fromkeys(run.names, 0.0)
     busy = dict.fromkeys(run.names, 0.0)
     links: dict[str, float] = {}
-    touched = Touched(tuple(run.names.index(unit) for unit in run.units), len(run.names))
+    touched = LastCommands(tuple(run.names.index(unit) for unit in run.units), len(run.names))
     for number in run.order():
         command, unit = run.placed[number].command, run.units[number]
         start = max(free[unit], *(done[giver] for giver in run.givers[number]), 0.0)
@@ -125,7 +125,7 @@ class _Known:
     written: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
     read: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
-    def ready_ns(self, access: Access, latency_ns: float) -> float:
+    def ready_ns(self, access: AccessedBytes, latency_ns: float) -> float:
         """Return when a command can start: its inputs are ready, and its outputs' old contents are no longer needed.
 
         Old contents must also have been written before the command's own result is.
@@ -135,7 +135,7 @@ class _Known:
         first = max(read, written - latency_ns) if access.is_written else 0.0
         return max(first, written) if access.is_read else first
 
-    def note(self, access: Access, read_ns: float, done_ns: float) -> None:
+    def note(self, access: AccessedBytes, read_ns: float, done_ns: float) -> None:
         """Record when an access of a command has read, and when it is done."""
         for noted, is_so, at_ns in (
             (self.read, access.is_read, read_ns),
@@ -146,7 +146,7 @@ class _Known:
                 np.maximum(own, at_ns, out=own)
 
 
-def _room(noted: dict[str, NDArray[Any]], access: Access) -> NDArray[Any]:
+def _room(noted: dict[str, NDArray[Any]], access: AccessedBytes) -> NDArray[Any]:
     """Return a view of the times of the bytes of an access."""
     own = noted.get(access.memory)
     if own is None or own.size < access.end:
@@ -172,7 +172,7 @@ class Clock:
     links: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
     begun: dict[str, list[float]] = field(default_factory=lambda: defaultdict[str, list[float]](list))
 
-    def perform(self, placed: Sequence[Placed]) -> None:
+    def perform(self, placed: Sequence[Numbered]) -> None:
         """Perform the words of a program."""
         cycle_ns = 1 / self.machine.clock_ghz if self.machine.clock_ghz else 0.0
         for _, word in groupby(placed, key=lambda one: one.issued):
@@ -181,7 +181,7 @@ class Clock:
                 self._begin(one, unit, touched, ready)
             self.now += cycle_ns
 
-    def _ready(self, one: Placed) -> tuple[Placed, str, list[Access], float]:
+    def _ready(self, one: Numbered) -> tuple[Numbered, str, list[AccessedBytes], float]:
         """Return a command with its unit, its accesses, and when these allow it; its word waits for its queue."""
         item = self.machine.instructions[one.command.instruction]
         unit, touched = item.cost.unit, list(accesses(one.command, item.instruction))
@@ -194,7 +194,7 @@ class Clock:
             self.now = max(self.now, self.begun[unit][-depth])
         return one, unit, touched, ready
 
-    def _begin(self, one: Placed, unit: str, touched: Sequence[Access], ready: float) -> None:
+    def _begin(self, one: Numbered, unit: str, touched: Sequence[AccessedBytes], ready: float) -> None:
         begin = max(self.now, ready, self.free[unit, one.low])
         interval_ns, latency_ns = command_times(one.command, self.machine)
         if (crossed := link_time(one.command, self.machine)) is not None:

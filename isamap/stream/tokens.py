@@ -13,10 +13,10 @@ from isamap.machine import Machine
 from isamap.machine.encodings import TokenQueue
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, field
-from isamap.stream.accesses import Access, accesses
+from isamap.stream.accesses import AccessedBytes, accesses
 from isamap.stream.command import Command
 from isamap.stream.encoding import END
-from isamap.stream.order import NEVER, Clock, Touched, later
+from isamap.stream.order import NEVER, Clock, LastCommands, later
 
 Tokens = frozenset[tuple[str, str]]
 Pairs = dict[tuple[str, str], list[tuple[int, int]]]
@@ -38,7 +38,7 @@ class _Assignment:
     """By unit its last command so far."""
     pairs: Pairs = field(default_factory=lambda: defaultdict(list[tuple[int, int]]))
 
-    def add(self, unit: str, needed: dict[int, Access | None]) -> None:
+    def add(self, unit: str, needed: dict[int, AccessedBytes | None]) -> None:
         """Append the next command of a unit, after the commands that it needs."""
         number = len(self.clocks)
         known = self.clocks[self.last[unit]] if unit in self.last else (NEVER,) * len(self.units)
@@ -97,9 +97,9 @@ def _assign_tokens(
     names = tuple(machine.units)
     units = [machine.instructions[c.instruction].cost.unit for c in commands]
     made = _Assignment(names, queues, coarse)
-    touched = Touched(tuple(names.index(unit) for unit in units), len(names))
+    touched = LastCommands(tuple(names.index(unit) for unit in units), len(names))
     for number, (command, unit) in enumerate(zip(commands, units, strict=True)):
-        needed: dict[int, Access | None] = {}
+        needed: dict[int, AccessedBytes | None] = {}
         for access in accesses(command, machine.instructions[command.instruction].instruction):
             for conflict in touched.touch(access, number):
                 if names[conflict.unit] != unit:
@@ -139,7 +139,7 @@ def _with_tokens(commands: Sequence[Command], pairs: Pairs) -> tuple[list[Comman
     return found, frozenset(tokens.get(len(commands), ()))
 
 
-def _report_unordered(giver: str, access: Access | None, taker: str) -> UsageProblem:
+def _report_unordered(giver: str, access: AccessedBytes | None, taker: str) -> UsageProblem:
     what = f"`{access.operand}` in {access.memory}" if access is not None else END
     return UsageProblem(
         Diagnostic(

@@ -32,8 +32,8 @@ from isamap.machine import Machine, MachineInstruction
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, field
 from isamap.stream.command import (
+    Address,
     Command,
-    Place,
     Register,
     bound_instruction,
     byte_strides,
@@ -118,7 +118,7 @@ class _Walk:
             return None
         bound = bound_instruction(item.instruction, numbers)
         given = dict(issue.operands)
-        operands: list[tuple[str, Place | Register]] = []
+        operands: list[tuple[str, Address | Register]] = []
         for operand in item.instruction.operands:
             match given[operand.name]:
                 case RegisterRef(value):
@@ -134,7 +134,7 @@ class _Walk:
                     assert all(a == b for a, b, n in zip(apart, place, extents(own), strict=True) if n > 1), (
                         f"`{item.name}` takes `{operand.name}` as its words say"
                     )
-                    operands.append((operand.name, Place(array.memory, address, place)))
+                    operands.append((operand.name, Address(array.memory, address, place)))
         return Command(item.name, tuple(operands), params)
 
     def _param(self, value: Argument, dtype: DType | None, item: MachineInstruction) -> int:

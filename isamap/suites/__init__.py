@@ -2,8 +2,8 @@
 
 from isamap.suites.shapes import (
     SUITES,
+    BatchedProduct,
     Conv,
-    Product,
     Recurrent,
     Shape,
     Sparse,
@@ -13,5 +13,13 @@ from isamap.suites.shapes import (
 )
 
 __all__ = [
-    "SUITES", "Conv", "Product", "Recurrent", "Shape", "Sparse", "read_suite", "suite_path", "usual_sizes",
+    "SUITES",
+    "BatchedProduct",
+    "Conv",
+    "Recurrent",
+    "Shape",
+    "Sparse",
+    "read_suite",
+    "suite_path",
+    "usual_sizes",
 ]  # fmt: skip

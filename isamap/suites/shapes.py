@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class BatchedProduct:
     """`batch` matrix products side by side: Y[m, n] += X[m, k] · W[k, n].
 
     `x_transposed` says that X is stored [k][m], `w_transposed` that W is stored [n][k]. `number` is the row
@@ -116,7 +116,7 @@ class Sparse:
         return 2 * self.nonzeros * self.n
 
 
-Shape = Product | Conv | Recurrent | Sparse
+Shape = BatchedProduct | Conv | Recurrent | Sparse
 _Row = Mapping[str, str]
 
 
@@ -138,16 +138,16 @@ def suite_path(name: str) -> Path:
     return _FOLDER / _FILES[name][0]
 
 
-def _deepbench_gemm(number: int, row: _Row) -> Product:
+def _deepbench_gemm(number: int, row: _Row) -> BatchedProduct:
     """Return a product: column-major C[m, n] = A[m, k] · B[k, n] is row-major Y[n, m] = X[n, k] · W[k, m]."""
     m, n, k = (int(row[x]) for x in ("n", "m", "k"))
-    return Product(number, row["suite"], m, n, k, row["b_t"] == "1", row["a_t"] == "1")
+    return BatchedProduct(number, row["suite"], m, n, k, row["b_t"] == "1", row["a_t"] == "1")
 
 
-def _transformer_gemm(number: int, row: _Row) -> Product:
+def _transformer_gemm(number: int, row: _Row) -> BatchedProduct:
     m, n, k, batch = (int(row[x]) for x in ("m", "n", "k", "gemm_batch"))
     part = f"{row['model']} {row['phase']}"
-    return Product(number, part, m, n, k, row["a_t"] == "1", row["b_t"] == "1", batch)
+    return BatchedProduct(number, part, m, n, k, row["a_t"] == "1", row["b_t"] == "1", batch)
 
 
 def _deepbench_conv(number: int, row: _Row) -> Conv:

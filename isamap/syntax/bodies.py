@@ -28,13 +28,13 @@ from isamap.source import Span
 from isamap.source.records import replace
 from isamap.syntax import ast
 from isamap.syntax.indices import MAX_EXTENT, in_a_row, resolve_index
-from isamap.syntax.scope import Findings, Scope, problem_at, resolve_dtype, unknown_name
+from isamap.syntax.scope import Scope, TextFindings, problem_at, resolve_dtype, unknown_name
 from isamap.syntax.values import resolve_access, resolve_value
 
 RESERVED = KEYWORDS | {"inf", "true", "false", "any", "strides", *DTYPES}
 
 
-def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: Findings) -> Stmt | None:
+def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: TextFindings) -> Stmt | None:
     """Return the statement; None, with the findings kept, when it was refused."""
     match s:
         case ast.AssignSyntax():
@@ -45,7 +45,7 @@ def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: Findings) -> St
             return _loop(s, scope, findings)
 
 
-def _loop(s: ast.LoopSyntax, scope: Scope, findings: Findings) -> Loop | None:
+def _loop(s: ast.LoopSyntax, scope: Scope, findings: TextFindings) -> Loop | None:
     axes: list[Axis] = []
     inner = scope
     for axis in s.axes:

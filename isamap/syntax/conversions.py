@@ -13,7 +13,7 @@ from math import inf, isfinite
 from typing import cast
 
 from isamap.ir.dtypes import BOOL, DTYPES, DType, converts_exactly
-from isamap.ir.evaluate import folded
+from isamap.ir.evaluate import fold_cast
 from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS, WORDS
 from isamap.source import Edit, Span
@@ -34,7 +34,7 @@ def cast_target(name: str) -> tuple[DType, CastMode] | None:
 def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
     """Return `value` as `dtype`; casts to a value's own type vanish. Raises: TypeProblem."""
     if mode == "bits":
-        return folded(Cast(value, dtype, mode, span)) if _may_reinterpret(value, dtype, span) else value
+        return fold_cast(Cast(value, dtype, mode, span)) if _may_reinterpret(value, dtype, span) else value
     if mode != "exact" and not dtype.is_integer:
         raise problem_at(
             "bad-cast", f"`{mode}_{dtype}` does not exist: only integers wrap or saturate", span,
@@ -53,7 +53,7 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
         )
     if mode == "exact" and dtype.is_integer and not _keeps_value(value, dtype):
         _refuse(value, dtype, span)
-    return folded(Cast(value, dtype, mode, span))
+    return fold_cast(Cast(value, dtype, mode, span))
 
 
 def _may_reinterpret(value: Expr, dtype: DType, span: Span) -> bool:

@@ -33,9 +33,9 @@ from isamap.ir.nodes import (
 from isamap.source.records import dataclass, field
 from isamap.syntax import ast
 from isamap.syntax.bodies import check_free, resolve_operand, resolve_placement, resolve_statement
-from isamap.syntax.function_library import Library, resolve_function
+from isamap.syntax.function_library import FunctionLibrary, resolve_function
 from isamap.syntax.indices import resolve_constraint, resolve_index
-from isamap.syntax.scope import Findings, Scope, problem_at, resolve_dtype, unknown_name
+from isamap.syntax.scope import Scope, TextFindings, problem_at, resolve_dtype, unknown_name
 
 _OF_BANKS = ("bank_bytes", "bank_ports", "interleave_bytes")
 ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
@@ -61,7 +61,7 @@ NAMED = ("compiler", "immediate", "chosen")
 
 
 def resolve_module(
-    declarations: tuple[ast.DeclarationSyntax, ...], known: Module, findings: Findings
+    declarations: tuple[ast.DeclarationSyntax, ...], known: Module, findings: TextFindings
 ) -> Module:
     """Return the module of a text; refused declarations are missing, with their errors in `findings`."""
     found: list[Declaration] = []
@@ -96,14 +96,14 @@ def declaration_name(declaration: Declaration) -> str:
 def _module_scope(known: Module, functions: Mapping[str, Function]) -> Scope:
     constants = [d.param.name for d in known.declarations if isinstance(d, ConstantDecl)]
     return Scope(
-        indices=dict.fromkeys(constants, "constant"), known=known, functions=Library(dict(functions))
+        indices=dict.fromkeys(constants, "constant"), known=known, functions=FunctionLibrary(dict(functions))
     )
 
 
 def _resolve(
     syntax: ast.RoutineSyntax | ast.MemorySyntax | ast.StateSyntax | ast.ConstantSyntax,
     scope: Scope,
-    findings: Findings,
+    findings: TextFindings,
 ) -> Declaration | None:
     match syntax:
         case ast.RoutineSyntax():
@@ -208,7 +208,9 @@ class _Parts:
     uses: dict[str, list[str]] = field(default_factory=lambda: {"sets": [], "releases": [], "clobbers": []})
 
 
-def resolve_routine(r: ast.RoutineSyntax, scope: Scope, findings: Findings) -> Kernel | Instruction | None:
+def resolve_routine(
+    r: ast.RoutineSyntax, scope: Scope, findings: TextFindings
+) -> Kernel | Instruction | None:
     """Return the routine; None, with the findings kept, when something in it was refused."""
     before = findings.refused
     parts = _Parts(scope)
@@ -239,7 +241,7 @@ def resolve_routine(r: ast.RoutineSyntax, scope: Scope, findings: Findings) -> K
 # --- parameters -------------------------------------------------------------------------------------------
 
 
-def _add_param(p: ast.ParamSyntax, r: ast.RoutineSyntax, parts: _Parts, findings: Findings) -> None:
+def _add_param(p: ast.ParamSyntax, r: ast.RoutineSyntax, parts: _Parts, findings: TextFindings) -> None:
     with findings.collect():
         param = resolve_param(p, r.kind, parts.scope)
         parts.params.append(param)
@@ -341,7 +343,7 @@ def _check_default(p: ast.ParamSyntax, low: Index | None, high: Index | None, ty
 # --- items ------------------------------------------------------------------------------------------------
 
 
-def _add_item(item: ast.ItemSyntax, r: ast.RoutineSyntax, parts: _Parts, findings: Findings) -> None:
+def _add_item(item: ast.ItemSyntax, r: ast.RoutineSyntax, parts: _Parts, findings: TextFindings) -> None:
     match item:
         case ast.OperandSyntax():
             with findings.collect():

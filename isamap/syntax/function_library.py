@@ -1,6 +1,6 @@
 """Definitions of functions: those of a text, and those of the library, each a file of its name.
 
-`Library()["gelu"]` is the definition in `kernels/functions/gelu.ir`. A text may declare its own functions
+`FunctionLibrary()["gelu"]` is the definition in `kernels/functions/gelu.ir`. A text may declare its own functions
 before their calls. Built-in functions such as `exp` also have a definition in the library:
 `definition("exp")`.
 """
@@ -24,7 +24,7 @@ from isamap.syntax.values import resolve_value
 
 
 @dataclass(frozen=True, slots=True)
-class Library(Mapping[str, Function]):
+class FunctionLibrary(Mapping[str, Function]):
     """A text's own functions, and those library functions that are no operations; read on demand."""
 
     own: Mapping[str, Function] = field(default_factory=dict[str, Function])
@@ -53,7 +53,7 @@ def _read_function(name: str, defines: bool) -> Function:
     (syntax,) = parse_declarations(source)
     assert isinstance(syntax, ast.FunctionSyntax)
     assert syntax.name.text == name, f"{path} defines `{syntax.name.text}`"
-    return resolve_function(syntax, Scope(functions={} if defines else Library(), defines=defines))
+    return resolve_function(syntax, Scope(functions={} if defines else FunctionLibrary(), defines=defines))
 
 
 def resolve_function(f: ast.FunctionSyntax, scope: Scope) -> Function:

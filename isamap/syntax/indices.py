@@ -184,7 +184,7 @@ def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -
     """
     operand = scope.operand(e.name)
     if operand.domain is None:
-        raise undeclared(operand, e.span, place)
+        raise report_undeclared(operand, e.span, place)
     if e.fill is not None or len(e.subscripts) != 1:
         what = "has no `else`" if e.fill is not None else "has one subscript"
         raise problem_at("not-an-index", f"an element of `{operand.name}` in an index {what}", e.span)
@@ -205,7 +205,7 @@ def in_a_row(operand: Operand) -> str:
     return f"write `{print_operand(flat)}`, and `{name}[{place}]` for `{name}[{', '.join(axes)}]`"
 
 
-def undeclared(operand: Operand, span: Span, place: str) -> Exception:
+def report_undeclared(operand: Operand, span: Span, place: str) -> Exception:
     """Return the error for an index that depends on data without declared values."""
     message = f"{place} depends on the data of `{operand.name}`"
     may_declare = operand.role == "in" and operand.dtype.is_integer

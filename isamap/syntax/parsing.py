@@ -33,7 +33,7 @@ from isamap.source.records import fields, replace
 from isamap.syntax import ast
 from isamap.syntax.declarations import resolve_module
 from isamap.syntax.parser import parse_tree
-from isamap.syntax.scope import Findings, Scope
+from isamap.syntax.scope import Scope, TextFindings
 from isamap.syntax.tree_builder import (
     build_declarations,
     parse_declarations,
@@ -53,7 +53,7 @@ def parse_module(source: Source, known: Module | None = None) -> Module:
 
 def resolve_verified(declarations: tuple[ast.DeclarationSyntax, ...], known: Module) -> Module:
     """Return the typed and verified module of a syntax tree. Raises: TypeProblem with all findings."""
-    findings = Findings()
+    findings = TextFindings()
     module = resolve_module(declarations, known, findings)
     constants = [d.param for d in (*known.declarations, *module.declarations) if isinstance(d, ConstantDecl)]
     memories = {d.name: d for d in (*known.declarations, *module.declarations) if isinstance(d, MemoryDecl)}

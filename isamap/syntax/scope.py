@@ -113,7 +113,7 @@ class Scope:
 
 
 @dataclass
-class Findings:
+class TextFindings:
     """Collects diagnostics; used only while one text is resolved."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])

@@ -11,7 +11,7 @@ from functools import reduce
 
 from isamap.ir.dtypes import BOOL, DTYPES, I64, TYPE_SETS, DType, converts_exactly
 from isamap.ir.facts import inside_conditions
-from isamap.ir.functions import MOST_NODES, Function, inlined
+from isamap.ir.functions import MOST_NODES, Function, inline_call
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import DEFINING, OPS, WORDS, Op
@@ -191,7 +191,7 @@ def _call(function: Function, args: tuple[ast.ExprSyntax, ...], span: Span, scop
         resolve_value(a, scope, p.dtype, f"`{p.name}` of `{function.name}`")
         for p, a in zip(function.params, args, strict=True)
     ]
-    found = inlined(function, values, span)
+    found = inline_call(function, values, span)
     if found is None:
         raise problem_at(
             "function-too-large",

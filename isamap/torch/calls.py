@@ -15,7 +15,7 @@ import numpy as np
 from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
-from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, is_result, traced
+from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, is_result, traced_value
 
 OWN = "isamap"
 """The domain of operators that ONNX does not have."""
@@ -36,7 +36,7 @@ def type_of(value: Any) -> str:
     return TYPES[str(value.dtype)]
 
 
-class Call:
+class AtenCall:
     """A call under translation: its arguments by name, and the operators that compute its results.
 
     `dtype` and `shape` are those of the first result. A row that computes in another type sets `dtype` to it.
@@ -101,7 +101,7 @@ class Call:
         """Return a number or a tensor in a type: a constant, if it is known. Raises: NotTaken."""
         if not hasattr(value, "meta"):
             return self.number(value, dtype)
-        array, is_one = self.to.array(value), traced(value).numel() == 1
+        array, is_one = self.to.array(value), traced_value(value).numel() == 1
         if array is not None:
             return self.numbers(array.reshape(()) if is_one else array, dtype)
         return self.shaped(self.term(value, dtype)) if is_one else self.term(value, dtype)
@@ -159,14 +159,14 @@ class Call:
         return self(op, name, self.to.integers(*axes), keepdims=int(keeps), noop_with_empty_axes=1)
 
 
-Row = Callable[[Call], "str | tuple[str, ...]"]
+Row = Callable[[AtenCall], "str | tuple[str, ...]"]
 """Adds the operators of a call; returns the names of its results, "" for one that none gives. Raises: NotTaken."""
 
 
-def in_wide(row: Callable[[Call], str], dtype: str = "") -> Row:
+def in_wide(row: Callable[[AtenCall], str], dtype: str = "") -> Row:
     """Return a row that computes in f32 where the result is a narrower float, or in the given type."""
 
-    def widened(c: Call) -> str:
+    def widened(c: AtenCall) -> str:
         result = c.dtype
         c.dtype = dtype or wide_type(result)
         return c.cast(row(c), c.dtype, result)
@@ -174,6 +174,6 @@ def in_wide(row: Callable[[Call], str], dtype: str = "") -> Row:
     return widened
 
 
-def named(*rows: tuple[Row, str]) -> dict[str, Row]:
+def name_rows(*rows: tuple[Row, str]) -> dict[str, Row]:
     """Return rows by the names of operations, whose overload is "default" if none is said."""
     return {name if "." in name else f"{name}.default": row for row, names in rows for name in names.split()}

@@ -13,10 +13,10 @@ from typing import Any
 from isamap.graph.terms import NotTaken
 from isamap.source.progress import LOG
 from isamap.torch.fx_nodes import open_graph
-from isamap.torch.packing import Prepared
-from isamap.torch.segments import Options, Program, make_program
+from isamap.torch.packing import PackedGraph
+from isamap.torch.segments import Options, TorchProgram, make_program
 
-Seen = Callable[[str, Program], None]
+Seen = Callable[[str, TorchProgram], None]
 """A callback that receives each program, and its kind of graph: "forward", "backward" or "inference"."""
 
 
@@ -33,7 +33,7 @@ def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Cal
     common: Any = import_module("torch._dynamo.backends.common")
 
     def compile_whole(module: Any, inputs: Sequence[Any]) -> Any:
-        made: list[Prepared] = []
+        made: list[PackedGraph] = []
         compile_module = common.aot_autograd(
             fw_compiler=_of_kind("forward", options, seen, made),
             bw_compiler=_of_kind("backward", options, seen, made),
@@ -47,7 +47,7 @@ def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Cal
 
 
 def _of_kind(
-    kind: str, options: Options, seen: Seen, made: list[Prepared]
+    kind: str, options: Options, seen: Seen, made: list[PackedGraph]
 ) -> Callable[[Any, Sequence[Any]], Any]:
     functorch: Any = import_module("torch._functorch.aot_autograd")
 
@@ -55,7 +55,7 @@ def _of_kind(
         if any(_is_open(node) for node in module.graph.nodes if node.op == "placeholder"):
             return functorch.make_boxed_func(_by_size(module, kind, options, seen))
         if options.pack and kind == "inference":
-            made.append(Prepared(module.graph, options))
+            made.append(PackedGraph(module.graph, options))
             program = made[-1].program
         else:
             program = make_program(module.graph, options)
@@ -77,11 +77,11 @@ def _is_open(node: Any) -> bool:
 def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[..., Any]:
     """Return a function that compiles a program for a range of sizes, or else for each set that calls have."""
     torch: Any = import_module("torch")
-    made: dict[Any, Program] = {}
-    ranges: list[tuple[Sequence[range], Program]] = []
+    made: dict[Any, TorchProgram] = {}
+    ranges: list[tuple[Sequence[range], TorchProgram]] = []
     refusals: list[str] = [] if kind == "inference" else [""]  # gradients are compiled for each set
 
-    def ranged(given: Sequence[Any]) -> Program | None:
+    def ranged(given: Sequence[Any]) -> TorchProgram | None:
         """Return the program of a range that has the sizes of a call; compile it where none has."""
         numbers = [value for value in given if not isinstance(value, torch.Tensor)]
         for sizes, program in ranges:
@@ -112,7 +112,7 @@ def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[.
     return call
 
 
-def _open_ranges(module: Any, given: Sequence[Any], options: Options) -> tuple[Sequence[range], Program]:
+def _open_ranges(module: Any, given: Sequence[Any], options: Options) -> tuple[Sequence[range], TorchProgram]:
     """Return the program of a graph for a range of sizes, and the range of each. Raises: NotTaken."""
     torch: Any = import_module("torch")
     graph = deepcopy(module.graph)
@@ -135,7 +135,7 @@ def _open_ranges(module: Any, given: Sequence[Any], options: Options) -> tuple[S
     return ranges, replace(program, remark=lambda: f"one library for sizes from {said}")
 
 
-def _compile_sizes(module: Any, given: Sequence[Any], options: Options) -> Program:
+def _compile_sizes(module: Any, given: Sequence[Any], options: Options) -> TorchProgram:
     """Return the program of a graph for the sizes of such inputs."""
     torch: Any = import_module("torch")
     propagation: Any = import_module("torch.fx.passes.fake_tensor_prop")
@@ -198,7 +198,7 @@ def _decompositions() -> dict[Any, Any]:
 Run = Callable[..., Any]
 
 
-def handed_on(compiled: Run, prepared: Prepared) -> Run:
+def handed_on(compiled: Run, prepared: PackedGraph) -> Run:
     """Return the function of AOT, or the program inside of it from the second call on."""
     known: list[bool] = []
 

@@ -14,13 +14,13 @@ from isamap.graph.pending import dense
 from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
-from isamap.torch.calls import Call, Row, in_wide, named, type_of
+from isamap.torch.calls import AtenCall, Row, in_wide, name_rows, type_of
 from isamap.torch.fx_nodes import name_of
 
 # --- elements in another order, and parts of tensors ---
 
 
-def _tensors(c: Call) -> list[str]:
+def _tensors(c: AtenCall) -> list[str]:
     """Return the tensors of a list, without those that torch skips as they have one axis without elements."""
     skipped = (0,)
     return [
@@ -30,44 +30,44 @@ def _tensors(c: Call) -> list[str]:
     ]
 
 
-def _concat(c: Call) -> str:
+def _concat(c: AtenCall) -> str:
     parts = _tensors(c)
     return c("Concat", *parts, axis=c.axis(rank=len(c.shape))) if len(parts) > 1 else parts[0]
 
 
-def _stack(c: Call) -> str:
+def _stack(c: AtenCall) -> str:
     axis = c.axis(rank=len(c.shape))
     sizes = [1 if n == axis else size for n, size in enumerate(c.shape)]
     parts = [c.shaped(c.term(part), *sizes) for part in c["tensors"]]
     return c("Concat", *parts, axis=axis) if len(parts) > 1 else parts[0]
 
 
-def _slice(c: Call) -> str:
+def _slice(c: AtenCall) -> str:
     axis = c.axis()
     first, end, step = slice(c["start"], c["end"], c["step"]).indices(c.sizes[axis])
     return c.part(c.x, axis, first, max(first, end), step)
 
 
-def _flip(c: Call) -> str:
+def _flip(c: AtenCall) -> str:
     found = c.x
     for axis in (axis % len(c.sizes) for axis in c["dims"]):
         found = c.part(found, axis, -1, -(1 << 62), -1)
     return found
 
 
-def _repeat(c: Call) -> str:
+def _repeat(c: AtenCall) -> str:
     sizes = (*(1 for _ in range(len(c["repeats"]) - len(c.sizes))), *c.sizes)
     return c("Tile", c.shaped(c.x, *sizes), c.to.integers(*c["repeats"])) if sizes else c.x
 
 
-def _triangle(c: Call) -> str:
+def _triangle(c: AtenCall) -> str:
     return c("Trilu", c.x, c.number(c["diagonal"], "i64"), upper=int(name_of(c.node).startswith("triu")))
 
 
 def _pad_by(mode: str) -> Row:
     """Return a row for borders: torch names the last axis first."""
 
-    def row(c: Call) -> str:
+    def row(c: AtenCall) -> str:
         given, rank = c["pad" if "pad" in c.given else "padding"], len(c.shape)
         missing = [0] * (rank - len(given) // 2)
         pads = c.to.integers(*missing, *given[-2::-2], *missing, *given[::-2])
@@ -76,7 +76,7 @@ def _pad_by(mode: str) -> Row:
     return row
 
 
-def _diagonal(c: Call) -> str:
+def _diagonal(c: AtenCall) -> str:
     rank, (one, other) = len(c.sizes), (c.axis("dim1"), c.axis("dim2"))
     rest = [n for n in range(rank) if n not in (one, other)]
     columns, offset = c.sizes[other], c["offset"]
@@ -86,7 +86,7 @@ def _diagonal(c: Call) -> str:
     return c("Gather", flat, c.numbers(places), axis=len(rest))
 
 
-def _list_windows(c: Call) -> str:
+def _list_windows(c: AtenCall) -> str:
     """Return windows along an axis, whose elements are the last axis."""
     if not c.sizes:
         return c.shaped(c.x, *c.shape)
@@ -97,7 +97,7 @@ def _list_windows(c: Call) -> str:
     return c("Transpose", found, perm=(*(n for n in range(rank) if n != axis + 1), axis + 1))
 
 
-def _read_strided(c: Call) -> str:
+def _read_strided(c: AtenCall) -> str:
     """Return elements by their places in the memory of a tensor that has no gaps."""
     value = c.terms[0].meta["val"]
     order = sorted(range(value.dim()), key=lambda n: (-value.stride()[n], -value.shape[n]))
@@ -119,7 +119,7 @@ def _read_strided(c: Call) -> str:
 # --- elements by their places ---
 
 
-def _in_front(c: Call) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+def _in_front(c: AtenCall) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
     """Return the axes with indexed ones first, the place of the index's axes, and their sizes.
 
     Raises: NotTaken for boolean masks, whose places depend on data.
@@ -134,19 +134,19 @@ def _in_front(c: Call) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
     return (*axes, *(n for n in range(len(c.sizes)) if n not in axes)), axes[0] if is_together else 0, shape
 
 
-def _move_axes(c: Call, name: str, order: Sequence[int], *, is_back: bool = False) -> str:
+def _move_axes(c: AtenCall, name: str, order: Sequence[int], *, is_back: bool = False) -> str:
     """Return a value with its axes in another order, or in the one that they had before."""
     found = tuple(np.argsort(order).tolist()) if is_back else tuple(order)
     return name if found == tuple(range(len(found))) else c("Transpose", name, perm=found)
 
 
-def _tuples(c: Call, shape: Sequence[int]) -> str:
+def _tuples(c: AtenCall, shape: Sequence[int]) -> str:
     """Return the indices of each element, as the last axis."""
     parts = [c.shaped(c.expanded(c.term(i, "i64"), *shape), *shape, 1) for i in c["indices"] if i is not None]
     return c("Concat", *parts, axis=-1) if len(parts) > 1 else parts[0]
 
 
-def _apart(c: Call, shape: Sequence[int]) -> list[Any] | None:
+def _apart(c: AtenCall, shape: Sequence[int]) -> list[Any] | None:
     """Return the indices if each runs along its own axes, in order, so that they apply one by one; else None."""
     places = [i for i in c["indices"] if i is not None]
     runs = [
@@ -157,7 +157,7 @@ def _apart(c: Call, shape: Sequence[int]) -> list[Any] | None:
     return places if flat == sorted(set(flat)) else None
 
 
-def _index(c: Call) -> str:
+def _index(c: AtenCall) -> str:
     order, first, shape = _in_front(c)
     count, rank = len([i for i in c["indices"] if i is not None]), len(c.sizes)
     is_together = order[:count] == tuple(range(first, first + count))
@@ -172,7 +172,7 @@ def _index(c: Call) -> str:
     return _move_axes(c, found, back)
 
 
-def _index_put(c: Call) -> str:
+def _index_put(c: AtenCall) -> str:
     truths = [i for i in c["indices"] if i is not None and type_of(i) == "bool"]
     if len(truths) == 1 == len(c["indices"]) and c["values"].meta["val"].numel() == 1 and not c["accumulate"]:
         chosen = truths[0].meta["val"].shape
@@ -191,13 +191,13 @@ def _index_put(c: Call) -> str:
     return _move_axes(c, found, order, is_back=True)
 
 
-def _gather(c: Call) -> str:
+def _gather(c: AtenCall) -> str:
     if not c.sizes:
         return c.shaped(c.expanded(c.shaped(c.x, 1), max(prod(c.shape), 1)), *c.shape)
     return c("GatherElements", c.x, c.term(c["index"], "i64"), axis=c.axis())
 
 
-def _index_select(c: Call) -> str:
+def _index_select(c: AtenCall) -> str:
     if not c.sizes:
         return c.x
     return c.shaped(c("Gather", c.x, c.shaped(c.term(c["index"], "i64"), -1), axis=c.axis()), *c.shape)
@@ -208,7 +208,7 @@ _COMBINED = {"": ("none", 0), "sum": ("add", 0), "add": ("add", 0), "mean": ("ad
 """By torch's word for a reduction ONNX's, and the number that changes nothing."""
 
 
-def _scatter(c: Call) -> str:
+def _scatter(c: AtenCall) -> str:
     """Return a tensor with values stored, or combined, at indexed places: elements, or rows along an axis."""
     shape = tuple(c["index"].meta["val"].shape)
     word = c.given.get("reduce") or ("sum" if "add" in name_of(c.node) else "")
@@ -244,7 +244,7 @@ def _scatter(c: Call) -> str:
     return c("Div", found, c("Max", put(begun, ones, "add"), c.number(1)))
 
 
-def _sort_elements(c: Call) -> tuple[str, ...]:
+def _sort_elements(c: AtenCall) -> tuple[str, ...]:
     """Return the first elements in order, and their places: all of them, or a number."""
     if not c.sizes:
         return c.x, c.numbers(0)
@@ -255,7 +255,7 @@ def _sort_elements(c: Call) -> tuple[str, ...]:
     return c.cast(values, dtype, c.dtype), places
 
 
-def _rows_of_each(c: Call, bags: int, count: int) -> int:
+def _rows_of_each(c: AtenCall, bags: int, count: int) -> int:
     """Return how many rows each bag has, where all have as many; else 0."""
     made = c["offsets"]
     numbers = [n for n in made.args if isinstance(n, int)] if name_of(made).startswith("arange.") else []
@@ -263,7 +263,7 @@ def _rows_of_each(c: Call, bags: int, count: int) -> int:
     return step if first == 0 and step * bags == count and len(numbers) == len(made.args) else 0
 
 
-def _bag_of_each(c: Call, bags: int, count: int) -> str:
+def _bag_of_each(c: AtenCall, bags: int, count: int) -> str:
     """Return the bag of each row, the number of bags that begin before it, as ScatterND takes it."""
     offsets = c.term(c["offsets"], "i64")
     if c["include_last_offset"]:
@@ -272,7 +272,7 @@ def _bag_of_each(c: Call, bags: int, count: int) -> str:
     return c("Sub", c.reduced("ReduceSum", c.cast(begun, "bool", "i64"), [1], keeps=True), c.number(1, "i64"))
 
 
-def _bags(c: Call) -> tuple[str, ...]:
+def _bags(c: AtenCall) -> tuple[str, ...]:
     """Return sums, means or maxima of the rows of each bag."""
     result, c.dtype = c.dtype, wide_type(c.dtype)
     (count, *_), (bags, width) = c["indices"].meta["val"].shape, c.shape
@@ -301,7 +301,7 @@ def _bags(c: Call) -> tuple[str, ...]:
     return c.cast(found, c.dtype, result), "", "", ""
 
 
-PLACES: Mapping[str, Row] = named(
+PLACES: Mapping[str, Row] = name_rows(
     (lambda c: c.shaped(c.x, *c.shape), "squeeze.dim squeeze.dims"),
     (_concat, "cat"),
     (_stack, "stack"),
@@ -328,7 +328,7 @@ PLACES: Mapping[str, Row] = named(
     ),
 )
 
-PLACES_OF_SEVERAL: Mapping[str, Row] = named(
+PLACES_OF_SEVERAL: Mapping[str, Row] = name_rows(
     (_sort_elements, "topk sort sort.stable"),
     (_bags, "_embedding_bag _embedding_bag_forward_only"),
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 from isamap.source import Diagnostic, UsageProblem
 from isamap.torch.dynamo_backend import compiler
-from isamap.torch.segments import Options, Program, Ran
+from isamap.torch.segments import Options, Ran, TorchProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def explain(
     added to those of its parameters. Raises: UsageProblem for unknown options, and if torch is not installed.
     """
     torch = _torch()
-    found: list[tuple[str, Program]] = []
+    found: list[tuple[str, TorchProgram]] = []
 
-    def seen(kind: str, program: Program) -> None:
+    def seen(kind: str, program: TorchProgram) -> None:
         found.append((kind, program))
 
     torch._dynamo.reset()
@@ -106,7 +106,7 @@ def explain(
     return Explanation(tuple((_title_of(kind, program), program.told()) for kind, program in found), every)
 
 
-def _title_of(kind: str, program: Program) -> str:
+def _title_of(kind: str, program: TorchProgram) -> str:
     """Return a kind of graph, with remarks about its program."""
     remark = program.remark()
     return f"{kind}, {remark}" if remark else kind

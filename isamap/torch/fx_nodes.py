@@ -11,7 +11,7 @@ from importlib import import_module
 from math import prod
 from typing import Any, cast
 
-from isamap.graph.sizes import Opened, index_of, is_open, most_of, opened_sizes
+from isamap.graph.sizes import OpenSizes, index_of, is_open, most_of, opened_sizes
 from isamap.graph.terms import NotTaken
 
 TYPES = {
@@ -75,7 +75,7 @@ def first_of(node: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Lying:
+class FxLayout:
     """The memory layout of a tensor. Units: elements."""
 
     dtype: str
@@ -109,7 +109,7 @@ LEAST_RANGE = 64
 """A range of sizes reaches to four times the size that asked for it, and at least to this one."""
 
 
-def open_graph(graph: Any, given: Sequence[Any]) -> Opened:
+def open_graph(graph: Any, given: Sequence[Any]) -> OpenSizes:
     """Give the nodes of a graph their sizes as expressions of the sizes of a call. Raises: NotTaken."""
     torch: Any = import_module("torch")
     sympy: Any = import_module("sympy")
@@ -127,7 +127,7 @@ def open_graph(graph: Any, given: Sequence[Any]) -> Opened:
         str(symbol): (LEAST_SIZE, max(LEAST_RANGE, 1 << (4 * value - 1).bit_length()))
         for symbol, value in found.items()
     }
-    opened = Opened(opened_sizes(ranges))
+    opened = OpenSizes(opened_sizes(ranges))
     sizes = [opened.size(str(symbol)) for symbol in found]
     floordiv, mod = (getattr(import_module("operator"), name) for name in ("floordiv", "mod"))
     spelled: list[dict[str, Any]] = [
@@ -164,7 +164,7 @@ def open_graph(graph: Any, given: Sequence[Any]) -> Opened:
     return opened
 
 
-def layout_of(node: Any) -> Lying:
+def layout_of(node: Any) -> FxLayout:
     """Return how the tensor of a node lies. Raises: NotTaken for one that no kernel reads."""
     value: Any = node.meta.get("val") if hasattr(node, "meta") else None
     torch: Any = import_module("torch")
@@ -183,7 +183,7 @@ def layout_of(node: Any) -> Lying:
     strides = tuple(value.stride())
     if _overlaps(sizes, strides):
         raise NotTaken("a tensor whose elements overlap")
-    return Lying(dtype, sizes, strides)
+    return FxLayout(dtype, sizes, strides)
 
 
 def _overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
@@ -210,16 +210,16 @@ def _is_dense(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
-def traced(term: Any) -> Any:
+def traced_value(term: Any) -> Any:
     """Return the tensor of the trace of a node, or a number."""
     value = term.meta["val"] if hasattr(term, "meta") else term
     return value.traced if isinstance(value, OpenTensor) else value
 
 
-def promoted(terms: list[Any]) -> str:
+def promoted_type(terms: list[Any]) -> str:
     """Return the type to which torch takes terms that it compares."""
     torch: Any = import_module("torch")
-    values = [traced(term) for term in terms]
+    values = [traced_value(term) for term in terms]
     if len(values) == 1:
         return TYPES[str(values[0].dtype)]
     return TYPES[str(reduce(torch.result_type, values[:2]))]

@@ -17,12 +17,12 @@ import numpy as np
 
 from isamap.graph.terms import NotTaken, wide_type
 from isamap.ir import DTYPES, OPS
-from isamap.torch.calls import OWN, Call, Row, in_wide, named, type_of
+from isamap.torch.calls import OWN, AtenCall, Row, in_wide, name_rows, type_of
 from isamap.torch.element_places import PLACES, PLACES_OF_SEVERAL
-from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, name_of, traced
+from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, name_of, traced_value
 
 
-def decomposed(c: Call) -> str | tuple[str, ...]:
+def decompose_call(c: AtenCall) -> str | tuple[str, ...]:
     """Return the results of the calls that torch's decomposition consists of. Raises: NotTaken."""
     torch: Any = import_module("torch")
     fx: Any = import_module("torch.fx.experimental.proxy_tensor")
@@ -50,7 +50,7 @@ def decomposed(c: Call) -> str | tuple[str, ...]:
 # --- operations on single elements ---
 
 
-def _inside(c: Call, values: Iterable[Any]) -> str:
+def _inside(c: AtenCall, values: Iterable[Any]) -> str:
     """Return the type in which torch combines terms: wider than a narrow float for numbers that it does not have."""
 
     def fits(value: Any) -> bool:
@@ -65,7 +65,7 @@ def _inside(c: Call, values: Iterable[Any]) -> str:
 def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
     """Return a row for an operator on single elements of one type."""
 
-    def row(c: Call) -> str:
+    def row(c: AtenCall) -> str:
         values = [value for name, value in c.given.items() if name in ("self", "other", "exponent")]
         if c.dtype == "bool":
             if not of_truths:
@@ -82,9 +82,9 @@ def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
 
 
 def _compare_by(op: str, *, negated: bool = False) -> Row:
-    def row(c: Call) -> str:
+    def row(c: AtenCall) -> str:
         torch: Any = import_module("torch")
-        values = [traced(value) for value in c.terms]
+        values = [traced_value(value) for value in c.terms]
         dtype = TYPES[str(torch.result_type(*values))]
         dtype = "u8" if dtype == "bool" and op != "Equal" else dtype
         found = c(op, *(c.term(value, dtype) for value in c.terms))
@@ -104,7 +104,7 @@ def _bits(op: str, of_truths: str) -> Row:
 def _shift_by(direction: str) -> Row:
     """Return a row for a shift by any number: by as many bits as there are or more, all of them are shifted out."""
 
-    def row(c: Call) -> str:
+    def row(c: AtenCall) -> str:
         known = DTYPES[c.dtype]
         value, by = map(c.term, c.terms)
         most, none = c.number(known.bits - 1), c.number(0)
@@ -115,7 +115,7 @@ def _shift_by(direction: str) -> Row:
     return row
 
 
-def _clip(c: Call) -> str:
+def _clip(c: AtenCall) -> str:
     """Return a value between bounds, numbers or tensors."""
     bounds = [c.given.get(name) for name in ("min", "max")]
     if not any(hasattr(bound, "meta") for bound in bounds):
@@ -126,12 +126,12 @@ def _clip(c: Call) -> str:
     return found
 
 
-def _remainder(c: Call) -> str:
+def _remainder(c: AtenCall) -> str:
     a, b = (c.term(value) for value in c.terms)
     return c("Mod", a, b, fmod=int(name_of(c.node).startswith("fmod")))
 
 
-def _divide(c: Call) -> str:
+def _divide(c: AtenCall) -> str:
     """Return a quotient with the given rounding; `floor` is Python's, which may be less than the rounded quotient."""
     mode = c.given.get("rounding_mode", "floor")
     a, b = (c.term(value) for value in c.terms[:2])
@@ -149,7 +149,7 @@ def _divide(c: Call) -> str:
     return c.where(c("Equal", b, zero), quotient, c.where(other, c("Sub", whole, c.number(1)), whole))
 
 
-def _round_row(c: Call) -> str:
+def _round_row(c: AtenCall) -> str:
     factor = c.number(10.0 ** abs(c.given.get("decimals", 0)))
     ops = ("Mul", "Div") if c.given.get("decimals", 0) >= 0 else ("Div", "Mul")
     return c(ops[1], c("Round", c(ops[0], c.x, factor)), factor)
@@ -160,16 +160,16 @@ def _of_floats(row: Row) -> Row:
     return lambda c: row(c) if DTYPES[c.dtype].is_float else c.x
 
 
-def _choose(c: Call) -> str:
+def _choose(c: AtenCall) -> str:
     condition, one, other = c.terms
     return c.where(c.term(condition, "bool"), c.term(one), c.term(other))
 
 
-def _mask(c: Call) -> str:
+def _mask(c: AtenCall) -> str:
     return c.where(c.term(c["mask"], "bool"), c.term(c["value"]), c.x)
 
 
-def _elu(c: Call) -> str:
+def _elu(c: AtenCall) -> str:
     power = c("Expm1", c.scaled(c.x, c["input_scale"]), domain=OWN)
     below = c.scaled(power, float(c["alpha"]) * float(c["scale"]))
     return c.where(c("Greater", c.x, c.number(0)), c.scaled(c.x, c["scale"]), below)
@@ -179,7 +179,7 @@ def _in_base(base: float) -> Row:
     return in_wide(lambda c: c("Mul", c("Log", c.x), c.number(1 / math.log(base))), "f64")
 
 
-def _sign(c: Call) -> str:
+def _sign(c: AtenCall) -> str:
     """Return the sign, which torch says is 0 for NaN."""
     return (
         c.where(c("IsNaN", c.x), c.number(0), c("Sign", c.x)) if DTYPES[c.dtype].is_float else c("Sign", c.x)
@@ -189,7 +189,7 @@ def _sign(c: Call) -> str:
 def _fitting(op: str) -> Row:
     """Return a row for the larger or smaller of two numbers that ignores NaN."""
 
-    def row(c: Call) -> str:
+    def row(c: AtenCall) -> str:
         a, b = map(c.term, c.terms)
         if not DTYPES[c.dtype].is_float:
             return c(op, a, b)
@@ -201,20 +201,20 @@ def _fitting(op: str) -> Row:
 def _test(op: str, **attributes: Any) -> Row:
     """Return a row for a test of floats that no integer passes."""
 
-    def row(c: Call) -> str:
+    def row(c: AtenCall) -> str:
         dtype = type_of(c.terms[0])
         return c(op, c.term(c.terms[0], dtype if DTYPES[dtype].is_float else "f32"), **attributes)
 
     return row
 
 
-def _fill(c: Call) -> str:
+def _fill(c: AtenCall) -> str:
     """Return one number in all elements."""
     value = c.given.get("fill_value", c.given.get("value", 1 if "ones" in name_of(c.node) else 0))
     return c.expanded(c.term(value), *c.shape)
 
 
-def _bucket(c: Call) -> str:
+def _bucket(c: AtenCall) -> str:
     """Return the number of bounds below each element."""
     rank, dtype = len(c.sizes), type_of(c["self"])
     bounds = c.term(c["boundaries"], dtype)
@@ -226,8 +226,8 @@ def _bucket(c: Call) -> str:
 # --- reductions ---
 
 
-def _reduce_by(op: str) -> Callable[[Call], str]:
-    def row(c: Call) -> str:
+def _reduce_by(op: str) -> Callable[[AtenCall], str]:
+    def row(c: AtenCall) -> str:
         axes, rank = c.axes() if "dim" in c.given else list(range(len(c.sizes))), len(c.sizes)
         keeps = bool(c.given.get("keepdim", False))
         if op == "ReduceMean" and keeps and rank > 2 and axes == list(range(2, rank)):
@@ -240,13 +240,13 @@ def _reduce_by(op: str) -> Callable[[Call], str]:
 def _arg(op: str) -> Row:
     """Return a row for the place of an extreme, of all elements where no axis is named."""
 
-    def row(c: Call) -> str:
+    def row(c: AtenCall) -> str:
         return _place(c, op, None if c["dim"] is None else c.axis())
 
     return row
 
 
-def _place(c: Call, op: str, axis: int | None) -> str:
+def _place(c: AtenCall, op: str, axis: int | None) -> str:
     dtype = type_of(c.terms[0])
     x = c.term(c.terms[0], "u8" if dtype == "bool" else dtype)
     if axis is None or not c.sizes:
@@ -257,7 +257,7 @@ def _place(c: Call, op: str, axis: int | None) -> str:
 def _extreme(word: str) -> Row:
     """Return a row for extremes along an axis, and their places."""
 
-    def row(c: Call) -> tuple[str, ...]:
+    def row(c: AtenCall) -> tuple[str, ...]:
         values = c.reduced(f"Reduce{word}", c.x, [c.axis()] if c.sizes else [], keeps=bool(c["keepdim"]))
         return values, _place(c, f"Arg{word}", c.axis()) if c.wants(1) else ""
 
@@ -267,7 +267,7 @@ def _extreme(word: str) -> Row:
 def _spread(*, is_root: bool, has_mean: bool) -> Row:
     """Return a row for variances or deviations, and means."""
 
-    def row(c: Call) -> str | tuple[str, ...]:
+    def row(c: AtenCall) -> str | tuple[str, ...]:
         result, c.dtype = c.dtype, wide_type(c.dtype)
         axes, keeps = c.axes(), bool(c["keepdim"])
         correction = 1 if c["correction"] is None else c["correction"]
@@ -282,12 +282,12 @@ def _spread(*, is_root: bool, has_mean: bool) -> Row:
     return row
 
 
-def _norm(c: Call) -> str:
+def _norm(c: AtenCall) -> str:
     """Return the norm of a vector, of any order."""
     return _normed(c, c.x, float(c["ord"]), c.axes(), keeps=bool(c["keepdim"]))
 
 
-def _normed(c: Call, x: str, order: float, axes: Sequence[int], *, keeps: bool = False) -> str:
+def _normed(c: AtenCall, x: str, order: float, axes: Sequence[int], *, keeps: bool = False) -> str:
     simple = {1.0: "ReduceL1", 2.0: "ReduceL2", math.inf: "ReduceMax", -math.inf: "ReduceMin"}
     if order in simple:
         return c.reduced(simple[order], c("Abs", x) if math.isinf(order) else x, axes, keeps=keeps)
@@ -298,13 +298,13 @@ def _normed(c: Call, x: str, order: float, axes: Sequence[int], *, keeps: bool =
     return c("Pow", total, c.number(1 / order))
 
 
-def _distances(c: Call) -> str:
+def _distances(c: AtenCall) -> str:
     one, other = (c("Unsqueeze", c.term(c[name]), c.to.integers(at)) for name, at in (("x1", -2), ("x2", -3)))
     return _normed(c, c("Sub", one, other), float(c["p"]), [len(c.shape)])
 
 
 def _softmax(op: str) -> Row:
-    def row(c: Call) -> str:
+    def row(c: AtenCall) -> str:
         x = c.x if c.sizes else c.shaped(c.x, 1)
         found = c(op, x, axis=c.axis(), rounds_once=1)
         return found if c.sizes else c.shaped(found)
@@ -324,7 +324,7 @@ def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:
     return list(numbers) * count if len(numbers) == 1 else list(numbers)
 
 
-def _convolution(c: Call) -> str:
+def _convolution(c: AtenCall) -> str:
     count = len(c.shape) - 2
     names = ("stride", "padding", "dilation", "output_padding")
     stride, padding, dilation, more = (tuple(for_each_axis(c[name], count)) for name in names)
@@ -337,14 +337,14 @@ def _convolution(c: Call) -> str:
     return c("Conv", *terms, **attributes)
 
 
-def _dot(c: Call) -> str:
+def _dot(c: AtenCall) -> str:
     row, column = (
         c.shaped(c.term(value), *sizes) for value, sizes in zip(c.terms, ((1, -1), (-1, 1)), strict=True)
     )
     return c.shaped(c("MatMul", row, column))
 
 
-def _onto(c: Call) -> str:
+def _onto(c: AtenCall) -> str:
     """Return beta times a summand plus alpha times a product."""
     summand, one, other = c.terms[:3]
     alpha, beta = c["alpha"], c["beta"]
@@ -354,7 +354,7 @@ def _onto(c: Call) -> str:
     return found if beta == 0 else c("Add", found, c.scaled(c.term(summand), beta))
 
 
-def _attention(c: Call) -> tuple[str, ...]:
+def _attention(c: AtenCall) -> tuple[str, ...]:
     """Return scaled products of queries and keys, their softmax, and its product with values.
 
     Heads of queries that share a key are rows of one product.
@@ -388,7 +388,7 @@ def _attention(c: Call) -> tuple[str, ...]:
     return found, ""
 
 
-def _layer_norm(c: Call) -> tuple[str, ...]:
+def _layer_norm(c: AtenCall) -> tuple[str, ...]:
     result, sizes = c.dtype, c["normalized_shape"]
     given = [c[name] for name in ("input", "weight", "bias") if c[name] is not None]
     c.dtype = result if all(type_of(value) == result for value in given) else wide_type(result)
@@ -406,7 +406,7 @@ def _layer_norm(c: Call) -> tuple[str, ...]:
     )
 
 
-def _group_norm(c: Call) -> tuple[str, ...]:
+def _group_norm(c: AtenCall) -> tuple[str, ...]:
     result, c.dtype = c.dtype, wide_type(c.dtype)
     batch, channels, groups = c.sizes[0], c.sizes[1], c["group"]
     rows = c.shaped(c.x, batch, groups, -1)
@@ -421,7 +421,7 @@ def _group_norm(c: Call) -> tuple[str, ...]:
 # --- windows ---
 
 
-def _windows(c: Call) -> tuple[str, dict[str, Any], int]:
+def _windows(c: AtenCall) -> tuple[str, dict[str, Any], int]:
     """Return an image with a batch, the attributes of its windows, and the number of its axes."""
     rank = int(name_of(c.node).partition("pool")[2][0])
     window, stride, padding = (
@@ -437,7 +437,7 @@ def _windows(c: Call) -> tuple[str, dict[str, Any], int]:
     return image, attributes, rank
 
 
-def _max_pool(c: Call) -> tuple[str, ...]:
+def _max_pool(c: AtenCall) -> tuple[str, ...]:
     image, attributes, rank = _windows(c)
     dilations = tuple(for_each_axis(c["dilation"], rank))
     if not c.wants(1):
@@ -448,7 +448,7 @@ def _max_pool(c: Call) -> tuple[str, ...]:
     return c.shaped(found, *c.shape), c.shaped(c("Mod", places, plane), *c.shape)
 
 
-def _average_pool(c: Call) -> str:
+def _average_pool(c: AtenCall) -> str:
     image, attributes, _ = _windows(c)
     divisor = c["divisor_override"]
     if divisor and c["ceil_mode"]:
@@ -458,10 +458,10 @@ def _average_pool(c: Call) -> str:
     return c.scaled(found, prod(attributes["kernel_shape"]) / divisor) if divisor else found
 
 
-def _adaptive_pool(c: Call) -> str | tuple[str, ...]:
+def _adaptive_pool(c: AtenCall) -> str | tuple[str, ...]:
     rank = len(c["output_size"])
     if any(size % wanted for size, wanted in zip(c.sizes[-rank:], c["output_size"], strict=True)):
-        return decomposed(c)
+        return decompose_call(c)
     window = tuple(size // wanted for size, wanted in zip(c.sizes[-rank:], c["output_size"], strict=True))
     image = c.shaped(c.x, *((1,) if len(c.sizes) == rank + 1 else ()), *c.sizes)
     return c.shaped(c("AveragePool", image, kernel_shape=window, strides=window), *c.shape)
@@ -470,7 +470,7 @@ def _adaptive_pool(c: Call) -> str | tuple[str, ...]:
 # --- quantised numbers, as `quantized_decomposed` of torch.export has them ---
 
 
-def _quantise(c: Call) -> str:
+def _quantise(c: AtenCall) -> str:
     """Return a number times the reciprocal of a scale, rounded, plus a zero point, within limits."""
     scale, zero, low, high = (c[name] for name in ("scale", "zero_point", "quant_min", "quant_max"))
     factor = 0.0 if hasattr(scale, "meta") else float(np.float32(1.0 / scale))
@@ -481,18 +481,18 @@ def _quantise(c: Call) -> str:
     )
 
 
-def _real(c: Call) -> str:
+def _real(c: AtenCall) -> str:
     """Return what integers stand for: with a scale of all, or one for each place along an axis."""
     of, scale = type_of(c["input"]), c["scales"] if "scales" in c.given else c["scale"]
     zero = c.given.get("zero_points", c.given.get("zero_point"))
     if c.dtype != "f32" or ("scales" in c.given and type_of(scale) != "f32"):
         raise NotTaken("scales or results that are not in f32")
     axis: dict[str, Any] = {"axis": c["axis"]} if "scales" in c.given else {"bytes": of}
-    point = c.parameter(zero, of) if zero is not None else c.numbers(np.zeros(traced(scale).shape), of)
+    point = c.parameter(zero, of) if zero is not None else c.numbers(np.zeros(traced_value(scale).shape), of)
     return c("DequantizeLinear", c.to.name(c["input"]), c.parameter(scale, "f32"), point, **axis)
 
 
-def _chosen_scale(c: Call) -> tuple[str, ...]:
+def _chosen_scale(c: AtenCall) -> tuple[str, ...]:
     """Return the scale of numbers between their least and their largest, and its zero point: both are computed."""
     c.dtype, lowest, highest = "f32", c["quant_min"], c["quant_max"]
     low, high = (
@@ -546,7 +546,7 @@ _ELEMENTS: Mapping[str, Row] = {
     **{f"{name}.{form}": _compare_by(op) for form in ("Tensor", "Scalar") for name, op in (
         ("lt", "Less"), ("le", "LessOrEqual"), ("gt", "Greater"), ("ge", "GreaterOrEqual"), ("eq", "Equal"),
     )},
-    **named(
+    **name_rows(
         (_compare_by("Equal", negated=True), "ne.Tensor ne.Scalar"),
         (_of_floats(_each("Trunc", domain=OWN)), "trunc"),
         (_of_floats(in_wide(_round_row)), "round.decimals"),
@@ -577,14 +577,14 @@ _ELEMENTS: Mapping[str, Row] = {
         (_fill, "fill.Scalar fill.Tensor"),
         (lambda c: c.expanded(c.term(c["src"]), *c.shape), "copy"),
         (_bucket, "bucketize.Tensor"),
-        (decomposed, "addcmul addcdiv lerp.Scalar lerp.Tensor celu selu frac glu hardshrink softshrink logit"),
-        (decomposed, "threshold nan_to_num heaviside sinc logaddexp mse_loss smooth_l1_loss huber_loss"),
-        (decomposed, "binary_cross_entropy binary_cross_entropy_with_logits"),
-        (decomposed, "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self"),
+        (decompose_call, "addcmul addcdiv lerp.Scalar lerp.Tensor celu selu frac glu hardshrink softshrink logit"),
+        (decompose_call, "threshold nan_to_num heaviside sinc logaddexp mse_loss smooth_l1_loss huber_loss"),
+        (decompose_call, "binary_cross_entropy binary_cross_entropy_with_logits"),
+        (decompose_call, "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self"),
     ),
 }  # fmt: skip
 
-_SUMS: Mapping[str, Row] = named(
+_SUMS: Mapping[str, Row] = name_rows(
     (_reduce_by("ReduceMean"), "mean mean.dim"),
     (_reduce_by("ReduceSum"), "sum sum.dim_IntList"),
     (_reduce_by("ReduceMax"), "amax max"),
@@ -601,7 +601,7 @@ _SUMS: Mapping[str, Row] = named(
     (_distances, "_cdist_forward"),
     (_softmax("Softmax"), "_softmax"),
     (_softmax("LogSoftmax"), "_log_softmax"),
-    (decomposed, "_safe_softmax"),
+    (decompose_call, "_safe_softmax"),
     (_cumulate_by("CumSum"), "cumsum"),
     (_cumulate_by("CumProd"), "cumprod"),
     (lambda c: c("MatMul", *map(c.term, c.terms)), "mm bmm mv"),
@@ -615,18 +615,21 @@ _SUMS: Mapping[str, Row] = named(
 
 _PLACES: Mapping[str, Row] = {
     **PLACES,
-    **named(
+    **name_rows(
         (
-            decomposed,
+            decompose_call,
             "pixel_shuffle pixel_unshuffle im2col diag_embed roll slice_scatter select_scatter",
         ),
-        (decomposed, "_unsafe_masked_index index_add index_copy index_fill.int_Scalar index_fill.int_Tensor"),
+        (
+            decompose_call,
+            "_unsafe_masked_index index_add index_copy index_fill.int_Scalar index_fill.int_Tensor",
+        ),
     ),
 }
 
 _SEVERAL: Mapping[str, Row] = {
     **PLACES_OF_SEVERAL,
-    **named(
+    **name_rows(
         (_layer_norm, "native_layer_norm"),
         (_group_norm, "native_group_norm"),
         (_max_pool, "max_pool2d_with_indices max_pool3d_with_indices"),
@@ -635,7 +638,7 @@ _SEVERAL: Mapping[str, Row] = {
         (_spread(is_root=False, has_mean=True), "var_mean.correction"),
         (_spread(is_root=True, has_mean=True), "std_mean.correction"),
         (_attention, "_scaled_dot_product_flash_attention_for_cpu"),
-        (decomposed, "nll_loss_forward nll_loss2d_forward adaptive_max_pool2d log_sigmoid_forward"),
+        (decompose_call, "nll_loss_forward nll_loss2d_forward adaptive_max_pool2d log_sigmoid_forward"),
     ),
 }
 

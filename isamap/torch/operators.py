@@ -18,7 +18,7 @@ from isamap.graph.sizes import as_known
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
-from isamap.torch.calls import Call
+from isamap.torch.calls import AtenCall
 from isamap.torch.fx_nodes import (
     RESHAPES,
     first_of,
@@ -27,7 +27,7 @@ from isamap.torch.fx_nodes import (
     layout_of,
     name_of,
     outside_tracing,
-    promoted,
+    promoted_type,
 )
 from isamap.torch.operation_rows import ROWS, for_each_axis
 
@@ -208,7 +208,7 @@ def translate(to: Translation, node: Any) -> None:
 
 def _add_row(to: Translation, node: Any) -> None:
     """Add the operators of a row, and record the names of its results."""
-    found = ROWS[name_of(node)](Call(to, node))
+    found = ROWS[name_of(node)](AtenCall(to, node))
     to.results[node] = (found,) if isinstance(found, str) else found
     if any(is_result(user) and not to.results[node][user.args[1]] for user in node.users):
         raise NotTaken("a result that no operator has")
@@ -222,7 +222,7 @@ def _pointwise(to: Translation, node: Any) -> None:
     if not any(hasattr(term, "meta") for term in terms):
         raise NotTaken("a number where a tensor is expected")
     rest = node.args[len(terms) :]
-    attributes: dict[str, Any] = {"promoted": promoted(terms), "result": layout_of(node).dtype}
+    attributes: dict[str, Any] = {"promoted": promoted_type(terms), "result": layout_of(node).dtype}
     for n, (option, default) in enumerate(options_of(name)):
         value = rest[n] if n < len(rest) else node.kwargs.get(option, default)
         if hasattr(value, "meta"):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.torch.fx_nodes import follow_views, is_dequantised, is_result
-from isamap.torch.segments import Options, Program, Ran, make_program
+from isamap.torch.segments import Options, Ran, TorchProgram, make_program
 
 
 def weights_of(graph: Any) -> frozenset[Any]:
@@ -111,12 +111,12 @@ MOST_MADE = 8
 class _Made:
     """A program, and the contents of the weights that it was made of."""
 
-    program: Program
+    program: TorchProgram
     key: tuple[int, ...]
     contents: Contents
 
 
-class Prepared:
+class PackedGraph:
     """An inference graph whose weights are prepared at its first call.
 
     Values that depend only on weights are computed, batch norms are folded, filters and matrices are packed.
@@ -138,12 +138,12 @@ class Prepared:
         self._lock = Lock()
         self._made: _Made | None = None
         self._count = self._changes = 0
-        self._plain: Program | None = None
+        self._plain: TorchProgram | None = None
 
     @property
-    def program(self) -> Program:
+    def program(self) -> TorchProgram:
         """The graph as a program."""
-        return Program(self.run, self._list_places, lambda: _CHANGING if self._plain is not None else "")
+        return TorchProgram(self.run, self._list_places, lambda: _CHANGING if self._plain is not None else "")
 
     def _list_places(self) -> tuple[Ran, ...]:
         """Return where each node ran, if the graph was called."""
@@ -157,7 +157,7 @@ class Prepared:
             self._seen.append((given, results))
         return results
 
-    def _program_for(self, given: Sequence[Any]) -> Program:
+    def _program_for(self, given: Sequence[Any]) -> TorchProgram:
         """Return the program for the weights of a call.
 
         It lets go of the weights before the program runs: afterwards each of them would be read from memory again.
@@ -187,7 +187,7 @@ class Prepared:
             versions = tuple(map(version_of, tensors))
         return (*map(self._address, tensors), *versions, self._changes)
 
-    def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> Program:
+    def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> TorchProgram:
         """Return the program with these weights packed; if they changed often, one that reads them in each call."""
         with self._lock:
             if self._plain is not None:

@@ -23,11 +23,17 @@ from isamap.driver.options import given_flag
 from isamap.graph.elementwise_fusion import fuse_steps
 from isamap.graph.graph import Graph, Model, Signature
 from isamap.graph.importing import Imported, lower_model
-from isamap.graph.model_library import CompiledModel, How, compile_whole, kernels_refused, program_key
-from isamap.graph.model_program import Program as Steps
+from isamap.graph.model_library import (
+    CompiledModel,
+    ModelOptions,
+    compile_whole,
+    explain_refused_kernels,
+    program_key,
+)
+from isamap.graph.model_program import ModelProgram as Steps
 from isamap.graph.operators.aten import POINTWISE
 from isamap.graph.pending import dense
-from isamap.graph.sizes import Opened, is_open, value_of
+from isamap.graph.sizes import OpenSizes, is_open, value_of
 from isamap.graph.terms import NotTaken
 from isamap.machine.processor import this_cpu
 from isamap.onnx.onnx_definitions import DEFINITIONS
@@ -36,7 +42,7 @@ from isamap.source.cache import digest
 from isamap.torch.fx_nodes import is_result, is_view, layout_of, name_of, outside_tracing
 from isamap.torch.operation_rows import ROWS
 from isamap.torch.operators import OPERATIONS, PARTS, Translation, translate
-from isamap.tune.implementation_choices import OURS, Choice, Choices
+from isamap.tune.implementation_choices import OURS, ChoiceDatabase, ImplementationChoice
 from isamap.tune.tournament import time_alternately
 
 OPSETS = {"": 20, "aten": 1, "isamap": 1}
@@ -75,9 +81,9 @@ class Options:
         given_flag("transform", found.transform)
         return found
 
-    def how(self) -> How:
+    def how(self) -> ModelOptions:
         """Return how kernels are compiled."""
-        return How(
+        return ModelOptions(
             self.machine, self.heuristic, self.limit_s, jobs=1, threads=self.threads, transform=self.transform
         )
 
@@ -94,7 +100,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class TorchProgram:
     """A graph ready to run, and where each of its nodes runs, as far as known.
 
     `remark` is a note about the whole graph.
@@ -126,8 +132,8 @@ class Segment:
 
 
 def make_program(
-    graph: Any, options: Options, known: Mapping[Any, Any] | None = None, opened: Opened | None = None
-) -> Program:
+    graph: Any, options: Options, known: Mapping[Any, Any] | None = None, opened: OpenSizes | None = None
+) -> TorchProgram:
     """Return the program of a graph whose nodes know the shapes of their results.
 
     `known` are tensors by node that are equal in all calls: weights, and the values that depend only on them.
@@ -149,7 +155,7 @@ def make_program(
         assert parts.failed.keys() - refused.keys(), "each turn finds more nodes without an operator"
         refused |= parts.failed
     ran = tuple(_ran(graph, segments, known, refused))
-    return Program(_make_run(graph, parts, segments), lambda: ran)
+    return TorchProgram(_make_run(graph, parts, segments), lambda: ran)
 
 
 def refusal(node: Any) -> str:
@@ -195,7 +201,11 @@ class _Parts:
     """
 
     def __init__(
-        self, graph: Any, known: Mapping[Any, Any], refused: Mapping[Any, str], opened: Opened | None = None
+        self,
+        graph: Any,
+        known: Mapping[Any, Any],
+        refused: Mapping[Any, str],
+        opened: OpenSizes | None = None,
     ) -> None:
         self.graph, self.known, self.refused, self.opened = graph, known, refused, opened
         (self.output,) = (node for node in graph.nodes if node.op == "output")
@@ -328,9 +338,9 @@ def _lower_segment(parts: _Parts, to: Translation, results: Sequence[Any]) -> Im
     return found
 
 
-def _blame(parts: _Parts, to: Translation, found: Imported, how: How, error: IsamapError) -> None:
+def _blame(parts: _Parts, to: Translation, found: Imported, how: ModelOptions, error: IsamapError) -> None:
     """Note the nodes whose kernels the machine does not perform; all of a segment, if it is none of these."""
-    for tensor, reason in kernels_refused(found.whole(), how).items():
+    for tensor, reason in explain_refused_kernels(found.whole(), how).items():
         parts.failed |= {to.source(node): reason for node in found.trace.origins.get(tensor, ())}
     if not parts.failed:
         parts.failed |= dict.fromkeys(to.sources.values(), error.diagnostics[0].message)
@@ -554,7 +564,7 @@ def making(node: Any) -> Callable[[], Any]:
 
 TORCH = "torch"
 
-KNOWN: dict[str, Choice] = {}
+KNOWN: dict[str, ImplementationChoice] = {}
 """The choices that this process has found or read. They remain if nothing can be stored."""
 
 
@@ -601,23 +611,23 @@ def _describe_value(value: Any) -> str:
     return f"{value.dtype} {tuple(value.shape)} {value.stride()}"
 
 
-def _key(alone: Alone, program: Steps, how: How) -> str:
+def _key(alone: Alone, program: Steps, how: ModelOptions) -> str:
     """Return the sha256 of everything that may change which one is faster. Raises: IsamapError of any kind."""
     torch: Any = import_module("torch")
     threads = json.dumps([how.threads, torch.get_num_threads()])
     return digest(program_key(program, how), alone.text, threads, str(torch.__version__), this_cpu().key)
 
 
-def _kept_choice(key: str) -> Choice | None:
+def _kept_choice(key: str) -> ImplementationChoice | None:
     with OnlyWarned():
-        if key not in KNOWN and (found := Choices.open().find(key)) is not None:
+        if key not in KNOWN and (found := ChoiceDatabase.open().find(key)) is not None:
             KNOWN[key] = found
     return KNOWN.get(key)
 
 
 def _measure_segment(
     alone: Alone, segment: Segment, known: Mapping[Any, Any], options: Options, key: str
-) -> Choice:
+) -> ImplementationChoice:
     """Return the measured choice for a segment, which is cached."""
     torch: Any = import_module("torch")
     one_thread = options.threads == torch.get_num_threads() == 1
@@ -635,9 +645,9 @@ def _measure_segment(
         rounds = time_alternately(calls, time.thread_time_ns if one_thread else time.perf_counter_ns)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     name = segment.library.emitted.name
-    choice = KNOWN[key] = Choice.of(rounds, key=key, kernel=name, library=TORCH, time=now)
+    choice = KNOWN[key] = ImplementationChoice.of(rounds, key=key, kernel=name, library=TORCH, time=now)
     with OnlyWarned():
-        Choices.open().keep(choice)
+        ChoiceDatabase.open().keep(choice)
     return choice
 
 

@@ -40,7 +40,7 @@ class Companion:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CompanionValues:
     """The values that remain after a sum and its companions.
 
     `writes` are targets and values over the sum's axes, in an order in which none reads what an earlier one
@@ -69,7 +69,7 @@ def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
     return tuple(found)
 
 
-def fused_result(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
+def fused_result(kernel: Kernel, number: int, chosen: Sequence[int]) -> CompanionValues:
     """Return the result of the sum `number` with the chosen compensation terms and all that they need."""
     given, of = statements(kernel), Conflicts.of(kernel)
     target = given[number].assign.target
@@ -84,7 +84,7 @@ def fused_result(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
     carried = _carried_reads(given, number, taken, of)
     lasting |= {w.buffer for w, _ in values.values() if _is_needed(w, given[number], others, carried, of)}
     writes = tuple(pair for buffer, pair in values.items() if buffer in lasting)
-    return Outcome(writes, next((c.value for c in taken if c.starts), None))
+    return CompanionValues(writes, next((c.value for c in taken if c.starts), None))
 
 
 def _is_needed(

@@ -27,7 +27,7 @@ MOST_PARTS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EdgeRange:
     """A range of an output axis, and the range of the summed axis for which every access is in bounds."""
 
     axis: str
@@ -63,7 +63,7 @@ def edges_apart(kernel: Kernel) -> Rewrite | None:
     return None if verify(after) else Rewrite(after, steps)
 
 
-def _cuts(s: Statement, kernel: Kernel) -> list[list[Part]]:
+def _cuts(s: Statement, kernel: Kernel) -> list[list[EdgeRange]]:
     """Return for each subscript that leaves the array, the parts in which it does not; none if they are unknown."""
     filled = [r for r in reads(s.assign.value) if r.fill is not None]
     if s.assign.op != "add" or s.assign.guard is not None or len(filled) != 1:
@@ -71,7 +71,7 @@ def _cuts(s: Statement, kernel: Kernel) -> list[list[Part]]:
     (read,) = filled
     if not (isinstance(read.fill, Const) and read.fill.value == 0) or not _is_factor(s.assign.value, read):
         return []
-    found: list[list[Part]] = []
+    found: list[list[EdgeRange]] = []
     for index, size in zip(read.index, kernel.operand(read.buffer).shape, strict=True):
         parts = _parts(s, index, size.value)
         if parts is None:
@@ -84,7 +84,7 @@ def _cuts(s: Statement, kernel: Kernel) -> list[list[Part]]:
     return found if used and len(set(used)) == len(used) and 1 < count <= MOST_PARTS else []
 
 
-def _parts(s: Statement, index: Index, size: int | None) -> list[Part] | None:
+def _parts(s: Statement, index: Index, size: int | None) -> list[EdgeRange] | None:
     """Return the parts along one subscript: none are needed where it stays inside; None if they are unknown."""
     extents = {a.name: a.extent.value for a in s.axes}
     summed = {a.name for a in s.reduction_axes}
@@ -103,12 +103,12 @@ def _parts(s: Statement, index: Index, size: int | None) -> list[Part] | None:
         valid = [t for t in range(numbers[term]) if 0 <= index.evaluate({axis: at, term: t}) < size]
         return (valid[0], len(valid)) if valid else (0, 0)
 
-    found: list[Part] = []
+    found: list[EdgeRange] = []
     for (first, count), places in groupby(range(numbers[axis]), inside):
         run = list(places)
         if count == 0:
             return None  # sums of nothing: the padded form has them
-        found.append(Part(axis, run[0], len(run), term, first, count))
+        found.append(EdgeRange(axis, run[0], len(run), term, first, count))
     return found
 
 
@@ -118,7 +118,7 @@ def _is_linear(index: Index) -> bool:
     )
 
 
-def _part(s: Statement, parts: Sequence[Part]) -> Statement:
+def _part(s: Statement, parts: Sequence[EdgeRange]) -> Statement:
     """Return the statement over these ranges; an axis of one iteration of the result is none any more."""
     moved: dict[str, Index | int] = {}
     extents: dict[str, int] = {}

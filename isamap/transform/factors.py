@@ -271,7 +271,7 @@ class _Factoring:
         """Return the conditions that can be told from some axes; those that mention none only where `always`."""
         there = {a.name for a in axes}
         found = (g for g in parts(self.statement.assign.guard) if self._axes_of(g) <= there)
-        return joined(g for g in found if always or self._axes_of(g))
+        return join_guards(g for g in found if always or self._axes_of(g))
 
     def _own(self, tree: Tree) -> frozenset[str]:
         return self._axes(_symbols([self.product.moving[n] for n in _leaves(tree)]))
@@ -307,7 +307,7 @@ def _leaves(tree: Tree) -> tuple[int, ...]:
     return (tree,) if isinstance(tree, int) else (*_leaves(tree[0]), *_leaves(tree[1]))
 
 
-def joined(guards: Iterator[Expr]) -> Expr | None:
+def join_guards(guards: Iterator[Expr]) -> Expr | None:
     """Return the guards as one that holds where all of them do."""
     found: Expr | None = None
     for g in guards:

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from isamap.ir import Call, Const, Expr, Index, Kernel, Read
 from isamap.ir.dtypes import BOOL, DType
-from isamap.ir.facts import Known, guard_facts, known_facts
+from isamap.ir.facts import FreeSizes, guard_facts, known_facts
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.walk import conjuncts, with_parts
 from isamap.source.records import replace
@@ -63,7 +63,7 @@ def _says_nothing(comparison: Expr, certain: Callable[[Index], bool]) -> bool:
     return bool(terms) and all(map(certain, terms))
 
 
-def _fill_margins(e: Expr, statement: Statement, kernel: Kernel, known: Known) -> Expr:
+def _fill_margins(e: Expr, statement: Statement, kernel: Kernel, known: FreeSizes) -> Expr:
     match e:
         case Read(fill=None) if not _stays(e, statement, kernel, known):
             return replace(e, fill=nothing_of(e.dtype))
@@ -76,14 +76,14 @@ def nothing_of(dtype: DType) -> Const:
     return Const(0.0 if dtype.is_float else 0, dtype)
 
 
-def _stays(access: Read, statement: Statement, kernel: Kernel, known: Known) -> bool:
+def _stays(access: Read, statement: Statement, kernel: Kernel, known: FreeSizes) -> bool:
     """Return whether an access is proved to stay inside its array in all iterations, ignoring the guard."""
     holds = _prover(statement, known)
     shape = kernel.operand(access.buffer).shape
     return all(holds(i) and holds(size - 1 - i) for i, size in zip(access.index, shape, strict=True))
 
 
-def _prover(statement: Statement, known: Known) -> Callable[[Index], bool]:
+def _prover(statement: Statement, known: FreeSizes) -> Callable[[Index], bool]:
     """Return whether a term is proved never to be negative in the statement's iterations."""
     extents = {a.name: a.extent.substitute(known.bindings) for a in (*statement.sequence, *statement.axes)}
     facts = known.facts.with_axes(extents)

@@ -17,7 +17,7 @@ from itertools import groupby
 
 from isamap.ir import BOOL, Assign, Axis, Index, Kernel, Operand, Read, is_nonnegative
 from isamap.ir.equal_axes import equal_axes
-from isamap.ir.facts import AxisAt, Known, Site, known_facts
+from isamap.ir.facts import AxisAt, FreeSizes, Site, known_facts
 from isamap.source.records import dataclass, replace
 from isamap.transform.rewrite import accesses
 from isamap.transform.statements import Statement, statements
@@ -51,7 +51,7 @@ class Conflicts:
         return Conflicts(kernel, frame, whole, in_order)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> FreeSizes:
         return _known_facts(self.frame)
 
     def positive(self, extent: Index) -> bool:
@@ -231,7 +231,7 @@ def _meeting(
 
 
 @lru_cache(maxsize=256)
-def _known_facts(frame: Kernel) -> Known:
+def _known_facts(frame: Kernel) -> FreeSizes:
     return known_facts(frame)
 
 
@@ -242,7 +242,7 @@ def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Sit
 
 
 def _distance(
-    f: tuple[Index, ...], g: tuple[Index, ...], axis: Axis, private: set[str], known: Known
+    f: tuple[Index, ...], g: tuple[Index, ...], axis: Axis, private: set[str], known: FreeSizes
 ) -> Relation:
     """Return the sign of the iteration of f minus that of g, if a subscript determines it: `h[t + 1]`, `h[t]`."""
     for mine, its in zip(f, g, strict=True):

@@ -117,11 +117,11 @@ def _shift_factor(
         replace(s, axes=sums, assign=Assign(cell, None, scaled)),
     )
     product = replace(s, assign=replace(s.assign, value=_with(s.assign.value, factor)))
-    after = corrected(kernel, given, number, product, cell, summed, (total,))
+    after = correct_product(kernel, given, number, product, cell, summed, (total,))
     return after if is_accepted(kernel, after) else None
 
 
-def corrected(
+def correct_product(
     kernel: Kernel,
     given: tuple[Statement, ...],
     number: int,
@@ -256,5 +256,5 @@ def _taken_out(
     for term in terms:
         correction = Call("sub", (correction, term), wide)
     product = replace(s, assign=replace(s.assign, value=Call("mul", (left.value, right.value), wide)))
-    after = corrected(kernel, given, number, product, correction, tuple(sums), tuple(totals))
+    after = correct_product(kernel, given, number, product, correction, tuple(sums), tuple(totals))
     return after if is_accepted(kernel, after) else None

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from isamap.emit.c_functions import HELPER_NAMES
 from isamap.emit.c_issue import Here, Issuer
-from isamap.emit.c_names import Names, storage_type
+from isamap.emit.c_names import CNames, storage_type
 from isamap.emit.conformance_source import BARRIER
-from isamap.emit.timing_source import OWN, hidden, sampler, source_of
+from isamap.emit.timing_source import OWN, hide_value, sampler, source_of
 from isamap.ir import Index
 from isamap.ir.walk import is_copy
 from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value
@@ -158,7 +158,7 @@ def _is_memory(machine: Machine, name: str) -> bool:
 
 def stream_source(machine: Machine, ways: tuple[Stream, ...], sampled_by: str | None = None) -> str:
     """Return the file with a function for each stream, sampled by another text than usual where one is given."""
-    names = Names(taken=HELPER_NAMES)
+    names = CNames(taken=HELPER_NAMES)
     for word in ("now", "sample", "timed", "trip", "trips", *(f"stream_{n}" for n in range(len(ways)))):
         names.take(word)
     issuer = Issuer(machine, False, names)
@@ -191,7 +191,7 @@ def _function(issuer: Issuer, number: int, stream: Stream) -> list[str]:
     for n in range(UNROLLED):
         if stream.access != "write":
             lines += [f"  {x}" for x in _move(issuer, stream.load, Index.of(n * apart), here)]
-        lines.append(f"  {hidden(name, c_type)}")
+        lines.append(f"  {hide_value(name, c_type)}")
         if stream.access != "read":
             lines += [f"  {x}" for x in _move(issuer, stream.store, Index.of(n * apart), here)]
     return [*lines, f"  {BARRIER}", f"  {place} += {on};", "  }", "  }", "}"]

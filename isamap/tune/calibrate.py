@@ -23,7 +23,7 @@ from isamap.machine.allowed import permission_numbers
 from isamap.machine.processor import SystemCache, system_caches, this_cpu
 from isamap.report.columns import bytes_text
 from isamap.run.blame import Emissions
-from isamap.run.clocking import PAGE, Plan, Timed, time_all
+from isamap.run.clocking import PAGE, Timed, TimingPlan, time_all
 from isamap.run.toolchain import Compiler, build, find_compiler
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.source.numbers import Spread
@@ -31,7 +31,7 @@ from isamap.source.progress import Limited
 from isamap.source.records import replace
 from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams, widest_moves
 from isamap.tune.clocked import CANNOT, copies, has_two_processors, thread_files, time_copy, timed_threads
-from isamap.tune.instruction_times import Asked, ask, figure, timed
+from isamap.tune.instruction_times import TimedInstruction, ask, figure, time_operands
 from isamap.tune.measured_parameters import (
     BandwidthFigure,
     CacheFigure,
@@ -389,8 +389,8 @@ def _plan(
     calls: Sequence[Timed],
     ways: Sequence[Stream],
     budget_s: float,
-) -> Plan:
-    return Plan(
+) -> TimingPlan:
+    return TimingPlan(
         machine.name,
         tuple(libraries),
         compiler,
@@ -456,7 +456,7 @@ def _instructions(
     for start in range(0, len(timings), GROUP):
         watch(f"compile {start} of {len(timings)} timings")
         group = tuple(timings[start : start + GROUP])
-        calls += [timed(machine, timing, len(libraries), rng) for timing in group]
+        calls += [time_operands(machine, timing, len(libraries), rng) for timing in group]
         libraries.append(_build(machine, compiler, timing_source(machine, group)))
     return libraries, calls
 
@@ -469,7 +469,7 @@ def _profile(
     machine: Machine,
     compiler: str,
     when: str,
-    asked: Sequence[Asked],
+    asked: Sequence[TimedInstruction],
     ways: Sequence[Stream],
     results: Sequence[Spread | str],
 ) -> Profile:

@@ -33,7 +33,7 @@ from isamap.lower.lower import lower
 from isamap.machine import Machine
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule
-from isamap.run.child import Limits
+from isamap.run.child import ChildLimits
 from isamap.run.clocking import Timed
 from isamap.run.runner import RunProblem, run_program
 from isamap.run.toolchain import Compiled, CompilerRefused, compile_library
@@ -51,7 +51,7 @@ CANNOT = (NoMapping, Infeasible, RunProblem, CompilerRefused)
 
 
 @dataclass(frozen=True, slots=True)
-class Clocked:
+class ClockedKernel:
     """A kernel of fixed sizes on a machine."""
 
     kernel: Kernel
@@ -59,10 +59,10 @@ class Clocked:
     problem: Problem
 
     @staticmethod
-    def of(name: str, text: str, machine: Machine) -> Clocked:
+    def of(name: str, text: str, machine: Machine) -> ClockedKernel:
         """Return the kernel of a text. Raises: NoMapping if the machine performs it in no way."""
         kernel = make_guards_explicit(bind(parse_kernel(Source(name, text)), {}))
-        return Clocked(kernel, machine, build_problem(kernel, machine, {}))
+        return ClockedKernel(kernel, machine, build_problem(kernel, machine, {}))
 
     def compiled(self, chosen: Schedule) -> Compiled:
         """Return the library of a schedule. Raises: CompilerRefused, MissingTool."""
@@ -77,7 +77,7 @@ class Clocked:
 
         Raises: RunProblem if they crash, take longer, or refuse their operands.
         """
-        result = run_program(library, arrays, repeat=calls, limits=Limits(limit_s))
+        result = run_program(library, arrays, repeat=calls, limits=ChildLimits(limit_s))
         if not result.seconds:
             said = f"the emitted `{self.kernel.name}` returned: {result.meaning}"
             raise RunProblem(Diagnostic("clocked-refused", said))
@@ -125,7 +125,7 @@ def time_copy(copy: Copy, machine: Machine, rng: np.random.Generator) -> Packing
     Raises: Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
     try:
-        clocked = Clocked.of("packing", copy.text, machine)
+        clocked = ClockedKernel.of("packing", copy.text, machine)
     except NoMapping:
         return None
     library = clocked.compiled(schedule(in_whole_blocks(clocked.problem), heuristic="greedy"))

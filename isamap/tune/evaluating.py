@@ -163,7 +163,7 @@ class TrialInputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluatedSchedule:
     """A schedule with an evaluator's result; `is_recalled` if it comes from the log."""
 
     schedule: Schedule
@@ -180,7 +180,7 @@ def evaluate_all(
     log: Log,
     *,
     again: bool = False,
-) -> tuple[Evaluated, ...]:
+) -> tuple[EvaluatedSchedule, ...]:
     """Return the evaluation of each trial; with `again`, logged trials are evaluated once more.
 
     Each result is logged before the next group is evaluated, if groups are possible. Raises: the errors of
@@ -195,11 +195,11 @@ def evaluate_all(
         fresh[key] = answer
         with OnlyWarned():
             log.add(_record(key, trial, evaluator, model, answer, setting))
-    found: list[Evaluated] = []
+    found: list[EvaluatedSchedule] = []
     for key, trial in zip(keys, trials, strict=True):
         record = known[key]
         evaluation = fresh[key] if record is None else record.evaluation
-        found.append(Evaluated(trial.schedule, evaluator.name, evaluation, record is not None))
+        found.append(EvaluatedSchedule(trial.schedule, evaluator.name, evaluation, record is not None))
     return tuple(found)
 
 

@@ -26,7 +26,7 @@ OURS = "isamap"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ImplementationChoice:
     """The implementation of a group of operations: `chosen` is "isamap" or the library's name.
 
     `ratio` is the library's time over ours, the median over rounds. Units: `ours_ns` and `theirs_ns` in
@@ -44,13 +44,13 @@ class Choice:
     time: str
 
     @staticmethod
-    def of(rounds: Rounds, *, key: str, kernel: str, library: str, time: str) -> Choice:
+    def of(rounds: Rounds, *, key: str, kernel: str, library: str, time: str) -> ImplementationChoice:
         """Return the library only if it won significantly many rounds, else our code."""
         found = standing(rounds, OURS)
         ratio = median(costs[library] / costs[OURS] for costs in rounds.values())
         ours_ns, theirs_ns = (median(costs[name] for costs in rounds.values()) for name in (OURS, library))
         chosen = found.winner if found is not None else OURS
-        return Choice(
+        return ImplementationChoice(
             key, kernel, library, chosen, round(ratio, 4), round(ours_ns), round(theirs_ns), len(rounds), time
         )
 
@@ -64,7 +64,7 @@ class Choice:
         return f"{self.library} took {self.ratio:.2f} of the kernel's time, measured {self.time[:10]}"
 
 
-COLUMNS = tuple(field.name for field in fields(Choice))
+COLUMNS = tuple(field.name for field in fields(ImplementationChoice))
 _TYPES: Mapping[str, str] = {"ratio": "real", "ours_ns": "real", "theirs_ns": "real", "rounds": "integer"}
 _TABLES = f"""
 create table if not exists choices (
@@ -76,26 +76,26 @@ _KEEP = f"insert or replace into choices ({', '.join(COLUMNS)}) values ({', '.jo
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ChoiceDatabase:
     """The SQLite file of choices."""
 
     path: Path
 
     @staticmethod
-    def open() -> Choices:
+    def open() -> ChoiceDatabase:
         """Open the choices in the user's data folder."""
-        return Choices(data_path() / NAME)
+        return ChoiceDatabase(data_path() / NAME)
 
-    def find(self, key: str) -> Choice | None:
+    def find(self, key: str) -> ImplementationChoice | None:
         """Return the choice of a question. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return None
         with self._connect() as connection:
             asked = f"select {', '.join(COLUMNS)} from choices where key = ?"
             row = connection.execute(asked, (key,)).fetchone()
-            return None if row is None else Choice(*row)
+            return None if row is None else ImplementationChoice(*row)
 
-    def keep(self, choice: Choice) -> None:
+    def keep(self, choice: ImplementationChoice) -> None:
         """Keep a choice, at once or not at all. Raises: Unkept if the file cannot be used."""
         with self._connect() as connection, connection:
             connection.execute(_KEEP, [getattr(choice, name) for name in COLUMNS])

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.emit.c_names import compute_type
-from isamap.emit.conformance_source import Form, why_not
+from isamap.emit.conformance_source import EncodedForm, why_not
 from isamap.emit.timing_source import (
     CHAIN_ISSUES,
     PLACES,
     Timing,
-    chained,
     copies_of,
+    find_chain,
     highest,
     place_elements,
 )
@@ -34,34 +34,34 @@ NO_CHAIN = "no result of it can go in again: it has no latency of its own"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TimedInstruction:
     """An instruction with its parameters and the timings made of it; `said` is why there are none."""
 
     entry: MachineInstruction
-    form: Form | None
+    form: EncodedForm | None
     timings: tuple[Timing, ...]
     said: str = ""
 
 
-def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[Asked, ...]:
+def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[TimedInstruction, ...]:
     """Return the timings to take of each instruction.
 
     Its parameters are as large as they may be, and also as small where its stated cost depends on them.
     """
-    found: list[Asked] = []
+    found: list[TimedInstruction] = []
     number = 0
     for entry in entries:
         reason = why_not(machine, entry, model=False)
         encodings = _encodings(entry) if reason is None else []
         if not encodings:
-            found.append(Asked(entry, None, (), reason or "no parameters fit"))
+            found.append(TimedInstruction(entry, None, (), reason or "no parameters fit"))
         for encoded in encodings:
-            form = Form(number, entry, tuple(encoded.items()))
+            form = EncodedForm(number, entry, tuple(encoded.items()))
             timings = [Timing(number, form, "apart", max(PLACES, copies_of(form, machine)))]
-            if chained(form, machine) is not None:
+            if find_chain(form, machine) is not None:
                 timings.append(Timing(number + 1, form, "chain", CHAIN_ISSUES))
             number += len(timings)
-            found.append(Asked(entry, form, tuple(timings)))
+            found.append(TimedInstruction(entry, form, tuple(timings)))
     return tuple(found)
 
 
@@ -94,7 +94,7 @@ def _range(p: Param) -> list[int]:
     return list(range(low, high + 1))
 
 
-def timed(machine: Machine, timing: Timing, library: int, rng: np.random.Generator) -> Timed:
+def time_operands(machine: Machine, timing: Timing, library: int, rng: np.random.Generator) -> Timed:
     """Return the call of a timing's function, with operands of random numbers."""
     form = timing.form
     data: list[bytes] = []
@@ -114,7 +114,7 @@ def timed(machine: Machine, timing: Timing, library: int, rng: np.random.Generat
     return Timed(library, timing.function, tuple(data), counts, timing.issues)
 
 
-def _elements(o: Operand, form: Form) -> int:
+def _elements(o: Operand, form: EncodedForm) -> int:
     return prod(extent.evaluate(dict(highest(form))) for extent in o.shape)
 
 
@@ -136,7 +136,7 @@ def _scalar(dtype: DType, rng: np.random.Generator) -> bytes:
     return numbers(dtype, 1, rng).astype(stored if stored is not None else dtype.numpy()).tobytes()
 
 
-def figure(asked: Asked, results: Sequence[Spread | str]) -> InstructionFigure:
+def figure(asked: TimedInstruction, results: Sequence[Spread | str]) -> InstructionFigure:
     """Return the measured time of an instruction, from the results of its timings."""
     params = highest(asked.form) if asked.form is not None else ()
     by_kind = dict(zip((t.kind for t in asked.timings), results, strict=True))

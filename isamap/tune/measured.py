@@ -20,7 +20,7 @@ from isamap.machine import Machine, missing_features
 from isamap.machine.processor import this_cpu
 from isamap.plan.protocols import Evaluation, Trial
 from isamap.run.fills import make_arrays, make_scalars
-from isamap.run.runner import Limits, RunProblem, compile_packers, packed_arrays, run_program
+from isamap.run.runner import ChildLimits, RunProblem, compile_packers, packed_arrays, run_program
 from isamap.run.toolchain import Compiled, compile_library, find_compiler
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.source.records import dataclass
@@ -33,11 +33,11 @@ SECONDS = 0.05
 MOST_CALLS = 2000
 FEWEST_CALLS = 2
 # One call that takes longer, or needs more memory besides its data, has lost.
-LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
+LIMITS = ChildLimits(seconds=60, memory_bytes=4 << 30)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredEvaluator:
     """The evaluator by measurement: it runs code on this processor, which must be of the machine's kind.
 
     `processor_time` measures the processor time of the calling thread, which excludes other processes.
@@ -73,7 +73,7 @@ class Measured:
 
 
 @dataclass(slots=True)
-class Contender:
+class MeasuredSchedule:
     """A compiled schedule with its data. Units: seconds; a list of times per round."""
 
     compiled: Compiled
@@ -135,7 +135,7 @@ class Contender:
         return Evaluation(1e9 * cost, facts)
 
 
-def make_contender(trial: Trial) -> Contender:
+def make_contender(trial: Trial) -> MeasuredSchedule:
     """Return the compiled schedule of a trial with random data. Raises: MissingTool without a compiler."""
     program = lower(trial.kernel, trial.machine, trial.schedule, dict(trial.sizes))
     emitted = emit_code(program, trial.machine)
@@ -147,7 +147,7 @@ def make_contender(trial: Trial) -> Contender:
     assert isinstance(kernel, Kernel)
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
     given = packed_arrays(compile_packers(emitted, trial.machine), arrays, symbols, limits=LIMITS)
-    return Contender(compiled, given, symbols, scalars, LIMITS.seconds, [], trial.problem.threads)
+    return MeasuredSchedule(compiled, given, symbols, scalars, LIMITS.seconds, [], trial.problem.threads)
 
 
 def check_processor(key: str) -> None:

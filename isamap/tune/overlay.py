@@ -176,7 +176,7 @@ SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class ParameterDifference:
     """A stated parameter and the measured one. Units: `unit`; of instructions ns, on all units together."""
 
     subject: str
@@ -207,9 +207,9 @@ class Apart:
         return bytes_text(value) if self.unit == "bytes" else f"{value:.3g} {self.unit}"
 
 
-def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
+def compare(machine: Machine, profile: Profile) -> tuple[ParameterDifference, ...]:
     """Return every measured parameter of instructions, caches and links together with the stated one."""
-    found: list[Apart] = []
+    found: list[ParameterDifference] = []
     for figure in profile.instructions:
         entry = machine.instructions.get(figure.instruction)
         if entry is None:
@@ -223,31 +223,39 @@ def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
             ("interval", cost_value(entry.cost.interval_ns, params) / units, figure.interval),
             ("latency", cost_value(entry.cost.latency_ns, params), figure.latency),
         )
-        found += [Apart(name, what, stated, m.least) for what, stated, m in pairs if m is not None]
+        found += [
+            ParameterDifference(name, what, stated, m.least) for what, stated, m in pairs if m is not None
+        ]
     for cache in profile.caches:
         stated_bytes = machine.memories[cache.memory].capacity_bytes
         if cache.size_bytes is not None and stated_bytes is not None:
-            found.append(Apart(cache.memory, "capacity", stated_bytes, cache.size_bytes, "bytes"))
+            found.append(
+                ParameterDifference(cache.memory, "capacity", stated_bytes, cache.size_bytes, "bytes")
+            )
     for link in machine.links:
         if profile.bandwidth(link.source_memory) is not None:
             measured = measured_link(machine, link, profile).bandwidth_bytes_per_ns
             name = f"{link.source_memory} → {link.target_memory}"
-            found.append(Apart(name, "bandwidth", link.bandwidth_bytes_per_ns, measured, "bytes/ns"))
+            found.append(
+                ParameterDifference(name, "bandwidth", link.bandwidth_bytes_per_ns, measured, "bytes/ns")
+            )
     stated_ns = {link.source_memory: link.rows.start_ns for link in machine.links if link.rows.start_ns}
     found += [
-        Apart(f"rows of {row.memory}", "start", stated_ns[row.memory], row.start_ns)
+        ParameterDifference(f"rows of {row.memory}", "start", stated_ns[row.memory], row.start_ns)
         for row in profile.rows
         if row.memory in stated_ns
     ]
     if profile.thread_start is not None:
-        found.append(Apart("threads", "start", machine.thread_start_ns, profile.thread_start.least))
+        found.append(
+            ParameterDifference("threads", "start", machine.thread_start_ns, profile.thread_start.least)
+        )
     return tuple(found)
 
 
 def warnings(machine: Machine, profile: Profile) -> tuple[Diagnostic, ...]:
     """Return a warning for each entry with a parameter that is far off, and one for all caches and links."""
     far = [a for a in compare(machine, profile) if a.is_far]
-    groups: dict[object, list[Apart]] = {}
+    groups: dict[object, list[ParameterDifference]] = {}
     for apart in far:
         entry = machine.instructions.get(apart.subject.partition(" ")[0])
         span = entry.span if entry is not None else None
@@ -255,7 +263,7 @@ def warnings(machine: Machine, profile: Profile) -> tuple[Diagnostic, ...]:
     return tuple(_warning(machine, group, profile) for group in groups.values())
 
 
-def _warning(machine: Machine, group: Iterable[Apart], profile: Profile) -> Diagnostic:
+def _warning(machine: Machine, group: Iterable[ParameterDifference], profile: Profile) -> Diagnostic:
     worst = sorted(group, key=lambda a: -a.factor)
     entry = machine.instructions.get(worst[0].subject.partition(" ")[0])
     more = (f"and {len(worst) - SHOWN} more of its family",) if len(worst) > SHOWN else ()

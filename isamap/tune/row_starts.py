@@ -28,7 +28,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible
 from isamap.source.records import dataclass, replace
-from isamap.tune.clocked import CANNOT, Clocked
+from isamap.tune.clocked import CANNOT, ClockedKernel
 from isamap.tune.instruction_times import numbers
 from isamap.tune.measured_parameters import RowFigure, RowReading, Unmeasured
 
@@ -50,7 +50,7 @@ LEAST = 0.05  # of the time of pieces that follow others: less is noise
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class TwoMemoryProduct:
     """A product with B of one memory: `together` rows of B are read before their next pieces.
 
     With `hinted`, pieces are prefetched; those of columns only if B streams. The number of issues per piece
@@ -71,7 +71,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class RowTime:
     """The time of a piece of a row, and that of all issues on it alone. Units: ns; bytes."""
 
     per_piece_ns: float
@@ -80,7 +80,7 @@ class Took:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class SecondMemoryTimes:
     """The time of pieces from the second memory, by the number of rows read before their next pieces.
 
     `lines_ns` is the part of it for their lines, and `far_lines_ns` the time of these lines from farther
@@ -104,11 +104,11 @@ class Near:
 
 def row_figure(
     memory: str,
-    found: Mapping[Product, Took],
-    best: Product,
-    less: Mapping[Product, Took],
+    found: Mapping[TwoMemoryProduct, RowTime],
+    best: TwoMemoryProduct,
+    less: Mapping[TwoMemoryProduct, RowTime],
     ns_per_byte: float = 0.0,
-    near: Near | None = None,
+    near: SecondMemoryTimes | None = None,
 ) -> RowFigure:
     """Return the measured parameters of rows, from times of products.
 
@@ -161,7 +161,7 @@ def row_figure(
     )
 
 
-def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float:
+def _traffic_shown(few: RowTime, computing_factor: float, lines_ns: float) -> float:
     """Return the share of the lines' time that is added to exposed computing, at most 1: any excess is lateness.
 
     Units: nanoseconds of the lines of a piece.
@@ -171,7 +171,10 @@ def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float
 
 
 def _hinted_traffic_shown(
-    found: Mapping[Product, Took], counts: Sequence[int], near: Near, computing_factor: float
+    found: Mapping[TwoMemoryProduct, RowTime],
+    counts: Sequence[int],
+    near: SecondMemoryTimes,
+    computing_factor: float,
 ) -> float:
     """Return the exposed share of the traffic of hinted pieces: the median over several numbers of rows."""
     return median(
@@ -181,7 +184,7 @@ def _hinted_traffic_shown(
     )
 
 
-def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tuple[float, float]:
+def _late(found: Mapping[TwoMemoryProduct, RowTime], in_time_ns: Mapping[int, float]) -> tuple[float, float]:
     """Return the delay of a piece that is not hinted, and of one that is; equal where hints save next to nothing.
 
     The middle of all counts of rows, as which of them is fast is by chance.
@@ -198,7 +201,7 @@ def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tup
 
 
 def _nearly_as_fast(
-    found: Mapping[Product, Took], best_ns: float, gain_ns: float, *, hinted: bool
+    found: Mapping[TwoMemoryProduct, RowTime], best_ns: float, gain_ns: float, *, hinted: bool
 ) -> list[int]:
     """Return how many rows can be followed from piece to piece with little loss of the gain."""
     return [
@@ -232,7 +235,7 @@ kernel rows() {{
 
 
 # A call on A, B and C that says what it took.
-Program = Callable[[Mapping[str, NDArray[Any]]], Took]
+Program = Callable[[Mapping[str, NDArray[Any]]], RowTime]
 
 
 def row_figures(
@@ -259,7 +262,7 @@ def row_figures(
             near = None
             if second is not None:
                 lines_ns = [second.piece_bytes * ns_per_byte[name] for name in (others[0], memory)]
-                near = Near(second.piece_bytes, _of_many(second.readings), *lines_ns)
+                near = SecondMemoryTimes(second.piece_bytes, _of_many(second.readings), *lines_ns)
             found = _measure_memory(memory, size_bytes, ns_per_byte[memory], near, machine, rng)
             if memory == others[0]:
                 second = found
@@ -283,19 +286,19 @@ def _measure_memory(
     memory: str,
     size_bytes: int,
     ns_per_byte: float,
-    near: Near | None,
+    near: SecondMemoryTimes | None,
     machine: Machine,
     rng: np.random.Generator,
 ) -> RowFigure:
     """Return the parameters of a memory. Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool."""
     n, k = shape(size_bytes)
-    asked = [Product(MANY, n, k, together) for together in (*SWEPT, k)]
+    asked = [TwoMemoryProduct(MANY, n, k, together) for together in (*SWEPT, k)]
     programs = {one: _program(one, machine) for one in asked}
     with suppress(Infeasible):  # where there are no hints
         programs |= {one: _program(one, machine) for one in [replace(p, hinted=True) for p in asked[:-1]]}
     found = _least(programs, rng)
     best = min(asked[:-1], key=lambda one: found[one].per_piece_ns)
-    few, hinted = replace(best, m=FEW), Product(FEW, n, k, k, hinted=True)
+    few, hinted = replace(best, m=FEW), TwoMemoryProduct(FEW, n, k, k, hinted=True)
     less = {few: _program(few, machine)}
     with suppress(Infeasible):  # most memories have nothing to hint
         less[hinted] = _program(hinted, machine)
@@ -336,37 +339,39 @@ def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generato
 
 
 def _nearest(machine: Machine) -> Cache:
-    return Clocked.of("rows", _TEXT.format(m=MANY, n=UNIT, k=1), machine).problem.caches[0]
+    return ClockedKernel.of("rows", _TEXT.format(m=MANY, n=UNIT, k=1), machine).problem.caches[0]
 
 
 def _issues_of_a_line(cache: Cache, machine: Machine) -> int:
     """Return how many issues on a row of B read a line of it, or one that reads more."""
-    one = Product(MANY, UNIT, 1, 1)
-    _, option = _plain(one, Clocked.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine).problem)
+    one = TwoMemoryProduct(MANY, UNIT, 1, 1)
+    _, option = _plain(
+        one, ClockedKernel.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine).problem
+    )
     return max(1, cache.line_bytes // (_tiles(option)["n"] * F32.size_bytes))
 
 
 def _in_one_set(
     cache: Cache, size_bytes: int, together: int, widest: int, machine: Machine, rng: np.random.Generator
-) -> tuple[Took, Took]:
+) -> tuple[RowTime, RowTime]:
     """Return a product whose rows of B all begin in one set, and one whose rows begin in sets of their own."""
     n = cache.capacity_bytes // cache.ways // F32.size_bytes
     k = max(1, size_bytes // (n * F32.size_bytes) // together) * together
     # Rows a few lines longer, read in pieces of the same size, begin in sets of their own.
     apart = n + cache.line_bytes // F32.size_bytes * APART_LINES
-    products = (Product(MANY, columns, k, together, widest=widest) for columns in (n, apart))
+    products = (TwoMemoryProduct(MANY, columns, k, together, widest=widest) for columns in (n, apart))
     crowded, free = (_least({one: _program(one, machine)}, rng)[one] for one in products)
     return crowded, free
 
 
-def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
+def crowded_ns(crowded: RowTime, apart: RowTime, together: int) -> float | None:
     """Return the wait of each register block for so many rows of B; None if pieces differ in size."""
     if crowded.piece_bytes != apart.piece_bytes:
         return None
     return max(0.0, crowded.per_piece_ns - apart.per_piece_ns) * together * FEW / MANY
 
 
-def crowded_piece_ns(taken: Mapping[int, tuple[Took, Took]], few: int, many: int) -> float | None:
+def crowded_piece_ns(taken: Mapping[int, tuple[RowTime, RowTime]], few: int, many: int) -> float | None:
     """Return the time of a register block for a further piece of rows that share one cache set.
 
     All times include the starts of a block's rows. The result is 0 if the pieces take hardly longer than
@@ -402,9 +407,11 @@ def _odd(count: int) -> int:
     return max(1, count - 1 + count % 2)
 
 
-def _least(programs: Mapping[Product, Program], rng: np.random.Generator) -> dict[Product, Took]:
+def _least(
+    programs: Mapping[TwoMemoryProduct, Program], rng: np.random.Generator
+) -> dict[TwoMemoryProduct, RowTime]:
     """Return the least time of each product; all have operands of the same shapes. Raises: RunProblem."""
-    found: dict[Product, Took] = {}
+    found: dict[TwoMemoryProduct, RowTime] = {}
     one = next(iter(programs))
     arrays = {
         "A": numbers(F32, one.m * one.k, rng).reshape(one.m, one.k),
@@ -419,27 +426,27 @@ def _least(programs: Mapping[Product, Program], rng: np.random.Generator) -> dic
     return found
 
 
-def _program(one: Product, machine: Machine) -> Program:
+def _program(one: TwoMemoryProduct, machine: Machine) -> Program:
     """Return a product in a call that times it, which raises RunProblem where it crashes or takes too long.
 
     Raises: NoMapping if the machine performs none, Infeasible where not in these loops; CompilerRefused,
     MissingTool.
     """
-    clocked = Clocked.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine)
+    clocked = ClockedKernel.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine)
     chosen = _in_pieces(one, clocked.problem)
     library = clocked.compiled(chosen)
     issues_ns, piece = _piece(one, clocked.problem, chosen)
     pieces = one.k * ceil(one.n / piece)
 
-    def run(arrays: Mapping[str, NDArray[Any]]) -> Took:
+    def run(arrays: Mapping[str, NDArray[Any]]) -> RowTime:
         calls = max(2, ceil(LEAST_S / (1e-9 * pieces * max(issues_ns, 1.0))))
         ns = min(clocked.calls_ns(library, arrays, calls, LIMIT_S))
-        return Took(ns / pieces, issues_ns, piece * F32.size_bytes)
+        return RowTime(ns / pieces, issues_ns, piece * F32.size_bytes)
 
     return run
 
 
-def _in_pieces(one: Product, problem: Problem) -> Schedule:
+def _in_pieces(one: TwoMemoryProduct, problem: Problem) -> Schedule:
     """Return the mapping with the fastest issues, with a register block of few rows, and the widest equal pieces.
 
     Raises: Infeasible if no such block fits into the registers.
@@ -473,7 +480,7 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
     return schedule(problem, heuristic="greedy", fixed={**fixed, unroll_of(0, "n"): 1})
 
 
-def _plain(one: Product, problem: Problem) -> tuple[int, NestOption]:
+def _plain(one: TwoMemoryProduct, problem: Problem) -> tuple[int, NestOption]:
     """Return the mapping with the fastest issues, and its number; among nearly equal ones, that with the fewest.
 
     Only issues with few rows of A and with B in place count. Raises: Infeasible if there is none.
@@ -521,7 +528,7 @@ def _issues(option: NestOption, rows: int, columns: int) -> int:
     return prod(ceil(n / tiles.get(axis, 1)) for axis, n in (("m", rows), ("n", columns), ("k", 1)))
 
 
-def _piece(one: Product, problem: Problem, chosen: Schedule) -> tuple[float, int]:
+def _piece(one: TwoMemoryProduct, problem: Problem, chosen: Schedule) -> tuple[float, int]:
     """Return the time of all issues on a piece of a row, and the piece's number of elements."""
     (nest,) = chosen.nests
     option = next(o for o in problem.nests[0].options if (o.mapping, o.choose) == (nest.mapping, nest.choose))

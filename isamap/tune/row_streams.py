@@ -41,7 +41,7 @@ from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.source import Diagnostic, Infeasible
 from isamap.source.records import dataclass, replace
-from isamap.tune.clocked import CANNOT, Clocked
+from isamap.tune.clocked import CANNOT, ClockedKernel
 from isamap.tune.instruction_times import numbers
 from isamap.tune.measured_parameters import PieceFigure, StreamFigure, Unmeasured
 
@@ -60,7 +60,7 @@ kernel streams() {{
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class ProductTime:
     """The measured time of a product, and its modelled traffic and computing time. Units: nanoseconds."""
 
     ns: float
@@ -110,7 +110,7 @@ def of_streams(
 
 
 def figure_of(
-    memory: str, stated: StreamTimes, rows: int, took: dict[tuple[int, bool], Took]
+    memory: str, stated: StreamTimes, rows: int, took: dict[tuple[int, bool], ProductTime]
 ) -> StreamFigure:
     """Return the measured parameters of streams, from times of products with few and many rows of A.
 
@@ -130,18 +130,20 @@ def figure_of(
     return StreamFigure(memory, factor, start_ns, hinted_factor, hinted_start_ns)
 
 
-def _measure_products(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[int, bool], Took]:
+def _measure_products(
+    machine: Machine, n: int, rng: np.random.Generator
+) -> dict[tuple[int, bool], ProductTime]:
     """Return the least time of each product, measured in alternation.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
-    programs: dict[tuple[int, bool], tuple[Clocked, Compiled, Took]] = {}
+    programs: dict[tuple[int, bool], tuple[ClockedKernel, Compiled, ProductTime]] = {}
     arrays: dict[int, dict[str, NDArray[Any]]] = {}
     b = numbers(F32, n * K, rng).reshape(n, K)
-    asked = {FEW: Clocked.of("streams", _TEXT.format(m=FEW, n=n, k=K), machine)}
+    asked = {FEW: ClockedKernel.of("streams", _TEXT.format(m=FEW, n=n, k=K), machine)}
     best_in_place(asked[FEW].problem, True, False)  # where nothing reads them, that is the reason to tell
     for m in MORE:
-        more = Clocked.of("streams", _TEXT.format(m=m, n=n, k=K), machine)
+        more = ClockedKernel.of("streams", _TEXT.format(m=m, n=n, k=K), machine)
         if _streaming(more.problem, True):
             asked[m] = more
             break
@@ -154,13 +156,13 @@ def _measure_products(machine: Machine, n: int, rng: np.random.Generator) -> dic
         for hinted in (False, True):
             chosen = best_in_place(clocked.problem, True, hinted)
             programs[m, hinted] = (clocked, clocked.compiled(chosen), _predict_times(clocked.problem, chosen))
-    found: dict[tuple[int, bool], Took] = {}
+    found: dict[tuple[int, bool], ProductTime] = {}
     for _ in range(TURNS):  # what else the computer does disturbs all of them alike
         for (m, hinted), (clocked, library, modelled) in programs.items():
             calls = max(2, ceil(LEAST_S / (1e-9 * max(1.0, modelled.ns))))
             ns = min(clocked.calls_ns(library, arrays[m], calls, LIMIT_S))
             if (m, hinted) not in found or ns < found[m, hinted].ns:
-                found[m, hinted] = Took(ns, modelled.traffic_ns, modelled.computing_ns)
+                found[m, hinted] = ProductTime(ns, modelled.traffic_ns, modelled.computing_ns)
     return found
 
 
@@ -217,13 +219,13 @@ def _in_place(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]
     ]
 
 
-def _predict_times(problem: Problem, chosen: Schedule) -> Took:
+def _predict_times(problem: Problem, chosen: Schedule) -> ProductTime:
     (time,) = where_time_goes(chosen, problem, AnalyticModel())
     assert time is not None
     assert time.total_ns > 0
     sums = time.sums()
     traffic_ns = [0.0, *(ns for name, ns in sums.items() if name.startswith("from "))][-1]
-    return Took(time.total_ns, traffic_ns, sums["issues"] + sums["supply"])
+    return ProductTime(time.total_ns, traffic_ns, sums["issues"] + sums["supply"])
 
 
 ROWS = 2048  # of B
@@ -247,7 +249,7 @@ def piece_figure(
 
     def measure(memory: str, stated: StreamTimes, bytes_there: int) -> PieceFigure:
         n = bytes_there // (F32.size_bytes * ROWS)
-        clocked = Clocked.of("pieces", _PIECES.format(n=n, k=ROWS), machine)
+        clocked = ClockedKernel.of("pieces", _PIECES.format(n=n, k=ROWS), machine)
         chosen = _schedule_each(clocked.problem)
         took = _least(clocked, chosen, n, rng)
         bare = without_beginnings(clocked.problem)
@@ -309,7 +311,7 @@ def _columns(chosen: Schedule, n: int) -> int:
 
 
 def _least(
-    clocked: Clocked, chosen: Mapping[str, Schedule], n: int, rng: np.random.Generator
+    clocked: ClockedKernel, chosen: Mapping[str, Schedule], n: int, rng: np.random.Generator
 ) -> dict[str, float]:
     """Return the least ns of a call, measured in alternation. Raises: RunProblem, CompilerRefused, MissingTool."""
     arrays = {

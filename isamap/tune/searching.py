@@ -24,7 +24,7 @@ PATIENCE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MeasuredPoint:
     """A measured point: its time over that of the first schedule, infinite if it did not run."""
 
     point: Point
@@ -39,7 +39,7 @@ class Searcher(Protocol):
         """The name for `--search`."""
         ...
 
-    def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
+    def propose(self, space: SearchSpace, told: Sequence[MeasuredPoint], count: int) -> Sequence[Point]:
         """Return up to `count` points to measure next, none to end the search.
 
         `told` has all measurements so far, in order; the first is the model's choice, with ratio 1. A point
@@ -54,12 +54,12 @@ Measure = Callable[[Sequence[Point]], Sequence[float]]
 
 def search(
     searcher: Searcher, space: SearchSpace, budget: int, measure: Measure, stop: float = inf
-) -> tuple[Told, ...]:
+) -> tuple[MeasuredPoint, ...]:
     """Return the measured schedules, the first schedule first, which counts as one of the budget.
 
     Units: `stop` on the monotonic clock: no group of measurements begins later.
     """
-    told = [Told(space.first, 1.0)]
+    told = [MeasuredPoint(space.first, 1.0)]
     fruitless = 0
     while (left := budget - len(told)) > 0 and fruitless < PATIENCE and time.monotonic() < stop:
         proposed = searcher.propose(space, tuple(told), min(TOGETHER, left))
@@ -71,11 +71,11 @@ def search(
             fruitless += 1
             continue
         fruitless = 0
-        told += map(Told, points, measure(points))
+        told += map(MeasuredPoint, points, measure(points))
     return tuple(told)
 
 
-def finalists(told: Sequence[Told], count: int) -> tuple[Point, ...]:
+def finalists(told: Sequence[MeasuredPoint], count: int) -> tuple[Point, ...]:
     """Return the first schedule, and the fastest of the others that are faster, at most `count`."""
     faster = sorted((one for one in told[1:] if one.ratio < 1), key=lambda one: one.ratio)
     return (told[0].point, *(one.point for one in faster[:count]))

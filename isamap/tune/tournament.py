@@ -25,8 +25,8 @@ from isamap.tune.evaluating import schedule_text
 from isamap.tune.measured import (
     FEWEST_CALLS,
     SECONDS,
-    Contender,
-    Measured,
+    MeasuredEvaluator,
+    MeasuredSchedule,
     check_here,
     check_processor,
     make_contender,
@@ -87,7 +87,7 @@ class Tournament:
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
         """Return the compiler and the processor."""
-        return Measured().depends_on(machine)
+        return MeasuredEvaluator().depends_on(machine)
 
     def rounds(self) -> Rounds:
         """Return the rounds that are there."""
@@ -127,7 +127,7 @@ class Tournament:
             self.winners.add_round(self.question, number, costs)
 
 
-def _warm_contenders(trials: Sequence[Trial]) -> dict[str, Contender]:
+def _warm_contenders(trials: Sequence[Trial]) -> dict[str, MeasuredSchedule]:
     """Return the programs of trials, each called a few times. Raises: MissingTool if the machine is not here."""
     for machine in {trial.machine.name: trial.machine for trial in trials}.values():
         check_here(machine)
@@ -144,7 +144,7 @@ def play_there(away: Away) -> Mapping[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TournamentWinner:
     """The schedule that won, by its digest. Units: nanoseconds of one call.
 
     `ratio` is how many times longer the first choice took, the median over rounds in which both took part.
@@ -156,13 +156,13 @@ class Standing:
     ratio: float
 
 
-def standing(rounds: Rounds, first: str) -> Standing | None:
+def standing(rounds: Rounds, first: str) -> TournamentWinner | None:
     """Return the schedule with the best paired ratio to the first choice; None if nothing ran.
 
     Another schedule than the first wins only if it was faster in significantly many rounds.
     """
     names = dict.fromkeys(name for costs in rounds.values() for name in costs)
-    best = Standing(first, _cost(rounds, first), _cost(rounds, first), 1.0)
+    best = TournamentWinner(first, _cost(rounds, first), _cost(rounds, first), 1.0)
     for name in names:
         pairs = [(c[first], c[name]) for c in rounds.values() if name in c and first in c]
         if not pairs or name == first or any(own == inf for _, own in pairs):
@@ -170,7 +170,7 @@ def standing(rounds: Rounds, first: str) -> Standing | None:
         won = sum(own < other for other, own in pairs)
         ratio = median(other / own for other, own in pairs)
         if won >= _count_needed(len(pairs)) and (best.cost_ns == inf or ratio > best.ratio):
-            best = Standing(name, _cost(rounds, name), _cost(rounds, first), ratio)
+            best = TournamentWinner(name, _cost(rounds, name), _cost(rounds, first), ratio)
     return None if best.cost_ns == inf else best
 
 

@@ -362,7 +362,7 @@ NEAR = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ConflictQuestion:
     """The question whether a statement has a schedule with some decisions fixed."""
 
     problem: Problem
@@ -397,7 +397,7 @@ class Question:
 
 
 @contextmanager
-def explained(problem: Problem, fixed: Assignment) -> Generator[None]:
+def explain_conflict(problem: Problem, fixed: Assignment) -> Generator[None]:
     """Replace an infeasible result inside the block by an error that explains the conflict."""
     try:
         yield
@@ -412,7 +412,7 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
         if not nest.options:  # it has no nest of its own, but may be fused
             continue
         own = {name: fixed[name] for name in fixed_names(fixed, nest.statement)}
-        question = Question(problem, nest)
+        question = ConflictQuestion(problem, nest)
         if question.is_possible(own):
             continue
         is_fixed = question.is_possible({})
@@ -420,7 +420,7 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def _hopeless(question: Question, options: Sequence[NestOption]) -> Diagnostic:
+def _hopeless(question: ConflictQuestion, options: Sequence[NestOption]) -> Diagnostic:
     """Return the error where no decisions have a schedule: the machine is too small, or lacks a move."""
     spaces = [question.space(option, {}) for option in options]
     feasible = [space for space in spaces if all(space.stage_values(o) for o in space.option.operands)]
@@ -429,7 +429,7 @@ def _hopeless(question: Question, options: Sequence[NestOption]) -> Diagnostic:
     return too_small_scratchpads(feasible) or too_few_registers(feasible)
 
 
-def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
+def _conflict(question: ConflictQuestion, fixed: Assignment) -> Diagnostic:
     """Return the conflict in the fixed option, or in the first option that is feasible without fixed decisions."""
     statement = question.nest.statement
     pinned = fixed.get(mapping_of(statement))
@@ -459,7 +459,7 @@ def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
     )
 
 
-def _other_mapping(question: Question, fixed: Assignment) -> Iterator[str]:
+def _other_mapping(question: ConflictQuestion, fixed: Assignment) -> Iterator[str]:
     """Yield the first mapping that is possible with the other fixed decisions."""
     for number, option in enumerate(question.nest.options):
         if question.has_schedule(option, fixed):
@@ -467,7 +467,7 @@ def _other_mapping(question: Question, fixed: Assignment) -> Iterator[str]:
             return
 
 
-def _no_such_mapping(question: Question, pinned: int) -> Diagnostic:
+def _no_such_mapping(question: ConflictQuestion, pinned: int) -> Diagnostic:
     options = question.nest.options
     listed = [f"{number} is `{option.mapping}`" for number, option in enumerate(options[:LISTED])]
     more = f", and {len(options) - LISTED} more" if len(options) > LISTED else ""
@@ -480,7 +480,7 @@ def _no_such_mapping(question: Question, pinned: int) -> Diagnostic:
     )
 
 
-def _minimal(question: Question, option: NestOption, fixed: Assignment) -> dict[str, int]:
+def _minimal(question: ConflictQuestion, option: NestOption, fixed: Assignment) -> dict[str, int]:
     """Return a minimal conflict: without any one of its decisions, a schedule exists."""
     least = dict(fixed)
     for name in fixed:
@@ -491,7 +491,7 @@ def _minimal(question: Question, option: NestOption, fixed: Assignment) -> dict[
 
 
 def _reliefs(
-    question: Question, option: NestOption, fixed: Assignment, conflict: Assignment
+    question: ConflictQuestion, option: NestOption, fixed: Assignment, conflict: Assignment
 ) -> Iterator[str]:
     """Yield changes of one decision after which there is a schedule: the nearest other value, or none at all."""
     left = list[str]()

@@ -17,7 +17,7 @@ from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class MissingBytes:
     """The bytes that an assignment needs of each scratchpad that is too small for it. Units: bytes."""
 
     space: Space
@@ -51,14 +51,14 @@ def too_small_scratchpads(spaces: Sequence[Space]) -> Diagnostic | None:
     )
 
 
-def relief_bytes(lack: Lack) -> str:
+def relief_bytes(lack: MissingBytes) -> str:
     """Return the missing capacity as text: `512 bytes of `spad` and 64 bytes of `acc``."""
     return " and ".join(f"{size} bytes of `{memory}`" for memory, size in lack.needed.items())
 
 
-def least_lack(spaces: Sequence[Space]) -> Lack | None:
+def least_lack(spaces: Sequence[Space]) -> MissingBytes | None:
     """Return the smallest overflow of any register block; None if something fits, or nothing has registers."""
-    found: list[Lack] = []
+    found: list[MissingBytes] = []
     for space in spaces:
         for block in space.register_blocks():
             for made in least_assignments(space, block):
@@ -69,12 +69,12 @@ def least_lack(spaces: Sequence[Space]) -> Lack | None:
     return min(found, key=lambda lack: lack.most_missing, default=None)
 
 
-def _lack(space: Space, made: Assignment) -> Lack | None:
+def _lack(space: Space, made: Assignment) -> MissingBytes | None:
     needed: dict[str, int] = {}
     for operand, size in _parts(space, made):
         needed[operand.staging.homes[0]] = needed.get(operand.staging.homes[0], 0) + size
     over = {memory: size for memory, size in needed.items() if size > space.scratchpads[memory]}
-    return Lack(space, made, dict(sorted(over.items()))) if over else None
+    return MissingBytes(space, made, dict(sorted(over.items()))) if over else None
 
 
 def _parts(space: Space, made: Assignment) -> list[tuple[TileOperand, int]]:

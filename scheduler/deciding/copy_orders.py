@@ -16,7 +16,7 @@ from isamap.plan.decisions import WRITTEN_BYTES, rows_of
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler.deciding.option_view import Choices, Made
-from isamap.scheduler.translation.constraints import Constraint, Is
+from isamap.scheduler.translation.constraints import DecisionClause, Is
 from isamap.source.records import replace
 
 
@@ -61,12 +61,12 @@ def staged_by_rows(space: Choices, operand: TileOperand) -> tuple[int, ...] | No
     return (1, 2) if space.fixed.get(rows_of(space.statement, operand.name), 0) else None
 
 
-def order_constraints(space: Choices) -> Iterator[Constraint]:
+def order_constraints(space: Choices) -> Iterator[DecisionClause]:
     """Return constraints that only copied operands are copied by rows."""
     for name, operand in _operands_by_name(space).items():
         stage = space.stage(operand)
         said = f"{name} = 1 cannot be: {stage} = 0 (read in place) makes no copy"
-        yield Constraint((Is(name, (0,)), Is(stage, (1, 2))), "fix-stage", lambda _, said=said: said)
+        yield DecisionClause((Is(name, (0,)), Is(stage, (1, 2))), "fix-stage", lambda _, said=said: said)
 
 
 def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:

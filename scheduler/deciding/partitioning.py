@@ -16,7 +16,7 @@ from itertools import combinations
 from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, times, total
-from isamap.plan.cost.sharing import shared
+from isamap.plan.cost.sharing import share_equal_parts
 from isamap.plan.decisions import parallel_of, stage_of
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand, with_fields
 from isamap.plan.protocols import CostModel
@@ -146,10 +146,12 @@ def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterato
 def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: CostModel) -> Cost:
     """Return the cost of all iterations of a statement under an option, partitioned or not. Units: nanoseconds."""
     if not option.parts:
-        return shared(times(nest.iterations, model.expression(problem, nest, option)))
+        return share_equal_parts(times(nest.iterations, model.expression(problem, nest, option)))
     rounds = -(-_count(option) // problem.teams(option))
     one = model.expression(part_problem(problem, option), nest, option)
-    return shared(times(nest.iterations, total([times(rounds, one), overhead(problem, nest, option)])))
+    return share_equal_parts(
+        times(nest.iterations, total([times(rounds, one), overhead(problem, nest, option)]))
+    )
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:

@@ -18,7 +18,7 @@ from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler.deciding import copy_orders, prefetching, software_pipelining
 from isamap.scheduler.deciding.option_view import Choices, Made
-from isamap.scheduler.translation.constraints import Constraint
+from isamap.scheduler.translation.constraints import DecisionClause
 from isamap.source.records import dataclass
 
 Values = dict[str, tuple[int, ...]]
@@ -39,7 +39,7 @@ class PerOperand:
     """
 
     values: Callable[[Choices], Values]
-    constraints: Callable[[Choices], Iterator[Constraint]]
+    constraints: Callable[[Choices], Iterator[DecisionClause]]
     made: Callable[[NestSchedule, Choices, Made], NestSchedule]
     read: Callable[[Choices, NestSchedule], Mapping[str, int]]
     staged: Callable[[Choices, TileOperand], tuple[int, ...] | None] = _any_stage
@@ -54,7 +54,7 @@ KINDS: tuple[PerOperand, ...] = (
         software_pipelining.crossing_constraints,
         software_pipelining.across_iterations,
         software_pipelining.crossings_of,
-        staged=software_pipelining.staged_if_crossed,
+        staged=software_pipelining.allow_stagings,
         tried=False,
     ),
     PerOperand(
@@ -79,7 +79,7 @@ def open_values(space: Choices) -> Values:
     return {name: values for kind in KINDS for name, values in kind.values(space).items()}
 
 
-def constraints_of(space: Choices) -> Iterator[Constraint]:
+def constraints_of(space: Choices) -> Iterator[DecisionClause]:
     """Yield the constraints on such decisions."""
     for kind in KINDS:
         yield from kind.constraints(space)

@@ -27,7 +27,7 @@ from isamap.scheduler.deciding.fetching import (
 )
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.deciding.sums import sums_going_on, sweeping_axis
-from isamap.scheduler.translation.constraints import AtMost, Constraint, Facts, Is, Not, stays_whole
+from isamap.scheduler.translation.constraints import AtMost, DecisionClause, Facts, Is, Not, stays_whole
 from isamap.source.records import replace
 
 
@@ -49,7 +49,7 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
     return (pinned,) if 0 <= pinned <= most else ()
 
 
-def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
+def prefetch_constraints(space: Choices) -> Iterator[DecisionClause]:
     """Yield the constraints that a prefetch has a loop to be ahead of, and takes whole rows where a register block
     has no loop over them: hints for parts of rows are late there.
     """
@@ -68,9 +68,9 @@ def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
         )
 
 
-def _asked_or(name: str, facts: Facts, why: str) -> Constraint:
+def _asked_or(name: str, facts: Facts, why: str) -> DecisionClause:
     """Return the constraint that there is no prefetch, or that one of these facts holds."""
-    return Constraint(
+    return DecisionClause(
         (Is(name, (0,)), *facts), "fix-crossing", lambda made: f"{name} = {made[name]} cannot be: {why}"
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Threshold, times
-from isamap.plan.placement import Buffer
+from isamap.plan.placement import PlacedBuffer
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Stage, slots_of
 from isamap.scheduler.deciding.option_view import Choices
@@ -33,7 +33,7 @@ def with_addresses(nest: NestSchedule, option: NestOption) -> NestSchedule:
     for memory in sorted({stage.memory for stage in nest.stages if stage.memory}):
         here = [stage for stage in nest.stages if stage.memory == memory]
         sizes = {s.operand: _buffer_bytes(nest, s, operands[s.operand], option) for s in here}
-        places |= pack([Buffer(name, 0, 1, size) for name, size in sizes.items()])
+        places |= pack([PlacedBuffer(name, 0, 1, size) for name, size in sizes.items()])
     stages = tuple(
         replace(stage, address=places[stage.operand]) if stage.memory else stage for stage in nest.stages
     )

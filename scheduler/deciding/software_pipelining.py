@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Iterator
 from isamap.plan.cost import Cases, Const, Cost, Decision, times
 from isamap.plan.decisions import ahead_of, parallel_of, spread_of
 from isamap.plan.problem import NestOption, TileOperand
-from isamap.plan.schedule import NestSchedule, Spread, Stage
+from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Stage
 from isamap.plan.schedule import spread_of as spread_in
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.deciding.sums import sums_going_on
-from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, stays_whole
+from isamap.scheduler.translation.constraints import AtMost, DecisionClause, Fact, Is, Not, stays_whole
 from isamap.source.records import replace
 
 CONCURRENT = 2  # value of the decision: one iteration ahead, at the same time as the sum
@@ -93,7 +93,7 @@ def crossings(space: Choices) -> dict[str, tuple[int, ...]]:
     return {name_of(space, operand): crossing_values(space, operand) for operand in pipelined_operands(space)}
 
 
-def staged_if_crossed(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
+def allow_stagings(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
     """Return the allowed stagings of an operand: a software-pipelined operand has to be staged per block."""
     if not space.fixed.get(name_of(space, operand), 0):
         return None
@@ -105,18 +105,20 @@ def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
     return made.get(name_of(space, operand), 0) > 0
 
 
-def crossing_constraints(space: Choices) -> Iterator[Constraint]:
+def crossing_constraints(space: Choices) -> Iterator[DecisionClause]:
     """Yield the constraints of operands that are copied across iterations."""
     for operand in pipelined_operands(space):
         yield from _constraints(space, operand)
 
 
-def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
+def _constraints(space: Choices, operand: TileOperand) -> Iterator[DecisionClause]:
     name, stage = name_of(space, operand), space.stage(operand)
     still = Is(name, (0,))
 
-    def constraint(facts: Iterable[Fact], why: Callable[[Made], str]) -> Constraint:
-        return Constraint((still, *facts), "fix-crossing", lambda made: f"{name} = 1 cannot be: {why(made)}")
+    def constraint(facts: Iterable[Fact], why: Callable[[Made], str]) -> DecisionClause:
+        return DecisionClause(
+            (still, *facts), "fix-crossing", lambda made: f"{name} = 1 cannot be: {why(made)}"
+        )
 
     if operand.is_accumulator:
         around = [
@@ -140,7 +142,7 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
     if not space.option.shares_work and not deep:
         name_of_it = f"{name} = {shared_by_iterations(operand)}"
         apart = [value for value in (0, 1, CONCURRENT) if value != shared_by_iterations(operand)]
-        yield Constraint(
+        yield DecisionClause(
             (Is(name, tuple(apart)),),
             "fix-crossing",
             lambda _: f"{name_of_it} cannot be: lanes have no order in which iterations could share a copy",
@@ -151,12 +153,12 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
         yield from _beside_the_sum(space, operand)
 
 
-def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
+def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[DecisionClause]:
     """Yield the constraints on work slices in a loop over a sum: each outer loop is the only one over its axis."""
     name = name_of(space, operand)
 
-    def constraint(facts: Iterable[Fact], why: str) -> Constraint:
-        return Constraint(
+    def constraint(facts: Iterable[Fact], why: str) -> DecisionClause:
+        return DecisionClause(
             (Is(name, (0, 1)), *facts), "fix-crossing", lambda _: f"{name} = 2 cannot be: {why}"
         )
 
@@ -192,14 +194,14 @@ def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSch
     if not crossed:
         return nest
     stages: list[Stage] = []
-    spread: list[Spread] = []
+    spread: list[DeferredWriteBack] = []
     for stage in nest.stages:
         operand = crossed.get(stage.operand)
         if operand is None:
             stages.append(stage)
         elif operand.is_accumulator:
             stages.append(replace(stage, depth=_with_iterations(nest, space)))
-            spread.append(Spread(operand.name, _last_sum(nest)))
+            spread.append(DeferredWriteBack(operand.name, _last_sum(nest)))
         else:
             value = made[name_of(space, operand)]
             concurrent = value == CONCURRENT and not is_filled_by_lanes(space.option, operand)

@@ -18,19 +18,20 @@ from isamap.scheduler.deciding.orders import order_clauses
 from isamap.scheduler.deciding.per_operand import constraints_of, open_values, staged_by
 from isamap.scheduler.deciding.scratch import capacities
 from isamap.scheduler.deciding.sums import sum_constraints, sweeping_axis
-from isamap.scheduler.translation.constraints import Rules, is_met
+from isamap.scheduler.translation.constraints import OptionConstraints, is_met
 from isamap.source.records import dataclass, field
 
 # --- fitting --------------------------------------------------------------------------------------------
 
 # Find the register blocks that fit into the registers, once for all options with equal register needs.
 #
-# fitting((Taker("zmm", 1, (True, False)), Taker("zmm", 1, (False, True)), Taker("zmm", 1, (True, True), True)),
+# fitting((RegisterNeed("zmm", 1, (True, False)), RegisterNeed("zmm", 1, (False, True)),
+#          RegisterNeed("zmm", 1, (True, True), True)),
 #         (("zmm", 32),), (64, 4), 64)  ->  ((2, 2), (2, 3), (2, 4), (3, 2), …)
 
 
 @dataclass(frozen=True, slots=True)
-class Taker:
+class RegisterNeed:
     """The register needs of an operand: registers per tile, and the unrolled axes that it depends on."""
 
     memory: str
@@ -41,7 +42,10 @@ class Taker:
 
 @lru_cache(maxsize=4096)
 def fitting(
-    takers: tuple[Taker, ...], registers: tuple[tuple[str, int], ...], limits: tuple[int, ...], most: int
+    takers: tuple[RegisterNeed, ...],
+    registers: tuple[tuple[str, int], ...],
+    limits: tuple[int, ...],
+    most: int,
 ) -> tuple[tuple[int, ...], ...]:
     """Return the factors above 1 for at most two axes that fit, within their limits and `most` in total."""
     found: list[tuple[int, ...]] = []
@@ -55,13 +59,16 @@ def fitting(
     return tuple(found)
 
 
-def _fits(takers: Sequence[Taker], registers: dict[str, int], factors: tuple[int, ...]) -> bool:
+def _fits(takers: Sequence[RegisterNeed], registers: dict[str, int], factors: tuple[int, ...]) -> bool:
     """Return whether some order of the unrolled axes leaves no memory short of registers."""
     return any(_fits_in_order(takers, registers, factors, o) for o in permutations(range(len(factors))))
 
 
 def _fits_in_order(
-    takers: Sequence[Taker], registers: dict[str, int], factors: tuple[int, ...], order: tuple[int, ...]
+    takers: Sequence[RegisterNeed],
+    registers: dict[str, int],
+    factors: tuple[int, ...],
+    order: tuple[int, ...],
 ) -> bool:
     needed: dict[str, int] = {}
     for taker in takers:
@@ -118,7 +125,9 @@ class Space:
     registers: Mapping[str, int]
     fixed: Assignment
     scratchpads: Mapping[str, int] = field(default_factory=dict[str, int])
-    kept: list[Rules] = field(init=False, repr=False, compare=False, default_factory=list["Rules"])
+    kept: list[OptionConstraints] = field(
+        init=False, repr=False, compare=False, default_factory=list["OptionConstraints"]
+    )
     sizes: dict[str, tuple[TileOperand, tuple[int, int]]] = field(
         init=False,
         repr=False,
@@ -174,11 +183,13 @@ class Space:
         return tuple(value for value in values if self.fixed.get(name, value) == value)
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> OptionConstraints:
         """The constraints among decisions, built once."""
         if not self.kept:
             constraints = (*sum_constraints(self), *constraints_of(self))
-            self.kept.append(Rules(constraints, tuple(order_clauses(self)), tuple(capacities(self))))
+            self.kept.append(
+                OptionConstraints(constraints, tuple(order_clauses(self)), tuple(capacities(self)))
+            )
         return self.kept[0]
 
     def is_allowed(self, assignment: Assignment) -> bool:
@@ -226,11 +237,11 @@ class Space:
         names = [axes[position].name for position in chosen]
         limits = tuple(min(issues_along(axes[position]), MAX_UNROLLED) for position in chosen)
         takers = tuple(
-            Taker(memory, registers, tuple(name in o.axes for name in names), o.is_accumulator)
+            RegisterNeed(memory, registers, tuple(name in o.axes for name in names), o.is_accumulator)
             for o in self.option.operands
             for memory, registers in o.takes
         )
-        takers += tuple(Taker(m, count, (False,) * len(names)) for m, count in self.option.between)
+        takers += tuple(RegisterNeed(m, count, (False,) * len(names)) for m, count in self.option.between)
         for along in fitting(takers, tuple(sorted(self.registers.items())), limits, MAX_UNROLLED):
             factors = [1] * len(axes)
             for position, factor in zip(chosen, along, strict=True):

@@ -46,7 +46,7 @@ def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:
     return [{space.unroll(axis): factor} for factor in sum_factors(space, block)]
 
 
-def refactored(space: Space, current: Assignment) -> list[dict[str, int]]:
+def vary_factors(space: Space, current: Assignment) -> list[dict[str, int]]:
     """Return other factors to try, each with the cache block that is nearest to the current one."""
     axis = summed_axis(space.option)
     if axis is None:

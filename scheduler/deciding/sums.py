@@ -8,7 +8,7 @@ from functools import partial
 from isamap.plan.cost import Const, Cost, Decision, times
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.scheduler.deciding.option_view import Choices, Made
-from isamap.scheduler.translation.constraints import AtMost, Constraint, Is, Not, stays_whole
+from isamap.scheduler.translation.constraints import AtMost, DecisionClause, Is, Not, stays_whole
 
 # Limit of the search: rows of one tile that are swept. Of four and more, each by a load, too many are read together.
 MOST_SWEPT_TILE = 2
@@ -54,7 +54,7 @@ def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
             yield axis.name, Not(AtMost(Decision(space.block(axis)), one(axis)))
 
 
-def sum_constraints(space: Choices) -> Iterator[Constraint]:
+def sum_constraints(space: Choices) -> Iterator[DecisionClause]:
     """Yield the constraint that partial sums have a buffer where the tensor's type is too narrow for them."""
     for operand in space.option.operands:
         if operand.is_accumulator and operand.staging.stage_whole:
@@ -66,7 +66,7 @@ def sum_constraints(space: Choices) -> Iterator[Constraint]:
             for axis in (axis for axis in space.axes if axis.is_reduction):
                 facts = stays_whole(space.block(axis), axis.extent), Is(stage, (1,))
                 sentence = partial(_cuts, space.block(axis), axis, operand)
-                yield Constraint(facts, "fix-sums", sentence, (widths,))
+                yield DecisionClause(facts, "fix-sums", sentence, (widths,))
 
 
 def _cuts(block: str, axis: TileAxis, operand: TileOperand, made: Made) -> str:

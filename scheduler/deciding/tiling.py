@@ -34,13 +34,13 @@ class Tiling:
     blocks: Mapping[str, Cost]
     iterations: Mapping[str, Cost]
     steps: Mapping[str, Cost]
-    kept: list[tuple[Loop, ...]] = field(
-        init=False, repr=False, compare=False, default_factory=list["tuple[Loop, ...]"]
+    kept: list[tuple[TilingLoop, ...]] = field(
+        init=False, repr=False, compare=False, default_factory=list["tuple[TilingLoop, ...]"]
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class TilingLoop:
     """One loop outside `hold`: its axis, how often it runs, and what its body touches and computes.
 
     Units: `inside` is how far the body moves along each axis, in elements; `body_points` is how many points
@@ -71,19 +71,19 @@ def tile(space: Space) -> Tiling:
     return Tiling(space, step, block, blocks, iterations, steps)
 
 
-def loops(tiling: Tiling) -> tuple[Loop, ...]:
+def loops(tiling: Tiling) -> tuple[TilingLoop, ...]:
     """Return all loops outside `hold`, each with the loops inside it under the decided orders."""
     if not tiling.kept:  # many effects ask for them
         tiling.kept.append(_make_loops(tiling))
     return tiling.kept[0]
 
 
-def _make_loops(tiling: Tiling) -> tuple[Loop, ...]:
+def _make_loops(tiling: Tiling) -> tuple[TilingLoop, ...]:
     space = tiling.space
     order = {(outer.name, inner.name): name for name, outer, inner in space.order_pairs()}
     sweep = {(outer.name, inner.name): name for name, outer, inner in space.sweep_pairs()}
     whole: dict[str, Cost] = {axis.name: Const(axis.extent) for axis in space.axes}
-    found: list[Loop] = []
+    found: list[TilingLoop] = []
     for axis in space.axes:
         inside = {
             other.name: tiling.block[other.name]
@@ -105,8 +105,8 @@ def _make_loops(tiling: Tiling) -> tuple[Loop, ...]:
     return tuple(found)
 
 
-def _loop(space: Space, axis: str, trips: Cost, inside: Mapping[str, Cost]) -> Loop:
-    return Loop(axis, trips, inside, touched_bytes(space, inside), times(*inside.values()))
+def _loop(space: Space, axis: str, trips: Cost, inside: Mapping[str, Cost]) -> TilingLoop:
+    return TilingLoop(axis, trips, inside, touched_bytes(space, inside), times(*inside.values()))
 
 
 def _choose_by_order(
@@ -194,7 +194,7 @@ def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Co
 
 
 def reloads(
-    space: Space, operand: TileOperand, nest: tuple[Loop, ...], caches: Sequence[Cache]
+    space: Space, operand: TileOperand, nest: tuple[TilingLoop, ...], caches: Sequence[Cache]
 ) -> tuple[tuple[Cost, ...], tuple[Cost, ...]]:
     """Return how often each loop that the operand does not follow makes the last cache reload it: in place, staged.
 
@@ -219,7 +219,7 @@ def reloads(
     return direct, staged
 
 
-def _while_kept(space: Space, loop: Loop, caches: Sequence[Cache]) -> Cost:
+def _while_kept(space: Space, loop: TilingLoop, caches: Sequence[Cache]) -> Cost:
     """Return how often the last cache reloads data that fits into it together with everything the body touches."""
     *nearer, cache = caches
     points = kept_points(space, cache)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from isamap.match import Window
+from isamap.match import WindowOverlap
 from isamap.plan.cost import Add, CeilDiv, Const, Cost, Decision, Threshold, times
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.scheduler.deciding.option_view import Choices
 
 
-def reaches_of(window: Window, option: NestOption) -> tuple[int, ...]:
+def reaches_of(window: WindowOverlap, option: NestOption) -> tuple[int, ...]:
     """Return the distance of the last tap from the first, for each plane. Units: elements along."""
     return window.reaches(next(a.extent for a in option.axes if a.name == window.tap))
 
 
-def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, window: Window) -> Cost:
+def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, window: WindowOverlap) -> Cost:
     """Return one of two costs, after whether a block has all taps."""
     tap = next(a for a in space.option.axes if a.name == window.tap)
     if operand.is_accumulator:
@@ -29,7 +29,7 @@ def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, win
     return Threshold(blocks, 1, shared, own)
 
 
-def tiles_in_window(window: Window, option: NestOption, along: TileAxis, tiles: Cost) -> Cost:
+def tiles_in_window(window: WindowOverlap, option: NestOption, along: TileAxis, tiles: Cost) -> Cost:
     """Return the number of tiles that a window of the given tiles takes in a buffer."""
     reaches = reaches_of(window, option)
     plane = CeilDiv(Add((times(along.tile, tiles), Const(reaches[0]))), Const(along.tile))

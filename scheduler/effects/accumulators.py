@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import prod
 
 from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
-from isamap.plan.problem import Carried, Problem, TileOperand
+from isamap.plan.problem import CarriedValues, Problem, TileOperand
 from isamap.scheduler.deciding.space import issues_along
 from isamap.scheduler.deciding.sums import keeps_sums
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, rows_apart
 from isamap.scheduler.effects.following import if_followed
-from isamap.scheduler.effects.least import Way
+from isamap.scheduler.effects.least import StorageChoice
 from isamap.scheduler.effects.overlapping import accumulator_loads
 from isamap.source import add_up
 
@@ -29,7 +29,7 @@ from isamap.source import add_up
 # sets 0.45 with 16 rows.
 
 
-def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) -> Cost:
+def carrying(tiling: Tiling, carried: CarriedValues, moved: Cost, problem: Problem) -> Cost:
     """Return the time of one iteration of all register blocks: moves of carried values, chains, lost lines.
 
     Units: nanoseconds.
@@ -38,7 +38,7 @@ def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) ->
     return total([largest([moved, chain]), _reload_time(tiling, carried, problem)])
 
 
-def _reload_time(tiling: Tiling, carried: Carried, problem: Problem) -> Cost:
+def _reload_time(tiling: Tiling, carried: CarriedValues, problem: Problem) -> Cost:
     """Return the time of lines reloaded from the next cache at each step.
 
     Lines are reloaded if more rows are read in parallel than the cache sets that they share can hold.
@@ -89,7 +89,7 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     return if_followed(tiling, problem, times(problem.model.leak_factor, held), held)
 
 
-def least_in_and_out(way: Way) -> float:
+def least_in_and_out(way: StorageChoice) -> float:
     """Return the time to move each accumulator once; of rows that loads follow out of memory, the exposed part.
 
     Outlines do not know yet which inputs stream.

@@ -8,9 +8,9 @@ from __future__ import annotations
 from isamap.plan.cost import Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.effects.effect import Context
-from isamap.scheduler.effects.least import Way, list_ways
+from isamap.scheduler.effects.least import StorageChoice, list_ways
 from isamap.scheduler.effects.table import EFFECTS
-from isamap.scheduler.effects.time_parts import Counts, Share, priced
+from isamap.scheduler.effects.time_parts import Counts, TimePart, total_time
 from isamap.source import add_up
 from isamap.source.records import dataclass
 
@@ -26,13 +26,13 @@ class AnalyticModel:
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
         """Return the nanoseconds of a statement under one option."""
-        return priced(self.shares(problem, nest, option))
+        return total_time(self.shares(problem, nest, option))
 
-    def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:
+    def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[TimePart, ...]:
         """Return the cost as named parts; a part whose machine parameter is not stated is left out."""
         context = Context.of(problem, nest, option)
         return tuple(
-            Share(
+            TimePart(
                 effect.name.format(by=part.by),
                 part.operand,
                 effect.counts,
@@ -49,7 +49,7 @@ class AnalyticModel:
         return min(_least_ns(way) for way in list_ways(problem, option)) * ROUNDED
 
 
-def _least_ns(way: Way) -> float:
+def _least_ns(way: StorageChoice) -> float:
     """Return the lower bound: the longest of the overlapping effects that have one, plus those that add up."""
     hides: list[float] = []
     on_top: list[float] = []

@@ -45,7 +45,7 @@ from isamap.source.records import dataclass
 MOST_AXES = 2
 
 
-def shown(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) -> Cost:
+def exposed_loads(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) -> Cost:
     """Return the largest exposed load time of any input. Units: nanoseconds."""
     return largest(
         _of_input(tiling, problem, operand, position, missed)

@@ -18,14 +18,14 @@ from isamap.scheduler.deciding.software_pipelining import iterations_ahead, name
 from isamap.scheduler.deciding.tiling import Tiling, extent_of, touched_bytes, usable_bytes, whole_bytes
 from isamap.scheduler.deciding.window_buffers import filled_again
 from isamap.scheduler.effects.flowing import busy_ns, longest_ns, units, waiting
-from isamap.scheduler.effects.least import Way
+from isamap.scheduler.effects.least import StorageChoice
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.overlapping import (
+    added_by_copies,
     arrivals,
     beside_the_sum,
     buffers,
     busy_with_copies,
-    copied,
     exposed_by_lanes,
     movers,
 )
@@ -133,7 +133,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
     filled = total([Const(once + moved_ns), _restart_time(tiling, operand, problem, Const(1))])
     whole = times(1 / together / operand.staging.iterations_of_copy, filled)
-    costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem), 2: whole}
+    costs = {0: Const(0), 1: added_by_copies(tiling, operand, at_once, afar_ns, again, problem), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
 
@@ -217,13 +217,13 @@ def _restart_time(tiling: Tiling, operand: TileOperand, problem: Problem, parts:
     return Cases(rows_of(space.statement, operand.name), branches)
 
 
-def least_packing(way: Way) -> float:
+def least_packing(way: StorageChoice) -> float:
     """Return the least time to copy every staged operand once, accumulators in both directions."""
     leak = way.problem.model.leak_factor
     return add_up(b.copied * _least_ns(b.operand, leak) for b in way.operands if b.copied)
 
 
-def least_beside(way: Way) -> float:
+def least_beside(way: StorageChoice) -> float:
     """Return the least time of operand loads and of copies that other units make in parallel with the sum.
 
     The exposed part of copies that are made on demand is not in it: that part is added on top.
@@ -255,7 +255,7 @@ def _least_ns(operand: TileOperand, leak: float) -> float:
     return min(at_once, before + leak * operand.staging.moved_ns_per_element)
 
 
-def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
+def copying_time(tiling: Tiling) -> dict[str, Sequence[Cost]]:
     """Return, per unit that copies, the busy time for each operand: pipelined copies, or its whole traffic."""
     operands = tiling.space.option.operands
     again = {o.name: copied_again(tiling, o) for o in operands}

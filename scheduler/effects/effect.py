@@ -15,8 +15,8 @@ from isamap.plan.cost import Const, Cost, total
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.deciding.space import Space, issues_along
 from isamap.scheduler.deciding.tiling import Tiling, tile
-from isamap.scheduler.effects.copying import made_beside, moved
-from isamap.scheduler.effects.least import Way
+from isamap.scheduler.effects.copying import copying_time, made_beside
+from isamap.scheduler.effects.least import StorageChoice
 from isamap.scheduler.effects.levels import Misses, misses
 from isamap.scheduler.effects.register_blocks import block_sums
 from isamap.scheduler.effects.register_loads import busy, hints, loads
@@ -25,7 +25,7 @@ from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EffectTime:
     """The time of an effect that one operand has ("" for none), out of one memory or by one unit."""
 
     cost: Cost
@@ -38,13 +38,13 @@ class Context:
     """A statement under one option, and the costs that several effects share.
 
     `brought` is the time of operand loads. `concurrent` is the time of copies by other units in parallel with the
-    sum. `blocks` is the time of the register blocks alone, `missed` the cache misses, and `moved` the busy
+    sum. `blocks` is the time of the register blocks alone, `missed` the cache misses, and `copying_time` the busy
     time of units that copy by themselves, by operand.
     """
 
     problem: Problem
     tiling: Tiling
-    brought: tuple[Part, ...]
+    brought: tuple[EffectTime, ...]
     concurrent: tuple[Cost, ...]
     blocks: Cost
     missed: tuple[Misses, ...]
@@ -55,7 +55,7 @@ class Context:
         """Return the context that all effects of a statement under one option share."""
         tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
         brought = (
-            Part(cost, operand.name)
+            EffectTime(cost, operand.name)
             for operand in _inputs(option)
             for cost in (loads(tiling, operand), hints(tiling, operand, problem))
         )
@@ -66,7 +66,7 @@ class Context:
             tuple(made_beside(tiling, operand, problem) for operand in _inputs(option)),
             block_sums(tiling.space, problem.loops),
             misses(tiling, problem),
-            tuple(moved(tiling).items()),
+            tuple(copying_time(tiling).items()),
         )
 
     @property
@@ -90,14 +90,14 @@ def _inputs(option: NestOption) -> tuple[TileOperand, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class EffectParameter:
     """A machine parameter that an effect needs: its name in descriptions, and whether it is stated."""
 
     words: str
     is_stated: Callable[[Problem], bool]
 
 
-Parts = Callable[[Context], Iterable[Part]]
+Parts = Callable[[Context], Iterable[EffectTime]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ class Effect:
     words: str
     counts: Counts
     parts: Parts
-    needs: tuple[Figure, ...] = ()
-    least: Callable[[Way], float] | None = None
+    needs: tuple[EffectParameter, ...] = ()
+    least: Callable[[StorageChoice], float] | None = None
 
     def is_known(self, problem: Problem) -> bool:
         """Return whether the machine states all parameters that the effect needs."""
@@ -126,7 +126,7 @@ class Effect:
 
 def whole(cost: Callable[[Context], Cost]) -> Parts:
     """Return an effect's cost of the statement as a whole."""
-    return lambda context: [Part(cost(context))]
+    return lambda context: [EffectTime(cost(context))]
 
 
 OfOperand = Callable[[Tiling, TileOperand, Problem], Cost]
@@ -147,5 +147,5 @@ def each_result(cost: OfOperand) -> Parts:
     return lambda context: _each(context, cost, [o for o in context.option.operands if o.is_accumulator])
 
 
-def _each(context: Context, cost: OfOperand, operands: Iterable[TileOperand]) -> list[Part]:
-    return [Part(cost(context.tiling, operand, context.problem), operand.name) for operand in operands]
+def _each(context: Context, cost: OfOperand, operands: Iterable[TileOperand]) -> list[EffectTime]:
+    return [EffectTime(cost(context.tiling, operand, context.problem), operand.name) for operand in operands]

@@ -19,7 +19,7 @@ from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class StoredOperand:
     """An operand in place or from a buffer: the time of its tiles' loads, and the number of copied elements.
 
     Units: nanoseconds.
@@ -31,37 +31,37 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class StorageChoice:
     """A choice, for every operand, between in place and a buffer. Units: nanoseconds."""
 
     problem: Problem
     computing_ns: float
-    operands: tuple[Brought, ...]
+    operands: tuple[StoredOperand, ...]
 
 
-def list_ways(problem: Problem, option: NestOption) -> Iterator[Way]:
+def list_ways(problem: Problem, option: NestOption) -> Iterator[StorageChoice]:
     """Yield all ways to bring the operands of an option that are listed; the others cost nothing."""
     trips = {axis.name: issues_along(axis) for axis in option.axes}
     issues = prod(trips.values())
     most = _blocks(problem, option)
-    found: list[list[Brought]] = []
+    found: list[list[StoredOperand]] = []
     for operand in option.operands:
         own = prod(trips[name] for name in operand.axes)
         tiles = own if operand.is_accumulator else max(own, issues / most)
         elements = prod(a.extent for a in option.axes if a.name in operand.axes)
         found.append(_brought(operand, tiles, elements))
     for operands in product(*found):
-        yield Way(problem, issues * option.interval_ns, operands)
+        yield StorageChoice(problem, issues * option.interval_ns, operands)
 
 
-def _brought(operand: TileOperand, tiles: float, elements: int) -> list[Brought]:
+def _brought(operand: TileOperand, tiles: float, elements: int) -> list[StoredOperand]:
     """Return the loads of an operand in place and from a buffer, as far as either is known."""
-    found: list[Brought] = []
+    found: list[StoredOperand] = []
     if operand.costs.direct_ns is not None:
-        found.append(Brought(operand, tiles * operand.costs.direct_ns))
+        found.append(StoredOperand(operand, tiles * operand.costs.direct_ns))
     if operand.costs.staged_ns is not None:
-        found.append(Brought(operand, tiles * operand.costs.staged_ns, elements))
-    return found or [Brought(operand, 0.0)]
+        found.append(StoredOperand(operand, tiles * operand.costs.staged_ns, elements))
+    return found or [StoredOperand(operand, 0.0)]
 
 
 def _blocks(problem: Problem, option: NestOption) -> int:

@@ -178,12 +178,14 @@ def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
 def one_after_another(missed: Sequence[Misses]) -> Cost:
     """Return the time of all transfers: each level adds the time by which it exceeds the level before it."""
     each = [
-        cost for level, share in added(missed) for cost in (times(share, total(level.lines)), *level.begun)
+        cost
+        for level, share in added_by_levels(missed)
+        for cost in (times(share, total(level.lines)), *level.begun)
     ]
     return largest([*(total(level.costs) for level in missed), total(each)])
 
 
-def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
+def added_by_levels(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
     """Yield each level with the fraction of its lines' time by which it exceeds the previous level."""
     return _add_levels((level, 1.0) for level in missed)
 

@@ -36,12 +36,12 @@ from isamap.scheduler.deciding.software_pipelining import (
     pipelined_operands,
 )
 from isamap.scheduler.deciding.tiling import Tiling
-from isamap.scheduler.effects.least import Way
+from isamap.scheduler.effects.least import StorageChoice
 from isamap.scheduler.effects.levels import Misses
 from isamap.scheduler.effects.register_loads import least_loads, shown_hints
 
 
-def copied(
+def added_by_copies(
     tiling: Tiling,
     operand: TileOperand,
     at_once: Cost,
@@ -261,6 +261,6 @@ def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Probl
             yield times(model.leak_factor if operand.is_accumulator else model.stream_leak_factor, cost)
 
 
-def least_leak(way: Way) -> float:
+def least_leak(way: StorageChoice) -> float:
     """Return the exposed part of the operand loads' time."""
     return way.problem.model.leak_factor * least_loads(way)

@@ -10,7 +10,7 @@ from isamap.scheduler.deciding.space import issues_along
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, whole_bytes
 from isamap.scheduler.effects.following import if_followed, if_in_sequence
 from isamap.scheduler.effects.hint_costs import by_asking, hinting
-from isamap.scheduler.effects.least import Way
+from isamap.scheduler.effects.least import StorageChoice
 from isamap.source import add_up
 
 
@@ -32,7 +32,7 @@ def _each_tile(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns
     return by_stage(tiling.space, operand, times(own, direct_ns, *others), times(own, staged_ns, *others))
 
 
-def least_loads(way: Way) -> float:
+def least_loads(way: StorageChoice) -> float:
     """Return the least time to load all tiles of inputs, given the reuse that registers allow."""
     return add_up(brought.moved_ns for brought in way.operands if not brought.operand.is_accumulator)
 

@@ -31,7 +31,7 @@ from math import ceil, prod
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
 from isamap.plan.problem import Problem, TileAxis, TileOperand
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
-from isamap.scheduler.deciding.tiling import Loop, Tiling, by_stage, loops, reloads
+from isamap.scheduler.deciding.tiling import Tiling, TilingLoop, by_stage, loops, reloads
 from isamap.scheduler.effects.following import row_starts
 from isamap.scheduler.effects.residence import holds_all, rows_together
 from isamap.scheduler.effects.shared_lines import if_near, line_bytes_of, part_before
@@ -164,7 +164,7 @@ def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost
     return total([whole, times(each, runs)])
 
 
-def _own_loops(tiling: Tiling, operand: TileOperand) -> list[Loop]:
+def _own_loops(tiling: Tiling, operand: TileOperand) -> list[TilingLoop]:
     """Return the loops along rows: over cache blocks, and over register blocks within."""
     return [loop for loop in loops(tiling) if loop.axis == operand.layout.dense_axis]
 

@@ -22,7 +22,7 @@ from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, rows_held
 from isamap.scheduler.effects.following import if_followed
 from isamap.scheduler.effects.hint_costs import if_in_time
-from isamap.scheduler.effects.levels import Misses, added, added_in_pieces
+from isamap.scheduler.effects.levels import Misses, added_by_levels, added_in_pieces
 
 # --- conflict misses of pieces --------------------------------------------------------------------------
 
@@ -125,7 +125,11 @@ def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses, problem: P
             continue
         shown, early, lost = (
             total(times(share, level.lines[position]) for level, share in shares)
-            for shares in (added_in_pieces(hiding), added_in_pieces(hiding, hinted=True), added(hiding))
+            for shares in (
+                added_in_pieces(hiding),
+                added_in_pieces(hiding, hinted=True),
+                added_by_levels(hiding),
+            )
         )
         if operand.prefetching.is_late:
             shown = if_in_time(tiling, operand, one.bandwidth, shown, early)

@@ -16,7 +16,7 @@ from math import ceil, gcd
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
-from isamap.scheduler.deciding.tiling import Loop, Tiling, extent_of, loops, rows_held, usable_bytes
+from isamap.scheduler.deciding.tiling import Tiling, TilingLoop, extent_of, loops, rows_held, usable_bytes
 
 # Limit of the search: so many register blocks are told apart by where they end; else the next smaller one counts.
 TOGETHER = (1, 2, 4)
@@ -33,7 +33,7 @@ def part_before(piece_bytes: int, pitch_bytes: int, line_bytes: int) -> float:
 
 
 def if_near(
-    tiling: Tiling, operand: TileOperand, problem: Problem, loop: Loop, near: Cost, far: Cost
+    tiling: Tiling, operand: TileOperand, problem: Problem, loop: TilingLoop, near: Cost, far: Cost
 ) -> Cost:
     """Return one of two costs: whether a cache before the last one still holds the data that a loop's body touches.
 

@@ -25,13 +25,13 @@ from collections.abc import Callable, Iterator
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Cost, largest, total
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
-from isamap.scheduler.effects.bursts import shown
+from isamap.scheduler.effects.bursts import exposed_loads
 from isamap.scheduler.effects.copying import barriers, least_beside, least_packing, packing, waits
 from isamap.scheduler.effects.effect import (
     Context,
     Effect,
-    Figure,
-    Part,
+    EffectParameter,
+    EffectTime,
     each_input,
     each_operand,
     each_result,
@@ -51,13 +51,13 @@ from isamap.scheduler.effects.time_parts import Counts
 # --- figures that a machine may state ---------------------------------------------------------------------
 
 
-def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> Figure:
+def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> EffectParameter:
     """Return a parameter from the `rows` of any link."""
-    return Figure(f"{words} of `rows`", lambda problem: any(map(stated, problem.rows_behind)))
+    return EffectParameter(f"{words} of `rows`", lambda problem: any(map(stated, problem.rows_behind)))
 
 
-CACHES = Figure("a cache", lambda problem: bool(problem.caches))
-ALONE = Figure(
+CACHES = EffectParameter("a cache", lambda problem: bool(problem.caches))
+ALONE = EffectParameter(
     "a unit that has its registers to itself",
     lambda problem: (
         not problem.nests  # mappings are not found yet: floors ask each operand
@@ -69,7 +69,7 @@ ALONE = Figure(
         )
     ),
 )
-FLOWS = Figure(
+FLOWS = EffectParameter(
     "a unit that moves what is in a scratchpad",
     lambda problem: any(
         o.staging.flow is not None or o.staging.arrives_ns
@@ -78,25 +78,25 @@ FLOWS = Figure(
         for o in option.operands
     ),
 )
-STREAMS = Figure("`streams`", lambda problem: problem.memory_streams is not None)
-TRANSLATION = Figure("`tlb`", lambda problem: problem.tlb.miss_ns > 0)
-LOOPS = Figure(
+STREAMS = EffectParameter("`streams`", lambda problem: problem.memory_streams is not None)
+TRANSLATION = EffectParameter("`tlb`", lambda problem: problem.tlb.miss_ns > 0)
+LOOPS = EffectParameter(
     "`turn_ns`, `unrolled_ns` or `unrolled_issue_ns` of `loops`",
     lambda problem: any((problem.loops.turn_ns, problem.loops.unrolled_ns, problem.loops.unrolled_issue_ns)),
 )
-FILLED = Figure(
+FILLED = EffectParameter(
     "`fill_count` of `rows` of the link into the nearest cache",
     lambda problem: any(rows.fill_count for rows in problem.rows_behind[:1]),
 )
-BARRIERS = Figure("`barrier_ns` of a level", lambda problem: problem.barrier_ns > 0)
+BARRIERS = EffectParameter("`barrier_ns` of a level", lambda problem: problem.barrier_ns > 0)
 WITH_ROWS = _of_rows("`computing_factor`", lambda rows: rows.computing_factor)
 BEGUN = _of_rows("`start_ns` or `swept_ns`", lambda rows: rows.start_ns + rows.swept_ns)
 BEGUN_AGAIN = _of_rows("`again_ns`", lambda rows: rows.again_ns)
-EVICTED = Figure(
+EVICTED = EffectParameter(
     "`crowded_piece_ns` of `rows` of the link into the nearest cache",
     lambda problem: any(rows.crowded_piece_ns for rows in problem.rows_behind[:1]),
 )
-CROWDED = Figure(
+CROWDED = EffectParameter(
     "`crowded_ns` of `rows` of the link into the nearest cache",
     lambda problem: any(rows.crowded_ns for rows in problem.rows_behind[:1]),
 )
@@ -104,18 +104,18 @@ CROWDED = Figure(
 # --- formulas of what several effects have together -------------------------------------------------------
 
 
-def _traffic(context: Context) -> Iterator[Part]:
+def _traffic(context: Context) -> Iterator[EffectTime]:
     """Yield the time of cache misses, for each memory that serves them."""
     for level in context.missed:
         for operand, cost in zip(context.option.operands, level.costs, strict=True):
-            yield Part(cost, operand.name, level.source)
+            yield EffectTime(cost, operand.name, level.source)
 
 
-def _copy_parts(context: Context) -> Iterator[Part]:
+def _copy_parts(context: Context) -> Iterator[EffectTime]:
     """Yield the time of units that copy by themselves."""
     for unit, costs in context.moved:
         for operand, cost in zip(context.option.operands, costs, strict=True):
-            yield Part(cost, operand.name, unit)
+            yield EffectTime(cost, operand.name, unit)
 
 
 def _beside_streams(context: Context) -> Cost:
@@ -129,9 +129,9 @@ def _beside_filled(context: Context) -> Cost:
     return total([largest([context.computing, context.loaded]), *filled])
 
 
-def _leaks(context: Context) -> Iterator[Part]:
+def _leaks(context: Context) -> Iterator[EffectTime]:
     hidden = total([context.loaded, *context.concurrent, *(total(costs) for _, costs in context.moved)])
-    return map(Part, leaks(context.tiling, hidden, context.missed, context.problem))
+    return map(EffectTime, leaks(context.tiling, hidden, context.missed, context.problem))
 
 
 # --- the table --------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect(
         "bursts", "exposed loads from far memory", Counts.BEYOND,
-        whole(lambda c: total([c.computing, shown(c.tiling, c.problem, c.missed)])), (CACHES,),
+        whole(lambda c: total([c.computing, exposed_loads(c.tiling, c.problem, c.missed)])), (CACHES,),
     ),
     Effect(
         "fill buffers", "prefetched rows that occupy fill buffers, and the loads that wait",

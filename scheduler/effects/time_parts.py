@@ -41,7 +41,7 @@ class Counts(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TimePart:
     """A part of a cost, how it counts, and the operand that causes it ("" for none).
 
     Parts of one `name` add up. `words` is the name in reports ("": as `name`); in it `{units}` and
@@ -55,7 +55,7 @@ class Share:
     words: str = ""
 
 
-def priced(shares: Iterable[Share]) -> Cost:
+def total_time(shares: Iterable[TimePart]) -> Cost:
     """Return the total of these parts: the longest of those that overlap, plus those on top."""
     hides: dict[str, list[Cost]] = {}
     on_top: list[Cost] = []
@@ -74,7 +74,7 @@ def priced(shares: Iterable[Share]) -> Cost:
 class SharingModel(Protocol):
     """A cost model that splits its costs into named parts."""
 
-    def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:
+    def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[TimePart, ...]:
         """Return the parts of the expression of an option."""
         ...
 
@@ -109,11 +109,11 @@ def _time(
         TimeShare(FUSED, "", False, f.extra_ns, FUSED) for f in option.fusions if f.statement in chosen.fused
     ]
     own = part_problem(problem, option)
-    parts: Sequence[Share] = model.shares(own, nest, option) if isinstance(model, SharingModel) else ()
+    parts: Sequence[TimePart] = model.shares(own, nest, option) if isinstance(model, SharingModel) else ()
     if option.parts:
-        parts = (*parts, Share("threads", "", Counts.ON_TOP, overhead(problem, nest, option)))
+        parts = (*parts, TimePart("threads", "", Counts.ON_TOP, overhead(problem, nest, option)))
 
-    def shown(part: Share, ns: float) -> TimeShare:
+    def shown(part: TimePart, ns: float) -> TimeShare:
         hides = part.counts in {Counts.LONGEST, Counts.WITHIN}
         return TimeShare(part.name, part.operand, hides, ns, part.words or part.name)
 
@@ -128,9 +128,9 @@ def _time(
     return NestTime(nest.statement, total_ns + add_up(part.ns for part in fused), (*shares, *fused))
 
 
-def _together(shares: Iterable[Share]) -> Iterator[Share]:
+def _together(shares: Iterable[TimePart]) -> Iterator[TimePart]:
     """Yield one share for all shares of one name and operand, in their order."""
-    found: dict[tuple[str, str], list[Share]] = {}
+    found: dict[tuple[str, str], list[TimePart]] = {}
     for share in shares:
         found.setdefault((share.name, share.operand), []).append(share)
     return (replace(alike[0], cost=total(one.cost for one in alike)) for alike in found.values())

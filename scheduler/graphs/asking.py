@@ -6,10 +6,10 @@ import sys
 import time
 from typing import TypeVar
 
-from isamap.scheduler.process.children import MEMORY_BYTES, Command, borrowed
+from isamap.scheduler.process.children import MEMORY_BYTES, Command, borrow_child
 from isamap.scheduler.process.isolate import UNHEARD, why_unheard
 from isamap.source import Diagnostic
-from isamap.source.codec import read, write
+from isamap.source.codec import read_value, write
 
 GRACE_S = 5.0
 COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.graphs.graph_solver", str(MEMORY_BYTES))
@@ -23,10 +23,10 @@ def ask_for(
     """Return the decision of a process; if it fails, the warning that says why. Units: seconds of wall clock."""
     deadline = time.monotonic() + limit_s + GRACE_S
     try:
-        with borrowed(command) as child:
+        with borrow_child(command) as child:
             child.wait(deadline)
             child.send(write(job))
-            found = read(child.answer(deadline))
+            found = read_value(child.answer(deadline))
             if not (found is None or isinstance(found, kind)):
                 raise ValueError(f"a {type(found).__name__} is no answer")
             child.is_busy = False

@@ -25,11 +25,11 @@ TENTHS = 10
 SEED = 0
 EFFORT_PER_S = 0.2
 
-Ask = Callable[["Stretch"], DevicePlan | Diagnostic | None]
+Ask = Callable[["DeviceWindow"], DevicePlan | Diagnostic | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class DeviceWindow:
     """Kernels to assign after others, which left tensors on a device; `start` is a possible assignment."""
 
     problem: DeviceProblem
@@ -38,7 +38,7 @@ class Stretch:
     limit_s: float
 
 
-def ask_apart(stretch: Stretch) -> DevicePlan | Diagnostic | None:
+def ask_apart(stretch: DeviceWindow) -> DevicePlan | Diagnostic | None:
     """Return the decision of a separate process; if it fails, the warning that says why."""
     return ask_for(DevicePlan, stretch, stretch.limit_s)
 
@@ -54,7 +54,7 @@ def partition_devices(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apa
         own = replace(problem, jobs=problem.jobs[stretch.start : stretch.stop])
         left = max(0.1, stop - time.monotonic()) / (len(stretches) - number)
         start = by_levels(own)
-        job = Stretch(own, _wrote(problem, phases), start, left)
+        job = DeviceWindow(own, _wrote(problem, phases), start, left)
         found = ask(job) if problem.devices > 1 and len(stretch) > 1 else None
         if isinstance(found, Diagnostic):
             failures[found] = None
@@ -122,7 +122,7 @@ def _wrote(problem: DeviceProblem, phases: Sequence[Phase]) -> dict[str, int]:
 class _Model:
     """`at` says of each kernel by slot and device whether it is there; even slots are the first device's."""
 
-    stretch: Stretch
+    stretch: DeviceWindow
     model: Any
     slots: int
     at: list[dict[tuple[int, int], Any]]
@@ -132,7 +132,7 @@ class _Model:
         return sum(var for (_, d), var in self.at[job].items() if d == device)
 
 
-def deal(stretch: Stretch) -> DevicePlan | None:
+def deal(stretch: DeviceWindow) -> DevicePlan | None:
     """Return the best partition of a stretch within its effort; None if nothing was found."""
     from ortools.sat.python import cp_model
 

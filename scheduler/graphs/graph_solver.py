@@ -10,11 +10,11 @@ import sys
 import traceback
 from importlib import import_module
 
-from isamap.scheduler.graphs.devices import Stretch, deal
+from isamap.scheduler.graphs.devices import DeviceWindow, deal
 from isamap.scheduler.graphs.window import Window, decide
 from isamap.scheduler.process.children import READY
 from isamap.scheduler.process.solve import limit_memory
-from isamap.source.codec import read, write
+from isamap.source.codec import read_value, write
 
 
 def main() -> None:
@@ -26,8 +26,8 @@ def main() -> None:
     answers.write(READY)
     try:
         for line in sys.stdin.buffer:
-            job = read(line)
-            assert isinstance(job, Window | Stretch), type(job)
+            job = read_value(line)
+            assert isinstance(job, Window | DeviceWindow), type(job)
             found = decide(job) if isinstance(job, Window) else deal(job)
             answers.write(write(found).encode() + b"\n")
     except Exception:  # noqa: BLE001 - the caller reads what it was

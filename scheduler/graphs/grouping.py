@@ -21,7 +21,7 @@ MOST_INNER = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Cone:
+class NodeGroup:
     """A root, and the nodes that are computed with it, by number."""
 
     root: int
@@ -52,30 +52,30 @@ class Edges:
         makers = {tensor: n for n, node in enumerate(nodes) for tensor in node.writes}
         return Edges(nodes, makers, {t: frozenset(r) for t, r in readers.items()}, results)
 
-    def reads(self, cone: Cone) -> tuple[str, ...]:
+    def reads(self, cone: NodeGroup) -> tuple[str, ...]:
         """Return the tensors that a group reads from memory, each once."""
         members = cone.members
         found = dict.fromkeys(t for n in sorted(members) for t in self.nodes[n].reads)
         return tuple(t for t in found if self.makers.get(t, -1) not in members)
 
 
-def cones_of(edges: Edges, root: int, most: int = MOST_GROUPS) -> list[Cone]:
+def cones_of(edges: Edges, root: int, most: int = MOST_GROUPS) -> list[NodeGroup]:
     """Return the groups of a root, the smallest first: alone, with its private producers, and with more."""
-    alone = Cone(root)
-    first = closed(edges, alone)
+    alone = NodeGroup(root)
+    first = close_group(edges, alone)
     found = list(dict.fromkeys((alone, first)))
     waiting = deque(found[::-1])
     while waiting and len(found) < most:
         cone = waiting.popleft()
         for maker in joinable(edges, cone):
-            larger = closed(edges, Cone(root, cone.inner | {maker}))
+            larger = close_group(edges, NodeGroup(root, cone.inner | {maker}))
             if larger not in found:
                 found.append(larger)
                 waiting.append(larger)
     return found[:most]
 
 
-def closed(edges: Edges, cone: Cone) -> Cone:
+def close_group(edges: Edges, cone: NodeGroup) -> NodeGroup:
     """Return the group with all elementwise operations whose every reader is inside, if they may join."""
     while len(cone.inner) < MOST_INNER:
         more = [
@@ -85,7 +85,7 @@ def closed(edges: Edges, cone: Cone) -> Cone:
         ]
         if not more:
             break
-        cone = Cone(cone.root, cone.inner | {more[0]})
+        cone = NodeGroup(cone.root, cone.inner | {more[0]})
     return cone
 
 
@@ -95,7 +95,7 @@ def is_private(edges: Edges, number: int, members: frozenset[int]) -> bool:
     return not edges.results & set(writes) and all(edges.readers.get(t, members) <= members for t in writes)
 
 
-def joinable(edges: Edges, cone: Cone) -> list[int]:
+def joinable(edges: Edges, cone: NodeGroup) -> list[int]:
     """Return nodes that may be computed inside as well, the latest first."""
     members = cone.members
     if len(cone.inner) >= MOST_INNER:
@@ -121,7 +121,7 @@ def joinable(edges: Edges, cone: Cone) -> list[int]:
     return sorted(found, reverse=True)
 
 
-def shown(edges: Edges, root: int, visible: frozenset[int]) -> Cone:
+def show_results(edges: Edges, root: int, visible: frozenset[int]) -> NodeGroup:
     """Return the group of a root where these nodes write their results to memory, and no others do."""
     inner: set[int] = set()
     waiting = [root]
@@ -131,22 +131,22 @@ def shown(edges: Edges, root: int, visible: frozenset[int]) -> Cone:
             if maker is not None and maker not in visible and maker not in inner:
                 inner.add(maker)
                 waiting.append(maker)
-    return Cone(root, frozenset(inner))
+    return NodeGroup(root, frozenset(inner))
 
 
-def greedily(edges: Edges) -> list[Cone]:
+def greedily(edges: Edges) -> list[NodeGroup]:
     """Return the groups of the greedy rule: a value goes if it is read if nothing else reads it.
 
     Operations on single elements go into each other first, and then behind one kernel.
     """
-    inside: dict[int, Cone] = {}
+    inside: dict[int, NodeGroup] = {}
     taken: set[int] = set()
     for number, node in enumerate(edges.nodes):
-        cone = Cone(number)
+        cone = NodeGroup(number)
         if node.kind == "pointwise":
             for maker in joinable(edges, cone):
                 if edges.nodes[maker].kind == "pointwise" and is_private(edges, maker, frozenset({number})):
-                    larger = Cone(number, cone.inner | inside[maker].members)
+                    larger = NodeGroup(number, cone.inner | inside[maker].members)
                     if len(larger.inner) <= MOST_INNER:
                         taken.add(maker)
                         cone = larger
@@ -157,6 +157,6 @@ def greedily(edges: Edges) -> list[Cone]:
         for maker in reversed(joinable(edges, inside[number])):
             if edges.nodes[maker].kind == "kernel" and maker not in taken:
                 taken.add(maker)
-                inside[number] = Cone(number, inside[number].inner | {maker})
+                inside[number] = NodeGroup(number, inside[number].inner | {maker})
                 break
     return [inside[number] for number in range(len(edges.nodes)) if number not in taken]

@@ -1,6 +1,6 @@
 """Improve a graph's plan: start from a greedy one, and let CP-SAT improve it window by window.
 
-    improved(problem, planned(problem, greedy), limit_s=10, room_bytes=1 << 20)
+    improve_plan(problem, planned(problem, greedy), limit_s=10, room_bytes=1 << 20)
 
 A small graph is one window, whose plan the solver may prove optimal. For a larger graph the rest of the plan
 stays fixed while a window is solved, so no plan is worse than the previous one.
@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from isamap.plan.graph_check import cost_ns, far_ns, live_ranges, loads, peak_bytes
-from isamap.plan.graphs import GraphPlan, GraphProblem, Group
+from isamap.plan.graphs import GraphPlan, GraphProblem, KernelGroup
 from isamap.scheduler.graphs.asking import COMMAND, ask_for
-from isamap.scheduler.graphs.window import SCALE, Choice, Decided, Held, Window
+from isamap.scheduler.graphs.window import SCALE, GroupChoice, NearTensor, Window, WindowPlan
 from isamap.scheduler.process.children import Command
 from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace
@@ -27,7 +27,7 @@ LONGEST = 2000
 """The most places for which a tensor may stay near: a longer-lived one is read from beyond."""
 EFFORT_PER_S = 0.2
 
-Ask = Callable[[Window], Decided | Diagnostic | None]
+Ask = Callable[[Window], WindowPlan | Diagnostic | None]
 
 
 def make_plan(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
@@ -65,7 +65,7 @@ def better_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPl
     return none if none.cost_ns < greedy.cost_ns and none.peak_bytes <= room_bytes else greedy
 
 
-def improved(
+def improve_plan(
     problem: GraphProblem, start: GraphPlan, limit_s: float, room_bytes: int, ask: Ask | None = None
 ) -> GraphPlan:
     """Return the best plan that is found within the time and the room. Units: seconds of wall clock, bytes.
@@ -97,7 +97,7 @@ def improved(
 
 
 @dataclass(frozen=True, slots=True)
-class Formulated:
+class FormulatedWindow:
     """A window, and the problem's group for each of its choices."""
 
     window: Window
@@ -106,7 +106,7 @@ class Formulated:
 
 def _window(
     problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: int, limit_s: float
-) -> Formulated:
+) -> FormulatedWindow:
     """Return the stretch of a plan as a question of its own."""
     spans = live_ranges(problem, plan.order)
     own = [problem.groups[plan.order[n]] for n in stretch]
@@ -134,7 +134,7 @@ def _window(
         max(0, limit), max(0, near),
         _far_ns(problem, plan, stretch), EFFORT_PER_S * limit_s, limit_s,
     )  # fmt: skip
-    return Formulated(window, groups)
+    return FormulatedWindow(window, groups)
 
 
 def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
@@ -154,10 +154,10 @@ def _possible(problem: GraphProblem, free: set[int], before: set[str]) -> tuple[
     )
 
 
-def _choice(group: Group, problem: GraphProblem) -> Choice:
+def _choice(group: KernelGroup, problem: GraphProblem) -> GroupChoice:
     reads = tuple(t for t in group.reads if t in problem.makers)
     passing = min(-(-group.passing_bytes // SCALE) * SCALE, problem.near.capacity_bytes)
-    return Choice(group.root, group.inner, reads, group.cost_ns, group.workspace_bytes, passing)
+    return GroupChoice(group.root, group.inner, reads, group.cost_ns, group.workspace_bytes, passing)
 
 
 def _find_held(
@@ -167,11 +167,11 @@ def _find_held(
     stretch: range,
     tensor: str,
     maker: int | None,
-) -> Held:
+) -> NearTensor:
     end = spans[tensor][1] if tensor in spans else 0
     stays = tensor in problem.results or end > stretch.stop
     crosses = maker is None or stays
-    return Held(
+    return NearTensor(
         tensor, problem.room_bytes(tensor), problem.sizes[tensor], far_ns(problem, tensor), maker, stays,
         (tensor in plan.near) if crosses and tensor in spans else None,
     )  # fmt: skip
@@ -181,8 +181,8 @@ def _better(
     problem: GraphProblem,
     plan: GraphPlan,
     stretch: range,
-    formulated: Formulated,
-    decided: Decided,
+    formulated: FormulatedWindow,
+    decided: WindowPlan,
     room_bytes: int,
     *,
     whole: bool,
@@ -210,9 +210,9 @@ def _better(
     return replace(plan, bound_ns=min(bound, plan.cost_ns), method=found.method) if whole else plan
 
 
-def ask_apart(window: Window, command: Command = COMMAND) -> Decided | Diagnostic | None:
+def ask_apart(window: Window, command: Command = COMMAND) -> WindowPlan | Diagnostic | None:
     """Return the decision of a separate process; if it fails, the warning that says why."""
-    return ask_for(Decided, window, window.limit_s, command)
+    return ask_for(WindowPlan, window, window.limit_s, command)
 
 
 # --- pieces of large graphs -----------------------------------------------------------------------------
@@ -222,7 +222,7 @@ PIECE = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PlanWindow:
     """A window of a plan as a problem, its groups by number in the whole, and the remaining capacity."""
 
     problem: GraphProblem
@@ -234,10 +234,10 @@ class Piece:
 def improved_in_pieces(
     problem: GraphProblem, start: GraphPlan, limit_s: float, room_bytes: int, ask: Ask | None = None
 ) -> GraphPlan:
-    """Improve a plan as `improved` does, also for large graphs. Units: seconds of wall clock, bytes."""
+    """Improve a plan as `improve_plan` does, also for large graphs. Units: seconds of wall clock, bytes."""
     stop = time.monotonic() + limit_s
     if len(start.order) <= 2 * PIECE:
-        return improved(problem, start, limit_s, room_bytes, ask)
+        return improve_plan(problem, start, limit_s, room_bytes, ask)
     order: list[int] = []
     failures: dict[Diagnostic, None] = {}
     pieces = range(0, len(start.order), PIECE)
@@ -251,7 +251,7 @@ def improved_in_pieces(
             break
         piece = _cut_stretch(problem, start, stretch, spans, load, room_bytes)
         first = make_plan(piece.problem, piece.start)
-        found = improved(piece.problem, first, left / (len(pieces) - number), piece.room_bytes, ask)
+        found = improve_plan(piece.problem, first, left / (len(pieces) - number), piece.room_bytes, ask)
         order += [piece.groups[g] for g in found.order]
         failures.update(dict.fromkeys(found.warnings))
     found = replace(make_plan(problem, order), method="CP-SAT, in pieces")
@@ -269,7 +269,7 @@ def _cut_stretch(
     spans: dict[str, tuple[int, int]],
     load: list[int],
     room_bytes: int,
-) -> Piece:
+) -> PlanWindow:
     """Return a stretch of the plan by itself."""
     taken = [problem.groups[plan.order[n]] for n in stretch]
     inside = sorted({n for group in taken for n in (*group.inner, group.root)})
@@ -307,4 +307,4 @@ def _cut_stretch(
         ((b, e, part.room_bytes(t)) for t, (b, e) in live_ranges(part, start).items()), len(start), own
     )
     rest = max(load[n] - mine for n, mine in zip(stretch, alone, strict=True))
-    return Piece(part, tuple(kept), start, max(0, room_bytes - rest))
+    return PlanWindow(part, tuple(kept), start, max(0, room_bytes - rest))

@@ -22,7 +22,7 @@ CHOICE_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class GroupChoice:
     """A group as a window sees it. Units: nanoseconds, bytes."""
 
     root: int
@@ -34,7 +34,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class NearTensor:
     """A tensor that the window writes or reads.
 
     `maker` is the root that writes it, None if it exists before; `stays` says that it is read after the
@@ -60,8 +60,8 @@ class Window:
     leaves of the workspace and of the near cache.
     """
 
-    choices: tuple[Choice, ...]
-    held: tuple[Held, ...]
+    choices: tuple[GroupChoice, ...]
+    held: tuple[NearTensor, ...]
     needed: tuple[int, ...]
     start: tuple[int, ...]
     room_bytes: int
@@ -72,7 +72,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class WindowPlan:
     """Choices in order, the tensors that stay near, and a lower bound on the cost. Units: nanoseconds.
 
     `near` is None if the start is the answer, with its near tensors.
@@ -85,7 +85,7 @@ class Decided:
 
 
 @dataclass(slots=True)
-class Model:
+class WindowModel:
     """The variables: the selected choices, the position of each root, and the tensors that stay near."""
 
     window: Window
@@ -108,7 +108,7 @@ class Model:
         return tuple(sorted(self.runs))
 
 
-def decide(window: Window) -> Decided | None:
+def decide(window: Window) -> WindowPlan | None:
     """Return the best that is found within the window's effort; None if nothing was.
 
     Which groups is decided first, without their order and their room: that is soon done, and a bound. Where
@@ -117,7 +117,7 @@ def decide(window: Window) -> Decided | None:
     from ortools.sat.python import cp_model
 
     stop = time.monotonic() + window.limit_s
-    choice = Model(window, cp_model.CpModel())
+    choice = WindowModel(window, cp_model.CpModel())
     _choose(choice)
     solver, status = _solve_model(choice, CHOICE_SHARE * window.effort, CHOICE_SHARE * window.limit_s)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
@@ -125,9 +125,9 @@ def decide(window: Window) -> Decided | None:
     if found and bound >= sum(round(window.choices[n].cost_ns * TENTHS) for n in window.start) + round(
         window.start_far_ns * TENTHS
     ):
-        return Decided(window.start, None, bound / TENTHS, "OPTIMAL")
+        return WindowPlan(window.start, None, bound / TENTHS, "OPTIMAL")
     hint = [n for n, var in enumerate(choice.chosen) if solver.value(var)] if found else window.start
-    made = Model(window, cp_model.CpModel())
+    made = WindowModel(window, cp_model.CpModel())
     _choose(made)
     _order(made)
     _hold(made)
@@ -140,10 +140,10 @@ def decide(window: Window) -> Decided | None:
     taken.sort(key=lambda n: solver.value(made.when[window.choices[n].root]))
     near = tuple(name for name, var in made.near.items() if solver.value(var))
     word = "OPTIMAL" if status == cp_model.OPTIMAL else "FEASIBLE"
-    return Decided(tuple(taken), near, max(bound, solver.best_objective_bound) / TENTHS, word)
+    return WindowPlan(tuple(taken), near, max(bound, solver.best_objective_bound) / TENTHS, word)
 
 
-def _solve_model(made: Model, effort: float, limit_s: float) -> tuple[Any, Any]:
+def _solve_model(made: WindowModel, effort: float, limit_s: float) -> tuple[Any, Any]:
     """Return the solver behind its search for the least costs, and its word."""
     from ortools.sat.python import cp_model
 
@@ -157,7 +157,7 @@ def _solve_model(made: Model, effort: float, limit_s: float) -> tuple[Any, Any]:
     return solver, solver.solve(made.model)
 
 
-def _choose(made: Model) -> None:
+def _choose(made: WindowModel) -> None:
     """Add the constraints that one group runs for each needed root, and that all read tensors are written."""
     model = made.model
     by_root: dict[int, list[Any]] = {}
@@ -185,7 +185,7 @@ def _choose(made: Model) -> None:
             model.add(sum(own) <= made.runs[held.maker])
 
 
-def _order(made: Model) -> None:
+def _order(made: WindowModel) -> None:
     """Give each root that runs a place of its own, behind those whose results it reads."""
     model = made.model
     for root in made.roots:
@@ -199,7 +199,7 @@ def _order(made: Model) -> None:
             model.add(made.when[maker] < made.when[choice.root]).only_enforce_if(var)
 
 
-def _hold(made: Model) -> None:
+def _hold(made: WindowModel) -> None:
     """Add the constraint that tensors live from their writers to their last readers, within their memories."""
     model, window = made.model, made.window
     room, near = _Room(made, window.room_bytes), _Room(made, window.near_bytes)
@@ -249,7 +249,7 @@ def _hold(made: Model) -> None:
 class _Room:
     """The lifetimes in a memory, in units that are rounded so that a solution always fits."""
 
-    def __init__(self, made: Model, capacity_bytes: int) -> None:
+    def __init__(self, made: WindowModel, capacity_bytes: int) -> None:
         self.made, self.capacity = made, capacity_bytes // SCALE
         self.intervals: list[Any] = []
         self.demands: list[int] = []
@@ -266,7 +266,7 @@ class _Room:
             self.made.model.add_cumulative(self.intervals, self.demands, max(0, self.capacity))
 
 
-def _hint(made: Model, order: Sequence[int]) -> None:
+def _hint(made: WindowModel, order: Sequence[int]) -> None:
     taken = set(order)
     roots = [made.window.choices[n].root for n in order]
     for number, var in enumerate(made.chosen):

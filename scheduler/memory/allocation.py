@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal
 
-from isamap.plan.placement import Buffer, check_placement
+from isamap.plan.placement import PlacedBuffer, check_placement
 from isamap.scheduler.memory.placing import place_isolated
 from isamap.scheduler.memory.skyline import Effort, Instance, OutOfNodes, make_instance, search
 from isamap.source.records import dataclass, replace
@@ -46,7 +46,7 @@ class Allocation:
     seconds: float
 
 
-def allocate(buffers: Sequence[Buffer], capacity_bytes: int, limit_s: float = 60.0) -> Allocation:
+def allocate(buffers: Sequence[PlacedBuffer], capacity_bytes: int, limit_s: float = 60.0) -> Allocation:
     """Return a placement of all buffers, the proof that there is none, or neither within `limit_s` seconds."""
     started = time.monotonic()
     if not buffers:
@@ -118,7 +118,7 @@ def _effort(instance: Instance, attempt: int, weights: list[float]) -> Prepare:
 NODES = 20_000  # of one attempt; with few buffers the first few decide
 
 
-def pack(buffers: Sequence[Buffer]) -> dict[str, int]:
+def pack(buffers: Sequence[PlacedBuffer]) -> dict[str, int]:
     """Return offsets by name. The search begins with the peak of live bytes, and adds memory until all are placed.
 
     Nothing depends on the clock. Where every attempt runs out of nodes, nothing is shared.
@@ -136,7 +136,7 @@ def pack(buffers: Sequence[Buffer]) -> dict[str, int]:
     return _side_by_side(buffers)
 
 
-def _place_buffers(buffers: Sequence[Buffer], capacity: int) -> dict[str, int] | None:
+def _place_buffers(buffers: Sequence[PlacedBuffer], capacity: int) -> dict[str, int] | None:
     """Return offsets within a capacity; None if there are none, or none was found."""
     instance = make_instance(buffers, capacity)
     lengths = [last - first for first, last in zip(instance.first, instance.last, strict=True)]
@@ -150,7 +150,7 @@ def _place_buffers(buffers: Sequence[Buffer], capacity: int) -> dict[str, int] |
     return {b.name: offset * instance.unit_bytes for b, offset in zip(buffers, found, strict=True)}
 
 
-def _side_by_side(buffers: Sequence[Buffer]) -> dict[str, int]:
+def _side_by_side(buffers: Sequence[PlacedBuffer]) -> dict[str, int]:
     at = 0
     offsets: dict[str, int] = {}
     for buffer in buffers:

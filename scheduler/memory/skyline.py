@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from math import gcd
 from typing import Literal
 
-from isamap.plan.placement import Buffer
+from isamap.plan.placement import PlacedBuffer
 from isamap.source.records import dataclass
 
 Branching = Literal["fewest", "lowest"]
@@ -50,7 +50,7 @@ class Instance:
         return tuple(total)
 
 
-def make_instance(buffers: Sequence[Buffer], capacity_bytes: int) -> Instance:
+def make_instance(buffers: Sequence[PlacedBuffer], capacity_bytes: int) -> Instance:
     """Time compressed to sections, sizes divided by their common divisor; there is at least one buffer."""
     unit = gcd(*(b.size_bytes for b in buffers), *(b.alignment_bytes for b in buffers if _matters(b)))
     times = sorted({t for b in buffers for t in (b.start, b.end)})
@@ -74,7 +74,7 @@ def make_instance(buffers: Sequence[Buffer], capacity_bytes: int) -> Instance:
     )
 
 
-def _matters(buffer: Buffer) -> bool:
+def _matters(buffer: PlacedBuffer) -> bool:
     return buffer.alignment_bytes > 1
 
 

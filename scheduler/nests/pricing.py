@@ -40,7 +40,7 @@ from isamap.source.records import replace
 # wait in registers. So the model prices all of these alike.
 
 
-def within(nest: NestSchedule, option: NestOption) -> NestSchedule:
+def fit_into_axes(nest: NestSchedule, option: NestOption) -> NestSchedule:
     """Return the nest with blocks no larger than the axes of the option, and no one-iteration loop around another.
 
     The pieces of remainders are left out.
@@ -52,7 +52,7 @@ def within(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 def normal_form(nest: NestSchedule, option: NestOption) -> NestSchedule:
     """Return the nest without parts that no decision expresses, and without one-iteration loops."""
-    found = within(nest, option)
+    found = fit_into_axes(nest, option)
     extents = {axis.name: issues_along(axis) * axis.tile for axis in option.axes}
     once = [n for n, loop in enumerate(found.loops) if _takes_all(loop, extents)]
     found = _without(found, set(once) - _crossed_loops(found))
@@ -164,11 +164,11 @@ def readings(
 ) -> Iterator[tuple[Assignment, NestSchedule]]:
     """Yield assignments that may have led to a nest, each with its nest in normal form."""
     space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
-    for assignment in _readings(space, within(chosen, option)):
+    for assignment in _readings(space, fit_into_axes(chosen, option)):
         yield assignment, normal_form(build_nest(space, assignment), option)
 
 
-def started(problem: Problem, schedule: Schedule) -> Problem:
+def start_only_from(problem: Problem, schedule: Schedule) -> Problem:
     """Return the problem with a schedule's decisions as the only starts."""
     chosen = {nest.statement: nest for nest in schedule.nests}
     nests: list[NestProblem] = []

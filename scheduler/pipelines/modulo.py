@@ -1,6 +1,6 @@
 """Modulo scheduling of a loop: the smallest initiation interval first, then the shortest lifetimes.
 
-    python -m isamap.scheduler.pipelines.modulo < job        the answer to a `Job`, both as JSON
+    python -m isamap.scheduler.pipelines.modulo < job        the answer to a `ModuloQuestion`, both as JSON
 
 An interval is tried after the other, from the least that units and circles of dependences allow; the first
 that has an order is proven to be the least. Then values shall occupy registers as briefly as possible.
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import isamap
-from isamap.plan.steady import Pipeline, Solved, Steady, check_pipeline, lifetime_of
-from isamap.source.codec import read, write
+from isamap.plan.steady import BoundedAnswer, Pipeline, Steady, check_pipeline, lifetime_of
+from isamap.source.codec import read_value, write
 from isamap.source.process import run_process
 from isamap.source.records import dataclass, field
 
@@ -35,27 +35,29 @@ MOST_STAGES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ModuloQuestion:
     """A question and its limit. Units: `limit_s` of wall clock."""
 
     steady: Steady
     limit_s: float
 
 
-def pipeline_apart(steady: Steady, limit_s: float, command: tuple[str, ...] = COMMAND) -> Solved | None:
+def pipeline_apart(
+    steady: Steady, limit_s: float, command: tuple[str, ...] = COMMAND
+) -> BoundedAnswer | None:
     """Return the best order that was found within the limit; None if none was, or where the solver failed."""
     try:
         environment = {**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])}
-        job = write(Job(steady, limit_s)).encode()
+        job = write(ModuloQuestion(steady, limit_s)).encode()
         done = run_process(command, limit_s + GRACE_S, input=job, env=environment)
         done.check_returncode()
-        found = read(done.stdout)
+        found = read_value(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return None
-    return found if isinstance(found, Solved) else None
+    return found if isinstance(found, BoundedAnswer) else None
 
 
-def find_pipeline(steady: Steady, limit_s: float) -> Solved | None:
+def find_pipeline(steady: Steady, limit_s: float) -> BoundedAnswer | None:
     """Find a pipeline as `pipeline_apart` does, in this process; None if iterations cannot even run one by one."""
     stop = time.monotonic() + limit_s
     plain = begin(steady, least_interval(steady))
@@ -105,7 +107,7 @@ def _longest(steady: Steady) -> int:
     return max(least_interval(steady), sum(max(1, o.busy) for o in steady.operations) + waits)
 
 
-def _shorten_lives(steady: Steady, found: Pipeline, bound: int, stop: float) -> Solved:
+def _shorten_lives(steady: Steady, found: Pipeline, bound: int, stop: float) -> BoundedAnswer:
     """Return the second phase: the same interval with the shortest lives."""
     lifetime = lifetime_of(steady, found)
     proven = sum(1 for value in steady.values if value.users)
@@ -115,7 +117,7 @@ def _shorten_lives(steady: Steady, found: Pipeline, bound: int, stop: float) -> 
         assert isinstance(proven, int)
         if better is not None and lifetime_of(steady, better) <= lifetime:
             found, lifetime = better, lifetime_of(steady, better)
-    return Solved(found, bound, lifetime, min(proven, lifetime))
+    return BoundedAnswer(found, bound, lifetime, min(proven, lifetime))
 
 
 # --- the model --------------------------------------------------------------------------------------------
@@ -336,7 +338,7 @@ def _by_rule(steady: Steady, interval: int) -> Pipeline | None:
 
 def main() -> None:
     """Answer one job."""
-    job = read(sys.stdin.buffer.read())
+    job = read_value(sys.stdin.buffer.read())
     print(write(find_pipeline(job.steady, job.limit_s)))
 
 

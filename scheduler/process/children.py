@@ -105,7 +105,7 @@ def start_early(command: Command = COMMAND) -> None:
 
 
 @contextmanager
-def borrowed(command: Command = COMMAND) -> Generator[Child]:
+def borrow_child(command: Command = COMMAND) -> Generator[Child]:
     """Borrow a child for the caller alone, and keep it afterwards if it is sound. Raises: ChildLost."""
     child = _borrow(command)
     try:

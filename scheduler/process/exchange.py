@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from isamap.scheduler.deciding.space import Assignment
 from isamap.scheduler.search.candidates import Candidate
-from isamap.scheduler.statement_model import Contender
+from isamap.scheduler.statement_model import OpenOptionModel
 from isamap.source.records import dataclass
 
 RUNNING = "RUNNING"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """The limits of a search. Units: seconds of wall clock, and the solver's own measure of effort."""
 
     wall_s: float
@@ -27,16 +27,16 @@ class Search:
     than `floor_ns`.
     """
 
-    contenders: tuple[Contender, ...]
+    contenders: tuple[OpenOptionModel, ...]
     best_ns: float
     floor_ns: float
-    limits: Limits
+    limits: SearchLimits
     holds_best: bool = True
     without: tuple[Candidate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """An intermediate or final result of the solver: a better schedule, and the proven bound.
 
     `status` is the solver's word, or RUNNING while the search continues; `contender` is -1 without a

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from isamap.scheduler.process.children import COMMAND, Child, ChildLate, ChildLost, Command, borrowed
-from isamap.scheduler.process.exchange import RUNNING, Found, Search
+from isamap.scheduler.process.children import COMMAND, Child, ChildLate, ChildLost, Command, borrow_child
+from isamap.scheduler.process.exchange import RUNNING, Search, SearchResult
 from isamap.source import Diagnostic
-from isamap.source.codec import read, write
+from isamap.source.codec import read_value, write
 from isamap.source.records import dataclass, replace
 
 # How far beyond its limit a child that does not stop by itself may come, as a fraction and in seconds.
@@ -21,35 +21,35 @@ UNHEARD = (ChildLost, ChildLate, ValueError, TypeError, KeyError, IndexError)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SolverAnswer:
     """The last message of the solver; `failure` says why it was the last."""
 
-    found: Found | None
+    found: SearchResult | None
     failure: Diagnostic | None = None
 
 
-def ask_apart(job: Search, command: Command = COMMAND) -> Answer:
+def ask_apart(job: Search, command: Command = COMMAND) -> SolverAnswer:
     """Return the solver's result from a separate process, within the job's limit."""
     stop = time.monotonic() + job.limits.wall_s
-    heard: list[Found | None] = [None]
+    heard: list[SearchResult | None] = [None]
     try:
-        with borrowed(command) as child:
+        with borrow_child(command) as child:
             child.wait(stop)
             left_s = max(0.0, stop - time.monotonic())
             own = replace(job, limits=replace(job.limits, wall_s=left_s))
             # Whatever was told before a failure has been added by then.
             heard.extend(_conversation(child, own, stop + left_s * LATE_SHARE + LATE_S))
     except UNHEARD as error:
-        return Answer(heard[-1], why_unheard(error, job.limits.wall_s))
-    return Answer(heard[-1])
+        return SolverAnswer(heard[-1], why_unheard(error, job.limits.wall_s))
+    return SolverAnswer(heard[-1])
 
 
-def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Found]:
+def _conversation(child: Child, job: Search, deadline: float) -> Iterator[SearchResult]:
     """Yield all answers of a child to a job. Raises: ChildLate, ChildLost; ValueError for an invalid answer."""
     child.send(write(job))
     while True:
-        found = read(child.answer(deadline))
-        if not isinstance(found, Found) or found.contender >= len(job.contenders):
+        found = read_value(child.answer(deadline))
+        if not isinstance(found, SearchResult) or found.contender >= len(job.contenders):
             raise ValueError(f"a {type(found).__name__} is no answer")
         yield found
         if found.status != RUNNING:
@@ -60,14 +60,14 @@ def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Found]
 def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> Diagnostic | None:
     """Return the warning that one of `UNHEARD` is worth; None if the time was up before anything was asked."""
     if isinstance(error, ChildLost):
-        return failed(str(error), sought)
+        return warn_of_failure(str(error), sought)
     if isinstance(error, ChildLate):
         late = f"it did not stop at its limit of {limit_s:.3g} s, and was ended"
-        return failed(late, sought) if error.was_asked else None
-    return failed(f"its answer cannot be read: {error}", sought)
+        return warn_of_failure(late, sought) if error.was_asked else None
+    return warn_of_failure(f"its answer cannot be read: {error}", sought)
 
 
-def failed(what: str, sought: str = "schedule") -> Diagnostic:
+def warn_of_failure(what: str, sought: str = "schedule") -> Diagnostic:
     """Return the warning that the solver did not do its work, and why."""
     return Diagnostic(
         "solver-failed",

@@ -20,11 +20,11 @@ from threading import Thread
 from typing import IO, TYPE_CHECKING
 
 from isamap.scheduler.process.children import READY
-from isamap.scheduler.process.exchange import RUNNING, Found, Limits, Search
+from isamap.scheduler.process.exchange import RUNNING, Search, SearchLimits, SearchResult
 from isamap.scheduler.statement_model import NestModel, build_model, read_assignment
 from isamap.scheduler.translation.linear_terms import TooLarge
-from isamap.source import most_allowed
-from isamap.source.codec import read, write
+from isamap.source import hard_limit
+from isamap.source.codec import read_value, write
 from isamap.source.records import dataclass, replace
 
 # --- searches -------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # scratchpads in tests/properties/test_optimum_of_kinds.py.)
 RESOLUTIONS = (1 << 36, 1 << 33, 1 << 30)
 
-Tell = Callable[[Found], None]
+Tell = Callable[[SearchResult], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ USUAL = Configuration(presolve=True, linearization=0, seed=0)
 SECOND = Configuration(presolve=False, linearization=1, seed=1)
 
 Answered = tuple["cp_model.CpSolver", str]
-Run = Callable[[NestModel, Limits, Configuration, Tell], Answered]
+Run = Callable[[NestModel, SearchLimits, Configuration, Tell], Answered]
 
 
-def search(job: Search, tell: Tell, run: Run | None = None) -> Found:
+def search(job: Search, tell: Tell, run: Run | None = None) -> SearchResult:
     """Return the best schedule within the limits. `run` is the solver, unless a test has another one.
 
     That nothing is feasible is believed when a second configuration says so, too, and it may be true: then
@@ -74,7 +74,7 @@ def search(job: Search, tell: Tell, run: Run | None = None) -> Found:
         except TooLarge:
             continue
         for configuration in (USUAL, SECOND):
-            left = Limits(max(0.0, stop - time.monotonic()), job.limits.effort)
+            left = SearchLimits(max(0.0, stop - time.monotonic()), job.limits.effort)
             solver, status = (run or run_solver)(nest_model, left, configuration, tell)
             if status != "INFEASIBLE":
                 found = _read_solution(nest_model, solver, status, job.floor_ns)
@@ -85,12 +85,14 @@ def search(job: Search, tell: Tell, run: Run | None = None) -> Found:
                 return replace(found, denials=denials, is_stopped=stopped, effort=spent)
             denials += 1
         if not job.holds_best and not denials % 2:
-            return Found("OPTIMAL", job.best_ns, -1, {}, denials - 2)
+            return SearchResult("OPTIMAL", job.best_ns, -1, {}, denials - 2)
         # The first contender's schedule is feasible: a solver that denies it has run out of bits.
-    return Found("UNKNOWN", job.floor_ns, -1, {}, denials)
+    return SearchResult("UNKNOWN", job.floor_ns, -1, {}, denials)
 
 
-def run_solver(nest_model: NestModel, limits: Limits, configuration: Configuration, tell: Tell) -> Answered:
+def run_solver(
+    nest_model: NestModel, limits: SearchLimits, configuration: Configuration, tell: Tell
+) -> Answered:
     """Return a solver that has run, and its word."""
     from ortools.sat.python import cp_model
 
@@ -120,14 +122,14 @@ def _read_solution(
     solver: cp_model.CpSolver | cp_model.CpSolverSolutionCallback,
     status: str,
     floor_ns: float,
-) -> Found:
+) -> SearchResult:
     if status not in ("OPTIMAL", "FEASIBLE", RUNNING):
-        return Found(status, floor_ns, -1, {})
+        return SearchResult(status, floor_ns, -1, {})
     bound_ns = max(floor_ns, solver.best_objective_bound / nest_model.scale)
     number, option = next(
         (i, option) for i, option in enumerate(nest_model.options) if solver.boolean_value(option.selected)
     )
-    return Found(status, bound_ns, number, read_assignment(option, solver))
+    return SearchResult(status, bound_ns, number, read_assignment(option, solver))
 
 
 def main() -> None:
@@ -142,12 +144,12 @@ def main() -> None:
     jobs: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_receive, args=(sys.stdin.buffer, jobs), daemon=True).start()
 
-    def tell(found: Found) -> None:
+    def tell(found: SearchResult) -> None:
         answers.write(write(found).encode() + b"\n")
 
     try:
         while True:
-            job = read(jobs.get())
+            job = read_value(jobs.get())
             assert isinstance(job, Search), type(job)
             tell(search(job, tell))
     except Exception:  # noqa: BLE001 - the caller reads what it was; no thread may hold the end up
@@ -164,7 +166,7 @@ def limit_memory(size_bytes: int) -> None:
     with contextlib.suppress(ImportError, OSError):
         import resource
 
-        size_bytes = min(size_bytes, most_allowed("RLIMIT_AS") or size_bytes)
+        size_bytes = min(size_bytes, hard_limit("RLIMIT_AS") or size_bytes)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (size_bytes, size_bytes))
 

@@ -43,7 +43,7 @@ def solve_all(
 
 def solve_groups(
     problem: Problem, model: CostModel, fixed: Assignment, solve: Solve, stop: float = inf
-) -> tuple[Group, ...]:
+) -> tuple[FusedGroup, ...]:
     """Return each nest that no other may fuse, with those that it may. Raises: Infeasible as `solve` does.
 
     `stop` as in `open_options`.
@@ -51,7 +51,7 @@ def solve_groups(
     asked = {nest.statement for nest in problem.nests}
     offered = {s for nest in problem.nests for s in _offered_statements(nest)} & asked
     found: dict[int, Solved | None] = {}
-    groups: list[Group] = []
+    groups: list[FusedGroup] = []
     for position, nest in enumerate(sorted(problem.nests, key=lambda n: n.statement not in offered)):
         options = open_options(problem, nest, model, fixed, stop)
         # A nest that is not asked about stays as it is, and so is not fused.
@@ -68,7 +68,7 @@ def solve_groups(
         else:
             answer = _beside_others(solve(nest, options, left), nest.others_ns)
             own = {s: a for s, a in alone.items() if a is not None}
-            groups.append(Group(answer, tuple(choices), own, _slack_of(choices, alone, fixed)))
+            groups.append(FusedGroup(answer, tuple(choices), own, _slack_of(choices, alone, fixed)))
     return tuple(groups)
 
 
@@ -87,7 +87,7 @@ def _offered_statements(nest: NestProblem) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FusedGroup:
     """The answer for a nest and for the statements that it may fuse, each in a nest of its own.
 
     The answer's costs include all of them, as its options do; `choices` say how. Units: `slack_ns` in nanoseconds,
@@ -95,7 +95,7 @@ class Group:
     """
 
     answer: Solved
-    choices: tuple[Choice, ...]
+    choices: tuple[FusedOption, ...]
     alone: Mapping[int, Solved]
     slack_ns: float = 0.0
 
@@ -103,7 +103,7 @@ class Group:
     def statement(self) -> int:
         return self.answer.candidate.option.space.statement
 
-    def parts(self, answer: Solved, chosen: Choice | None = None) -> tuple[Solved, ...]:
+    def parts(self, answer: Solved, chosen: FusedOption | None = None) -> tuple[Solved, ...]:
         """Return an answer for the nest as the remaining nests, each with its own cost.
 
         `chosen` are the statements that it fuses, by default the cheapest choice. Their bounds add up to the
@@ -125,7 +125,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FusedOption:
     """An option with its fused statements.
 
     Units: nanoseconds; `extra_ns` is added to its own nest, `other_ns` is the cost of the separate nests.
@@ -147,14 +147,16 @@ class Choice:
         return replace(self.option, cost=cost, floor_ns=floor, known_floors=())
 
 
-def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment) -> Choice | None:
+def _cheapest(
+    option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment
+) -> FusedOption | None:
     """Return the best choice for an option; None if the fixed decisions allow none."""
     return min(
         choices_of(option, alone, fixed), key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None
     )
 
 
-def _slack_of(choices: Iterable[Choice], alone: Mapping[int, Solved | None], fixed: Assignment) -> float:
+def _slack_of(choices: Iterable[FusedOption], alone: Mapping[int, Solved | None], fixed: Assignment) -> float:
     """Return by how much the cheapest choice of an option may exceed the least that bounds prove of its choices.
 
     That is the most of all options. A statement counts with its bound where it stays separate, and with its addition
@@ -172,7 +174,7 @@ def _slack_of(choices: Iterable[Choice], alone: Mapping[int, Solved | None], fix
 
 def choices_of(
     option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment
-) -> tuple[Choice, ...]:
+) -> tuple[FusedOption, ...]:
     """Return all choices of statements in `alone` that an option may fuse.
 
     A statement without an answer of its own has to be fused.
@@ -181,7 +183,7 @@ def choices_of(
     costs = {s: part.candidate.cost_ns for s, part in alone.items() if part is not None}
     needed = alone.keys() - costs.keys()
     return tuple(
-        Choice(
+        FusedOption(
             option,
             fused,
             add_up(offered[s].extra_ns for s in fused),
@@ -224,7 +226,9 @@ def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed:
     return True
 
 
-def _settle_answer(answer: Solved, chosen: Choice, alone: Mapping[int, Solved], slack_ns: float) -> Solved:
+def _settle_answer(
+    answer: Solved, chosen: FusedOption, alone: Mapping[int, Solved], slack_ns: float
+) -> Solved:
     """Return the answer with only the cost of its own nest, and of the statements that it fuses.
 
     The bound holds for any fusion: a separate nest may cost as little as its own bound.

@@ -19,7 +19,7 @@ from isamap.scheduler.deciding.per_operand import first_values, is_any_fixed, le
 from isamap.scheduler.deciding.scratch_least import least_assignments
 from isamap.scheduler.deciding.software_pipelining import crossings
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
-from isamap.scheduler.deciding.summing import refactored, sum_choices
+from isamap.scheduler.deciding.summing import sum_choices, vary_factors
 from isamap.scheduler.search.assembling import Solved, assemble, impossible
 from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import solve_all
@@ -229,7 +229,7 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
     for axis in space.axes:
         for size in space.blocks(axis, current.get(space.unroll(axis), 1)):
             yield {space.block(axis): size}
-    yield from refactored(space, current)
+    yield from vary_factors(space, current)
     yield from other_orders(space.axes, space.order_pairs(), current, space.fixed)
     yield from other_orders(space.register_axes, space.sweep_pairs(), current, space.fixed)
 

@@ -24,7 +24,7 @@ from isamap.scheduler.deciding.summing import nearest, sum_choices
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.scheduler.search.assembling import Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
-from isamap.scheduler.search.fusing import Choice, Group, choices_of, solve_groups
+from isamap.scheduler.search.fusing import FusedGroup, FusedOption, choices_of, solve_groups
 from isamap.scheduler.search.greedy import all_moves, first_assignment, first_candidate
 from isamap.source import add_up
 from isamap.source.records import dataclass, replace
@@ -94,11 +94,11 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class OptionWithFused:
     """One of a group's options with its fused statements, whose cost the option includes."""
 
     option: OpenOption
-    choice: Choice
+    choice: FusedOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class SearchSpace:
     problem: Problem
     model: CostModel
     fixed: Assignment
-    groups: tuple[Group, ...]
-    ways: tuple[tuple[Way, ...], ...]
+    groups: tuple[FusedGroup, ...]
+    ways: tuple[tuple[OptionWithFused, ...], ...]
     first: Point
     listed: tuple[Point, ...] = ()
 
@@ -258,7 +258,7 @@ def changed_kinds(one: Point, other: Point) -> frozenset[str]:
 
 
 def _as_in(
-    schedule: Schedule, problem: Problem, group: Group, options: Mapping[int, Sequence[OpenOption]]
+    schedule: Schedule, problem: Problem, group: FusedGroup, options: Mapping[int, Sequence[OpenOption]]
 ) -> dict[int, Solved]:
     """Return the answers for statements that may be fused: those of the schedule, if it has a nest for them."""
     nests = {nest.statement: nest for nest in schedule.nests}
@@ -272,19 +272,19 @@ def _as_in(
     return found
 
 
-def _ways(group: Group, options: Sequence[OpenOption], fixed: Assignment) -> tuple[Way, ...]:
+def _ways(group: FusedGroup, options: Sequence[OpenOption], fixed: Assignment) -> tuple[OptionWithFused, ...]:
     if not group.choices:  # nothing to fuse
-        return tuple(Way(option, Choice(option, (), 0.0, 0.0)) for option in options)
+        return tuple(OptionWithFused(option, FusedOption(option, (), 0.0, 0.0)) for option in options)
     own = (choice.option for choice in group.choices)
     choices = (choice for option in own for choice in choices_of(option, group.alone, fixed))
-    return tuple(Way(choice.widened(), choice) for choice in choices)
+    return tuple(OptionWithFused(choice.widened(), choice) for choice in choices)
 
 
-def _way_of(ways: Sequence[Way], candidate: Candidate) -> Way:
+def _way_of(ways: Sequence[OptionWithFused], candidate: Candidate) -> OptionWithFused:
     return next(way for way in ways if way.option is candidate.option and way.choice.fused == candidate.fused)
 
 
-def _candidate(way: Way, assignment: Assignment) -> Candidate:
+def _candidate(way: OptionWithFused, assignment: Assignment) -> Candidate:
     return replace(candidate_of(way.option, assignment), fused=way.choice.fused)
 
 

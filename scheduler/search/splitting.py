@@ -38,7 +38,7 @@ Made = Mapping[str, Numbers]
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class RaisedBounds:
     """The lower bound for each register block, and the best schedule found on the way, if any.
 
     No bound is above that schedule's cost. Units: `floors_ns` in nanoseconds.
@@ -55,7 +55,7 @@ def raised_floors(
     stop: float = inf,
     most: int | None = None,
     start: Candidate | None = None,
-) -> Raised:
+) -> RaisedBounds:
     """Return floors of the option's register blocks, raised towards a price that is known. Units: nanoseconds.
 
     Given a schedule of the option to `start` from, cheaper ones are looked for in the lowest boxes. No more
@@ -95,7 +95,7 @@ def raised_floors(
                 best, price_ns = start, start.cost_ns
         waiting += [(others, level), (parts, level + 1)]
     floors = np.maximum(np.minimum(found, price_ns), np.minimum(known, price_ns))
-    return Raised(tuple(floors.tolist()), best)
+    return RaisedBounds(tuple(floors.tolist()), best)
 
 
 def _probe_boxes(best: Candidate, boxes: Boxes, stop: float) -> Candidate:

@@ -24,7 +24,7 @@ from isamap.source.records import replace
 LOOKED_AT = 2
 
 
-def varied(
+def vary_schedule(
     problem: Problem,
     model: CostModel,
     count: int,

@@ -57,7 +57,7 @@ Facts = tuple[Fact, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class DecisionClause:
     """A clause: at least one of the facts holds. If none does, `sentence` describes the conflict.
 
     The negation of a precondition stands first.
@@ -70,14 +70,14 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class OptionConstraints:
     """All constraints on decisions about one option.
 
     `orders` are symmetry-breaking clauses about loops: a schedule that breaks one equals another one, or is
     invalid. `capacities` are the contents of scratchpads.
     """
 
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[DecisionClause, ...]
     orders: tuple[Facts, ...]
     capacities: tuple[AtMost, ...]
 

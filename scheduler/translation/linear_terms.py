@@ -1,6 +1,6 @@
 """Linear terms of a CP-SAT model with bounds, and their arithmetic.
 
-Terms made by `at_least` and `switched` may exceed their values: they are only for costs, which are minimised.
+Terms made by `at_least` and `switch_term` may exceed their values: they are only for costs, which are minimised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class LinearTerm:
     """A linear expression of a model. `low` and `high` enclose its value."""
 
     expr: Linear
@@ -36,29 +36,29 @@ class Term:
     high: int
 
 
-Branches = Sequence[tuple["Literal", Term]]
+Branches = Sequence[tuple["Literal", LinearTerm]]
 
 
-def constant(value: int) -> Term:
+def constant(value: int) -> LinearTerm:
     """Return a number."""
     _check(value)
-    return Term(value, value, value)
+    return LinearTerm(value, value, value)
 
 
-def add_terms(terms: Sequence[Term]) -> Term:
+def add_terms(terms: Sequence[LinearTerm]) -> LinearTerm:
     """Return the sum."""
     low, high = sum(term.low for term in terms), sum(term.high for term in terms)
     _check(high)
-    return Term(sum(term.expr for term in terms), low, high)
+    return LinearTerm(sum(term.expr for term in terms), low, high)
 
 
-def weighted(factor: int, term: Term) -> Term:
+def weight_term(factor: int, term: LinearTerm) -> LinearTerm:
     """Return a multiple."""
     _check(factor * term.high)
-    return Term(factor * term.expr, factor * term.low, factor * term.high)
+    return LinearTerm(factor * term.expr, factor * term.low, factor * term.high)
 
 
-def select_by_literal(model: cp_model.CpModel, values: Sequence[tuple[Literal, int]]) -> Term:
+def select_by_literal(model: cp_model.CpModel, values: Sequence[tuple[Literal, int]]) -> LinearTerm:
     """Return the value of the one literal that holds."""
     from ortools.sat.python import cp_model
 
@@ -68,63 +68,65 @@ def select_by_literal(model: cp_model.CpModel, values: Sequence[tuple[Literal, i
         return constant(found[0])
     variable = model.new_int_var_from_domain(cp_model.Domain.from_values(found), "")
     model.add(variable == sum(value * literal for literal, value in values))
-    return Term(variable, found[0], found[-1])
+    return LinearTerm(variable, found[0], found[-1])
 
 
-def picked_sum(values: Sequence[tuple[Literal, int]]) -> Term:
+def picked_sum(values: Sequence[tuple[Literal, int]]) -> LinearTerm:
     """Return the value of the only true literal as a sum, for values that are used once and not multiplied."""
     low, high = min(value for _, value in values), max(value for _, value in values)
     _check(high)
     if low == high:
         return constant(low)
-    return Term(sum(value * literal for literal, value in values), low, high)
+    return LinearTerm(sum(value * literal for literal, value in values), low, high)
 
 
-def variable(model: cp_model.CpModel, term: Term) -> Term:
+def variable(model: cp_model.CpModel, term: LinearTerm) -> LinearTerm:
     """Return the same term as a variable, which products ask for."""
     if term.low == term.high:
         return term
     found = model.new_int_var(term.low, term.high, "")
     model.add(found == term.expr)
-    return Term(found, term.low, term.high)
+    return LinearTerm(found, term.low, term.high)
 
 
-def multiplied(model: cp_model.CpModel, left: Term, right: Term, limit: int | None) -> Term:
+def multiply_terms(
+    model: cp_model.CpModel, left: LinearTerm, right: LinearTerm, limit: int | None
+) -> LinearTerm:
     """Return the product; values above `limit` are excluded."""
     if left.low == left.high:
-        return weighted(left.low, right)
+        return weight_term(left.low, right)
     if right.low == right.high:
-        return weighted(right.low, left)
+        return weight_term(right.low, left)
     low, high = left.low * right.low, left.high * right.high
     if limit is not None:
         high = max(low, min(high, limit))
     _check(high)
     variable = model.new_int_var(low, high, "")
     model.add_multiplication_equality(variable, [left.expr, right.expr])
-    return Term(variable, low, high)
+    return LinearTerm(variable, low, high)
 
 
-def counted(model: cp_model.CpModel, factor: int, term: Term) -> Term:
+def count_term(model: cp_model.CpModel, factor: int, term: LinearTerm) -> LinearTerm:
     """Return a multiple, as a variable where the factor is too large for enforced constraints."""
-    found = weighted(factor, term)
+    found = weight_term(factor, term)
     if factor < 1 << ENFORCED_BITS or found.low == found.high:
         return found
     variable = model.new_int_var(found.low, found.high, "")
     model.add(variable == found.expr)
-    return Term(variable, found.low, found.high)
+    return LinearTerm(variable, found.low, found.high)
 
 
-def quotient(model: cp_model.CpModel, dividend: Term, divisor: Term) -> Term:
+def quotient(model: cp_model.CpModel, dividend: LinearTerm, divisor: LinearTerm) -> LinearTerm:
     """Return the quotient, rounded up."""
     low, high = -(-dividend.low // divisor.high), -(-dividend.high // divisor.low)
     variable = model.new_int_var(low, high, "")
     above: Any = dividend.expr
     below: Any = divisor.expr
     model.add_division_equality(variable, above + below - 1, below)
-    return Term(variable, low, high)
+    return LinearTerm(variable, low, high)
 
 
-def at_least(model: cp_model.CpModel, terms: Sequence[Term]) -> Term:
+def at_least(model: cp_model.CpModel, terms: Sequence[LinearTerm]) -> LinearTerm:
     """Return a term that is at least each of these terms."""
     low, high = max(term.low for term in terms), max(term.high for term in terms)
     if low == high:
@@ -133,10 +135,10 @@ def at_least(model: cp_model.CpModel, terms: Sequence[Term]) -> Term:
     for term in terms:
         if term.high > low:
             model.add(variable >= term.expr)
-    return Term(variable, low, high)
+    return LinearTerm(variable, low, high)
 
 
-def switched(model: cp_model.CpModel, branches: Branches) -> Term:
+def switch_term(model: cp_model.CpModel, branches: Branches) -> LinearTerm:
     """Return a term that is at least the one whose literal holds, rounded down to ENFORCED_BITS significant bits."""
     if len(branches) == 1:
         return branches[0][1]
@@ -148,10 +150,10 @@ def switched(model: cp_model.CpModel, branches: Branches) -> Term:
     for literal, term in branches:
         if term.high > low:
             imply(model, literal, variable >= _shift_term(model, term, shift))
-    return Term((1 << shift) * variable, low >> shift << shift, high)
+    return LinearTerm((1 << shift) * variable, low >> shift << shift, high)
 
 
-def _shift_term(model: cp_model.CpModel, term: Term, shift: int) -> Linear:
+def _shift_term(model: cp_model.CpModel, term: LinearTerm, shift: int) -> Linear:
     """Return a term that is at least the term divided by 2**shift, rounded down."""
     if term.low == term.high:
         return term.low >> shift
@@ -162,7 +164,7 @@ def _shift_term(model: cp_model.CpModel, term: Term, shift: int) -> Linear:
     return variable
 
 
-def equal(model: cp_model.CpModel, branches: Branches) -> Term:
+def equal(model: cp_model.CpModel, branches: Branches) -> LinearTerm:
     """Return the term whose literal holds, for terms without large coefficients."""
     if len(branches) == 1:
         return branches[0][1]
@@ -172,7 +174,7 @@ def equal(model: cp_model.CpModel, branches: Branches) -> Term:
     variable = model.new_int_var(low, high, "")
     for literal, term in branches:
         imply(model, literal, variable == term.expr)
-    return Term(variable, low, high)
+    return LinearTerm(variable, low, high)
 
 
 def imply(model: cp_model.CpModel, literal: Literal, condition: object) -> None:

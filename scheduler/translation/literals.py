@@ -11,7 +11,13 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from isamap.plan.cost import Assignment, Cases, Cost, Decision, OverBlocks, decisions_in, evaluate, parts_of
-from isamap.scheduler.translation.linear_terms import Term, equal, picked_sum, select_by_literal, switched
+from isamap.scheduler.translation.linear_terms import (
+    LinearTerm,
+    equal,
+    picked_sum,
+    select_by_literal,
+    switch_term,
+)
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
@@ -47,7 +53,9 @@ def by_value(model: cp_model.CpModel, literals: Literals, name: str) -> Mapping[
     return {value: any_of(model, ways, [value]) for value in ways}
 
 
-def over_blocks(model: cp_model.CpModel, literals: Literals, cost: OverBlocks, factor: float | None) -> Term:
+def over_blocks(
+    model: cp_model.CpModel, literals: Literals, cost: OverBlocks, factor: float | None
+) -> LinearTerm:
     """Return a factor times the sum, rounded down; without a factor the sum itself, which is whole then."""
     own = set(literals.blocks[0][1])
     names = sorted({name for node in nodes_of(cost.body) for name in decisions_in(node)} - own)
@@ -61,7 +69,7 @@ def _branch_term(
     rounded: tuple[OverBlocks, float | None],
     open_ones: Sequence[tuple[str, Values]],
     made: Assignment,
-) -> Term:
+) -> LinearTerm:
     """Return the term where some of the other decisions are made."""
     cost, factor = rounded
     if not open_ones:
@@ -73,7 +81,7 @@ def _branch_term(
     branches = [
         (at, _branch_term(model, literals, rounded, rest, {**made, name: value})) for at, value in values
     ]
-    return equal(model, branches) if factor is None else switched(model, branches)
+    return equal(model, branches) if factor is None else switch_term(model, branches)
 
 
 def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: str) -> Values:

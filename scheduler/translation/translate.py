@@ -28,19 +28,19 @@ from isamap.plan.cost import (
     times,
 )
 from isamap.scheduler.translation.linear_terms import (
-    Term,
+    LinearTerm,
     add_terms,
     at_least,
     constant,
-    counted,
+    count_term,
     equal,
     imply,
-    multiplied,
+    multiply_terms,
     quotient,
     select_by_literal,
-    switched,
+    switch_term,
     variable,
-    weighted,
+    weight_term,
 )
 from isamap.scheduler.translation.literals import Literals, by_value, over_blocks
 from isamap.source.records import dataclass, field
@@ -68,7 +68,7 @@ class Translator:
     literals: Literals
     scale: float
     cap_ns: float
-    terms: dict[int, Term] = field(default_factory=dict[int, Term])
+    terms: dict[int, LinearTerm] = field(default_factory=dict[int, LinearTerm])
     excesses: dict[tuple[int, int], cp_model.IntVar] = field(
         default_factory=dict[tuple[int, int], "cp_model.IntVar"]
     )
@@ -76,17 +76,17 @@ class Translator:
     kept: list[Cost] = field(default_factory=list[Cost])
     valued: dict[str, Mapping[int, Literal]] = field(default_factory=dict[str, "Mapping[int, Literal]"])
 
-    def translate(self, cost: Cost) -> Term:
+    def translate(self, cost: Cost) -> LinearTerm:
         """Return the cost times `scale`."""
         return self._scale_cost(cost, self.scale, paid=True)
 
     # --- any expression, times a factor -------------------------------------------------------------------
 
-    def _scale_cost(self, cost: Cost, factor: float, *, paid: bool) -> Term:
+    def _scale_cost(self, cost: Cost, factor: float, *, paid: bool) -> LinearTerm:
         """Return the term of a cost; with `paid` this part counts in any case, so that the cap limits it."""
         if is_whole(cost):
             most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
-            return weighted(floor(factor), self._exact(cost, most))
+            return weight_term(floor(factor), self._exact(cost, most))
         match cost:
             case Const(value):
                 return constant(floor(factor * value))
@@ -100,14 +100,14 @@ class Translator:
                 literals = self._by_value(decision)
                 taken = [(literals[key], part) for key, part in branches if key in literals]
                 only = paid and len(taken) == 1
-                return switched(
+                return switch_term(
                     self.model, [(at, self._scale_cost(part, factor, paid=only)) for at, part in taken]
                 )
             case Threshold(load, limit, below, above):
                 literal = self._exceeds(load, limit)
                 under = self._scale_cost(below, factor, paid=paid)
                 over = self._scale_cost(above, factor, paid=False)
-                return switched(self.model, [(literal.negated(), under), (literal, over)])
+                return switch_term(self.model, [(literal.negated(), under), (literal, over)])
             case OverBlocks():
                 return over_blocks(self.model, self.literals, cost, factor)
             case Decision() | CeilDiv():
@@ -115,7 +115,7 @@ class Translator:
             case _:
                 assert_never(cost)
 
-    def _scaled_product(self, parts: Sequence[Cost], factor: float, *, paid: bool) -> Term:
+    def _scaled_product(self, parts: Sequence[Cost], factor: float, *, paid: bool) -> LinearTerm:
         """Return the term of a product: constants go into the factor, and fractions are multiplied out."""
         flat = _flatten_factors(parts)
         factor *= prod(part.value for part in flat if isinstance(part, Const))
@@ -138,10 +138,10 @@ class Translator:
             # One product with the number that holds, instead of one for each of many numbers.
             once = variable(self.model, self._scale_cost(broken, factor, paid=False))
             most = floor(self.cap_ns * self.scale) + 1 if paid else None
-            return multiplied(self.model, self._exact(self._keep(times(*others))), once, most)
+            return multiply_terms(self.model, self._exact(self._keep(times(*others))), once, most)
         return self._scale_cost(self._spread(broken, others), factor, paid=paid)
 
-    def _of_two(self, one: Cost, other: Cost, factor: float, *, paid: bool) -> Term:
+    def _of_two(self, one: Cost, other: Cost, factor: float, *, paid: bool) -> LinearTerm:
         """Return the product of two sums, each as one number; the least of both has as many steps."""
         first, second = (max(1, self._scale_cost(part, 1.0, paid=False).low) for part in (one, other))
         steps = sqrt(factor * second / first), sqrt(factor * first / second)
@@ -150,15 +150,15 @@ class Translator:
             for part, step in zip((one, other), steps, strict=True)
         )
         most = floor(self.cap_ns * self.scale) + 1 if paid else None
-        return multiplied(self.model, left, right, most)
+        return multiply_terms(self.model, left, right, most)
 
-    def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> Term:
+    def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> LinearTerm:
         """Return the product of a sum over register blocks and others: whole ones, or such sums."""
         sums = [part for part in others if isinstance(part, OverBlocks) and not is_whole(part)]
         found = self._exact(self._keep(times(*(part for part in others if part not in sums))))
         for part, own in ((cost, factor / FINE ** len(sums)), *((part, FINE) for part in sums)):
             once = variable(self.model, over_blocks(self.model, self.literals, part, own))
-            found = multiplied(self.model, found, once, None)
+            found = multiply_terms(self.model, found, once, None)
         return found
 
     def _spread(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
@@ -193,7 +193,7 @@ class Translator:
 
     # --- whole-numbered expressions -----------------------------------------------------------------------
 
-    def _exact(self, cost: Cost, most: int | None = None) -> Term:
+    def _exact(self, cost: Cost, most: int | None = None) -> LinearTerm:
         """Return the value of a whole expression; values above `most` are excluded."""
         if id(cost) not in self.terms:
             axes = self._axes(cost)
@@ -208,7 +208,7 @@ class Translator:
             self.terms[id(cost)] = found
         return self.terms[id(cost)]
 
-    def _compose_cost(self, cost: Cost, most: int | None) -> Term:
+    def _compose_cost(self, cost: Cost, most: int | None) -> LinearTerm:
         match cost:
             case Const(value):
                 return constant(int(value))
@@ -237,19 +237,19 @@ class Translator:
             case _:
                 assert_never(cost)
 
-    def _tabulate_cost(self, cost: Cost, axis: str) -> Term:
+    def _tabulate_cost(self, cost: Cost, axis: str) -> LinearTerm:
         """Return an expression over one axis: a value per choice."""
         joint = self.literals.joint[axis]
         return select_by_literal(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
 
-    def _product(self, parts: Sequence[Cost], most: int | None) -> Term:
+    def _product(self, parts: Sequence[Cost], most: int | None) -> LinearTerm:
         """Return the product; factors over one axis are tabulated together, the others multiplied one by one."""
         flat = _flatten_factors(parts)
         factor = prod(part.value for part in flat if isinstance(part, Const))
         number = int(factor)
         assert number == factor, f"a share, {factor:g}, cannot be counted: state the load in whole numbers"
         by_axis: dict[str, list[Cost]] = {}
-        factors: list[Term] = []
+        factors: list[LinearTerm] = []
         for part in flat:
             axes = self._axes(part)
             if len(axes) == 1 and min(axes):
@@ -262,8 +262,8 @@ class Translator:
         capped = most is not None and number >= 1 and all(term.low >= 1 for term in factors)
         product = constant(1)
         for term in factors:
-            product = multiplied(self.model, product, term, most // number if capped and most else None)
-        return counted(self.model, number, product)
+            product = multiply_terms(self.model, product, term, most // number if capped and most else None)
+        return count_term(self.model, number, product)
 
     def _exceeds(self, load: Cost, limit: int) -> cp_model.IntVar:
         """Return a literal that has to hold when the load exceeds the limit."""

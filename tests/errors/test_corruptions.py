@@ -16,7 +16,7 @@ from plan_problems import answer, elementwise, gemm, tiled_gemm
 from isamap.plan.check import check_schedule
 from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
 from isamap.plan.problem import Fusion, NestProblem, Problem, with_fields
-from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
+from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Prefetch, Schedule, Stage
 
 TEXTS = Path(__file__).with_name("corruptions.txt")
 
@@ -178,8 +178,11 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
     # what crosses iterations of a loop
     "a buffer filled ahead of nothing": (GEMM, of(stages(Stage("b", 0, ahead=1)))),
     "an accumulator filled ahead": (TILED, of(stages(Stage("c", 0, ahead=1), Stage("b", 2)), TILES)),
-    "a result spread that is not staged": (GEMM, of(lambda n: replace(n, spread=(Spread("c", "k"),)))),
-    "an input spread": (GEMM, of(lambda n: replace(n, spread=(Spread("b", "k"),)))),
+    "a result spread that is not staged": (
+        GEMM,
+        of(lambda n: replace(n, spread=(DeferredWriteBack("c", "k"),))),
+    ),
+    "an input spread": (GEMM, of(lambda n: replace(n, spread=(DeferredWriteBack("b", "k"),)))),
     "a prefetch of what is read inside another operand": (
         READ_INSIDE,
         of(lambda n: replace(n, prefetches=(Prefetch("a.0", 3, 1, "l2"),))),
@@ -208,7 +211,10 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
     "a packed operand copied again": (PACKED, of(stages(Stage("b", 0)), GIVEN)),
     "a packed operand read where it was": (PACKED, of(stages(), GIVEN)),
     "an operand packed inside loops": (PACKED, of(stages(Stage("b", 2, packed=True)), GIVEN)),
-    "a result spread into no loop": (TILED, of(lambda n: replace(n, spread=(Spread("c", "x"),)), TILES)),
+    "a result spread into no loop": (
+        TILED,
+        of(lambda n: replace(n, spread=(DeferredWriteBack("c", "x"),)), TILES),
+    ),
 }
 
 

@@ -16,7 +16,7 @@ from refusing import kernel, machine, rejection, said
 
 from isamap.match import REASONS
 from isamap.match.refusals import refuse, surroundings
-from isamap.match.refusals.rejection import Cause
+from isamap.match.refusals.rejection import Failure
 from isamap.source import read_codes
 from isamap.source.codes import read_tables
 
@@ -74,8 +74,8 @@ def test_conditions_are_tried_in_the_order_of_their_reasons(monkeypatch: pytest.
     """What a later condition refuses is nearer to a mapping: rejections are sorted by that, the best advice first."""
     refused: dict[str, int] = {}
 
-    def recording(number: int, condition: Callable[..., Cause | None]) -> Callable[..., Cause | None]:
-        def condition_(*given: object) -> Cause | None:
+    def recording(number: int, condition: Callable[..., Failure | None]) -> Callable[..., Failure | None]:
+        def condition_(*given: object) -> Failure | None:
             cause = condition(*given)
             if cause is not None:
                 refused[cause.reason] = number

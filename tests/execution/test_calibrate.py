@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from isamap.cli import main
-from isamap.emit.conformance_source import Form
-from isamap.emit.timing_source import Kind, Timing, chained, timing_source
+from isamap.emit.conformance_source import EncodedForm
+from isamap.emit.timing_source import Kind, Timing, find_chain, timing_source
 from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine, missing_features
 from isamap.machine.processor import SystemCache, system_caches
-from isamap.run.clocking import PAGE, Plan, time_all
+from isamap.run.clocking import PAGE, TimingPlan, time_all
 from isamap.run.runner import RunProblem
 from isamap.run.toolchain import build, find_compiler
 from isamap.source import Diagnostic, MissingTool, UsageProblem
@@ -35,7 +35,7 @@ from isamap.tune.calibrate import (
     packing_figures,
     reported_caches,
 )
-from isamap.tune.clocked import Clocked, Copy, copies, in_whole_blocks, time_copy
+from isamap.tune.clocked import ClockedKernel, Copy, copies, in_whole_blocks, time_copy
 from isamap.tune.instruction_times import NO_CHAIN
 from isamap.tune.measured_parameters import PackingFigure, UnmeasuredPacking
 
@@ -43,8 +43,8 @@ HERE = [m for m in ("generic-c", "x86-avx2", "x86-avx512") if not missing_featur
 BUDGET_S = 0.05
 
 
-def form(machine: Machine, name: str) -> Form:
-    return Form(0, machine.instructions[name], ())
+def form(machine: Machine, name: str) -> EncodedForm:
+    return EncodedForm(0, machine.instructions[name], ())
 
 
 def body(machine: Machine, name: str, kind: Kind, issues: int) -> list[str]:
@@ -89,7 +89,7 @@ def test_each_result_is_hidden_directly_behind_its_issue(name: str) -> None:
 
 def test_what_only_loads_has_no_chain() -> None:
     machine = load_machine("x86-avx512")
-    assert chained(form(machine, "load_zmm_f32"), machine) is None
+    assert find_chain(form(machine, "load_zmm_f32"), machine) is None
 
 
 def test_tiles_are_configured_filled_and_released() -> None:
@@ -97,7 +97,7 @@ def test_tiles_are_configured_filled_and_released() -> None:
     entry = next(
         e for e in machine.instructions.values() if e.cost.unit == "tile" and len(e.instruction.operands) == 3
     )
-    made = Form(0, entry, tuple((p.name, 16) for p in entry.instruction.params))
+    made = EncodedForm(0, entry, tuple((p.name, 16) for p in entry.instruction.params))
     text = timing_source(machine, (Timing(0, made, "apart", 4),))
     loop = text.index("trip < trips")
     assert text.index("_tile_loadconfig") < text.index("_tile_loadd") < loop < text.index("_tile_release")
@@ -187,7 +187,7 @@ def test_packing_is_timed_as_the_planner_would_pack() -> None:
 
 def test_packing_is_timed_in_blocks_that_rows_fill() -> None:
     (fours,) = (c for c in copies() if (c.way, c.dtype) == ("fours of rows", "bf16"))
-    asked = Clocked.of("packing", fours.text, load_machine("x86-avx512-bf16")).problem
+    asked = ClockedKernel.of("packing", fours.text, load_machine("x86-avx512-bf16")).problem
     (before,), (after,) = asked.nests, in_whole_blocks(asked).nests
     assert any(axis.extent < axis.tile for option in before.options for axis in option.axes)
     assert after.options
@@ -237,7 +237,7 @@ def test_caches_are_those_that_the_system_reports_and_the_last_one_no_larger() -
         assert (figure.size_bytes, figure.ways) == (None, None)
 
 
-def all_end(plan: Plan, *_: object) -> list[str]:
+def all_end(plan: TimingPlan, *_: object) -> list[str]:
     return ["ended"] * len(plan.timed)
 
 
@@ -248,7 +248,7 @@ def test_the_least_that_reading_the_last_cache_took_counts(monkeypatch: pytest.M
     monkeypatch.setattr("isamap.tune.calibrate.system_caches", lambda: system)
     for least, usable in ((0.97 * MISSED * 0.03, 1 << 20), (1.03 * MISSED * 0.03, 3 << 18)):
 
-        def quick(plan: Plan, *_: object, least: float = least) -> list[Spread]:
+        def quick(plan: TimingPlan, *_: object, least: float = least) -> list[Spread]:
             near = Spread(0.03, 0.03, 0.05, 0.09, 9)
             return [near] * (len(plan.timed) - 1) + [Spread(least, 0.09, 0.09, 0.09, 9)]
 
@@ -302,7 +302,7 @@ def test_every_wait_has_samples(name: str) -> None:
     compiler = find_compiler(machine.target.flags, machine.target.toolchains, None)
     source = stream_source(machine, tried, SAMPLER)
     library = build(compiler, machine.target.flags, {"timing.c": source}, "timing.c")
-    plan = Plan(name, (library,), compiler, tuple(kept_calls(tried, 0)), (), tried[0].size_bytes, 0.0)
+    plan = TimingPlan(name, (library,), compiler, tuple(kept_calls(tried, 0)), (), tried[0].size_bytes, 0.0)
     results = time_all(plan, bytes(PAGE))
     assert len(results) == 1 + len(WAITS_NS)
     assert all(isinstance(r, Spread) and r.count > 1 and r.least > 0 for r in results), results

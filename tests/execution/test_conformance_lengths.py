@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from isamap.cli import main
-from isamap.emit.conformance_source import Form, why_not
+from isamap.emit.conformance_source import EncodedForm, why_not
 from isamap.emit.timing_source import Timing, timing_source
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.run.conformance import Check, check_machine
@@ -124,7 +124,7 @@ def test_the_processor_is_asked_at_every_length(tmp_path: Path, operation: str, 
 
 def test_timings_take_the_longest(tmp_path: Path) -> None:
     machine = lengths(tmp_path, "x86-avx512")
-    timing = Timing(0, Form(0, machine.instructions["scale"], ()), "chain", 1)
+    timing = Timing(0, EncodedForm(0, machine.instructions["scale"], ()), "chain", 1)
     assert "int64_t VL = numbers[0];" in timing_source(machine, (timing,))
 
 

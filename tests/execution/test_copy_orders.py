@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isamap.driver.request import Request, Size
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.driver.verifying import all_cases
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine, missing_features
@@ -36,7 +36,7 @@ def prepared(
     *,
     model: bool,
     threads: int,
-) -> Prepared:
+) -> PreparedKernel:
     """Return the kernel with a copy by rows, emitted for this processor or in model mode."""
     if not model and (missing := missing_features(load_machine(hw))):
         pytest.skip(f"this computer lacks {', '.join(missing)}")
@@ -46,7 +46,7 @@ def prepared(
     return made
 
 
-def check(found: Prepared) -> None:
+def check(found: PreparedKernel) -> None:
     """Its results are those of the interpreter, and nothing beside its arrays is touched."""
     cases = list(all_cases(found, ("integers", "random"), guard=True))
     assert cases

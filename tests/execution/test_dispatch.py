@@ -18,7 +18,7 @@ from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC
-from isamap.emit.dispatch import NO_MACHINE, RUN_TIME_NAMES, Variant, dispatch_files
+from isamap.emit.dispatch import NO_MACHINE, RUN_TIME_NAMES, MachineProgram, dispatch_files
 from isamap.machine import load_machine, missing_features
 from isamap.machine.processor import detect_features
 from isamap.source import UsageProblem
@@ -139,12 +139,12 @@ def test_the_manifest_says_what_is_tried_in_which_order(
 
 
 def test_programs_that_take_other_arguments_are_refused() -> None:
-    variants: list[Variant] = []
+    variants: list[MachineProgram] = []
     for sizes in ({"M": 4, "N": 4, "K": 4}, {"M": "1..8@4", "N": 4, "K": 4}):
         made = compile_kernel(Request(source_of("gemm_f32"), "generic-c", sizes, heuristic="greedy"))
         assert made.machine is not None
         assert isinstance(made.emitted, EmittedC)
-        variants.append(Variant(replace(made.machine, name=f"m{len(variants)}"), made.emitted))
+        variants.append(MachineProgram(replace(made.machine, name=f"m{len(variants)}"), made.emitted))
     with pytest.raises(UsageProblem) as refused:
         dispatch_files("gemm_f32", variants)
     assert refused.value.render() == (

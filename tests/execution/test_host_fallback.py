@@ -17,7 +17,7 @@ from quantised_networks import inverted_residual, residual, two_layers
 
 from isamap.cli.command_line import run
 from isamap.graph.host_fallback import with_known_numbers, writes_borders
-from isamap.graph.model_program import Call, Passed, Port, Program
+from isamap.graph.model_program import KernelCall, ModelProgram, Port, TensorView
 from isamap.ir import interpret
 from isamap.machine import load_machine
 from isamap.onnx.onnx_models import compile_model
@@ -107,13 +107,13 @@ def test_limits_of_floats_are_extrema_on_a_machine_that_does_not_compare(
 def test_scales_of_one_number_are_numbers_in_the_kernels_of_an_accelerator() -> None:
     text = "kernel k() {\n  in a0: i8[8];\n  in a1: f32[1];\n  out y: f32[8];\n"
     text += "  for i in 8 { y[i] = f32(a0[i]) * a1[0]; }\n}\n"
-    (one, other), y = np.array([[0.1], [3.7e-5]], np.float32), Passed("y", "f32", (8,))
-    x, outputs = Passed("x", "i8", (8,)), (Port("y", y), Port("z", replace(y, tensor="z")))
+    (one, other), y = np.array([[0.1], [3.7e-5]], np.float32), TensorView("y", "f32", (8,))
+    x, outputs = TensorView("x", "i8", (8,)), (Port("y", y), Port("z", replace(y, tensor="z")))
     steps = tuple(
-        Call("k", {"a0": x, "a1": Passed(scale, "f32", (1,))}, {"y": replace(y, tensor=result)})
+        KernelCall("k", {"a0": x, "a1": TensorView(scale, "f32", (1,))}, {"y": replace(y, tensor=result)})
         for scale, result in (("s", "y"), ("t", "z"))
     )
-    program = Program("net", (Port("x", x),), outputs, {"s": one, "t": other}, {"k": text}, steps)
+    program = ModelProgram("net", (Port("x", x),), outputs, {"s": one, "t": other}, {"k": text}, steps)
     changed = with_known_numbers(program)
     assert not changed.constants
     equal = {"s": np.full(8, 0.5, np.float32), "t": np.arange(8, dtype=np.float32)}
@@ -127,8 +127,8 @@ def test_scales_of_one_number_are_numbers_in_the_kernels_of_an_accelerator() -> 
             ),
         )
     )
-    assert [list(s.reads) for s in vectors.steps if isinstance(s, Call)] == [["a0"], ["a0", "a1"]]
-    assert [list(step.reads) for step in changed.steps if isinstance(step, Call)] == [["a0"], ["a0"]]
+    assert [list(s.reads) for s in vectors.steps if isinstance(s, KernelCall)] == [["a0"], ["a0", "a1"]]
+    assert [list(step.reads) for step in changed.steps if isinstance(step, KernelCall)] == [["a0"], ["a0"]]
     assert len(changed.kernels) == 2, "each scale has a kernel"
     given = np.arange(-4, 4, dtype=np.int8)
     for scale, kernel in zip((one, other), changed.kernels.values(), strict=True):

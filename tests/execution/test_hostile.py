@@ -18,7 +18,7 @@ import pytest
 import isamap
 from isamap.run import child
 from isamap.run.child import Emulator
-from isamap.run.runner import Limits, RunProblem, RunResult, run_program
+from isamap.run.runner import ChildLimits, RunProblem, RunResult, run_program
 from isamap.run.toolchain import Compiled, build, find_compiler
 from isamap.source import IsamapError
 
@@ -35,8 +35,8 @@ HEAD = """
   int name(void **a, void *workspace, void *pool) { float *C = a[4]; body }
 """
 
-FAST = Limits(seconds=60, memory_bytes=256 << 20)
-SHORT = Limits(seconds=0.5, memory_bytes=256 << 20)
+FAST = ChildLimits(seconds=60, memory_bytes=256 << 20)
+SHORT = ChildLimits(seconds=0.5, memory_bytes=256 << 20)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Case:
 
     body: str
     end: int | str
-    limits: Limits = FAST
+    limits: ChildLimits = FAST
     workspace_bytes: int = 0
 
 
@@ -107,7 +107,7 @@ def hostile() -> Path:
     return build(find_compiler(("-w",)), ("-w", "-O0"), {"hostile.c": text}, "hostile.c")
 
 
-def call(compiled: Compiled, limits: Limits = FAST, emulator: Emulator | None = None) -> RunResult:
+def call(compiled: Compiled, limits: ChildLimits = FAST, emulator: Emulator | None = None) -> RunResult:
     ones = np.ones((4, 4), np.float32)
     arrays = {"A": ones, "B": ones, "C": np.zeros((4, 4), np.float32)}
     return run_program(compiled, arrays, limits=limits, emulator=emulator)
@@ -117,7 +117,7 @@ def named(good: Compiled, library: Path, name: str) -> Compiled:
     return replace(good, library=library, interface=replace(good.interface, name=name))
 
 
-def end_of(compiled: Compiled, limits: Limits) -> int | str:
+def end_of(compiled: Compiled, limits: ChildLimits) -> int | str:
     """Return the status of a call, or the code of what was found."""
     try:
         result = call(compiled, limits)
@@ -211,9 +211,9 @@ def test_a_limit_of_the_caller_that_is_too_low_is_not_blamed_on_the_code(
     hostile: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(child, "most_allowed", {limit: most}.get)
+    monkeypatch.setattr(child, "hard_limit", {limit: most}.get)
     with pytest.raises(IsamapError) as found:
-        call(named(good, hostile, name), Limits(seconds=60, memory_bytes=8 << 30))
+        call(named(good, hostile, name), ChildLimits(seconds=60, memory_bytes=8 << 30))
     (problem,) = found.value.diagnostics
     assert (problem.code, found.value.exit_code) == ("limit-too-low", 5)
     assert said in problem.message

@@ -22,7 +22,7 @@ import pytest
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request
-from isamap.driver.verifying import Judged, case_of
+from isamap.driver.verifying import ComparedResult, case_of
 from isamap.ir import bind
 from isamap.run.fills import make_arrays, make_scalars
 from isamap.source import Source
@@ -136,7 +136,9 @@ class Printed:
         return {array["name"]: self.arrays[array["name"]].copy() for array in self.plan["arrays"]}
 
     def judge(self, results: Mapping[str, Any]) -> None:
-        judged = Judged(self.bound, self.arrays, dict(results), dict(self.sizes), "random", "model", [])
+        judged = ComparedResult(
+            self.bound, self.arrays, dict(results), dict(self.sizes), "random", "model", []
+        )
         case = case_of(judged, self.scalars, guard=False)
         assert case.ok, case.problems
 

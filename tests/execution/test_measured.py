@@ -12,11 +12,11 @@ from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.plan.protocols import Trial
-from isamap.run.child import Limits
+from isamap.run.child import ChildLimits
 from isamap.scheduler import AnalyticModel, k_best
 from isamap.source import MissingTool
 from isamap.tune import measured
-from isamap.tune.measured import Measured
+from isamap.tune.measured import MeasuredEvaluator
 
 
 def trials(machine: str, count: int, **sizes: int) -> list[Trial]:
@@ -29,7 +29,9 @@ def trials(machine: str, count: int, **sizes: int) -> list[Trial]:
 
 
 def test_all_contenders_are_timed_in_every_round() -> None:
-    found = Measured(rounds=3, seconds=0.002).evaluate_together(trials("generic-c", 2, M=20, N=30, K=10))
+    found = MeasuredEvaluator(rounds=3, seconds=0.002).evaluate_together(
+        trials("generic-c", 2, M=20, N=30, K=10)
+    )
     assert len(found) == 2
     for evaluation in found:
         facts = dict(evaluation.facts)
@@ -45,9 +47,9 @@ def test_all_contenders_are_timed_in_every_round() -> None:
 
 def test_what_exceeds_a_limit_has_failed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [*trials("generic-c", 1, M=20, N=30, K=10), *trials("generic-c", 1, M=3000, N=3000, K=2000)]
-    measurer = Measured(rounds=1, seconds=0.001)
+    measurer = MeasuredEvaluator(rounds=1, seconds=0.001)
     measurer.evaluate_together(both[:1])
-    monkeypatch.setattr(measured, "LIMITS", Limits(seconds=2.0))
+    monkeypatch.setattr(measured, "LIMITS", ChildLimits(seconds=2.0))
     slow = replace(both[1])
     small, large = measurer.evaluate_together([both[0], slow])
     assert small.cost_ns < float("inf")
@@ -59,7 +61,7 @@ def test_a_machine_that_is_not_here_cannot_be_measured() -> None:
     (trial,) = trials("generic-c", 1, M=16, N=16, K=16)
     elsewhere = replace(trial.machine, target=replace(trial.machine.target, run="model"))
     with pytest.raises(MissingTool) as refused:
-        Measured().evaluate(replace(trial, machine=elsewhere))
+        MeasuredEvaluator().evaluate(replace(trial, machine=elsewhere))
     assert refused.value.render() == (
         "error[not-measurable]: schedules for generic-c cannot be measured here: its code is run as a model\n"
         "  help: `--evaluate simulated` needs no such processor"

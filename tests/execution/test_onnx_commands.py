@@ -160,7 +160,7 @@ def test_an_error_in_the_code_of_a_kernel_names_its_layer(
 ) -> None:
     build = model_library.build_model
 
-    def spoiled(emitted: model_library.Emitted, *more: Any) -> Path:
+    def spoiled(emitted: model_library.EmittedModel, *more: Any) -> Path:
         (name,) = (n for n in emitted.files if n.startswith("conv_add") and n.endswith(".c"))
         code = str(emitted.files[name])
         (result,) = set(re.findall(r"args->(y1_?),", code))

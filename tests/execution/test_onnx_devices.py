@@ -16,8 +16,8 @@ from onnx_models import evaluated, imported, make
 from isamap.cli.command_line import run
 from isamap.graph import device_assignment
 from isamap.graph.device_assignment import places_of
-from isamap.graph.model_library import CompiledModel, How, Library, compile_program_of
-from isamap.graph.model_program import Program
+from isamap.graph.model_library import CompiledModel, ModelOptions, ModelSource, compile_program_of
+from isamap.graph.model_program import ModelProgram
 from isamap.machine import Machine
 from isamap.onnx import compile_model
 from isamap.plan.device_plan import DeviceProblem
@@ -40,38 +40,40 @@ FORMULATED = device_assignment.problem_of
 
 
 def posed_without_costs(
-    program: Program, costs: dict[str, float], machine: Machine, count: int
+    program: ModelProgram, costs: dict[str, float], machine: Machine, count: int
 ) -> DeviceProblem:
     """Return the steps where devices start soon and read each other's results as their own."""
     return replace(FORMULATED(program, costs, machine, count), start_ns=10.0, crossing_ns={})
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+def library(monkeypatch: pytest.MonkeyPatch) -> ModelSource:
     """Return the model, dealt to two devices."""
     monkeypatch.setattr(device_assignment, "problem_of", posed_without_costs)
     return compile_program_of(
-        imported(MODEL).whole(), How("generic-c", jobs=1, devices=2), runs=True, apart=False
+        imported(MODEL).whole(), ModelOptions("generic-c", jobs=1, devices=2), runs=True, apart=False
     )
 
 
-def test_both_branches_are_side_by_side(library: Library) -> None:
+def test_both_branches_are_side_by_side(library: ModelSource) -> None:
     assert library.dealt is not None
     assert [len(phase) for phase in library.dealt.phases] == [1, 2, 1]
     assert library.dealt.plan.cost_ns < library.dealt.alone_ns
     assert "parallel_for(pool, 2, made_phase_1, &all)" in str(library.emitted.files["made.c"])
 
 
-def test_results_are_those_of_onnx_with_a_pool_and_those_of_one_device_without(library: Library) -> None:
+def test_results_are_those_of_onnx_with_a_pool_and_those_of_one_device_without(library: ModelSource) -> None:
     (expected,) = evaluated(MODEL, {"x": X})
     alone, both = (CompiledModel(library, threads)({"x": X})["y"] for threads in (1, 2))
     np.testing.assert_allclose(both, expected, rtol=1e-4, atol=1e-5)
-    one = CompiledModel(compile_program_of(imported(MODEL).whole(), How("generic-c", jobs=1), runs=True))
+    one = CompiledModel(
+        compile_program_of(imported(MODEL).whole(), ModelOptions("generic-c", jobs=1), runs=True)
+    )
     assert np.array_equal(alone, both)
     assert np.array_equal(one({"x": X})["y"], both)
 
 
-def test_many_calls_by_two_devices_agree(library: Library) -> None:
+def test_many_calls_by_two_devices_agree(library: ModelSource) -> None:
     model = CompiledModel(library, 2)
     expected = model({"x": X})["y"]
     for _ in range(200):

@@ -19,9 +19,9 @@ from onnx_models import Described, evaluated, make
 from isamap.cli.command_line import run
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.elementwise_fusion import Fuse
-from isamap.graph.group_prices import Price, Prices, near_of
+from isamap.graph.group_prices import GroupPrice, Prices, near_of
 from isamap.graph.importing import Imported, lower_model
-from isamap.graph.model_library import CompiledModel, How, compile_program_of, partition_of
+from isamap.graph.model_library import CompiledModel, ModelOptions, compile_program_of, partition_of
 from isamap.graph.partition import Partition
 from isamap.machine import load_machine
 from isamap.onnx import compile_model
@@ -81,8 +81,8 @@ class Drawn(Prices):
 
     seed = 0
 
-    def _priced(self, texts: Sequence[str | None], moved: Sequence[int]) -> list[Price | None]:
-        return [Price(1.0 + _digest(f"{self.seed} {text}") / 64) for text in texts]
+    def _priced(self, texts: Sequence[str | None], moved: Sequence[int]) -> list[GroupPrice | None]:
+        return [GroupPrice(1.0 + _digest(f"{self.seed} {text}") / 64) for text in texts]
 
 
 def _digest(text: str) -> int:
@@ -90,7 +90,7 @@ def _digest(text: str) -> int:
 
 
 def part(seed: int) -> Partition:
-    made = partition_of("cpsat", How("generic-c"))
+    made = partition_of("cpsat", ModelOptions("generic-c"))
     drawn = Drawn(made.prices.request, made.prices.machine, 1)
     drawn.seed = seed
     return Partition("cpsat", drawn, 5.0, 1 << 20)
@@ -110,14 +110,14 @@ def test_whatever_is_put_together_the_results_are_those_of_onnx(name: str, seed:
     found, inputs, expected = lowered(name, own)
     assert own.parted is not None
     program = found.whole()
-    run = CompiledModel(compile_program_of(program, How("generic-c", jobs=1), runs=True))
+    run = CompiledModel(compile_program_of(program, ModelOptions("generic-c", jobs=1), runs=True))
     for mine, other in zip(run(inputs).values(), expected, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
     assert run.bound(inputs)() == 0
 
 
 def test_prices_of_a_machine_part_no_worse_than_the_greedy_rule() -> None:
-    own = partition_of("cpsat", How("generic-c", jobs=1))
+    own = partition_of("cpsat", ModelOptions("generic-c", jobs=1))
     lowered("scaled scores before a softmax", own)
     parted = own.parted
     assert parted is not None

@@ -21,7 +21,7 @@ from onnx_models import evaluated, imported, make
 from isamap.cli import main
 from isamap.graph.graph import Array
 from isamap.onnx import compile_model
-from isamap.onnx.onnx_models import Reference
+from isamap.onnx.onnx_models import OnnxReference
 
 U8, S8 = np.uint8, np.int8
 Nodes = list[tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]]
@@ -283,7 +283,7 @@ def test_earlier_versions_of_onnx_are_read_as_later_ones(tmp_path: Path, name: s
     (result,) = (port.passed.tensor for port in one.whole().outputs)
     (expected,) = evaluated(later, w.inputs)
     tensors[result] = np.zeros_like(expected)
-    judged = Reference(tmp_path / "made.onnx", {}).evaluate(w.inputs, one.trace, tensors)
+    judged = OnnxReference(tmp_path / "made.onnx", {}).evaluate(w.inputs, one.trace, tensors)
     np.testing.assert_array_equal(judged[result].values.reshape(expected.shape), expected)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from isamap.driver.request import Request, Size
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.driver.verifying import verify_case
 from isamap.kernels import kernel_path
 from isamap.source import Source
@@ -16,19 +16,19 @@ from isamap.source import Source
 MACHINES = ("generic-c", "x86-avx2", "x86-avx512", "x86-avx512-vnni", "x86-avx512-bf16")
 
 
-def made(hw: str, name: str, sizes: dict[str, Size], threads: int = 1) -> Prepared:
+def made(hw: str, name: str, sizes: dict[str, Size], threads: int = 1) -> PreparedKernel:
     text = kernel_path(name).read_text(encoding="utf-8")
     return prepare(Request(Source(f"{name}.ir", text), hw, sizes, heuristic="greedy", threads=threads))
 
 
-def blocks(prepared: Prepared) -> dict[str, int]:
+def blocks(prepared: PreparedKernel) -> dict[str, int]:
     """Return the innermost block of each axis."""
     schedule = prepared.program.compilation.schedule
     assert schedule
     return {loop.axis: loop.step for loop in schedule.nests[0].loops if not loop.is_unrolled}
 
 
-def check(prepared: Prepared, every: Iterable[dict[str, int]]) -> None:
+def check(prepared: PreparedKernel, every: Iterable[dict[str, int]]) -> None:
     for sizes in every:
         case = verify_case(prepared, sizes, "integers")
         assert case.guarded

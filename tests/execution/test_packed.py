@@ -9,7 +9,7 @@ import pytest
 
 import isamap
 from isamap.driver.request import Request, Size
-from isamap.driver.runnable import CompiledKernel, Prepared, prepare
+from isamap.driver.runnable import CompiledKernel, PreparedKernel, prepare
 from isamap.driver.verifying import all_cases, verify_case
 from isamap.emit.c_interface import STATUSES
 from isamap.ir import bind
@@ -31,7 +31,7 @@ def shipped(name: str) -> Source:
 
 def packed(
     name: str, hw: str, sizes: dict[str, Size], *operands: str, threads: int = 1, schedule: str = ""
-) -> Prepared:
+) -> PreparedKernel:
     given = Source("x", schedule) if schedule else None
     return prepare(
         Request(
@@ -130,7 +130,7 @@ def test_weights_of_a_recurrence_are_packed_once_for_all_turns() -> None:
 # --- what is packed ---------------------------------------------------------------------------------------
 
 
-def b_of(prepared: Prepared, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+def b_of(prepared: PreparedKernel, sizes: dict[str, int]) -> dict[str, np.ndarray]:
     return make_arrays(bind(parse_kernel(prepared.request.kernel), sizes), "random")
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.driver.verifying import Judged, case_of
+from isamap.driver.verifying import ComparedResult, case_of
 from isamap.emit.c import EmittedC
 from isamap.emit.c_interface import STATUSES
 from isamap.emit.lanes import emit_lanes
@@ -138,7 +138,7 @@ def finder(subject: str, changed: Changed) -> str:
     if result.status:
         assert STATUSES[result.status][0] in ("RACE", "DIVERGED")
         return "model"
-    judged = Judged(kernel, arrays, result.arrays, one.sizes, "integers", "model", [])
+    judged = ComparedResult(kernel, arrays, result.arrays, one.sizes, "integers", "model", [])
     return "nothing" if case_of(judged, {}, guard=True).ok else "result"
 
 

@@ -23,8 +23,8 @@ from fake_library import (
 
 from isamap.cli import main
 from isamap.driver import portfolio
-from isamap.tune.implementation_choices import Choices
-from isamap.tune.measured import Contender
+from isamap.tune.implementation_choices import ChoiceDatabase
+from isamap.tune.measured import MeasuredSchedule
 
 SIZES = "-D P=400 Q=600"
 Turns = Mapping[str, Callable[[], float]]
@@ -185,7 +185,7 @@ def test_what_was_found_is_kept_for_equal_questions(
     first = judged(monkeypatch, fake=0.5)
     before = compiled(capsys, library)["portfolio"]
     assert first == ["isamap", "fake"]
-    assert Choices.open().count() == 1
+    assert ChoiceDatabase.open().count() == 1
     again = judged(monkeypatch, fake=2.0)
     assert compiled(capsys, library)["portfolio"] == before
     assert again == []
@@ -248,15 +248,15 @@ def test_of_several_values_of_a_size_a_library_has_to_win_at_each(
 def test_code_that_fails_while_it_is_measured_leaves_no_choice(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(self: Contender, _: float) -> float:
+    def gone(self: MeasuredSchedule, _: float) -> float:
         self.failure = "its library is gone"
         return float("inf")
 
-    monkeypatch.setattr(Contender, "turn", gone)
+    monkeypatch.setattr(MeasuredSchedule, "turn", gone)
     found = answer(capsys, f"compile spread.ir {SIZES}", FakeLibrary.build(folder, FAST), code=1)
     assert codes(found) == ["nothing-ran"]
     assert found["diagnostics"][0]["message"] == "`isamap` could not be measured: its library is gone"
-    assert Choices.open().count() == 0
+    assert ChoiceDatabase.open().count() == 0
 
 
 def test_two_libraries_of_one_name_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
-from isamap.emit.c_names import Names
+from isamap.emit.c_names import CNames
 from isamap.emit.lane_functions import build_lane_function
 from isamap.machine import load_machine
 from isamap.source import Source
@@ -127,7 +127,7 @@ def test_every_instruction_alone_does_in_the_emulator_what_its_description_says(
 @pytest.mark.parametrize(("name", "shown"), [("wmma_f32_f16", ["a", "b"]), ("load_f32", [])])
 def test_lanes_show_others_the_registers_that_these_read(name: str, shown: list[str]) -> None:
     machine = load_machine(RDNA3)
-    text = build_lane_function(machine.instructions[name], machine, Names(), model=True).text
+    text = build_lane_function(machine.instructions[name], machine, CNames(), model=True).text
     assert re.findall(r"SHOW\(\d, (\w+)\)", text) == shown
     assert text.count("TOGETHER(32);") == (2 if shown else 0), (
         "before others read them, and before they change"
@@ -136,5 +136,5 @@ def test_lanes_show_others_the_registers_that_these_read(name: str, shown: list[
 
 def test_lanes_behind_those_of_a_placement_repeat_them() -> None:
     machine = load_machine(RDNA3)
-    text = build_lane_function(machine.instructions["load_rows_shared_f16"], machine, Names()).text
+    text = build_lane_function(machine.instructions["load_rows_shared_f16"], machine, CNames()).text
     assert "const int64_t i = lane % 16;" in text

@@ -23,7 +23,7 @@ from isamap.machine import load_machine
 from isamap.run import toolchain
 from isamap.run.arguments import make_call
 from isamap.run.in_process import InProcess
-from isamap.run.runner import Limits, RunProblem, run_program
+from isamap.run.runner import ChildLimits, RunProblem, run_program
 from isamap.run.toolchain import Compiled, compile_library
 from isamap.run.worker import load_function, make_arguments
 from isamap.source import UsageProblem
@@ -222,14 +222,14 @@ def test_the_workspace_may_be_anywhere_and_holds_anything_at_first() -> None:
 def test_a_program_that_does_not_end_is_stopped() -> None:
     forever = For("t", Index.of(1 << 50), multiply(Index.of(0), Index.of(0), Index.of(0)))
     with pytest.raises(RunProblem) as found:
-        run_program(compiled(before=(forever,)), data(), SIZES, limits=Limits(seconds=0.5))
+        run_program(compiled(before=(forever,)), data(), SIZES, limits=ChildLimits(seconds=0.5))
     assert found.value.diagnostics[0].code == "program-timeout"
 
 
 def test_memory_has_a_limit() -> None:
     packed = Buffer("packed", gemm().tensors[0].dtype, Index.of("N") * (1 << 28))
     with pytest.raises(RunProblem) as found:
-        run_program(compiled(buffers=(packed,)), data(), SIZES, limits=Limits(memory_bytes=1 << 29))
+        run_program(compiled(buffers=(packed,)), data(), SIZES, limits=ChildLimits(memory_bytes=1 << 29))
     assert found.value.diagnostics[0].code == "program-out-of-memory"
 
 

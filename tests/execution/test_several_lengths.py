@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from isamap.driver.request import Request, Size
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.driver.verifying import verify_case
 from isamap.kernels import kernel_path
 from isamap.source import Source
@@ -22,7 +22,7 @@ RELU = "kernel relu(N) { in x: i8[N]; out y: i8[N]; for i in N { y[i] = max(x[i]
 MACHINES = ("riscv-rvv@Q=2,4,8", "aarch64-sve2@Q=1,2,4")
 
 
-def built(kernel: str, machine: str, sizes: Mapping[str, Size]) -> Prepared:
+def built(kernel: str, machine: str, sizes: Mapping[str, Size]) -> PreparedKernel:
     text = kernel if "{" in kernel else kernel_path(kernel).read_text()
     return prepare(Request(Source("kernel.ir", text), machine, sizes, heuristic="greedy", cache=False))
 
@@ -87,7 +87,7 @@ def test_a_sum_over_lanes_by_a_schedule_written_for_one_length(machine: str, map
     right_everywhere(prepared, machine, {"M": 3, "N": 203})
 
 
-def right_everywhere(prepared: Prepared, machine: str, given: Mapping[str, int]) -> None:
+def right_everywhere(prepared: PreparedKernel, machine: str, given: Mapping[str, int]) -> None:
     tried: list[str] = []
     for at, there in prepared.everywhere():
         tried.append(at)

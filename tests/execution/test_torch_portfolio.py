@@ -13,7 +13,7 @@ torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
 
 import isamap.torch as backend  # noqa: E402 - after the skip
 from isamap.torch import segments  # noqa: E402 - after the skip
-from isamap.tune.implementation_choices import Choices  # noqa: E402 - after the skip
+from isamap.tune.implementation_choices import ChoiceDatabase  # noqa: E402 - after the skip
 
 OPTIONS = {"machine": "generic-c", "portfolio": True}
 Rounds = Mapping[int, Mapping[str, float]]
@@ -113,7 +113,7 @@ def test_an_equal_segment_is_measured_once_also_by_another_process(
     first = clock(0.8)
     found = backend.explain(mlp(), x, options=OPTIONS)
     assert first.times == 1
-    assert Choices.open().count() == 1
+    assert ChoiceDatabase.open().count() == 1
     forget(monkeypatch)
     second = clock(2.0)
     assert where(backend.explain(mlp(), x, options=OPTIONS)) == where(found)
@@ -167,7 +167,7 @@ def test_segments_with_several_results_and_views_are_performed_by_either(clock: 
     for shares in ((0.5,), (2.0, 0.5), (0.5, 2.0)):
         clock(*shares)
         segments.KNOWN.clear()
-        Choices.open().clear()
+        ChoiceDatabase.open().clear()
         torch._dynamo.reset()
         found = torch.compile(model, backend=backend.backend, options=OPTIONS)(x, w)
         for one, other in zip(found, model(x, w), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isamap.driver.request import Request
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.driver.verifying import all_cases
 from isamap.kernels import kernel_path
 from isamap.lower.walk import issued_names
@@ -40,7 +40,7 @@ SIZES = [{"M": 20, "N": 35, "K": 75}, {"M": 16, "N": 64, "K": 64}]
 
 def is_right(
     text: str, name: str, hw: str, sizes: dict[str, int], used: set[str], schedule: str | None = None
-) -> Prepared:
+) -> PreparedKernel:
     replay = Source("s.schedule", schedule) if schedule is not None else None
     prepared = prepare(Request(Source(f"{name}.ir", text), hw, {**sizes}, schedule=replay))
     program = prepared.program.compilation.program

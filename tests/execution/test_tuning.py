@@ -21,7 +21,7 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.scheduler.search.points import SearchSpace
 from isamap.source import MissingTool
-from isamap.tune.measured import Contender
+from isamap.tune.measured import MeasuredSchedule
 from isamap.tune.tournament import ROUNDS, Tournament
 from isamap.tune.winners import Winners
 
@@ -54,10 +54,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of a few calls."""
-    monkeypatch.setattr(Contender, "turn", _turn)
+    monkeypatch.setattr(MeasuredSchedule, "turn", _turn)
 
 
-def _turn(self: Contender, _: float) -> float:
+def _turn(self: MeasuredSchedule, _: float) -> float:
     self.run(2, counts=True)
     return 1e9 * min(self.rounds[-1])
 
@@ -252,7 +252,7 @@ def test_a_machine_that_is_not_here_cannot_be_tuned(tmp_path: Path) -> None:
     assert made.problem is not None
     assert made.schedule is not None
     elsewhere = replace(made.machine, target=replace(made.machine.target, run="model"))
-    question = tuning.Question(request, made.canonical, elsewhere, made.problem, request.sizes)  # pyright: ignore[reportArgumentType] - numbers
+    question = tuning.TuningKey(request, made.canonical, elsewhere, made.problem, request.sizes)  # pyright: ignore[reportArgumentType] - numbers
     with pytest.raises(MissingTool):
         tuning.tune(question, made.schedule)
 

@@ -15,7 +15,7 @@ from isamap.driver.pipeline import Compilation
 from isamap.driver.request import BEST_FORM, Request
 from isamap.formulate.build import build_problem
 from isamap.lower.program import Buffer
-from isamap.match import Window
+from isamap.match import WindowOverlap
 from isamap.plan.check import check_schedule
 from isamap.source import Source
 from isamap.stream.encoding import decode
@@ -108,7 +108,7 @@ def test_rows_that_taps_share_come_once() -> None:
 
 
 def test_windows_are_found_along_axes_and_along_fused_ones() -> None:
-    found: dict[str, set[Window]] = {}
+    found: dict[str, set[WindowOverlap]] = {}
     for size in (8, 14):
         made, _ = compiled(depthwise(size, 2 * size, 32, 3, 3, 2), heuristic="greedy")
         assert made.canonical
@@ -117,18 +117,21 @@ def test_windows_are_found_along_axes_and_along_fused_ones() -> None:
         for option in (o for nest in problem.nests for o in nest.options):
             for operand in (o for o in option.operands if o.name == "a"):
                 found.setdefault(option.mapping.split(" (")[0], set()).update(operand.staging.windows)
-    assert {Window("p.q", "r", 16, 2), Window("p.q", "r", 28, 2)} <= found[
+    assert {WindowOverlap("p.q", "r", 16, 2), WindowOverlap("p.q", "r", 28, 2)} <= found[
         "multiply_columns { m: p.q, n: g }"
     ]
-    assert found["multiply_columns { m: q, n: g }"] == {Window("q", "s", 1, 2), Window("p", "r", 1, 2)}
+    assert found["multiply_columns { m: q, n: g }"] == {
+        WindowOverlap("q", "s", 1, 2),
+        WindowOverlap("p", "r", 1, 2),
+    }
     assert found["stream { m: p.q, k: r.s, n: 1 }"] == set(), "taps are no axis of their own"
 
 
 def test_taps_reach_as_far_as_their_planes_have_them() -> None:
-    assert Window("p", "r", 1).reaches(3) == (2,)
-    assert Window("p.q", "r", 56, 2).reaches(3) == (56, 0)
-    assert Window("p.q", "r", 7, 2).reaches(5) == (14, 7)
-    assert Window("p", "r", 1, 3).reaches(2) == (0, 0)
+    assert WindowOverlap("p", "r", 1).reaches(3) == (2,)
+    assert WindowOverlap("p.q", "r", 56, 2).reaches(3) == (56, 0)
+    assert WindowOverlap("p.q", "r", 7, 2).reaches(5) == (14, 7)
+    assert WindowOverlap("p", "r", 1, 3).reaches(2) == (0, 0)
 
 
 @pytest.mark.parametrize("step", [1, 2])

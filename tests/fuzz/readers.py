@@ -390,12 +390,12 @@ def read_cached(data: bytes, folder: Path) -> None:
     from isamap.machine.chain import read_chain
     from isamap.machine.checks import restore_machine
     from isamap.source import Diagnostic, UsageProblem
-    from isamap.source.codec import read
+    from isamap.source.codec import read_value
 
     files = read_chain(str(WORDS))
     restore_machine(data, files)
     try:
-        read(data, [file.source for file in files])
+        read_value(data, [file.source for file in files])
     except ValueError as error:
         raise UsageProblem(Diagnostic("file-unreadable", str(error))) from None
 

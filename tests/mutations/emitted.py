@@ -48,7 +48,7 @@ from isamap.driver import verifying
 from isamap.driver.matrix import FEW, open_sizes, sizes_for
 from isamap.driver.oracle import count_iterations
 from isamap.driver.request import Request, Size
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.driver.verifying import Case
 from isamap.emit.c import EmittedC
 from isamap.ir import Kernel, bind
@@ -223,7 +223,7 @@ def perform_in_copy(job: dict[str, Any], seconds: float, emulator: object) -> ob
     return ended(code, json.loads(answer) if answer else None, "")
 
 
-def is_caught(prepared: Prepared, compiled: Compiled) -> bool:
+def is_caught(prepared: PreparedKernel, compiled: Compiled) -> bool:
     """Return whether `isamap verify` tells that a program is wrong, with the first fill that shows it."""
     for _, there in replace(prepared, compiled=compiled).everywhere():
         for sizes in verifying.concrete_sizes(there):
@@ -247,7 +247,7 @@ def quick(machine: Machine) -> Machine:
     return replace(machine, target=replace(machine.target, flags=flags))
 
 
-def compile_mutant(prepared: Prepared, text: str, machine: Machine) -> Compiled | None:
+def compile_mutant(prepared: PreparedKernel, text: str, machine: Machine) -> Compiled | None:
     """Return the library of a mutated text; None where it does not compile."""
     emitted = replace(prepared.program.emitted, source=text)
     try:
@@ -256,7 +256,9 @@ def compile_mutant(prepared: Prepared, text: str, machine: Machine) -> Compiled 
         return None
 
 
-def compile_mutants(prepared: Prepared, texts: Sequence[str], machine: Machine) -> list[Compiled | None]:
+def compile_mutants(
+    prepared: PreparedKernel, texts: Sequence[str], machine: Machine
+) -> list[Compiled | None]:
     """Return the programs of mutated texts, all in one library; None for those that do not compile."""
     if not texts:
         return []
@@ -303,7 +305,7 @@ def _under_another_name(emitted: EmittedC, text: str, number: int) -> str:
     return re.sub(r"ISAMAP_\w+_H\b", rf"\g<0>__{number}", text)
 
 
-def proofs_of_equivalence(prepared: Prepared, sites: Sequence[Site]) -> list[str]:
+def proofs_of_equivalence(prepared: PreparedKernel, sites: Sequence[Site]) -> list[str]:
     """Return why mutants that verify compute the same; nothing for those of which that is not proved."""
     text, machine = prepared.program.emitted.source, quick(prepared.machine)
     proofs = ["same terms" if same else "" for same in have_same_terms(prepared, sites)]
@@ -321,7 +323,7 @@ def proofs_of_equivalence(prepared: Prepared, sites: Sequence[Site]) -> list[str
     return [proof or _proof_alone(prepared, site) for proof, site in zip(proofs, sites, strict=True)]
 
 
-def _proof_alone(prepared: Prepared, site: Site) -> str:
+def _proof_alone(prepared: PreparedKernel, site: Site) -> str:
     """Return a proof that takes longer, or a reason that is written in `equivalent.json`."""
     text = prepared.program.emitted.source
     same = compile_mutant(prepared, site.applied(text), prepared.machine)
@@ -333,7 +335,7 @@ def _proof_alone(prepared: Prepared, site: Site) -> str:
     return named_reasons().get((kernel, *lines)) or named_reasons().get(("*", *lines), "")
 
 
-def is_same_for_all_numbers(prepared: Prepared, site: Site, start: int) -> bool:
+def is_same_for_all_numbers(prepared: PreparedKernel, site: Site, start: int) -> bool:
     """Return whether functions of one number around a change are right for each number."""
     text = prepared.program.emitted.source
     tests, names = tests_of_all_numbers(text, start, site.applied(text), site.start)
@@ -354,7 +356,7 @@ def _differs(compiler: Compiler, flags: tuple[str, ...], tests: str, names: tupl
     return False
 
 
-def _hashed(prepared: Prepared, site: Site | None) -> str:
+def _hashed(prepared: PreparedKernel, site: Site | None) -> str:
     """Return the program, or a mutant of it, with operations that are hashes; nothing where that is no proof.
 
     It is none of a change in an operation, nor where the arrays of indices are too many to try all.
@@ -392,7 +394,7 @@ def all_indices(kernel: Kernel) -> list[dict[str, Any]]:
     return found
 
 
-def have_same_terms(prepared: Prepared, sites: Sequence[Site]) -> list[bool]:
+def have_same_terms(prepared: PreparedKernel, sites: Sequence[Site]) -> list[bool]:
     """Return of each mutant whether it gives the bits of the right program, where operations are hashes."""
     texts = [_hashed(prepared, site) for site in sites]
     right = _hashed(prepared, None) if any(texts) else ""
@@ -424,7 +426,7 @@ def have_same_terms(prepared: Prepared, sites: Sequence[Site]) -> list[bool]:
 
 
 def _hashed_results(
-    prepared: Prepared,
+    prepared: PreparedKernel,
     compiled: Compiled | None,
     kernel: Kernel,
     sizes: Mapping[str, int],

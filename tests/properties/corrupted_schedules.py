@@ -8,7 +8,7 @@ from random import Random
 
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestProblem, Problem
-from isamap.plan.schedule import NestSchedule, Schedule, Spread, Stage
+from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Schedule, Stage
 
 Change = Callable[[NestSchedule, NestProblem, Random], NestSchedule]
 
@@ -154,7 +154,7 @@ def spread(nest: NestSchedule, question: NestProblem, random: Random) -> NestSch
     axes = [loop.axis for loop in nest.loops]
     if not axes:
         return nest
-    return replace(nest, spread=(*nest.spread, Spread(random.choice(names), random.choice(axes))))
+    return replace(nest, spread=(*nest.spread, DeferredWriteBack(random.choice(names), random.choice(axes))))
 
 
 def fused(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:

@@ -9,7 +9,7 @@ from random import Random
 from isamap.plan.check import check_schedule
 from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
-from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
+from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Prefetch, Schedule, Stage
 
 TRIES = 12
 
@@ -61,7 +61,7 @@ def _with_directive(
             kept = (one for one in nest.stages if one.operand != operand)
             return replace(nest, stages=tuple(sorted((*kept, stage), key=lambda one: one.depth)))
         case "spread":
-            return replace(nest, spread=(*nest.spread, Spread(operand, axis)))
+            return replace(nest, spread=(*nest.spread, DeferredWriteBack(operand, axis)))
         case "fuse" if option.fusions:
             number = random.choice(option.fusions).statement
             return replace(nest, fused=tuple(sorted({*nest.fused, number})))
@@ -112,7 +112,7 @@ def _overlapped(nest: NestSchedule, option: NestOption, random: Random) -> NestS
     """Some of the buffers filled ahead, and some of the write-backs spread, where there is a loop for it."""
     operands = {operand.name: operand for operand in option.operands}
     stages: list[Stage] = []
-    spread: list[Spread] = []
+    spread: list[DeferredWriteBack] = []
     for stage in nest.stages:
         operand = operands[stage.operand]
         around = nest.loops[stage.depth - 1] if stage.depth else None
@@ -126,7 +126,7 @@ def _overlapped(nest: NestSchedule, option: NestOption, random: Random) -> NestS
         else:
             stages.append(stage)
             if around.axis in operand.axes and last:
-                spread.append(Spread(operand.name, random.choice(inside[:last])))
+                spread.append(DeferredWriteBack(operand.name, random.choice(inside[:last])))
     return replace(nest, stages=tuple(stages), spread=tuple(spread))
 
 

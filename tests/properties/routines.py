@@ -32,7 +32,7 @@ from isamap.ir import (
     index_max,
     index_min,
 )
-from isamap.ir.evaluate import folded
+from isamap.ir.evaluate import fold_cast
 
 SIZES = ("M", "N", "K")
 AXES = ("i", "j", "k")
@@ -152,8 +152,8 @@ def casts(draw: st.DrawFn, dtype: DType, depth: int) -> Expr:
     source = draw(st.sampled_from([t for t in TYPES if t != dtype]))
     value = draw(expressions(source, depth - 1))
     if dtype.is_integer and not converts_exactly(source, dtype):
-        return folded(Cast(value, dtype, draw(st.sampled_from(("wrap", "sat")))))
-    return folded(Cast(value, dtype))
+        return fold_cast(Cast(value, dtype, draw(st.sampled_from(("wrap", "sat")))))
+    return fold_cast(Cast(value, dtype))
 
 
 @st.composite

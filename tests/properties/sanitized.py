@@ -18,7 +18,7 @@ from properties.batches import flags_of, sources
 
 from isamap.emit.c import EmittedC
 from isamap.machine import Machine
-from isamap.run.arguments import Call, make_call
+from isamap.run.arguments import CallArguments, make_call
 from isamap.run.toolchain import find_compiler
 
 Array = NDArray[Any]
@@ -67,7 +67,7 @@ def run_sanitized(trials: Sequence[Trial], machine: Machine, folder: Path) -> li
     return _outputs(calls, ran.stdout)
 
 
-def _caller(trial: Trial, call: Call) -> str:
+def _caller(trial: Trial, call: CallArguments) -> str:
     """Return a C function that reads the tensors of a program, calls it, and writes its results."""
     name = trial.program.interface.name
     lines = [f"static void call_{name}(void) {{", f"  {name}_args args = {{0}};"]
@@ -92,7 +92,7 @@ def _main(trials: Sequence[Trial]) -> str:
     return f"int main(void) {{\n{calls}  return 0;\n}}\n"
 
 
-def _outputs(calls: Sequence[Call], said: bytes) -> list[dict[str, Array]]:
+def _outputs(calls: Sequence[CallArguments], said: bytes) -> list[dict[str, Array]]:
     found: list[dict[str, Array]] = []
     at = 0
     for call in calls:

@@ -8,7 +8,7 @@ import pytest
 from brute_accesses import walked_accesses, walked_issues
 
 from isamap.plan.access_counts import CONVENTIONS, Convention, Refill, count_accesses, count_issues
-from isamap.plan.loop_nest import Counted, Keep, LoopNest, NestLoop, Role, Subscript
+from isamap.plan.loop_nest import CountedOperand, Keep, LoopNest, NestLoop, Role, Subscript
 
 NESTS = 1000
 REFILLS: tuple[Refill, ...] = ("entry", "change", "delta")
@@ -53,7 +53,9 @@ def random_steps(rng: random.Random, extent: int) -> list[int]:
     return sorted(steps, reverse=True)
 
 
-def random_operand(rng: random.Random, name: str, axes: tuple[tuple[str, int], ...], loops: int) -> Counted:
+def random_operand(
+    rng: random.Random, name: str, axes: tuple[tuple[str, int], ...], loops: int
+) -> CountedOperand:
     """Windows, strides, diagonals, axes read backwards; up to two levels between home and datapath."""
     subscripts: list[Subscript] = []
     for _ in range(rng.randint(0, 3)):
@@ -61,4 +63,4 @@ def random_operand(rng: random.Random, name: str, axes: tuple[tuple[str, int], .
         subscripts.append(tuple((axis, rng.choice((1, 1, 2, 3, -1))) for axis, _ in moved))
     depths = sorted(rng.randint(0, loops) for _ in range(rng.randint(0, 2)))
     keeps = (Keep("home", 0), *(Keep(f"level{n}", depth) for n, depth in enumerate(depths)))
-    return Counted(name, name.upper(), tuple(subscripts), keeps, rng.choice(ROLES))
+    return CountedOperand(name, name.upper(), tuple(subscripts), keeps, rng.choice(ROLES))

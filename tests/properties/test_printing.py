@@ -10,7 +10,7 @@ from isamap.ir import Kernel, Module, layout, print_routine
 from isamap.source import Source
 from isamap.syntax import format_source
 from isamap.syntax.declarations import resolve_module
-from isamap.syntax.scope import Findings
+from isamap.syntax.scope import TextFindings
 from isamap.syntax.tree_builder import parse_declarations
 
 
@@ -44,7 +44,7 @@ def test_formatting_keeps_the_meaning_and_comments_of_any_spacing(kernel: Kernel
 
 def resolved(text: str) -> Module:
     """Return the module of a text, typed but not verified: generated subscripts leave their operands."""
-    findings = Findings()
+    findings = TextFindings()
     module = resolve_module(parse_declarations(Source("printed.ir", text)), Module(()), findings)
     findings.raise_any()
     return module

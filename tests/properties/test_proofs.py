@@ -29,7 +29,7 @@ from isamap.ir import (
     verify,
 )
 from isamap.ir.equal_axes import never_meet
-from isamap.ir.facts import AxisAt, Known, Site
+from isamap.ir.facts import AxisAt, FreeSizes, Site
 
 SIZES = ("M", "N", "K")
 AXES = ("i", "j")
@@ -140,7 +140,9 @@ def test_iterations_that_guards_keep_apart_never_meet(
     f, g = (Read("C", tuple(index), F32) for index in (write, read))
     axes = tuple(AxisAt(name, size, False, 1) for name in AXES)
     site = Site(Assign(f, None, one), axes, tuple(guards), 0)
-    apart = {axis for axis in AXES if never_meet(f, g, site, site, axis, (), Known(Facts(lows={"N": 1}), {}))}
+    apart = {
+        axis for axis in AXES if never_meet(f, g, site, site, axis, (), FreeSizes(Facts(lows={"N": 1}), {}))
+    }
     for n in range(1, 6) if apart else ():
         points = [{"i": i, "j": j, "N": n} for i in range(n) for j in range(n)]
         runs = [p for p in points if all(x.evaluate(p) >= 0 for x in guards)]

@@ -26,7 +26,7 @@ from isamap.plan.problem import (
     TileOperand,
     with_fields,
 )
-from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
+from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Prefetch, Schedule, Stage
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.orders import first_order
@@ -79,7 +79,7 @@ def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
         loops,
         tuple(stages),
         draw(depths),
-        tuple(Spread(stage.operand, draw(NAMES)) for stage in late),
+        tuple(DeferredWriteBack(stage.operand, draw(NAMES)) for stage in late),
         prefetches=tuple(sorted(draw(st.lists(hints, max_size=2)), key=lambda hint: hint.depth)),
     )
 

@@ -11,7 +11,7 @@ from isamap.driver.explaining import schedule_accesses
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.plan.access_counts import CONVENTIONS, StatementAccesses, count_accesses
-from isamap.plan.loop_nest import Counted, Keep, LoopNest, NestLoop
+from isamap.plan.loop_nest import CountedOperand, Keep, LoopNest, NestLoop
 from isamap.source import Source
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "accesses"
@@ -96,9 +96,9 @@ def test_three_levels_that_nothing_bypasses_count_as_timeloop_publishes() -> Non
     loops = (NestLoop("k", 2), NestLoop("p", 1), NestLoop("k", 1), NestLoop("r", 1))
     keeps = (Keep("main", 0), Keep("global", 0), Keep("file", 2))
     operands = (
-        Counted("w", "W", ((("k", 1),), (("r", 1),)), keeps),
-        Counted("x", "X", ((("p", 1), ("r", 1)),), keeps),
-        Counted("y", "Y", ((("k", 1),), (("p", 1),)), keeps, "update"),
+        CountedOperand("w", "W", ((("k", 1),), (("r", 1),)), keeps),
+        CountedOperand("x", "X", ((("p", 1), ("r", 1)),), keeps),
+        CountedOperand("y", "Y", ((("k", 1),), (("p", 1),)), keeps, "update"),
     )
     found = count_accesses(LoopNest(axes, loops, operands), CONVENTIONS["timeloop"])
     assert {(a.level, a.tensor): (a.reads, a.fills, a.updates) for a in found} == {

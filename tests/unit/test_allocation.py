@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isamap.plan.placement import Buffer, check_placement, print_offsets, read_buffers
+from isamap.plan.placement import PlacedBuffer, check_placement, print_offsets, read_buffers
 from isamap.scheduler.memory.allocation import allocate
 from isamap.scheduler.memory.placing import place, place_isolated
 from isamap.scheduler.memory.skyline import Effort, make_instance, search
@@ -20,19 +20,19 @@ NODES = 100_000
 
 
 @st.composite
-def instances(draw: st.DrawFn) -> tuple[list[Buffer], int]:
+def instances(draw: st.DrawFn) -> tuple[list[PlacedBuffer], int]:
     """Return a few small buffers, and a memory about as large as what lives at one time."""
-    buffers: list[Buffer] = []
+    buffers: list[PlacedBuffer] = []
     for n in range(draw(st.integers(1, 5))):
         start = draw(st.integers(0, 5))
         end = draw(st.integers(start + 1, 6))
         alignment = draw(st.sampled_from([1, 1, 1, 2, 3]))
-        buffers.append(Buffer(f"b{n}", start, end, draw(st.integers(1, 4)), alignment))
+        buffers.append(PlacedBuffer(f"b{n}", start, end, draw(st.integers(1, 4)), alignment))
     load = max(sum(b.size_bytes for b in buffers if b.start <= t < b.end) for t in range(6))
     return buffers, max(1, load + draw(st.integers(-1, 2)))
 
 
-def can_be_placed(buffers: list[Buffer], capacity: int) -> bool:
+def can_be_placed(buffers: list[PlacedBuffer], capacity: int) -> bool:
     """By trying every offset of every buffer."""
     ranges = [range(0, capacity - b.size_bytes + 1, b.alignment_bytes) for b in buffers]
     return any(
@@ -47,7 +47,7 @@ def can_be_placed(buffers: list[Buffer], capacity: int) -> bool:
 
 @given(instances())
 def test_both_packers_place_what_can_be_placed_and_nothing_else(
-    instance: tuple[list[Buffer], int],
+    instance: tuple[list[PlacedBuffer], int],
 ) -> None:
     buffers, capacity = instance
     expected = can_be_placed(buffers, capacity)
@@ -64,7 +64,9 @@ def test_both_packers_place_what_can_be_placed_and_nothing_else(
 @pytest.mark.parametrize("seed", range(8))
 def test_the_solver_agrees_with_the_packer(seed: int) -> None:
     buffers = [
-        Buffer(f"b{n}", (n * 7 + seed) % 9, (n * 7 + seed) % 9 + 1 + (n + seed) % 4, 1 + (n * 5 + seed) % 6)
+        PlacedBuffer(
+            f"b{n}", (n * 7 + seed) % 9, (n * 7 + seed) % 9 + 1 + (n + seed) % 4, 1 + (n * 5 + seed) % 6
+        )
         for n in range(9)
     ]
     load = max(sum(b.size_bytes for b in buffers if b.start <= t < b.end) for t in range(14))
@@ -82,7 +84,7 @@ def test_public_instances_fit_into_their_memory(letter: str, mirrored: bool) -> 
     path = DATA / f"{letter}.1048576.csv"
     buffers = list(read_buffers(Source(path.name, path.read_text())).buffers)
     if mirrored:
-        buffers = [Buffer(b.name, -b.end, -b.start, b.size_bytes) for b in reversed(buffers)]
+        buffers = [PlacedBuffer(b.name, -b.end, -b.start, b.size_bytes) for b in reversed(buffers)]
     found = allocate(buffers, 1048576, 120)
     assert found.status == "PLACED"
     assert check_placement(buffers, found.offsets, 1048576) == ()
@@ -103,16 +105,21 @@ def test_a_memory_below_the_load_is_refused_at_once() -> None:
 
 def test_gaps_that_cannot_be_avoided_are_proved() -> None:
     # a and c live beside b at different times, so that b has to lie above or below both.
-    buffers = [Buffer("a", 0, 2, 3), Buffer("b", 1, 3, 2), Buffer("c", 2, 4, 4), Buffer("d", 0, 1, 3)]
-    buffers += [Buffer("e", 3, 4, 2)]
+    buffers = [
+        PlacedBuffer("a", 0, 2, 3),
+        PlacedBuffer("b", 1, 3, 2),
+        PlacedBuffer("c", 2, 4, 4),
+        PlacedBuffer("d", 0, 1, 3),
+    ]
+    buffers += [PlacedBuffer("e", 3, 4, 2)]
     assert allocate(buffers, 6).status == "PLACED"
-    aligned = [Buffer("a", 0, 2, 3, 1), Buffer("b", 0, 2, 2, 4)]
+    aligned = [PlacedBuffer("a", 0, 2, 3, 1), PlacedBuffer("b", 0, 2, 2, 4)]
     assert allocate(aligned, 5).status == "PLACED"  # b at 0, a behind it
-    assert allocate([Buffer("a", 0, 2, 3, 4), Buffer("b", 0, 2, 2, 4)], 5).status == "INFEASIBLE"
+    assert allocate([PlacedBuffer("a", 0, 2, 3, 4), PlacedBuffer("b", 0, 2, 2, 4)], 5).status == "INFEASIBLE"
 
 
 def test_a_solver_that_fails_knows_nothing() -> None:
-    made = make_instance([Buffer("a", 0, 1, 1)], 1)
+    made = make_instance([PlacedBuffer("a", 0, 1, 1)], 1)
     assert place_isolated(made, 5.0, 1.0) == (0,)
     assert place_isolated(made, 5.0, 1.0, command=("false",)) == "unknown"
     assert place_isolated(made, 5.0, 1.0, command=("true",)) == "unknown"
@@ -130,7 +137,7 @@ def test_a_solver_that_fails_knows_nothing() -> None:
     ],
 )
 def test_the_checker_says_what_is_wrong(offsets: dict[str, int], said: tuple[str, ...]) -> None:
-    buffers = [Buffer("a", 0, 3, 4), Buffer("b", 2, 5, 4, 2)]
+    buffers = [PlacedBuffer("a", 0, 3, 4), PlacedBuffer("b", 2, 5, 4, 2)]
     assert tuple(f.message for f in check_placement(buffers, offsets, 8)) == said
 
 

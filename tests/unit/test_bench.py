@@ -19,7 +19,7 @@ from isamap.bench.charts import ratio_chart
 from isamap.bench.contender import Contender, ContenderLost
 from isamap.bench.kept_rows import Row
 from isamap.bench.kinds import PRODUCTS
-from isamap.bench.paired_timing import Ratio, geometric_mean, ratio, trimmed
+from isamap.bench.paired_timing import Ratio, count_trimmed, geometric_mean, ratio
 from isamap.bench.product_cases import (
     FORMS_OF_DTYPE,
     GemmCase,
@@ -33,7 +33,7 @@ from isamap.bench.ring import Task, random_values
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
 from isamap.bench.timed_loops import READS, build_loops, load_loops
 from isamap.driver.request import Request
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.ir import bind
 from isamap.ir.interpret import interpret
 from isamap.machine import detect_features
@@ -170,7 +170,7 @@ def test_both_ways_of_reading_read_each_line_once() -> None:
 
 
 def test_the_interval_of_a_median_is_that_of_order_statistics() -> None:
-    assert [trimmed(n) for n in (7, 8, 9, 11, 20)] == [0, 0, 1, 1, 5]
+    assert [count_trimmed(n) for n in (7, 8, 9, 11, 20)] == [0, 0, 1, 1, 5]
     found = ratio([1.0] * 9, [1.5, 1.1, 1.2, 1.3, 1.25, 1.4, 0.5, 1.35, 9.0])
     assert (found.value, found.low, found.high) == (1.3, 1.1, 1.5)
     assert not found.is_slower
@@ -247,7 +247,7 @@ def test_a_rotating_row_is_compiled_for_cold_operands_beside_reading_them(
 ) -> None:
     asked: list[bool] = []
 
-    def prepared(request: Request) -> Prepared:
+    def prepared(request: Request) -> PreparedKernel:
         asked.append(request.cold)
         return prepare(request)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from isamap.bench.campaign import Campaign, run_campaign
-from isamap.bench.cases import FORMS, Form
+from isamap.bench.cases import FORMS, Types
 from isamap.bench.convolution_cases import (
     ConvCase,
     as_grouped,
@@ -39,7 +39,7 @@ SMALL = {
 LIBRARIES = {"torch": prepare_torch_conv, "onnxruntime": prepare_onnxruntime_conv}
 
 
-def right(case: ConvCase, form: Form) -> tuple[dict[str, tuple[str, Any]], Any]:
+def right(case: ConvCase, form: Types) -> tuple[dict[str, tuple[str, Any]], Any]:
     """Return the arrays of a row, and what Y should be."""
     kernel = bind(parse_kernel(conv_source(case, form)), {})
     values = conv_values(case, form)

@@ -7,7 +7,7 @@ import pytest
 
 from isamap.bench.campaign import ring_of
 from isamap.bench.cases import FORMS
-from isamap.bench.kind import Rules
+from isamap.bench.kind import MeasuringRules
 from isamap.bench.product_cases import gemm_cases, product_work
 from isamap.bench.ring import Array, fastest_bytes_per_ns, readings
 from isamap.bench.timed_loops import build_loops
@@ -66,7 +66,7 @@ def test_the_loops_read_for_real() -> None:
 
 
 def test_a_ring_of_any_row_is_larger_than_twice_the_caches() -> None:
-    rules = Rules("x86-avx512", 1, 1, "rotate", 7, 64 << 30, 33 << 20, 10.0, "loops")
+    rules = MeasuringRules("x86-avx512", 1, 1, "rotate", 7, 64 << 30, 33 << 20, 10.0, "loops")
     for case in gemm_cases():
         needed = product_work(case, FORMS["f32"], 1).held
         assert ring_of(needed, needed, rules) * needed > 2 * rules.caches_bytes

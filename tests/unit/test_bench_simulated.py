@@ -14,7 +14,7 @@ import pytest
 from isamap.bench import simulated_suite as simulated
 from isamap.bench.cases import S8, SIMULATED_FORMS
 from isamap.bench.convolution_cases import ConvCase, conv_cases
-from isamap.bench.layer_kinds import CONVOLUTION_LAYERS, PRODUCT_LAYERS, LayerKind, touched, with_margin
+from isamap.bench.layer_kinds import CONVOLUTION_LAYERS, PRODUCT_LAYERS, LayerKind, shapes_read, with_margin
 from isamap.bench.product_cases import GemmCase, transformer_cases
 from isamap.bench.simulated_suite import (
     MOST_CHECKED,
@@ -68,7 +68,7 @@ def test_images_lie_with_their_margins_and_keep_their_pixels() -> None:
 
 
 def test_of_an_image_only_what_filters_meet_is_counted() -> None:
-    sizes = {case.label: prod(touched(case)["X"]) for case in conv_cases("resnet50-conv", "nhwc")}
+    sizes = {case.label: prod(shapes_read(case)["X"]) for case in conv_cases("resnet50-conv", "nhwc")}
     assert sizes["1x256x56x56 * 512x1x1 s2 p0 nhwc"] == 256 * 28 * 28
     assert sizes["1x256x56x56 * 64x1x1 s1 p0 nhwc"] == 256 * 56 * 56
     assert sizes["1x3x224x224 * 64x7x7 s2 p3 nhwc"] == 3 * 224 * 224

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from isamap.cli import main
-from isamap.cli.answers import coloured
+from isamap.cli.answers import render_in_colour
 from isamap.cli.early_words import command_of, read_size_sets, spread_sizes
 from isamap.cli.option_parser import OnMachine, options_of, read_words
 from isamap.driver.stages import PASS_NAMES, STAGES
@@ -57,13 +57,13 @@ def test_columns_are_of_equal_width() -> None:
 
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "k.ir:1:2: error[bad-cast]: no\n  help: yes"
-    assert coloured(text, sys.stdout) == text
+    assert render_in_colour(text, sys.stdout) == text
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert "\x1b[31merror[bad-cast]\x1b[0m" in coloured(text, sys.stdout)
+    assert "\x1b[31merror[bad-cast]\x1b[0m" in render_in_colour(text, sys.stdout)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert coloured(text, sys.stdout) == text
+    assert render_in_colour(text, sys.stdout) == text
 
 
 @pytest.mark.parametrize(

@@ -10,37 +10,37 @@ from itertools import product
 import pytest
 
 from isamap.plan.device_plan import (
+    DeviceKernel,
     DevicePlan,
     DeviceProblem,
-    Job,
     Phase,
     check_device_plan,
     cost_ns,
     needs_of,
 )
 from isamap.scheduler.graphs import devices
-from isamap.scheduler.graphs.devices import Stretch, by_levels, deal, least_ns, partition_devices
-from isamap.scheduler.process.isolate import failed
+from isamap.scheduler.graphs.devices import DeviceWindow, by_levels, deal, least_ns, partition_devices
+from isamap.scheduler.process.isolate import warn_of_failure
 from isamap.source import Diagnostic
 
 
 def fork(start_ns: float = 100.0, crossing_ns: float = 0.0) -> DeviceProblem:
     """Return a kernel, two that read its result, and one that reads theirs."""
     jobs = (
-        Job(500.0, ("x",), ("a",)),
-        Job(1000.0, ("a",), ("b",)),
-        Job(900.0, ("a",), ("c",)),
-        Job(500.0, ("b", "c"), ("y",)),
+        DeviceKernel(500.0, ("x",), ("a",)),
+        DeviceKernel(1000.0, ("a",), ("b",)),
+        DeviceKernel(900.0, ("a",), ("c",)),
+        DeviceKernel(500.0, ("b", "c"), ("y",)),
     )
     return DeviceProblem(jobs, 2, start_ns, dict.fromkeys("abc", crossing_ns))
 
 
 def random_problem(seed: int, count: int) -> DeviceProblem:
     rng = random.Random(seed)
-    jobs: list[Job] = []
+    jobs: list[DeviceKernel] = []
     for n in range(count):
         read = sorted(rng.sample(range(n), min(n, rng.randint(0, 2))))
-        jobs.append(Job(float(rng.randint(50, 900)), tuple(f"t{m}" for m in read), (f"t{n}",)))
+        jobs.append(DeviceKernel(float(rng.randint(50, 900)), tuple(f"t{m}" for m in read), (f"t{n}",)))
     crossing = {f"t{n}": float(rng.choice((0, 30, 200))) for n in range(count)}
     return DeviceProblem(tuple(jobs), 2, float(rng.choice((0, 100, 400))), crossing)
 
@@ -80,7 +80,7 @@ def test_what_another_device_wrote_is_dearer_to_read() -> None:
 
 
 def test_a_kernel_waits_for_those_that_touched_what_it_writes() -> None:
-    jobs = (Job(1.0, (), ("a",)), Job(1.0, ("a",), ("b",)), Job(1.0, (), ("a",)))
+    jobs = (DeviceKernel(1.0, (), ("a",)), DeviceKernel(1.0, ("a",), ("b",)), DeviceKernel(1.0, (), ("a",)))
     assert needs_of(jobs) == (frozenset(), frozenset({0}), frozenset({0, 1}))
 
 
@@ -95,10 +95,10 @@ def test_the_solver_finds_the_best_of_all_deals(seed: int) -> None:
 
 def test_a_part_alone_is_the_first_devices_in_the_model_too() -> None:
     jobs = (
-        Job(1.0, (), ("a",)),
-        Job(1.4, ("a",), ("b",)),
-        Job(8.0, ("a", "b"), ("c",)),
-        Job(6.7, (), ("d",)),
+        DeviceKernel(1.0, (), ("a",)),
+        DeviceKernel(1.4, ("a",), ("b",)),
+        DeviceKernel(8.0, ("a", "b"), ("c",)),
+        DeviceKernel(6.7, (), ("d",)),
     )
     problem = DeviceProblem(jobs, 2, 0.0, dict.fromkeys("acd", 2.0))
     assert partition_devices(problem, 10.0, deal).cost_ns == pytest.approx(10.4)
@@ -133,8 +133,8 @@ def test_each_fault_in_a_deal_is_found() -> None:
 
 
 def test_a_failing_solver_is_told_of_and_levels_are_kept() -> None:
-    def ask(_: Stretch) -> DevicePlan | Diagnostic | None:
-        return failed("out of luck", "plan")
+    def ask(_: DeviceWindow) -> DevicePlan | Diagnostic | None:
+        return warn_of_failure("out of luck", "plan")
 
     found = partition_devices(fork(), 1.0, ask)
     assert found.phases == (((0,),), ((1,), (2,)), ((3,),))

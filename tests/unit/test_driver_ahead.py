@@ -20,8 +20,8 @@ from isamap.driver.api import _request  # pyright: ignore[reportPrivateUsage] - 
 from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.model_rewrites import form_of
 from isamap.graph import model_library
-from isamap.graph.model_library import How, compile_program_of
-from isamap.graph.model_program import Call, Program
+from isamap.graph.model_library import ModelOptions, compile_program_of
+from isamap.graph.model_program import KernelCall, ModelProgram
 from isamap.graph.thresholds import AHEAD_KERNELS
 
 compile_those_ahead = model_library._compile_ahead  # pyright: ignore[reportPrivateUsage] - a step of its own
@@ -98,38 +98,38 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return found
 
 
-def program(texts: Sequence[str], *, is_searched: bool = False) -> Program:
+def program(texts: Sequence[str], *, is_searched: bool = False) -> ModelProgram:
     """Return a program that calls kernels, each twice."""
     kernels = {f"k{number}": text for number, text in enumerate(texts)}
-    calls = tuple(Call(name, {}, {}, is_searched) for name in kernels)
-    return Program("model", (), (), {}, kernels, (*calls, *calls))
+    calls = tuple(KernelCall(name, {}, {}, is_searched) for name in kernels)
+    return ModelProgram("model", (), (), {}, kernels, (*calls, *calls))
 
 
 def test_each_kernel_of_a_graph_that_is_new_is_compiled_ahead_once(given: list[list[str]]) -> None:
     texts = [asked(number)["kernel"] for number in range(6)]
     isamap.compile(texts[0], "generic-c", heuristic="greedy")
-    compile_those_ahead(program(texts), How("generic-c"), 2)
+    compile_those_ahead(program(texts), ModelOptions("generic-c"), 2)
     assert given == [texts[1:]]
 
 
 def test_for_a_few_kernels_no_process_is_started(given: list[list[str]]) -> None:
     texts = [asked(number)["kernel"] for number in range(AHEAD_KERNELS - 1)]
-    compile_those_ahead(program(texts), How("generic-c"), 2)
+    compile_those_ahead(program(texts), ModelOptions("generic-c"), 2)
     assert given == []
 
 
 def test_a_machine_that_is_none_is_said_where_a_kernel_is_asked_for(given: list[list[str]]) -> None:
     made = program([asked(number)["kernel"] for number in range(6)])
-    compile_those_ahead(made, How("nowhere"), 2)
+    compile_those_ahead(made, ModelOptions("nowhere"), 2)
     assert given == []
     with pytest.raises(isamap.IsamapError, match="no machine called `nowhere`"):
-        compile_program_of(made, How("nowhere"))
+        compile_program_of(made, ModelOptions("nowhere"))
 
 
 def test_a_heuristic_that_is_named_counts_and_else_what_is_worth_a_search_gets_one() -> None:
     texts = [asked(0)["kernel"]]
     found = [
-        requests_of(program(texts, is_searched=searched), How("generic-c", named), runs=False)[0].heuristic
+        requests_of(program(texts, is_searched=searched), ModelOptions("generic-c", named), runs=False)[0].heuristic
         for named in ("", "greedy") for searched in (False, True)
     ]  # fmt: skip
     assert found == ["greedy", "cpsat", "greedy", "greedy"]
@@ -151,7 +151,7 @@ SOFTMAX = """kernel softmax() {
 
 
 def test_kernels_of_models_that_keep_values_are_compiled_in_blocks() -> None:
-    (request,) = requests_of(program([SOFTMAX]), How("x86-avx512"), runs=False)
+    (request,) = requests_of(program([SOFTMAX]), ModelOptions("x86-avx512"), runs=False)
     assert request.transform == form_of(SOFTMAX) != form_of(asked(0)["kernel"])
     found = isamap.compile(SOFTMAX, "x86-avx512", heuristic="greedy", transform=True)
     assert "\nblocks m by " in found.files["softmax.schedule"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import Expected, expect
 from isamap.ir import DTYPES, Index, Kernel, bind, interpret
-from isamap.ir.error_bounds import Measure, Reduction, begin_tally, finish_tally
+from isamap.ir.error_bounds import FloatReduction, Measure, begin_tally, finish_tally
 from isamap.ir.measuring import most_hits
 from isamap.run.fills import make_arrays
 from isamap.source import Source
@@ -142,7 +142,7 @@ def test_no_order_of_terms_of_one_sign_is_beyond_the_bound(count: int, cancels: 
     measure = Measure(scale=8.0, growth=0.25, cancels=cancels)  # in units of u
     tally = begin_tally("add", nothing, nothing, nothing)
     tally.terms[...], tally.touched[...] = total, True
-    found = finish_tally(Reduction("add", count, 0, ordered), tally, total, total, measure)
+    found = finish_tally(FloatReduction("add", count, 0, ordered), tally, total, total, measure)
     assert 8 * found >= count * total * (1 - 1e-12)
     assert 8 * found <= (2 * count + 8) * total
 

@@ -10,7 +10,7 @@ import isamap
 from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import count_operations, expect, expect_with_errors, last_place
 from isamap.driver.request import Request
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.driver.verifying import VECTORS, Case, compare, contraction_of, verify_case, wrong_vectors
 from isamap.ir import DTYPES, Kernel, bind, interpret
 from isamap.kernels import kernel_path
@@ -32,19 +32,19 @@ def bound(name: str, sizes: dict[str, int]) -> Kernel:
 
 
 @pytest.fixture(scope="module")
-def gemm() -> Prepared:
+def gemm() -> PreparedKernel:
     return prepare(Request(kernel_text("gemm_f32"), "generic-c", SIZES))
 
 
 @pytest.mark.parametrize("fill", FILLS)
-def test_a_right_program_is_found_right(gemm: Prepared, fill: str) -> None:
+def test_a_right_program_is_found_right(gemm: PreparedKernel, fill: str) -> None:
     case = verify_case(gemm, SIZES, fill)
     assert case.ok
     assert case.guarded
     assert case.bound == 0 if fill == "integers" else case.bound > 0
 
 
-def outcome(prepared: Prepared, fill: str, change: Any) -> Case:
+def outcome(prepared: PreparedKernel, fill: str, change: Any) -> Case:
     """Return the comparison of a result that was spoilt."""
     kernel = bound("gemm_f32", SIZES)
     arrays = make_arrays(kernel, fill)
@@ -53,7 +53,7 @@ def outcome(prepared: Prepared, fill: str, change: Any) -> Case:
     return compare(kernel, arrays, {}, spoilt, prepared, SIZES, fill, False)
 
 
-def test_one_unit_in_the_last_place_is_too_much_for_integers(gemm: Prepared) -> None:
+def test_one_unit_in_the_last_place_is_too_much_for_integers(gemm: PreparedKernel) -> None:
     def spoil(c: Any) -> Any:
         c[3, 5] = np.nextafter(c[3, 5], np.float32(np.inf))
         return c
@@ -66,7 +66,7 @@ def test_one_unit_in_the_last_place_is_too_much_for_integers(gemm: Prepared) -> 
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
-def test_what_is_no_result_is_wrong(gemm: Prepared, value: float) -> None:
+def test_what_is_no_result_is_wrong(gemm: PreparedKernel, value: float) -> None:
     def spoil(c: Any) -> Any:
         c[0, 0] = value
         return c
@@ -74,7 +74,7 @@ def test_what_is_no_result_is_wrong(gemm: Prepared, value: float) -> None:
     assert not outcome(gemm, "random", spoil).ok
 
 
-def test_a_dropped_term_is_wrong(gemm: Prepared) -> None:
+def test_a_dropped_term_is_wrong(gemm: PreparedKernel) -> None:
     def spoil(c: Any) -> Any:
         arrays = make_arrays(bound("gemm_f32", SIZES), "random")
         return c - np.outer(arrays["A"][:, -1], arrays["B"][-1])
@@ -82,14 +82,14 @@ def test_a_dropped_term_is_wrong(gemm: Prepared) -> None:
     assert not outcome(gemm, "random", spoil).ok
 
 
-def test_a_refusal_of_the_program_is_a_problem(gemm: Prepared) -> None:
+def test_a_refusal_of_the_program_is_a_problem(gemm: PreparedKernel) -> None:
     kernel = bound("gemm_f32", SIZES)
     arrays = make_arrays(kernel, "random")
     case = compare(kernel, arrays, {}, RunResult({}, (), 4), gemm, SIZES, "random", False)
     assert case.problems[0].code == "program-refused"
 
 
-def test_a_wrong_instruction_shows_in_the_results(gemm: Prepared) -> None:
+def test_a_wrong_instruction_shows_in_the_results(gemm: PreparedKernel) -> None:
     emitted = gemm.program.emitted
     wrong = replace(emitted, source=emitted.source.replace("c += a * b", "c -= a * b"))
     assert wrong.source != emitted.source

@@ -10,9 +10,9 @@ import pytest
 
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request, Size
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.driver.verifying import rows_apart, verify_case
-from isamap.emit.c_parts import Function, used_in_loops
+from isamap.emit.c_parts import CFunction, used_in_loops
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.run.fills import make_arrays, taken_bytes, with_gaps
@@ -23,7 +23,7 @@ from isamap.syntax import parse_kernel
 
 SIZES = {"M": 7, "N": 20, "K": 11}
 A, LINES, PLACE = ("const float *A", "A"), ("int64_t A_s0", "A_s0"), ("int64_t part", "part")
-BOTH = Function("f", (A, LINES, PLACE), (("A_s0", 2048),), "f_dense", "f_strided")
+BOTH = CFunction("f", (A, LINES, PLACE), (("A_s0", 2048),), "f_dense", "f_strided")
 
 
 def gemm() -> Source:
@@ -32,17 +32,17 @@ def gemm() -> Source:
 
 
 @pytest.fixture(scope="module")
-def made() -> Prepared:
+def made() -> PreparedKernel:
     return prepare(Request(gemm(), "generic-c", SIZES))
 
 
-def source(prepared: Prepared) -> str:
+def source(prepared: PreparedKernel) -> str:
     emitted = prepared.program.emitted
     return emitted.source
 
 
 def test_a_function_without_strides_has_one_version() -> None:
-    one = Function("f", (A, PLACE))
+    one = CFunction("f", (A, PLACE))
     assert one.text(["  work();"])[0] == "static void f(\n    const float *A,\n    int64_t part) {"
     assert one.call(["given->A", "2"]) == ["f(given->A, 2);"]
 
@@ -70,7 +70,7 @@ def test_only_strides_that_loops_use_are_worth_a_version() -> None:
     assert used_in_loops(["  x += C[C_s0];"], ()) == frozenset()
 
 
-def test_a_product_has_the_strides_of_its_sizes(made: Prepared) -> None:
+def test_a_product_has_the_strides_of_its_sizes(made: PreparedKernel) -> None:
     (test,) = re.findall(r"if \((.* == .*)\) \{\n +gemm_f32_dense", source(made))
     strides = {"A_s0": SIZES["K"], "B_s0": SIZES["N"], "C_s0": SIZES["N"]}
     assert test == " && ".join(f"{name} == {value}" for name, value in strides.items())
@@ -87,7 +87,7 @@ def test_models_have_one_version() -> None:
     assert "_dense(" not in source(prepare(Request(gemm(), "x86-avx2", SIZES, model=True)))
 
 
-def test_both_versions_give_the_same(made: Prepared) -> None:
+def test_both_versions_give_the_same(made: PreparedKernel) -> None:
     arrays = make_arrays(bind(parse_kernel(gemm()), SIZES), "integers")
     apart = {name: with_gaps(array, 64, 1 << 20) for name, array in arrays.items()}
     assert all(apart[n].strides[0] == arrays[n].strides[0] + 64 for n in arrays)
@@ -99,7 +99,7 @@ def test_both_versions_give_the_same(made: Prepared) -> None:
 @pytest.mark.parametrize(
     ("version", "fill"), [("gemm_f32_dense", "integers"), ("gemm_f32_strided", "random")]
 )
-def test_each_version_is_verified(made: Prepared, version: str, fill: str) -> None:
+def test_each_version_is_verified(made: PreparedKernel, version: str, fill: str) -> None:
     emitted = made.program.emitted
     head, called, rest = emitted.source.rpartition(f"    {version}(")
     wrong = replace(emitted, source=f"{head}    (void)sizeof {called.strip()}{rest}")
@@ -112,7 +112,7 @@ def test_each_version_is_verified(made: Prepared, version: str, fill: str) -> No
 
 
 @pytest.mark.parametrize("value", [0, 1])
-def test_what_is_written_between_rows_is_found(made: Prepared, value: int) -> None:
+def test_what_is_written_between_rows_is_found(made: PreparedKernel, value: int) -> None:
     emitted = made.program.emitted
     beyond = f"  args->C[args->C_stride0 / 4 - 1] = {value};\n  return gemm_f32_OK;"
     wrong = replace(emitted, source=emitted.source.replace("  return gemm_f32_OK;", beyond))

@@ -14,7 +14,7 @@ from unit.rewriting import shipped
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC, emit_c
-from isamap.emit.c_body import READ_BY_EACH, added_to, last_uses, read_as_it_lies, shared
+from isamap.emit.c_body import READ_BY_EACH, added_to, find_shared_values, last_uses, read_as_it_lies
 from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS
 from isamap.formulate.build import build_problem
 from isamap.ir import F32, Index, bind
@@ -58,7 +58,7 @@ def fma(a: str, b: str, c: str) -> Issue:
 
 def test_what_two_instructions_use_is_shared_and_what_one_uses_is_not() -> None:
     body = (load("v0"), load("v1"), load("v2"), fma("v0", "v1", "s0"), fma("v0", "v2", "s1"))
-    assert shared(body, MACHINE) == {"v0"}
+    assert find_shared_values(body, MACHINE) == {"v0"}
 
 
 @pytest.mark.parametrize("uses", [2, 3, 4])
@@ -67,9 +67,11 @@ def test_what_two_or_three_read_whose_sums_begin_there_is_read_by_each(uses: int
     here = Declare(tuple(Value(name, "ymm", F32, (8,)) for name in ("v0", "v1", *sums)))
     work = (load("v0"), *(fma("a", "v0", name) for name in sums))
     begun = tuple(load(name) for name in sums)
-    assert ("v0" in shared((here, *begun, *work), MACHINE)) == (uses > READ_BY_EACH)
+    assert ("v0" in find_shared_values((here, *begun, *work), MACHINE)) == (uses > READ_BY_EACH)
     elsewhere = Declare(here.values[:2])
-    assert "v0" in shared((elsewhere, *work), MACHINE), "a loop inside goes on with sums from outside"
+    assert "v0" in find_shared_values((elsewhere, *work), MACHINE), (
+        "a loop inside goes on with sums from outside"
+    )
     assert last_uses((elsewhere, *work), MACHINE).get("v0") == 1 + uses
     assert ("v0" in last_uses((here, *begun, *work), MACHINE)) == (uses > READ_BY_EACH)
 
@@ -90,7 +92,7 @@ def test_what_is_broadcast_or_stored_is_not_read_as_it_lies() -> None:
 
 def test_the_last_use_is_said_of_what_several_read_and_not_of_sums() -> None:
     body = (load("v0"), load("v1"), fma("v0", "v1", "s0"), fma("v0", "v2", "s1"), fma("v3", "v1", "s0"))
-    assert shared(body, MACHINE) == {"v0", "v1", "s0"}
+    assert find_shared_values(body, MACHINE) == {"v0", "v1", "s0"}
     assert last_uses(body, MACHINE) == {"v0": 3, "v1": 4}
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from isamap.emit.c_elementary import FUNCTIONS, LANES, build_call, lanes_type, part_text
 from isamap.emit.c_functions import helper_texts
-from isamap.emit.c_names import Names
+from isamap.emit.c_names import CNames
 from isamap.ir import OPS, Instruction
 from isamap.machine import EmitCall, load_machine, missing_features
 from isamap.run.toolchain import build, find_compiler
@@ -167,7 +167,7 @@ def instruction(body: str, operands: str = "in a: f32[16] @ v; out z: f32[16] @ 
 
 
 def used_by(routine: Instruction, *, model: bool = False) -> frozenset[str]:
-    return build_call(routine, REGISTERS, Names(), model=model).used
+    return build_call(routine, REGISTERS, CNames(), model=model).used
 
 
 def test_a_function_of_a_whole_register_is_one_call_but_in_model_mode() -> None:

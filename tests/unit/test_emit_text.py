@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from isamap.emit.c_expr import Scope, value_text
-from isamap.emit.c_names import Names, literal, spell
-from isamap.emit.c_text import Text, index_text
+from isamap.emit.c_expr import CScope, value_text
+from isamap.emit.c_names import CNames, literal, spell
+from isamap.emit.c_text import CText, index_text
 from isamap.ir import DTYPES, Assign, Index, Instruction, Loop, Read, index_min
 from isamap.source import Source
 from isamap.syntax import parse_module
@@ -36,7 +36,7 @@ x, y = Index.of("x"), Index.of("y")
     ],
 )
 def test_identifiers_are_never_words_of_c_or_of_headers(expected: str, identifier: str) -> None:
-    assert Names().take(expected) == identifier
+    assert CNames().take(expected) == identifier
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the headers are read by gcc")
@@ -52,7 +52,7 @@ def test_nothing_that_headers_of_c_declare_is_a_name(tmp_path: Path) -> None:
 
 
 def test_names_are_unique_within_their_scope_and_those_around_it() -> None:
-    outer = Names(taken=("abs_i32",))
+    outer = CNames(taken=("abs_i32",))
     assert [outer.take("m.1"), outer.take("m_1"), outer.take("abs_i32")] == ["m_1", "m_1_2", "abs_i32_2"]
     inner = outer.inside()
     assert inner.take("m.1") == "m_1_3"
@@ -91,7 +91,7 @@ def expression(text: str, declarations: str) -> str:
     stmt = routine.body[0]
     assert not isinstance(stmt, Loop)
     assert isinstance(stmt, Assign)
-    return value_text(stmt.value, Scope(lambda name: name, lambda read: Text(_name(read)))).text
+    return value_text(stmt.value, CScope(lambda name: name, lambda read: CText(_name(read)))).text
 
 
 def _name(read: Read) -> str:

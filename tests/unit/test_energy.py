@@ -15,7 +15,7 @@ from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Choices, Request, make_request
 from isamap.plan.access_counts import CONVENTIONS, StatementAccesses, count_accesses
-from isamap.plan.loop_nest import Counted, Keep, LoopNest, NestLoop
+from isamap.plan.loop_nest import CountedOperand, Keep, LoopNest, NestLoop
 from isamap.plan.protocols import CostModel
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.effects.energy import TIME, EnergyModel
@@ -110,11 +110,11 @@ def test_the_energy_counted_from_zigzags_mapping_is_zigzags(layer: str) -> None:
         tuple(extents.items()),
         tuple(loops),
         (
-            Counted("O", "O", results, (*own, sums), "update", 4),
+            CountedOperand("O", "O", results, (*own, sums), "update", 4),
             # Each cell of a column has a sum of its own, as if the channel were an axis of the result.
-            Counted("cells", "cells", (*results, (("cs", 1),)), (*own, sums), "update", 4),
-            Counted("I", "I", (channel, *rows), (Keep("dram", 0), Keep("sram", 0)), "read", 1),
-            Counted(
+            CountedOperand("cells", "cells", (*results, (("cs", 1),)), (*own, sums), "update", 4),
+            CountedOperand("I", "I", (channel, *rows), (Keep("dram", 0), Keep("sram", 0)), "read", 1),
+            CountedOperand(
                 "W",
                 "W",
                 ((("K", 1),), channel, (("FY", 1),), (("FX", 1),)),

@@ -17,7 +17,7 @@ from isamap.kernels import list_functions
 from isamap.run.runner import packed_arrays, run_program
 from isamap.source import Source
 from isamap.syntax import parse_kernel
-from isamap.syntax.function_library import Library, definition
+from isamap.syntax.function_library import FunctionLibrary, definition
 
 COUNT = 1 << 16
 
@@ -53,7 +53,7 @@ def test_a_function_may_call_those_above_it_and_hide_those_of_the_library() -> N
 def test_the_library_defines_operations_and_functions() -> None:
     operations = {name for name in list_functions() if name in OPS}
     assert operations == {op.name for op in OPS.values() if op.ulp}
-    assert [*Library()] == [name for name in list_functions() if name not in operations]
+    assert [*FunctionLibrary()] == [name for name in list_functions() if name not in operations]
     assert all(definition(name).ulp for name in operations)
 
 
@@ -89,7 +89,7 @@ def test_a_function_is_as_exact_as_it_states(name: str, hw: str) -> None:
     with np.errstate(all="ignore"):
         expected: Any = EXACT[name](x.astype(np.float64))
     fine = np.isfinite(expected) & (np.abs(expected) > np.finfo(np.float32).tiny)
-    stated = Library()[name].ulp
+    stated = FunctionLibrary()[name].ulp
     size = np.spacing(np.abs(expected if stated is not None else x).astype(np.float32)).astype(np.float64)
     assert np.max(np.abs(made - expected)[fine] / size[fine]) <= (stated or 2)
 

@@ -10,7 +10,7 @@ import pytest
 from isamap.graph.sizes import (
     Guard,
     NeedsSize,
-    Opened,
+    OpenSizes,
     Size,
     as_known,
     index_of,
@@ -22,11 +22,11 @@ from isamap.graph.sizes import (
 from isamap.source import UsageProblem
 
 
-def opened(**ranges: tuple[int, int]) -> Opened:
-    return Opened(opened_sizes(ranges))
+def opened(**ranges: tuple[int, int]) -> OpenSizes:
+    return OpenSizes(opened_sizes(ranges))
 
 
-def both() -> tuple[Opened, Any, Any]:
+def both() -> tuple[OpenSizes, Any, Any]:
     """Return two open sizes, as operators see them."""
     found = opened(batch=(1, 64), sequence=(1, 512))
     return found, found.size("batch"), found.size("sequence")

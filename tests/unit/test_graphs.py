@@ -10,13 +10,13 @@ import pytest
 from random_graphs import least_ns, random_problem
 
 from isamap.plan.graph_check import check_graph_plan, peak_bytes
-from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Group, Near
+from isamap.plan.graphs import GraphCache, GraphNode, GraphPlan, GraphProblem, KernelGroup
 from isamap.scheduler.graphs import improving
 from isamap.scheduler.graphs.bound import bound_ns
-from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily, shown
-from isamap.scheduler.graphs.improving import WHOLE, ask_apart, better_start, improved, make_plan
-from isamap.scheduler.graphs.window import Decided, Window, decide
-from isamap.scheduler.process.isolate import failed
+from isamap.scheduler.graphs.grouping import Edges, NodeGroup, cones_of, greedily, show_results
+from isamap.scheduler.graphs.improving import WHOLE, ask_apart, better_start, improve_plan, make_plan
+from isamap.scheduler.graphs.window import Window, WindowPlan, decide
+from isamap.scheduler.process.isolate import warn_of_failure
 from isamap.source import Diagnostic
 
 NONE = frozenset[str]()
@@ -35,12 +35,12 @@ def chain() -> Edges:
 
 def test_a_group_takes_what_only_it_reads_and_then_more() -> None:
     found = cones_of(chain(), 3)
-    assert found == [Cone(3), Cone(3, frozenset({1, 2})), Cone(3, frozenset({0, 1, 2}))]
+    assert found == [NodeGroup(3), NodeGroup(3, frozenset({1, 2})), NodeGroup(3, frozenset({0, 1, 2}))]
     assert chain().reads(found[-1]) == ("x",)
 
 
 def test_a_value_that_two_read_is_computed_in_one_of_them_again() -> None:
-    assert Cone(2, frozenset({1})) in cones_of(chain(), 2)
+    assert NodeGroup(2, frozenset({1})) in cones_of(chain(), 2)
 
 
 def test_a_kernel_that_another_reads_as_well_is_not_taken_along() -> None:
@@ -50,19 +50,19 @@ def test_a_kernel_that_another_reads_as_well_is_not_taken_along() -> None:
 
 
 def test_the_greedy_rule_leaves_what_several_read() -> None:
-    assert greedily(chain()) == [Cone(1, frozenset({0})), Cone(3, frozenset({2}))]
+    assert greedily(chain()) == [NodeGroup(1, frozenset({0})), NodeGroup(3, frozenset({2}))]
 
 
 def test_what_is_in_memory_says_what_a_group_is() -> None:
-    assert shown(chain(), 3, frozenset({1, 3})) == Cone(3, frozenset({2}))
+    assert show_results(chain(), 3, frozenset({1, 3})) == NodeGroup(3, frozenset({2}))
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_best_of_all_plans_is_found_and_the_bound_is_below_it(seed: int) -> None:
     problem, _, greedy = random_problem(seed, 6)
-    problem = replace(problem, near=Near(1 << 30, 0.0))
+    problem = replace(problem, near=GraphCache(1 << 30, 0.0))
     start = make_plan(problem, greedy)
-    found = improved(problem, start, 20.0, start.peak_bytes, decide)
+    found = improve_plan(problem, start, 20.0, start.peak_bytes, decide)
     assert found.cost_ns == pytest.approx(least_ns(problem, start.peak_bytes), abs=0.1)
     assert bound_ns(problem) <= found.cost_ns + 0.1
     assert found.method == "CP-SAT, optimal"
@@ -72,7 +72,7 @@ def test_the_best_of_all_plans_is_found_and_the_bound_is_below_it(seed: int) -> 
 def test_no_plan_is_worse_than_the_one_before_and_all_are_sound(seed: int) -> None:
     problem, none, greedy = random_problem(seed, 14)
     start = make_plan(problem, greedy)
-    found = improved(problem, start, 4.0, start.peak_bytes, decide)
+    found = improve_plan(problem, start, 4.0, start.peak_bytes, decide)
     for plan in (make_plan(problem, none), start, found):
         assert check_graph_plan(problem, plan) == ()
     assert found.cost_ns <= start.cost_ns
@@ -82,7 +82,7 @@ def test_no_plan_is_worse_than_the_one_before_and_all_are_sound(seed: int) -> No
 def test_large_graphs_are_decided_stretch_by_stretch() -> None:
     problem, _, greedy = random_problem(1, 3 * WHOLE)
     start = make_plan(problem, greedy)
-    found = improved(problem, start, 4.0, start.peak_bytes, decide)
+    found = improve_plan(problem, start, 4.0, start.peak_bytes, decide)
     assert check_graph_plan(problem, found, start.peak_bytes) == ()
     assert bound_ns(problem) <= found.cost_ns < start.cost_ns
 
@@ -91,7 +91,7 @@ def test_a_plan_for_less_room_is_found_where_there_is_one() -> None:
     problem, none, _ = random_problem(3, 8)
     start = make_plan(problem, none)
     room = min(
-        improved(problem, start, 5.0, start.peak_bytes - step, decide).peak_bytes for step in (64, 256)
+        improve_plan(problem, start, 5.0, start.peak_bytes - step, decide).peak_bytes for step in (64, 256)
     )
     assert room < start.peak_bytes
 
@@ -102,10 +102,11 @@ def test_what_passes_counts_in_whole_lines_beside_what_stays_near() -> None:
         for name, reads in (("a", ("x",)), ("b", ("x",)), ("c", ("a",)), ("d", ("b", "c")))
     )
     groups = tuple(
-        Group(n, (), tuple(t for t in node.reads if t != "x"), 10.0, 0, 4) for n, node in enumerate(nodes)
+        KernelGroup(n, (), tuple(t for t in node.reads if t != "x"), 10.0, 0, 4)
+        for n, node in enumerate(nodes)
     )
-    problem = GraphProblem(nodes, dict.fromkeys("abcd", 512), groups, frozenset("d"), Near(1024, 1.0))
-    found = improved(problem, make_plan(problem, range(4)), 5.0, 1 << 20, decide)
+    problem = GraphProblem(nodes, dict.fromkeys("abcd", 512), groups, frozenset("d"), GraphCache(1024, 1.0))
+    found = improve_plan(problem, make_plan(problem, range(4)), 5.0, 1 << 20, decide)
     assert check_graph_plan(problem, found) == ()
 
 
@@ -196,9 +197,9 @@ def test_a_solver_that_fails_for_one_piece_is_told_of_and_the_others_are_improve
     monkeypatch.setattr(improving, "PIECE", 40)
     asked: list[Window] = []
 
-    def ask(window: Window) -> Decided | Diagnostic | None:
+    def ask(window: Window) -> WindowPlan | Diagnostic | None:
         asked.append(window)
-        return failed("out of luck", "plan") if len(asked) == 1 else decide(window)
+        return warn_of_failure("out of luck", "plan") if len(asked) == 1 else decide(window)
 
     found = improving.improved_in_pieces(problem, start, 6.0, start.peak_bytes, ask)
     assert [warning.notes for warning in found.warnings] == [("out of luck",)]

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import pytest
 
 from isamap.ir import Index
-from isamap.match import joined
+from isamap.match import find_joined_axes
 
 
 def chains(order: str, counts: Mapping[str, int], steps: Mapping[str, int | str]) -> list[str]:
     numbers = {axis: Index.of(n) for axis, n in counts.items()}
-    return ["".join(c) for c in joined(order, numbers, {a: Index.of(s) for a, s in steps.items()})]
+    return ["".join(c) for c in find_joined_axes(order, numbers, {a: Index.of(s) for a, s in steps.items()})]
 
 
 FILTER = {"k": 2304, "c": 9, "r": 3, "s": 1}
@@ -47,4 +47,4 @@ def test_steps_may_be_known_to_the_run_only() -> None:
     assert chains("cr", SIZES, {"c": "F.s1", "r": 1}) == []
     named = Index.of("N")
     steps = {"m": named * 4, "n": Index.of(4)}
-    assert list(joined("mn", {"m": Index.of(8), "n": named}, steps)) == [("m", "n")]
+    assert list(find_joined_axes("mn", {"m": Index.of(8), "n": named}, steps)) == [("m", "n")]

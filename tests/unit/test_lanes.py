@@ -11,7 +11,7 @@ import pytest
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request
-from isamap.emit.c_names import Names
+from isamap.emit.c_names import CNames
 from isamap.emit.lane_functions import Digit, build_lane_function, digits_of
 from isamap.emit.lanes import emit_lanes
 from isamap.ir import FloorDiv, Index, Mod
@@ -71,7 +71,7 @@ def machine(folder: Path, *instructions: str) -> Machine:
 def function(made: Machine) -> list[str]:
     """Return the lines of the function of the only instruction, without the head."""
     (item,) = made.instructions.values()
-    return build_lane_function(item, made, Names()).text.strip().splitlines()[2:-1]
+    return build_lane_function(item, made, CNames()).text.strip().splitlines()[2:-1]
 
 
 # --- shares

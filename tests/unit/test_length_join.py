@@ -16,7 +16,7 @@ from isamap.ir import Index
 from isamap.kernels import kernel_path
 from isamap.lower.length_check import check_join
 from isamap.lower.length_join import Numbers, join_lengths
-from isamap.lower.program import Block, For, If, LoweredProgram, Node, Parallel, Share
+from isamap.lower.program import Block, For, If, LoweredProgram, Node, Parallel, WorkSlice
 from isamap.machine import load_machine, machine_digest, split_word
 from isamap.source import Source, UsageProblem
 
@@ -36,7 +36,7 @@ def compiled(machine: str, sizes: dict[str, Size]) -> Compilation:
 
 
 def nodes_of(body: Sequence[Node]) -> list[Node]:
-    around = [node for node in body if isinstance(node, For | If | Block | Parallel | Share)]
+    around = [node for node in body if isinstance(node, For | If | Block | Parallel | WorkSlice)]
     return [*body, *(child for node in around for child in nodes_of(node.body))]
 
 

@@ -13,7 +13,7 @@ from isamap.ir import DTYPES, Const, Kernel, Range, Scalar, bind
 from isamap.kernels import kernel_path
 from isamap.libraries.description import (
     Library,
-    Place,
+    LibraryLocation,
     Prototype,
     read_library,
     read_prototype,
@@ -21,7 +21,7 @@ from isamap.libraries.description import (
     shipped_library,
 )
 from isamap.libraries.installed import find_installed
-from isamap.libraries.recognise import Performed, find_call
+from isamap.libraries.recognise import RecognisedCall, find_call
 from isamap.source import Source, SpecProblem, UsageProblem
 from isamap.syntax import parse_kernel
 
@@ -40,7 +40,7 @@ def shipped(name: str, **sizes: int) -> Kernel:
     return kernel(kernel_path(name).read_text(encoding="utf-8"), **sizes)
 
 
-def passed(found: Performed | None) -> list[str]:
+def passed(found: RecognisedCall | None) -> list[str]:
     assert found is not None
     return [a.text or str(a.index if a.index is not None else a.value) for a in found.arguments]
 
@@ -250,12 +250,14 @@ def test_a_pattern_looks_into_no_folder_below_the_loaders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = read_library(FakeLibrary.describe(tmp_path).description, "fake.yaml")
-    anywhere = replace(library, places=(Place("lib?***.zzz", ""),))
+    anywhere = replace(library, places=(LibraryLocation("lib?***.zzz", ""),))
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "libfake.zzz").write_bytes(b"")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert find_installed(anywhere) is None
-    assert find_installed(replace(library, places=(Place("**", ""),))) is not None, "of the loader's folders"
+    assert find_installed(replace(library, places=(LibraryLocation("**", ""),))) is not None, (
+        "of the loader's folders"
+    )
     (tmp_path / "libfake.zzz").write_bytes(b"")
     found = find_installed(anywhere)
     assert found is not None

@@ -10,11 +10,11 @@ from isamap.ir import BF16, DTYPES, F32, F64, Call, Cast, Const, DType, Expr, In
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine, load_machine
 from isamap.match import (
-    Leaf,
     LoadRequest,
     Location,
     MoveSearch,
     OperandMove,
+    Present,
     find_operand_load,
     find_operand_store,
 )
@@ -45,14 +45,14 @@ def request(
     return LoadRequest(expr, memory, expr.dtype, shape, parts if shape else (), fill if zero else None)
 
 
-def chain(found: OperandMove | Leaf | None) -> list[str]:
+def chain(found: OperandMove | Present | None) -> list[str]:
     """Names of the instructions of a chain without branches, the last first."""
     assert isinstance(found, OperandMove)
     rest = [i for _, i in found.inputs if isinstance(i, OperandMove)]
     return [found.instruction, *(chain(rest[0]) if rest else [])]
 
 
-def location(found: OperandMove | Leaf | None) -> Location:
+def location(found: OperandMove | Present | None) -> Location:
     """Return where a chain without branches begins."""
     assert isinstance(found, OperandMove)
     (source,) = [i for _, i in found.inputs]
@@ -181,7 +181,7 @@ def test_a_literal_is_made_once_in_front_of_all_loops_and_costs_nothing_in_them(
 
 def test_a_register_that_is_there_is_taken() -> None:
     held = Read("$value:zmm", (LANE,), F32)
-    assert find_operand_load(search(), request(held, "zmm", 16)) == Leaf()
+    assert find_operand_load(search(), request(held, "zmm", 16)) == Present()
 
 
 # --- parts that are not valid -----------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_a_register_is_stored_in_a_row() -> None:
     assert found is not None
     assert found.instruction == "store_zmm_f32"
     assert found.target == Location("A", M * STRIDE + K, (ONE,))
-    assert dict(found.inputs) == {"a": Leaf()}
+    assert dict(found.inputs) == {"a": Present()}
 
 
 def test_a_tail_is_stored_under_a_mask() -> None:

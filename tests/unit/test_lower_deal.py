@@ -5,7 +5,7 @@ from __future__ import annotations
 from isamap.ir import Index
 from isamap.ir.dtypes import DTYPES
 from isamap.ir.index import ZERO
-from isamap.lower.deal import Dealt, begun
+from isamap.lower.deal import DividedWork, continue_slices
 from isamap.lower.program import Begin, Declare, Fill, For, Issue, MemoryRef, Names, Node, RegisterRef, Value
 
 VALUE = Value("v", "reg", DTYPES["f32"], ())
@@ -16,9 +16,9 @@ MOVE: tuple[Node, ...] = (
 )
 
 
-def dealt(*nodes: Node) -> tuple[Dealt, tuple[Node, ...]]:
+def dealt(*nodes: Node) -> tuple[DividedWork, tuple[Node, ...]]:
     """Return the nodes, dealt to eight trips of one loop."""
-    return begun(Dealt("a copy", ((0, Index.of(8)),), lambda: nodes), Names(set()))
+    return continue_slices(DividedWork("a copy", ((0, Index.of(8)),), lambda: nodes), Names(set()))
 
 
 def test_loops_and_fills_are_parts_of_their_own() -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from isamap.ir import DTYPES, Call, Cast, Const, Index, Read
 from isamap.lower.program import Declare, Fill, For, If, Issue, MemoryRef, Names, Node, Value
-from isamap.lower.staging import Along, along_rows, by_lines
+from isamap.lower.staging import AxisLoop, along_rows, by_lines
 
 BF16, F32 = DTYPES["bf16"], DTYPES["f32"]
 K, M = Index.of("k"), Index.of("m")
@@ -22,9 +22,9 @@ def over_rows(rows: int = 64) -> tuple[Node, ...]:
     return (For("m", Index.of(rows), (copied("m", "k"),)),)
 
 
-def along(trips: Index | int, step_bytes: int = 4, rows: int = 1) -> Along:
+def along(trips: Index | int, step_bytes: int = 4, rows: int = 1) -> AxisLoop:
     """Return a loop along rows; each iteration writes pieces of so many rows."""
-    return Along("k", "k", Index.of(trips), step_bytes, step_bytes * rows)
+    return AxisLoop("k", "k", Index.of(trips), step_bytes, step_bytes * rows)
 
 
 def offsets(nodes: tuple[Node, ...], env: dict[str, int]) -> list[int]:
@@ -129,8 +129,8 @@ def test_loops_that_depend_on_the_turn_stay_inside() -> None:
 def test_loops_along_the_same_rows_stay_inside() -> None:
     inner: set[str] = set()
     names = Names({"k", "m"})
-    near = by_lines(Along("k", "near", Index.of(6), 2, 2), over_rows(), inner, 64, names)
-    after = by_lines(Along("k", "k", Index.of(2), 12, 12), near, inner, 64, names)
+    near = by_lines(AxisLoop("k", "near", Index.of(6), 2, 2), over_rows(), inner, 64, names)
+    after = by_lines(AxisLoop("k", "k", Index.of(2), 12, 12), near, inner, 64, names)
     order: list[int | None] = []
     while isinstance(after[0], For):
         order.append(after[0].trips.value)

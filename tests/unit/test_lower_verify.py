@@ -29,9 +29,9 @@ from isamap.lower.program import (
     OperandRef,
     Parallel,
     RegisterRef,
-    Share,
+    WorkSlice,
 )
-from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Parts, Step, Tree
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Step, ThreadLoops, Tree
 from isamap.lower.verifier import check_program, check_tree
 from isamap.machine import Machine, load_machine
 from isamap.plan.text import parse_schedule
@@ -253,8 +253,8 @@ def test_a_planted_fault_in_a_threaded_program_is_named(fault: str) -> None:
     [
         (first(Begin, lambda b: replace(b, work="other")), "stands where that has not begun"),
         (first(Begin, lambda b: replace(b, pieces=X)), "how many pieces work0 has depends on nowhere"),
-        (first(Share, lambda s: replace(s, now=X)), "which share of work0 it is depends on nowhere"),
-        (first(Share, lambda s: replace(s, depths=())), "work0 has 1 parts, and counts pieces of 0"),
+        (first(WorkSlice, lambda s: replace(s, now=X)), "which share of work0 it is depends on nowhere"),
+        (first(WorkSlice, lambda s: replace(s, depths=())), "work0 has 1 parts, and counts pieces of 0"),
     ],
 )
 def test_a_spoilt_share_is_found(change: Change, said: str) -> None:
@@ -323,7 +323,7 @@ MISPLACED: dict[str, tuple[Steps, str]] = {
     "something inside the issues": (lambda steps: (*steps, steps[-1]), "something stands inside its issues"),
     "held twice": (lambda steps: (*steps[:-1], Hold(), steps[-1]), "holds it twice"),
     "threads inside loops": (
-        lambda steps: (*steps[:-1], next(s for s in steps if isinstance(s, Parts)), steps[-1]),
+        lambda steps: (*steps[:-1], next(s for s in steps if isinstance(s, ThreadLoops)), steps[-1]),
         "distributed over threads are not its outermost",
     ),
     "a loop left out": (

@@ -18,7 +18,7 @@ from isamap.machine.checks import MACHINES, restore_machine
 from isamap.machine.model import Unit
 from isamap.source import Source, Span, SpecProblem
 from isamap.source.cache import Cache
-from isamap.source.codec import read, write
+from isamap.source.codec import read_value, write
 
 WORDS = Path(__file__).parents[1] / "data" / "machines" / "words.yaml"
 
@@ -157,17 +157,17 @@ def test_a_value_of_another_type_is_refused_in_fields_that_are_drawn() -> None:
 
 def test_fields_are_compared_with_their_annotations() -> None:
     for value in (Unit("fma", 2), Const(1.5, F32), Index.of("p") * 2, Span(Source("x", "text"), 0, 1)):
-        assert read(write(value)) == value
-    assert read(write(FloorDiv(Index.of("x"), Index.of(2)))) == FloorDiv(Index.of("x"), Index.of(2))
+        assert read_value(write(value)) == value
+    assert read_value(write(FloorDiv(Index.of("x"), Index.of(2)))) == FloorDiv(Index.of("x"), Index.of(2))
     for text in (write(Unit("fma", 2)).replace("[2]", '"2"'), write(Unit("fma", 2)).replace('"fma"', "[1]")):
         with pytest.raises(ValueError, match="of another type"):
-            read(text)
+            read_value(text)
 
 
 def test_objects_that_share_their_parts_many_times_are_not_hashed() -> None:
     rows: list[Any] = [[0, "x"], *([0, n, n] for n in range(60)), [2, 60]]
     with pytest.raises(ValueError, match="keys are numbers"):
-        read(json.dumps({"classes": [], "rows": rows, "root": 61}))
+        read_value(json.dumps({"classes": [], "rows": rows, "root": 61}))
 
 
 def test_a_folder_that_others_may_write_to_is_not_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,21 @@ import pytest
 
 from isamap.cli import main
 from isamap.driver.inputs import read_kernel
-from isamap.driver.predicted import Asked, Case, Predicted, predict, predict_all, shipped_cases
+from isamap.driver.predicted import (
+    KernelCase,
+    Predicted,
+    PredictionRequest,
+    predict,
+    predict_all,
+    shipped_cases,
+)
 from isamap.kernels import list_kernels
 from isamap.machine import load_machine
 from isamap.machine.templates import begin
 from isamap.report.machine_changes import changes, changes_text
 
-BYTES = Case(read_kernel("gemm_u8s8"), (("M", 64), ("N", 32), ("K", 64)))
-DOUBLES = Case(read_kernel("gemm_f64"), (("M", 4), ("N", 4), ("K", 4)))
+BYTES = KernelCase(read_kernel("gemm_u8s8"), (("M", 64), ("N", 32), ("K", 64)))
+DOUBLES = KernelCase(read_kernel("gemm_f64"), (("M", 4), ("N", 4), ("K", 4)))
 
 
 def two(folder: Path, *edits: tuple[str, str], **figures: float) -> tuple[str, str]:
@@ -81,7 +88,7 @@ def test_what_is_gained_and_lost_is_listed(tmp_path: Path, capsys: pytest.Captur
 
 def test_several_processes_find_what_one_does(tmp_path: Path) -> None:
     machine, _ = two(tmp_path)
-    requests = [Asked(case, machine) for case in (BYTES, DOUBLES)]
+    requests = [PredictionRequest(case, machine) for case in (BYTES, DOUBLES)]
     seen: list[int] = []
     found = predict_all(requests, 2, lambda number, _: seen.append(number))
     assert found == [predict(asked) for asked in requests]

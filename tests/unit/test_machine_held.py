@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from plan_problems import gemm_option, problem
 
-from isamap.machine import EmitArg, EmitCall, held_between, load_machine
+from isamap.machine import EmitArg, EmitCall, count_between, load_machine
 from isamap.plan.check import check_schedule, live_registers
 from isamap.scheduler import schedule
 from isamap.scheduler.deciding.space import Space
@@ -39,10 +39,10 @@ def test_results_of_calls_wait_for_the_others_and_for_the_one_that_takes_them(
 
 def test_a_product_that_is_added_waits_beside_the_sum() -> None:
     machine = load_machine("x86-avx2")
-    assert held_between(machine.instructions["dot2_ymm_i16"], machine) == (("ymm", 1),)
-    assert held_between(machine.instructions["fma_ymm_f32"], machine) == ()
-    assert held_between(machine.instructions["store_ymm_f32"], machine) == ()
-    assert held_between(machine.instructions["mac_f32"], machine) == ()
+    assert count_between(machine.instructions["dot2_ymm_i16"], machine) == (("ymm", 1),)
+    assert count_between(machine.instructions["fma_ymm_f32"], machine) == ()
+    assert count_between(machine.instructions["store_ymm_f32"], machine) == ()
+    assert count_between(machine.instructions["mac_f32"], machine) == ()
 
 
 def test_a_register_that_is_only_written_takes_what_waits() -> None:
@@ -50,8 +50,8 @@ def test_a_register_that_is_only_written_takes_what_waits() -> None:
     item = machine.instructions["cvt_ymm_i8_i16"]
     assert isinstance(item.emit, EmitCall)
     nested = replace(item, emit=replace(item.emit, args=(call(A),)))
-    assert held_between(nested, machine) == ()
-    assert held_between(replace(item, emit=replace(nested.emit, args=(call(A), call(A)))), machine) == (
+    assert count_between(nested, machine) == ()
+    assert count_between(replace(item, emit=replace(nested.emit, args=(call(A), call(A)))), machine) == (
         ("ymm", 1),
     )
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from isamap.cli import main
 from isamap.hw_specs import FOLDER
-from isamap.machine.keys import Keys, Leaf, ListOf, NamedBy, OneOf, Value
+from isamap.machine.keys import Keys, LeafKey, ListOf, NamedBy, OneOf, Value
 from isamap.machine.spec import MACHINE, machine_schema, read_spec
 from isamap.machine.tree import Findings, read_tree
 from isamap.source import Source
@@ -32,10 +32,10 @@ def told(text: str) -> tuple[bool, bool]:
     return VALIDATOR.is_valid(READER.load(text)), all(d.code == "missing-key" for d in findings.diagnostics)
 
 
-def leaves(value: Value, frame: str = "%s") -> Iterator[tuple[str, Leaf]]:
+def leaves(value: Value, frame: str = "%s") -> Iterator[tuple[str, LeafKey]]:
     """Yield every value of the tables, with the text around it: all that has to stand beside is there."""
     match value:
-        case Leaf():
+        case LeafKey():
             yield frame, value
         case ListOf(item):
             yield from leaves(item, frame % "[%s]")
@@ -56,13 +56,13 @@ def leaves(value: Value, frame: str = "%s") -> Iterator[tuple[str, Leaf]]:
 def right(value: Value) -> str:
     """Return a value that is fine."""
     match value:
-        case Leaf(words=known) if known is not None:
+        case LeafKey(words=known) if known is not None:
             return known()[0]
-        case Leaf("flag"):
+        case LeafKey("flag"):
             return "true"
-        case Leaf("text"):
+        case LeafKey("text"):
             return "some"
-        case Leaf(least=least):
+        case LeafKey(least=least):
             return f"{max(1, int(least))}"
         case ListOf(item):
             return f"[{right(item)}]"
@@ -79,7 +79,7 @@ WRITTEN = {"cpu": "max", "flags": "-O2", "lengths": "svcntb()", "c_types": "floa
 """Texts that readers hold against more than their kind."""
 
 
-def wrong(leaf: Leaf) -> list[str]:
+def wrong(leaf: LeafKey) -> list[str]:
     """Values that are not of a kind."""
     if leaf.words is not None:
         return ["[]", "{}", "surely"]
@@ -108,7 +108,7 @@ def test_every_shipped_description_is_of_the_schema(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("frame", "leaf"), LEAVES, ids=[frame for frame, _ in LEAVES])
-def test_schema_and_readers_agree_on_every_value(frame: str, leaf: Leaf) -> None:
+def test_schema_and_readers_agree_on_every_value(frame: str, leaf: LeafKey) -> None:
     for word in wrong(leaf):
         assert told(frame % word) == (False, False), word
     word = next((word for key, word in WRITTEN.items() if f"{key}: " in frame[-40:]), right(leaf))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from isamap.machine.tree import Mapping, Scalar, Sequence, decode, read_tree
+from isamap.machine.tree import MappingNode, ScalarNode, Sequence, decode, read_tree
 from isamap.source import Source, SpecProblem
 
 
-def read(text: str) -> Mapping:
+def read(text: str) -> MappingNode:
     return read_tree(Source("m.yaml", text))
 
 
@@ -20,12 +20,12 @@ def code(data: bytes) -> str:
 
 def test_scalars_stay_text() -> None:
     root = read("a: no\nb: 0x10\nc: 1e3\nd: 'null'\ne: [on, 3]\n")
-    assert [(k.text, v.text) for k, v in root.entries if isinstance(v, Scalar)] == [
+    assert [(k.text, v.text) for k, v in root.entries if isinstance(v, ScalarNode)] == [
         ("a", "no"), ("b", "0x10"), ("c", "1e3"), ("d", "null"),
     ]  # fmt: skip
     e = root.get("e")
     assert isinstance(e, Sequence)
-    assert [i.text for i in e.items if isinstance(i, Scalar)] == ["on", "3"]
+    assert [i.text for i in e.items if isinstance(i, ScalarNode)] == ["on", "3"]
 
 
 def test_spans_are_positions_in_the_file() -> None:
@@ -33,9 +33,9 @@ def test_spans_are_positions_in_the_file() -> None:
     items = root.get("key")
     assert isinstance(items, Sequence)
     inner = items.items[0]
-    assert isinstance(inner, Mapping)
+    assert isinstance(inner, MappingNode)
     name, value = inner.entries[0]
-    assert isinstance(value, Scalar)
+    assert isinstance(value, ScalarNode)
     assert (str(name.span), name.span.text) == ("m.yaml:3:6", "inner")
     assert (str(value.span), value.span.text) == ("m.yaml:3:13", "value")
 

@@ -13,7 +13,7 @@ from isamap.ir import Index, Kernel, bind
 from isamap.machine import load_machine
 from isamap.match import AxisGroup, Mapping, Pattern, Proof, prove
 from isamap.match.patterns.unify import unify
-from isamap.match.proofs.affine import Names, covers_once, determined, divides, is_empty
+from isamap.match.proofs.affine import IslNames, covers_once, determines_axes, divides, is_empty
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import statements
@@ -153,10 +153,10 @@ def test_blocks_of_lanes_cover_every_extent_once() -> None:
 def test_digits_determine_their_axes_and_sums_do_not() -> None:
     k, p = Index.of("k"), Index.of("p")
     extents = {"k": Index.of(16), "p": Index.of(2)}
-    assert determined((2 * k + p,), extents, ["k", "p"])
-    assert not determined((k + p,), extents, ["k"])
-    assert not determined((k,), extents, ["p"])
-    assert determined((k + p, k), extents, ["k", "p"])
+    assert determines_axes((2 * k + p,), extents, ["k", "p"])
+    assert not determines_axes((k + p,), extents, ["k"])
+    assert not determines_axes((k,), extents, ["p"])
+    assert determines_axes((k + p, k), extents, ["k", "p"])
 
 
 def test_sizes_divide_by_what_is_known_of_them() -> None:
@@ -167,7 +167,7 @@ def test_sizes_divide_by_what_is_known_of_them() -> None:
 
 
 def test_a_question_that_is_too_hard_has_no_answer() -> None:
-    names = Names()
+    names = IslNames()
     x = [names.of(f"x{n}") for n in range(12)]
     hard = [f"({a}) mod {n + 7} = ({b}) mod {n + 5}" for n, (a, b) in enumerate(pairwise(x))]
     apart = [f"{a} != {b}" for n, a in enumerate(x) for b in x[n + 1 :]]

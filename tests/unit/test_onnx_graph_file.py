@@ -15,8 +15,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import Described, imported, make
 
 from isamap.graph.graph_file import FILE, folder_files, read_folder
-from isamap.graph.model_library import How, compile_program_of
-from isamap.graph.model_program import Program
+from isamap.graph.model_library import ModelOptions, compile_program_of
+from isamap.graph.model_program import ModelProgram
 from isamap.source import UsageProblem
 
 NODES: Described = [
@@ -27,7 +27,7 @@ NODES: Described = [
 INPUTS = {"x": np.zeros((4, 3), np.float32), "i": np.zeros(2, np.int64)}
 
 
-def program() -> Program:
+def program() -> ModelProgram:
     return imported(make(NODES, INPUTS, ["y", "z"], {"w": np.arange(3, dtype=np.float32)})).whole()
 
 
@@ -91,4 +91,4 @@ def test_a_kernel_that_takes_something_else_is_refused(tmp_path: Path) -> None:
     assert "in a0: f32[2, 3];" in text
     kernel.write_text(text.replace("in a0: f32[2, 3];", "in a0: f32[2, 4];"))
     with pytest.raises(UsageProblem, match="takes `a0` otherwise than the graph says"):
-        compile_program_of(read_folder(path), How("generic-c"))
+        compile_program_of(read_folder(path), ModelOptions("generic-c"))

@@ -14,8 +14,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import Described, evaluated, imported, make
 
 from isamap.graph.graph_file import folder_files, read_folder
-from isamap.graph.model_library import CompiledModel, How, compile_program_of, packed_of
-from isamap.graph.model_program import Call, Program
+from isamap.graph.model_library import CompiledModel, ModelOptions, compile_program_of, packed_of
+from isamap.graph.model_program import KernelCall, ModelProgram
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((1, 256, 3, 3), np.float32)
@@ -33,7 +33,7 @@ def model(nodes: Described = NODES, **constants: Any) -> Any:
     return make(nodes, {"x": X}, ["y"], {"large": LARGE, "small": SMALL, **constants})
 
 
-def summed(program: Program) -> dict[str, tuple[str, ...]]:
+def summed(program: ModelProgram) -> dict[str, tuple[str, ...]]:
     """Return what is packed by the first words of kernels' names."""
     return {
         kernel.rpartition("_")[0]: names
@@ -59,7 +59,7 @@ def test_what_no_sum_reads_and_what_is_no_constant_is_not() -> None:
 def test_a_kernel_of_which_one_call_has_no_constant_packs_nothing() -> None:
     program = imported(model()).whole()
     first = program.steps[0]
-    assert isinstance(first, Call)
+    assert isinstance(first, KernelCall)
     other = replace(first, reads={**first.reads, "a1": replace(first.reads["a1"], tensor="elsewhere")})
     assert summed(replace(program, steps=(*program.steps, other))) == {}
 
@@ -67,7 +67,7 @@ def test_a_kernel_of_which_one_call_has_no_constant_packs_nothing() -> None:
 def test_results_are_equal_and_the_model_holds_the_packed_weights(tmp_path: Path) -> None:
     made = model()
     program = imported(made).whole()
-    how = How(MACHINE, jobs=1)
+    how = ModelOptions(MACHINE, jobs=1)
     library = compile_program_of(program, how, runs=True)
     emitted = library.emitted
     weights = bytes(emitted.weights)
@@ -85,7 +85,7 @@ def test_results_are_equal_and_the_model_holds_the_packed_weights(tmp_path: Path
 
 
 def test_nothing_is_packed_for_a_processor_that_is_not_here() -> None:
-    emitted = compile_program_of(imported(model()).whole(), How("riscv-rvv", jobs=1)).emitted
+    emitted = compile_program_of(imported(model()).whole(), ModelOptions("riscv-rvv", jobs=1)).emitted
     assert LARGE.transpose(2, 3, 1, 0).tobytes() in bytes(emitted.weights)
     assert not any("_packed" in str(text) for text in emitted.files.values())
 

@@ -9,43 +9,43 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import Described, evaluated, imported, make
 
-from isamap.graph.model_program import Call, Move, Passed, Port, Program
+from isamap.graph.model_program import KernelCall, ModelProgram, Move, Port, TensorView
 from isamap.graph.planning import apart_bytes, find_pitches, room_bytes
 from isamap.machine import load_machine
 from isamap.onnx import compile_model
 
-X, Y = Passed("x", "f32", (7, 512)), Passed("y", "f32", (7, 512))
+X, Y = TensorView("x", "f32", (7, 512)), TensorView("y", "f32", (7, 512))
 
 
-def of_tensor(*seen: Passed, moved: bool = False) -> dict[str, int]:
+def of_tensor(*seen: TensorView, moved: bool = False) -> dict[str, int]:
     """Return the pitches where a tensor is written by one kernel, and looked at like this."""
-    first = Call("k", {"a0": X}, {"y0": seen[0]})
-    others = tuple(Call("k", {"a0": passed}, {"y0": Y}) for passed in seen)
+    first = KernelCall("k", {"a0": X}, {"y0": seen[0]})
+    others = tuple(KernelCall("k", {"a0": passed}, {"y0": Y}) for passed in seen)
     moves = (Move("gather", (seen[0],), (Y,), ()),) if moved else ()
-    program = Program("p", (Port("x", X),), (Port("y", Y),), {}, {}, (first, *others, *moves))
+    program = ModelProgram("p", (Port("x", X),), (Port("y", Y),), {}, {}, (first, *others, *moves))
     return find_pitches(program, load_machine("x86-avx512"))
 
 
 @pytest.mark.parametrize(("row", "pitch"), [(512, 2112), (1024, 4160), (256, 1088), (1536, 6208)])
 def test_rows_that_share_a_few_sets_lie_a_line_further_apart(row: int, pitch: int) -> None:
-    assert of_tensor(Passed("t", "f32", (7, 7, row))) == {"t": pitch}
+    assert of_tensor(TensorView("t", "f32", (7, 7, row))) == {"t": pitch}
 
 
 @pytest.mark.parametrize("row", [500, 96, 320, 128, 1])
 def test_other_rows_stay_dense(row: int) -> None:
-    assert of_tensor(Passed("t", "f32", (7, 7, row))) == {}
+    assert of_tensor(TensorView("t", "f32", (7, 7, row))) == {}
 
 
 def test_what_is_moved_or_seen_in_other_rows_stays_dense() -> None:
-    own = Passed("t", "f32", (7, 7, 512))
-    assert of_tensor(own, Passed("t", "f32", (49, 512))) == {"t": 2112}
-    assert of_tensor(own, Passed("t", "f32", (49 * 512,))) == {}
-    assert of_tensor(own, Passed("t", "f32", (49, 16, 32))) == {}
+    own = TensorView("t", "f32", (7, 7, 512))
+    assert of_tensor(own, TensorView("t", "f32", (49, 512))) == {"t": 2112}
+    assert of_tensor(own, TensorView("t", "f32", (49 * 512,))) == {}
+    assert of_tensor(own, TensorView("t", "f32", (49, 16, 32))) == {}
     assert of_tensor(own, moved=True) == {}
 
 
 def test_distances_and_room_go_by_the_pitch() -> None:
-    passed, pitches = Passed("t", "f32", (1, 7, 7, 512)), {"t": 2112}
+    passed, pitches = TensorView("t", "f32", (1, 7, 7, 512)), {"t": 2112}
     assert [apart_bytes(passed, axis, pitches) for axis in range(3)] == [49 * 2112, 7 * 2112, 2112]
     assert [apart_bytes(passed, axis, {}) for axis in range(3)] == [49 * 2048, 7 * 2048, 2048]
     assert (room_bytes(passed, pitches), room_bytes(passed, {})) == (49 * 2112, 49 * 2048)

@@ -12,7 +12,7 @@ from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.ir import Index
 from isamap.kernels import kernel_path
-from isamap.lower.place import Piece, Place, unrolled_places
+from isamap.lower.place import Place, RemainderPiece, unrolled_places
 from isamap.lower.program import Block, For, If, Issue, Node, Parallel
 from isamap.lower.steps import Unroll
 from isamap.plan.check import check_schedule
@@ -86,7 +86,7 @@ def holds(condition: str, m: int) -> bool:
 
 def test_the_last_tile_of_a_piece_shows_what_is_left() -> None:
     left = Index.of("left")
-    here = Place({"n": Index.of("n0")}, {"n": left}, pieces={"n": Piece(Index.of("f"), 3)})
+    here = Place({"n": Index.of("n0")}, {"n": left}, pieces={"n": RemainderPiece(Index.of("f"), 3)})
     found = [place for _, place in unrolled_places(here, (Unroll(4, "n", 16),))]
     assert [str(p.position["n"]) for p in found] == ["n0", "n0 + 16", "n0 + 32"]
     assert [p.left["n"] for p in found] == [Index.of(16), Index.of(16), left - 32]

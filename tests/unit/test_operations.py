@@ -8,7 +8,7 @@ import pytest
 
 from isamap.driver.inputs import read_kernel
 from isamap.driver.oracle import count_operations
-from isamap.driver.verifying import Case, Timed
+from isamap.driver.verifying import Case, TimedRun
 from isamap.ir import bind
 from isamap.ir.small_sizes import sample_sizes
 from isamap.kernels import list_kernels
@@ -57,4 +57,4 @@ def test_a_median_far_above_the_best_run_says_that_the_computer_is_busy(
     seconds: tuple[float, ...], busy: bool
 ) -> None:
     case = Case({}, "random", 0.0, 1.0, "native", "all elements", guarded=True)
-    assert Timed(case, seconds, 1, True, 0).is_busy is busy
+    assert TimedRun(case, seconds, 1, True, 0).is_busy is busy

@@ -14,7 +14,7 @@ import pytest
 import isamap
 from isamap.cli.commands import COMMANDS, function_of, record_of
 from isamap.cli.option_parser import CommandOptions, options_of
-from isamap.driver.options import Option, declared
+from isamap.driver.options import Option, list_options
 from isamap.driver.request import Choices, Request
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
@@ -44,7 +44,7 @@ def shared() -> Iterator[str]:
     keywords = inspect.signature(isamap.compile).parameters
     yield line("option", "default", "meaning", "commands", "keyword", "key")
     yield line(*["---"] * 6)
-    for name, option in declared(Choices).items():
+    for name, option in list_options(Choices).items():
         commands = [f"`{command.replace('.', ' ')}`" for command in COMMANDS if command in option.commands]
         keyword = option.python or name
         key = option.key or name
@@ -65,7 +65,7 @@ def own() -> Iterator[str]:
         lines = [
             line(spelled(option), option.word or "", option.help)
             for name, option in options.items()
-            if name not in declared(CommandOptions) and name not in declared(Choices)
+            if name not in list_options(CommandOptions) and name not in list_options(Choices)
         ]
         if lines:
             head = line("option", "default", "meaning") + line(*["---"] * 3)
@@ -81,7 +81,7 @@ def test_the_page_of_options_is_written_from_their_declarations(pytestconfig: py
 
 @pytest.mark.parametrize("function", [isamap.compile, isamap.verify])
 def test_keywords_have_the_defaults_that_options_declare(function: Callable[..., object]) -> None:
-    options = {option.python or name: option for name, option in declared(Choices).items()}
+    options = {option.python or name: option for name, option in list_options(Choices).items()}
     found = {
         name: taken.default
         for name, taken in inspect.signature(function).parameters.items()
@@ -97,11 +97,11 @@ def test_keywords_have_the_defaults_that_options_declare(function: Callable[...,
 
 def test_every_option_of_a_request_is_one_of_a_command_that_there_is() -> None:
     wrong = [
-        name for name, option in declared(Choices).items()
+        name for name, option in list_options(Choices).items()
         if not option.commands or not option.commands <= set(COMMANDS) or not option.help.endswith(".")
     ]  # fmt: skip
     assert wrong == []
-    assert set(declared(Request)) == set(declared(Choices))
+    assert set(list_options(Request)) == set(list_options(Choices))
 
 
 def test_flags_and_names_are_said_once_for_each_command() -> None:

@@ -20,7 +20,7 @@ from isamap.plan.cost import (
     parts_of,
     times,
 )
-from isamap.plan.cost.sharing import shared
+from isamap.plan.cost.sharing import share_equal_parts
 
 
 def product(factor: float = 2) -> Cost:
@@ -41,7 +41,7 @@ def product(factor: float = 2) -> Cost:
 def test_equal_parts_become_one_object(twice: Callable[[], Cost]) -> None:
     cost = Add((twice(), twice()))
 
-    found = shared(cost)
+    found = share_equal_parts(cost)
 
     one, other = parts_of(found)
     assert one is other
@@ -61,6 +61,6 @@ def test_equal_parts_become_one_object(twice: Callable[[], Cost]) -> None:
     ],
 )
 def test_parts_that_differ_stay_apart(one: Cost, other: Cost) -> None:
-    first, second = parts_of(shared(Add((one, other))))
+    first, second = parts_of(share_equal_parts(Add((one, other))))
 
     assert first is not second

@@ -8,7 +8,7 @@ import pytest
 from plan_problems import answer, gemm
 
 from isamap.plan.check import check_schedule
-from isamap.plan.schedule import Schedule, Spread, Stage, hosts_of, slots_of
+from isamap.plan.schedule import DeferredWriteBack, Schedule, Stage, hosts_of, slots_of
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.source import Source, SyntaxProblem
 
@@ -16,7 +16,7 @@ GEMM = gemm(1024, 1024, 1024)
 WORDS = "n:512 k:256 m:6 n:64 | k:1 um:1 un:16"
 
 
-def overlapped(words: str, stages: tuple[Stage, ...], *spread: Spread) -> Schedule:
+def overlapped(words: str, stages: tuple[Stage, ...], *spread: DeferredWriteBack) -> Schedule:
     made = answer(GEMM, words, stages)
     return replace(made, nests=(replace(made.nests[0], spread=spread),))
 
@@ -28,19 +28,19 @@ def said_of(schedule: Schedule) -> str:
 def test_good_overlaps_pass() -> None:
     assert said_of(overlapped(WORDS, (Stage("b", 2, ahead=1),))) == ""
     assert said_of(overlapped(WORDS, (Stage("b", 2, ahead=1, into="k"),))) == ""
-    assert said_of(overlapped(WORDS, (Stage("c", 4),), Spread("c", "k"))) == ""
-    assert said_of(overlapped(WORDS, (Stage("c", 3),), Spread("c", "n"))) == ""
+    assert said_of(overlapped(WORDS, (Stage("c", 4),), DeferredWriteBack("c", "k"))) == ""
+    assert said_of(overlapped(WORDS, (Stage("c", 3),), DeferredWriteBack("c", "n"))) == ""
 
 
 def test_a_buffer_has_a_copy_for_each_turn_that_it_outlives() -> None:
-    nest = overlapped(WORDS, (Stage("b", 2, ahead=2), Stage("c", 4), Stage("a", 2)), Spread("c", "k")).nests[
-        0
-    ]
+    nest = overlapped(
+        WORDS, (Stage("b", 2, ahead=2), Stage("c", 4), Stage("a", 2)), DeferredWriteBack("c", "k")
+    ).nests[0]
     assert [slots_of(nest, stage) for stage in nest.stages] == [3, 2, 1]
 
 
 def test_filling_is_shared_by_the_next_loop_and_writing_by_all_down_to_the_named_one() -> None:
-    nest = overlapped(WORDS, (Stage("b", 2, ahead=1), Stage("c", 3)), Spread("c", "k")).nests[0]
+    nest = overlapped(WORDS, (Stage("b", 2, ahead=1), Stage("c", 3)), DeferredWriteBack("c", "k")).nests[0]
     ahead, late = (hosts_of(nest, stage) for stage in nest.stages)
     assert [number for number, _ in ahead] == [2]
     assert [number for number, _ in late] == [3, 4]
@@ -103,7 +103,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
         (
             WORDS,
             (Stage("b", 4),),
-            (Spread("b", "k"),),
+            (DeferredWriteBack("b", "k"),),
             (
                 "`spread write b into k;` has no staged result to write back\n"
                 "  help: a deferred write-back "
@@ -113,7 +113,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
         (
             WORDS,
             (),
-            (Spread("c", "k"),),
+            (DeferredWriteBack("c", "k"),),
             (
                 "`spread write c into k;` has no staged result to write back\n"
                 "  help: a deferred write-back "
@@ -123,7 +123,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
         (
             WORDS,
             (Stage("c", 2),),
-            (Spread("c", "m"),),
+            (DeferredWriteBack("c", "m"),),
             (
                 "`spread write c into m;` is directly inside `for k by 256`, "
                 "whose next iteration accesses the same elements of `C`\n"
@@ -133,7 +133,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
         (
             WORDS,
             (Stage("c", 0),),
-            (Spread("c", "k"),),
+            (DeferredWriteBack("c", "k"),),
             (
                 "`spread write c into k;` is not directly inside a loop\n"
                 "  help: put it and its `stage c;` directly inside a `for` loop over m or n"
@@ -142,7 +142,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
         (
             WORDS,
             (Stage("c", 4),),
-            (Spread("c", "m"),),
+            (DeferredWriteBack("c", "m"),),
             (
                 "`spread write c into m;`: there is no `for m` inside\n"
                 "  note: the loops inside run over k\n"
@@ -152,7 +152,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
         (
             "m:12 n:512 k:256 n:64 m:6 | k:1 um:1 un:16",
             (Stage("c", 1),),
-            (Spread("c", "m"),),
+            (DeferredWriteBack("c", "m"),),
             (
                 "`spread write c into m;`: `n` has several loops there, "
                 "with different trip counts in each iteration\n"
@@ -162,7 +162,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
     ],
 )
 def test_a_spoilt_overlap_is_found(
-    words: str, stages: tuple[Stage, ...], spread: tuple[Spread, ...], said: str
+    words: str, stages: tuple[Stage, ...], spread: tuple[DeferredWriteBack, ...], said: str
 ) -> None:
     assert said_of(overlapped(words, stages, *spread)) == f"error[schedule-overlap]: nest 0: {said}"
 
@@ -188,7 +188,9 @@ def test_a_wrong_line_is_pointed_at(line: str, said: str) -> None:
 
 def test_the_text_says_both() -> None:
     made = overlapped(
-        WORDS, (Stage("a", 2, ahead=1, into="k"), Stage("b", 2, ahead=1), Stage("c", 4)), Spread("c", "k")
+        WORDS,
+        (Stage("a", 2, ahead=1, into="k"), Stage("b", 2, ahead=1), Stage("c", 4)),
+        DeferredWriteBack("c", "k"),
     )
     text = print_schedule(made)
     assert "      stage a ahead 1 into k;\n      stage b ahead 1;\n" in text

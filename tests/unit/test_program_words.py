@@ -19,7 +19,7 @@ from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import TOKENS, Quantity
 from isamap.source import IsamapError, Source, UsageProblem, VerificationFailed
 from isamap.stream.assemble import assemble
-from isamap.stream.command import Command, Place, Register, command_of, quantities
+from isamap.stream.command import Address, Command, Register, command_of, quantities
 from isamap.stream.command_words import encode, entries_of
 from isamap.stream.encoding import decode, encode_end
 from isamap.stream.execute import execute_program
@@ -78,9 +78,9 @@ def test_whatever_fields_hold_is_read_back_from_the_words(described: str) -> Non
 
 def test_registers_and_numbers_of_a_type_stand_in_words(program: ProgramFile, machine: Machine) -> None:
     load, scale, store = (one.command for one in decode(program.words, machine)[:3])
-    assert load == Command("load", (("x", Place("dram", 64, (4,))), ("z", Register("row", 0))))
+    assert load == Command("load", (("x", Address("dram", 64, (4,))), ("z", Register("row", 0))))
     assert scale.params == (("S", 0x3E800000),)  # 0.25
-    assert store.operands[1] == ("z", Place("dram", 192, (4,)))
+    assert store.operands[1] == ("z", Address("dram", 192, (4,)))
     assert program.words[1] == 3 << 126 | 1 << 102 | 0 << 100 | 0x3E800000
 
 
@@ -220,7 +220,7 @@ def test_a_program_without_end_is_refused(machine: Machine) -> None:
 
 
 def test_a_number_beyond_its_field_is_refused(machine: Machine) -> None:
-    far = Command("store", (("x", Register("row", 0)), ("z", Place("dram", 1 << 23, (4,)))))
+    far = Command("store", (("x", Register("row", 0)), ("z", Address("dram", 1 << 23, (4,)))))
     assert refusal(lambda: encode(far, machine.instructions["store"])) == (
         "encoding-range",
         "field `to` of `store` cannot hold `z.address` = 8388608: it is beyond 2097151 of 4 each",

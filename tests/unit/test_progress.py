@@ -71,7 +71,7 @@ def test_a_bar_is_not_mixed_with_records(flag: str, shows: bool, monkeypatch: py
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
-    with progress.logged(quiet=flag == "--quiet", verbose=flag == "-v"), Progress() as watch:
+    with progress.log_progress(quiet=flag == "--quiet", verbose=flag == "-v"), Progress() as watch:
         watch("conv 3×3", 1, 31)
         time.sleep(0.1)
     assert (progress.CLEAR in terminal.getvalue()) == shows
@@ -156,6 +156,6 @@ def test_each_command_shows_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
-    monkeypatch.setattr("isamap.cli.cache_command.damaged", nothing_is_damaged)
+    monkeypatch.setattr("isamap.cli.cache_command.list_damaged", nothing_is_damaged)
     assert main(["cache", "verify"]) == 0
     assert "cache verify … 0 s" in terminal.getvalue()

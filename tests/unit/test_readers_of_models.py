@@ -17,7 +17,7 @@ from isamap.graph.types import in_type
 from isamap.libraries.description import read_library
 from isamap.machine import load_machine
 from isamap.source import SpecProblem, UsageProblem
-from isamap.source.cache import Cache, damaged
+from isamap.source.cache import Cache, list_damaged
 
 GRAPH_KEYS = ("isamap", "inputs", "weights", "kernels", "steps")
 ROW_KEYS = ("case", "sizes", "simulated_ns", "busy_ns", "label")
@@ -283,7 +283,7 @@ def test_a_file_that_the_cache_did_not_write_is_damaged(
     monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
     path = Cache.open("kind").keep("a" * 64, b"content")
     path.write_bytes(b"other")
-    assert damaged() == (path,)
+    assert list_damaged() == (path,)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from isamap.driver.request import Request
-from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.driver.verifying import Case, compare, with_unverified
 from isamap.ir import Kernel, bind, interpret, iterations_apart, print_routine
 from isamap.kernels import kernel_path
@@ -112,12 +112,12 @@ def test_the_kernel_with_its_iterations_apart_can_be_read() -> None:
 
 
 @pytest.fixture(scope="module")
-def gru() -> Prepared:
+def gru() -> PreparedKernel:
     text = kernel_path("gru").read_text(encoding="utf-8")
     return prepare(Request(Source("gru.ir", text), "generic-c", {"T": 12, "N": 2, "C": 3, "H": 40}))
 
 
-def judged(gru: Prepared, change: Any) -> Case:
+def judged(gru: PreparedKernel, change: Any) -> Case:
     """Return the comparison of a result of which some was changed."""
     sizes = {n: int(v) for n, v in gru.request.sizes.items() if isinstance(v, int)}
     kernel = bind(parse_kernel(gru.request.kernel), sizes)
@@ -127,7 +127,7 @@ def judged(gru: Prepared, change: Any) -> Case:
     return compare(kernel, arrays, {}, RunResult({"Y": result}, (), 0), gru, sizes, "random", False)
 
 
-def test_a_step_of_a_long_recurrence_is_judged_from_the_state_before_it(gru: Prepared) -> None:
+def test_a_step_of_a_long_recurrence_is_judged_from_the_state_before_it(gru: PreparedKernel) -> None:
     def spoil(y: Any) -> None:
         y[9, 1, 7] += 1e-4
 

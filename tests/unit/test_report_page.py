@@ -10,12 +10,12 @@ from reported import PRODUCT, REQUANT, line, made, pane, report
 
 from isamap.driver.api import source_of
 from isamap.driver.length_versions import compile_request
-from isamap.driver.reporting import Made, recording_of, report_of
+from isamap.driver.reporting import CompletedCompilation, recording_of, report_of
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC
 from isamap.lower.walk import has_parallel
 from isamap.report.page.line_links import code_lines, kernel_lines
-from isamap.report.page.timeline import Bar, merged
+from isamap.report.page.timeline import Bar, merge_bars
 
 
 def test_the_sentence_says_what_bounds_it_and_by_how_much() -> None:
@@ -97,7 +97,7 @@ def test_loops_are_linked_by_their_axes() -> None:
 def test_functions_of_parts_belong_to_what_calls_them() -> None:
     sizes = {"M": 128, "N": 128, "K": 128}
     request = Request(source_of("gemm_f32"), "x86-avx512", sizes, heuristic="greedy", threads=2)
-    found = Made.of(request, compile_request(request))
+    found = CompletedCompilation.of(request, compile_request(request))
     assert has_parallel(found.program.body)
     code = code_lines(found.emitted.source, found.nests)
     fused = [one for one in code if "_mm512_fmadd_ps(" in one.text]
@@ -127,7 +127,7 @@ def test_loops_and_statements_of_one_line_are_told_apart() -> None:
 def test_ordered_loops_are_linked_to_their_code() -> None:
     sizes = {"T": 3, "N": 2, "C": 16, "H": 16}
     request = Request(source_of("rnn_tanh"), "x86-avx2", sizes, heuristic="greedy")
-    found = Made.of(request, compile_request(request))
+    found = CompletedCompilation.of(request, compile_request(request))
     (turn,) = [one for one in code_lines(found.emitted.source, found.nests) if "(int64_t t = 0" in one.text]
     assert turn.own == ("seq.t",)
     text = request.kernel.text
@@ -139,7 +139,7 @@ def test_ordered_loops_are_linked_to_their_code() -> None:
 def test_statements_that_were_added_for_the_edge_are_not_in_the_way() -> None:
     sizes = {"N": 1, "C": 8, "K": 16, "H": 4, "W": 4, "R": 3, "S": 3, "pad": 0}
     request = Request(source_of("conv2d_transposed"), "x86-avx2", sizes, heuristic="greedy")
-    found = Made.of(request, compile_request(request))
+    found = CompletedCompilation.of(request, compile_request(request))
     assert found.compilation.canonical is not None
     assert len(found.nests) == 3
     lines = kernel_lines(request.kernel.text, found.compilation.canonical, found.nests)
@@ -193,11 +193,11 @@ def test_no_link_is_busy_for_longer_than_the_run(size: int) -> None:
 
 def test_short_bars_are_joined_and_none_is_lost() -> None:
     bars = [Bar("load", "a" if n % 3 else "b", 10.0 * n, 10.0 * n + 4) for n in range(100)]
-    few = list(merged(bars, 50.0))
+    few = list(merge_bars(bars, 50.0))
     assert len(few) < 30
     assert sum(bar.count for bar in few) == 100
     assert (few[0].start_ns, few[-1].end_ns) == (0.0, 994.0)
-    assert merged(bars, 0.001) == tuple(bars)
+    assert merge_bars(bars, 0.001) == tuple(bars)
 
 
 def test_buffers_that_are_there_at_one_time_share_no_byte() -> None:

@@ -20,7 +20,7 @@ from isamap.driver.request import Request
 from isamap.report.page.as_html import report_html
 from isamap.report.page.as_text import PLAIN, report_json, report_text
 from isamap.report.page.pictures import all_pictures
-from isamap.report.page.stamp import is_as_stamped, is_stamped, stamped
+from isamap.report.page.stamp import add_digest, is_as_stamped, is_stamped
 from isamap.source import Source
 
 MOST_BYTES = 2_000_000
@@ -212,7 +212,7 @@ def test_the_json_has_all_facts() -> None:
 
 
 def test_a_change_is_told_from_what_was_written() -> None:
-    text = stamped(report_html(report(*PRODUCT)))
+    text = add_digest(report_html(report(*PRODUCT)))
     assert is_as_stamped(text)
     assert is_stamped(text + " ")
     assert not is_as_stamped(text + " ")

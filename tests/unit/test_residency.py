@@ -10,7 +10,7 @@ import numpy as np
 from isamap.hw_specs import machine_path
 from isamap.ir import DTYPES
 from isamap.machine import Machine, load_machine
-from isamap.stream.command import Command, Place
+from isamap.stream.command import Address, Command
 from isamap.stream.encoding import encode_all, encode_end
 from isamap.stream.execute import execute_program
 from isamap.stream.memory_layout import StreamArray, memory_sizes
@@ -26,13 +26,13 @@ A, T, Y = (
 )
 
 
-def outside(array: StreamArray, tile: int) -> Place:
+def outside(array: StreamArray, tile: int) -> Address:
     row, column = divmod(tile, 2)
-    return Place("dram", array.offset + 4 * (row * 32 * SIDE + column * 32), (4 * SIDE, 4))
+    return Address("dram", array.offset + 4 * (row * 32 * SIDE + column * 32), (4 * SIDE, 4))
 
 
-def slot(number: int) -> Place:
-    return Place("spad", number * TILE, (128, 4))
+def slot(number: int) -> Address:
+    return Address("spad", number * TILE, (128, 4))
 
 
 def load(array: StreamArray, tile: int, to: int) -> Command:
@@ -124,7 +124,7 @@ def test_repeated_columns_are_written_once() -> None:
     """A tile of a value by row is loaded column by column, each from the same bytes."""
 
     def column(number: int, to: int) -> Command:
-        operands = ("x", outside(A, 0)), ("z", Place("spad", to * TILE + 4 * number, (128, 4)))
+        operands = ("x", outside(A, 0)), ("z", Address("spad", to * TILE + 4 * number, (128, 4)))
         return Command("dma_in_f32", operands, (("R", 32), ("C", 1)))
 
     def repeated(to: int) -> list[Command]:

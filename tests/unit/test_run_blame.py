@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from isamap.machine import Machine, load_machine, missing_features
-from isamap.run.blame import Emissions, blamed
+from isamap.run.blame import Emissions, find_refused_emissions
 from isamap.run.conformance import check_machine
 from isamap.run.toolchain import CompilerRefused, find_compiler
 from isamap.source import Diagnostic
@@ -82,7 +82,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def only(says: str, emissions: Emissions) -> Diagnostic:
-    (found,) = blamed("gcc", says, FILES, emissions)
+    (found,) = find_refused_emissions("gcc", says, FILES, emissions)
     return found
 
 
@@ -164,7 +164,7 @@ def test_a_function_whose_call_is_an_argument_is_shown_itself(said: str, tmp_pat
 
 def test_each_instruction_is_told_once(machine: Machine) -> None:
     says = f"{UNDECLARED}\nk.c:7:6: error: incompatible types\nk.c:4:5: error: incompatible types\nk.c: note"
-    found = blamed("gcc", says, FILES, Emissions(machine))
+    found = find_refused_emissions("gcc", says, FILES, Emissions(machine))
     assert [d.notes[0] for d in found] == [UNDECLARED, "k.c:4:5: error: incompatible types"]
 
 
@@ -172,7 +172,7 @@ def test_each_instruction_is_told_once(machine: Machine) -> None:
     "says", ["", "ld: error: no such file", "k.c:1:1: error: stray '@'", "k.c:99:1: error: stray '@'"]
 )
 def test_no_instruction_is_blamed_for_what_is_about_no_emission(says: str, machine: Machine) -> None:
-    assert blamed("gcc", says, FILES, Emissions(machine)) == ()
+    assert find_refused_emissions("gcc", says, FILES, Emissions(machine)) == ()
 
 
 @pytest.mark.hardware

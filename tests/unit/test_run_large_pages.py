@@ -8,7 +8,7 @@ import mmap
 import pytest
 
 from isamap.run.in_process import LEAST_BYTES, PAGE_BYTES, large_room
-from isamap.run.worker import Region
+from isamap.run.worker import GuardedMemory
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 4096, LEAST_BYTES, PAGE_BYTES, 3 * PAGE_BYTES + 5])
@@ -43,4 +43,4 @@ def test_a_system_without_large_pages_gives_small_ones(
         with pytest.raises(OSError, match="Invalid argument"):
             mmap.mmap(-1, 4096).madvise(advice)
     assert len(large_room(PAGE_BYTES)) == PAGE_BYTES
-    assert Region(4 * PAGE_BYTES, "at-end").size == 4 * PAGE_BYTES
+    assert GuardedMemory(4 * PAGE_BYTES, "at-end").size == 4 * PAGE_BYTES

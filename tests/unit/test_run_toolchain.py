@@ -18,7 +18,7 @@ from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.kernels import kernel_path
 from isamap.run import child, toolchain
-from isamap.run.child import NotSetUp, Subject
+from isamap.run.child import ChildProgram, NotSetUp
 from isamap.run.toolchain import CompilerRefused, build, find_compiler
 from isamap.source import MissingTool, Source, UsageProblem
 
@@ -232,7 +232,7 @@ def test_a_lack_is_not_remembered_as_a_refusal(
 
 
 def test_a_folder_that_lets_no_code_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = Subject("the emitted `f`", tmp_path / "library.so", "gcc 9")
+    subject = ChildProgram("the emitted `f`", tmp_path / "library.so", "gcc 9")
     subject.library.write_bytes(b"no library")
     judge = child._judged  # pyright: ignore[reportPrivateUsage] - a mount would need root
 

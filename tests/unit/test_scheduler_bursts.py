@@ -12,7 +12,7 @@ from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
-from isamap.scheduler.effects.bursts import shown
+from isamap.scheduler.effects.bursts import exposed_loads
 from isamap.scheduler.effects.levels import misses
 
 SIZE = 4096  # 64 MB each: out of memory
@@ -41,7 +41,7 @@ def shown_ns(problem: Problem, name: str, assignment: dict[str, int]) -> float:
         )
         for level in misses(tile(space), problem)
     ]
-    return float(evaluate(shown(tile(space), problem, missed), assignment))
+    return float(evaluate(exposed_loads(tile(space), problem, missed), assignment))
 
 
 def flat(bandwidth: float) -> Problem:

@@ -20,14 +20,14 @@ from isamap.plan.problem import (
     TileOperand,
     with_fields,
 )
-from isamap.plan.schedule import NestSchedule, Schedule, Spread, slots_of
+from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Schedule, slots_of
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.cpsat import solve_in_steps
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import price
-from isamap.scheduler.process.exchange import Limits, Search
-from isamap.scheduler.process.isolate import Answer
+from isamap.scheduler.process.exchange import Search, SearchLimits
+from isamap.scheduler.process.isolate import SolverAnswer
 from isamap.scheduler.search.candidates import candidate_of, open_options
 from isamap.scheduler.search.greedy import greedy_candidate
 from isamap.source import Infeasible, Source
@@ -108,7 +108,7 @@ def test_all_three_operands_of_a_large_product_cross_turns() -> None:
     (nest,) = schedule(array(256, 256, 256)).nests
     assert crossed(nest) == {"a", "b", "c"}
     assert [slots_of(nest, stage) for stage in nest.stages] == [2, 2, 2]
-    assert nest.spread == (Spread("c", "k"),)
+    assert nest.spread == (DeferredWriteBack("c", "k"),)
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -143,12 +143,12 @@ GROWING = [(4096, 2048), (8192, 2048), (16384, 4096), (32768, 8192), (65536, 327
 def test_a_first_schedule_that_crosses_turns_is_not_promised_to_the_search_for_those_that_rest() -> None:
     question, jobs = array(256, 256, 256), list[Search]()
 
-    def ask(job: Search) -> Answer:
+    def ask(job: Search) -> SolverAnswer:
         jobs.append(job)
         return ask_here(job)
 
     options = open_options(question, question.nests[0], AnalyticModel(), {})
-    limits, first = Limits(10.0, 2.0), greedy_candidate(options)
+    limits, first = SearchLimits(10.0, 2.0), greedy_candidate(options)
     assert first is not None
     best = solve_in_steps(options, first, limits, ask, splits=False).candidate
     assert [job.holds_best for job in jobs] == [True, True]

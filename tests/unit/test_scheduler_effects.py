@@ -23,9 +23,9 @@ from isamap.report.explained import explained_text
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.effects import analytic
-from isamap.scheduler.effects.effect import Effect, Figure, whole
+from isamap.scheduler.effects.effect import Effect, EffectParameter, whole
 from isamap.scheduler.effects.table import EFFECTS
-from isamap.scheduler.effects.time_parts import Counts, Share, priced, where_time_goes
+from isamap.scheduler.effects.time_parts import Counts, TimePart, total_time, where_time_goes
 from isamap.scheduler.search.greedy import first_assignment
 from isamap.source import Source
 
@@ -78,22 +78,22 @@ def test_what_is_named_within_others_is_never_longer_than_they_are(problem: Prob
             made = first_assignment(space, {axis.name: 1 for axis in space.register_axes})
             assert made is not None
             shares = MODEL.shares(problem, nest, option)
-            named: dict[str, list[Share]] = {}
+            named: dict[str, list[TimePart]] = {}
             for share in shares:
                 if share.counts is Counts.WITHIN:
                     named.setdefault(share.name, []).append(replace(share, counts=Counts.LONGEST))
             hides = [share for share in shares if share.counts is not Counts.ON_TOP]
-            longest_ns = float(evaluate(priced(hides), made))
+            longest_ns = float(evaluate(total_time(hides), made))
             assert "latency" in named
             for own in named.values():
-                assert float(evaluate(priced(own), made)) <= longest_ns * (1 + 1e-9)
+                assert float(evaluate(total_time(own), made)) <= longest_ns * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("is_stated", [True, False])
 def test_an_effect_appears_where_all_its_figures_are_stated(
     is_stated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needs = (Figure("this", lambda _: True), Figure("that", lambda _: is_stated))
+    needs = (EffectParameter("this", lambda _: True), EffectParameter("that", lambda _: is_stated))
     effect = Effect("waiting", "waiting", Counts.ON_TOP, whole(lambda _: Const(5)), needs)
     monkeypatch.setattr(analytic, "EFFECTS", (*EFFECTS, effect))
     problem = gemm(64, 64, 64)

@@ -17,7 +17,7 @@ from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.ranking import k_best
 from isamap.scheduler.search.fusing import least_added_ns
 from isamap.source import Infeasible, UsageProblem
-from isamap.source.codec import read, write
+from isamap.source.codec import read_value, write
 
 HEURISTICS = ("greedy", "annealing", "cpsat")
 
@@ -161,7 +161,7 @@ def test_the_judge_knows_what_may_be_taken_along() -> None:
 
 def test_the_child_is_told_what_may_be_taken_along() -> None:
     given = problem(*CHEAP)
-    assert read(write(given)) == given
+    assert read_value(write(given)) == given
 
 
 def test_the_cheapest_schedules_take_along_what_pays() -> None:

@@ -12,7 +12,7 @@ from isamap.machine.timings import Tlb
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler.effects.analytic import AnalyticModel
-from isamap.scheduler.effects.bursts import shown
+from isamap.scheduler.effects.bursts import exposed_loads
 from isamap.scheduler.effects.hint_costs import if_in_time
 from isamap.scheduler.effects.levels import misses
 from isamap.scheduler.effects.row_pieces import beside_rows
@@ -100,7 +100,9 @@ def test_what_hints_have_brought_near_is_used_no_faster_than_it_comes_from_there
     problem = late()
     tiling, names = of_blocks(problem, block_m=64, block_k=4096)
     found = {
-        value: evaluate(shown(tiling, problem, misses(tiling, problem)), {**names, "nest0.prefetch.b": value})
+        value: evaluate(
+            exposed_loads(tiling, problem, misses(tiling, problem)), {**names, "nest0.prefetch.b": value}
+        )
         for value in (0, 2)
     }
     assert found[0] > found[2]
@@ -114,7 +116,7 @@ def test_a_part_that_the_nearest_cache_holds_shows_nothing_of_what_the_whole_wou
     tiling, names = of_blocks(problem)
     assert misses(tiling, problem) == ()
     decided = {**names, "nest0.prefetch.b": 2, "nest0.unroll.k": 1}
-    assert evaluate(shown(tiling, problem, ()), decided) == 0.0
+    assert evaluate(exposed_loads(tiling, problem, ()), decided) == 0.0
     (option,) = problem.nests[0].options
     price = AnalyticModel().expression(problem, problem.nests[0], option)
     assert evaluate(price, decided) > 0.0

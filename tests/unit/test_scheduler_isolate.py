@@ -20,13 +20,13 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler import CpSat, schedule
 from isamap.scheduler.cpsat import Ask
-from isamap.scheduler.process.children import borrowed, idle, start_early
-from isamap.scheduler.process.exchange import Found, Limits, Search
-from isamap.scheduler.process.isolate import Answer, ask_apart
+from isamap.scheduler.process.children import borrow_child, idle, start_early
+from isamap.scheduler.process.exchange import Search, SearchLimits, SearchResult
+from isamap.scheduler.process.isolate import SolverAnswer, ask_apart
 from isamap.scheduler.process.solve import SECOND, USUAL, Answered, Configuration, Tell, run_solver, search
 from isamap.scheduler.statement_model import NestModel
 from isamap.source import Infeasible
-from isamap.source.codec import read, write
+from isamap.source.codec import read_value, write
 
 PYTHON = sys.executable
 SOLVE = (PYTHON, "-P", "-m", "isamap.scheduler.process.solve")
@@ -64,12 +64,12 @@ def answer_of(command: tuple[str, ...], question: Problem, limit_s: float = 10.0
 
 @pytest.mark.parametrize("question", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_problem_survives_the_wire(question: Problem) -> None:
-    assert read(write(question)) == question
+    assert read_value(write(question)) == question
 
 
 def test_mappings_numbers_and_nothing_survive_the_wire() -> None:
-    value = ({"a": (1, 2.5, None), 3: True}, "x", float("inf"), Found("OPTIMAL", 0.1, 0, {"d": 1}))
-    assert read(write(value)) == value
+    value = ({"a": (1, 2.5, None), 3: True}, "x", float("inf"), SearchResult("OPTIMAL", 0.1, 0, {"d": 1}))
+    assert read_value(write(value)) == value
 
 
 def test_parts_that_costs_share_are_still_shared_behind_the_wire() -> None:
@@ -78,7 +78,7 @@ def test_parts_that_costs_share_are_still_shared_behind_the_wire() -> None:
         shared = Add((shared, shared))
     text = write(shared)
     assert len(text) < 10_000
-    assert evaluate(read(text), {"nest0.unroll.m": 1}) == 1 << 64
+    assert evaluate(read_value(text), {"nest0.unroll.m": 1}) == 1 << 64
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def test_only_plans_are_written(value: object) -> None:
 @pytest.mark.parametrize("name", ["os:system", "isamap.plan.plugins:load_heuristic", "isamap.plan.cost:x"])
 def test_nothing_but_dataclasses_of_plans_is_made(name: str) -> None:
     with pytest.raises(ValueError, match="is no dataclass that `write` takes"):
-        read(f'{{"classes": ["{name}"], "objects": [[0, "x"]], "root": {{"is": 0}}}}')
+        read_value(f'{{"classes": ["{name}"], "objects": [[0, "x"]], "root": {{"is": 0}}}}')
 
 
 # --- children that answer ---------------------------------------------------------------------------------
@@ -129,20 +129,20 @@ def test_the_caller_never_loads_the_solver() -> None:
 
 def test_a_child_is_kept_for_the_next_question() -> None:
     start_early()
-    with borrowed() as first:
+    with borrow_child() as first:
         pass
     schedule(gemm(127, 127, 127))
-    with borrowed() as again:
+    with borrow_child() as again:
         assert again is first
 
 
 def test_a_child_that_died_in_between_is_replaced() -> None:
-    with borrowed() as lost:
+    with borrow_child() as lost:
         pass
     lost.process.kill()
     lost.process.wait()
     assert schedule(gemm(127, 127, 127), limit_s=60).findings == ()
-    with borrowed() as other:
+    with borrow_child() as other:
         assert other is not lost
 
 
@@ -171,9 +171,9 @@ def test_a_child_ends_when_its_caller_does() -> None:
         (child(f"{READY}print('hello')"), "its answer cannot be read: Expecting value"),
         (child(f"{READY}print('[]')"), "its answer cannot be read: "),
         (child(f"{READY}print({write(('no', 'answer'))!r})"), "a tuple is no answer"),
-        (child(f"{READY}print({write(Found('OPTIMAL', 0.0, 7, {}))!r})"), "a Found is no answer"),
+        (child(f"{READY}print({write(SearchResult('OPTIMAL', 0.0, 7, {}))!r})"), "a Found is no answer"),
         (
-            child(f"{READY}print({write(Found('OPTIMAL', 0.0, 0, {'nest0.unroll.m': 64}))!r})"),
+            child(f"{READY}print({write(SearchResult('OPTIMAL', 0.0, 0, {'nest0.unroll.m': 64}))!r})"),
             "its schedule breaks a rule: nest 0: ",
         ),
         (("there-is-no-such-program",), "cannot be started: No such file or directory"),
@@ -207,14 +207,14 @@ def test_the_warning_of_a_failed_solver_reads_like_this() -> None:
 def test_a_child_that_hangs_is_ended_and_loses_nothing_that_it_told() -> None:
     question = gemm(127, 127, 127)
     best = schedule(question)
-    told: list[Answer] = []
+    told: list[SolverAnswer] = []
 
-    def ask(job: Search) -> Answer:
+    def ask(job: Search) -> SolverAnswer:
         found = ask_here(job).found
         assert found is not None
         line = write(replace(found, status="RUNNING"))
         hanging = child(f"{READY}print({line!r}, flush=True); import time; time.sleep(600)")
-        told.append(ask_apart(replace(job, limits=Limits(1.0, 1.0)), hanging))
+        told.append(ask_apart(replace(job, limits=SearchLimits(1.0, 1.0)), hanging))
         return told[0]
 
     found = schedule(question, heuristic=CpSat(ask))
@@ -255,12 +255,14 @@ def denying(times: int, ask: Ask = ask_here) -> Ask:
     """Return a solver whose first answers are that nothing is feasible."""
     left = [times]
 
-    def run(nest_model: NestModel, limits: Limits, configuration: Configuration, tell: Tell) -> Answered:
+    def run(
+        nest_model: NestModel, limits: SearchLimits, configuration: Configuration, tell: Tell
+    ) -> Answered:
         solver, status = run_solver(nest_model, limits, configuration, tell)
         left[0] -= 1
         return solver, "INFEASIBLE" if left[0] >= 0 else status
 
-    return lambda job: Answer(search(job, lambda _: None, run))
+    return lambda job: SolverAnswer(search(job, lambda _: None, run))
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
@@ -306,7 +308,7 @@ def asked(ask: Ask) -> tuple[Schedule, Search]:
     """Return what is found where the best schedule is proven best of its option before, and the solver's job."""
     jobs: list[Search] = []
 
-    def noted(job: Search) -> Answer:
+    def noted(job: Search) -> SolverAnswer:
         jobs.append(job)
         return ask(job)
 
@@ -335,9 +337,13 @@ def test_that_the_second_configuration_had_no_time_is_no_denial() -> None:
     """The first one may be right: the best schedule known is none of those that it was asked about."""
     _, job = asked(ask_here)
 
-    def run(nest_model: NestModel, limits: Limits, configuration: Configuration, tell: Tell) -> Answered:
+    def run(
+        nest_model: NestModel, limits: SearchLimits, configuration: Configuration, tell: Tell
+    ) -> Answered:
         late = configuration == SECOND
-        solver, status = run_solver(nest_model, Limits(0.0, 1.0) if late else limits, configuration, tell)
+        solver, status = run_solver(
+            nest_model, SearchLimits(0.0, 1.0) if late else limits, configuration, tell
+        )
         assert status == ("UNKNOWN" if late else "INFEASIBLE")
         return solver, status
 

@@ -12,7 +12,7 @@ from isamap.scheduler.ranking import all_candidates
 from isamap.scheduler.search.candidates import OpenOption, candidate_of, open_options
 from isamap.scheduler.search.greedy import first_assignment, greedy_candidate
 from isamap.scheduler.search.lower_bounds import floors_of
-from isamap.scheduler.search.splitting import Raised, raised_floors
+from isamap.scheduler.search.splitting import RaisedBounds, raised_floors
 from tests.plan_problems import conv2d, gemm
 
 SIZES = [(7, 32, 8), (5, 48, 16), (20, 16, 64)]
@@ -102,4 +102,4 @@ def test_nothing_is_split_when_time_is_up() -> None:
     option = opened(gemm(24, 32, 8))
     floors = floors_of(option.cost, option.space, option.register_blocks)
 
-    assert raised_floors(option, floors, inf, stop=0.0) == Raised(floors)
+    assert raised_floors(option, floors, inf, stop=0.0) == RaisedBounds(floors)

@@ -19,7 +19,7 @@ from isamap.plan.plugins import BUILT_IN, load_searcher
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel, Greedy, schedule
 from isamap.scheduler.search.points import Point, SearchSpace, changed_kinds
-from isamap.tune.searching import TOGETHER, Searcher, Told, finalists, search
+from isamap.tune.searching import TOGETHER, MeasuredPoint, Searcher, finalists, search
 
 SEARCHERS = sorted(BUILT_IN["searcher"])
 PROBLEMS: dict[str, Callable[[], Problem]] = {
@@ -121,7 +121,7 @@ class Stubborn:
         changed = (space.changed(space.first, rng) for _ in range(100))
         self.points = list(dict.fromkeys(p for p in changed if p is not None))[:count]
 
-    def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
+    def propose(self, space: SearchSpace, told: Sequence[MeasuredPoint], count: int) -> Sequence[Point]:
         del space, told, count
         return self.points
 
@@ -131,7 +131,7 @@ def test_nothing_is_measured_twice_nor_beyond_the_budget() -> None:
     pretended = Pretended(space)
     told = search(Stubborn(space, 20), space, 10, pretended)
     assert len(pretended.asked) == len(set(pretended.asked)) == 9  # the first counts as one of the budget
-    assert told[0] == Told(space.first, 1.0)
+    assert told[0] == MeasuredPoint(space.first, 1.0)
     assert len(search(Stubborn(space, 4), space, 10, Pretended(space))) == 5
     assert TOGETHER < 9
     assert search(Stubborn(space, 20), space, 3, Pretended(space))[1:] == told[1:3]
@@ -142,6 +142,6 @@ def test_nothing_is_measured_twice_nor_beyond_the_budget() -> None:
 def test_finalists_are_the_faster_ones_behind_the_first() -> None:
     space = space_of(gemm(64, 96, 80))
     points = Stubborn(space, 4).points
-    told = [Told(space.first, 1.0), *map(Told, points, (0.9, 1.1, inf, 0.8))]
+    told = [MeasuredPoint(space.first, 1.0), *map(MeasuredPoint, points, (0.9, 1.1, inf, 0.8))]
     assert finalists(told, 3) == (space.first, points[3], points[0])
     assert finalists(told, 1) == (space.first, points[3])

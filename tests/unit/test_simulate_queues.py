@@ -13,7 +13,7 @@ from isamap.kernels import kernel_path
 from isamap.machine.timings import IN_FLIGHT
 from isamap.simulate import events
 from isamap.simulate.events import simulate
-from isamap.simulate.machine_time import MachineTime, Step, Touch
+from isamap.simulate.machine_time import MachineTime, ScratchpadAccess, Step
 from isamap.source import Source
 
 LOAD, COMPUTE, BUS = 0, 1, 2
@@ -76,10 +76,12 @@ def test_neighbouring_bytes_of_a_scratchpad_do_not_wait_for_each_other() -> None
     time = machine()
 
     def filled(byte: int) -> Step:
-        return replace(issue(LOAD, 10), touches=(Touch("spad", Index.of(byte), 1, False, True),))
+        return replace(issue(LOAD, 10), touches=(ScratchpadAccess("spad", Index.of(byte), 1, False, True),))
 
     def read(byte: int) -> Step:
-        return replace(issue(COMPUTE, 100), touches=(Touch("spad", Index.of(byte), 1, True, False),))
+        return replace(
+            issue(COMPUTE, 100), touches=(ScratchpadAccess("spad", Index.of(byte), 1, True, False),)
+        )
 
     time.issue(filled(0), [])
     time.issue(read(0), [])

@@ -6,7 +6,7 @@ import numpy as np
 
 from isamap.ir import DTYPES, Index, Instruction, Operand
 from isamap.stream.accesses import accesses, span_of
-from isamap.stream.command import Command, Place
+from isamap.stream.command import Address, Command
 
 
 def operand(*shape: int) -> Operand:
@@ -15,9 +15,9 @@ def operand(*shape: int) -> Operand:
 
 def test_a_span_holds_the_bytes_of_an_operand() -> None:
     for strides in ((16, 4), (-16, 4), (4, 0)):
-        x, span = operand(3, 2), span_of(operand(3, 2), Place("dram", 100, strides))
+        x, span = operand(3, 2), span_of(operand(3, 2), Address("dram", 100, strides))
         move = Instruction("move", (), (x,), ())
-        (access,) = accesses(Command("move", (("x", Place("dram", 100, strides)),)), move)
+        (access,) = accesses(Command("move", (("x", Address("dram", 100, strides)),)), move)
         at = set(access.of(np.arange(256)).reshape(-1).tolist())
         assert at == {
             100 + strides[0] * m + strides[1] * n + b for m in range(3) for n in range(2) for b in range(4)
@@ -27,5 +27,5 @@ def test_a_span_holds_the_bytes_of_an_operand() -> None:
 
 
 def test_a_span_reaches_as_far_as_numbers_do() -> None:
-    assert span_of(operand(2), Place("dram", 2**64 - 1, (2**63,))).stop == 2**64 - 1 + 2**63 + 4
-    assert not span_of(operand(0), Place("dram", 2**64, (4,)))
+    assert span_of(operand(2), Address("dram", 2**64 - 1, (2**63,))).stop == 2**64 - 1 + 2**63 + 4
+    assert not span_of(operand(0), Address("dram", 2**64, (4,)))

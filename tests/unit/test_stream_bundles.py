@@ -11,10 +11,10 @@ import pytest
 from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import Bundle
 from isamap.source import UsageProblem
-from isamap.stream.accesses import Access, accesses
+from isamap.stream.accesses import AccessedBytes, accesses
 from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs, expand, read_runs
-from isamap.stream.command import Command, Place, Register
-from isamap.stream.command_words import Placed
+from isamap.stream.command import Address, Command, Register
+from isamap.stream.command_words import Numbered
 from isamap.stream.encoding import MOST_AHEAD, pack, roll
 from isamap.stream.timing import Clock
 
@@ -32,11 +32,11 @@ def bundle(machine: Machine) -> Bundle:
 
 
 def load(register: int, address: int) -> Command:
-    return Command("load_v", (("a", Place("local", address, (1,))), ("z", Register("v", register))))
+    return Command("load_v", (("a", Address("local", address, (1,))), ("z", Register("v", register))))
 
 
 def store(register: int, address: int) -> Command:
-    return Command("store_v", (("a", Register("v", register)), ("z", Place("local", address, (1,)))))
+    return Command("store_v", (("a", Register("v", register)), ("z", Address("local", address, (1,)))))
 
 
 def mac(a: int, b: int, c: int) -> Command:
@@ -50,7 +50,7 @@ def drawn(rng: Random) -> Command:
     )
 
 
-def bytes_of(access: Access) -> list[int]:
+def bytes_of(access: AccessedBytes) -> list[int]:
     return access.of(np.arange(access.end)).reshape(-1).tolist()
 
 
@@ -158,14 +158,14 @@ def test_what_has_no_words_has_no_slot(machine: Machine, bundle: Bundle) -> None
 
 def time_of(words: list[list[Command]], machine: Machine, bundle: Bundle) -> float:
     """Return when the last of these words is done, by what the description says. Units: ns."""
-    placed: list[Placed] = []
+    placed: list[Numbered] = []
     for at, word in enumerate(words):
         taken: set[int] = set()
         for command in word:
             slots = bundle.slots_of(machine.instructions[command.instruction].cost.unit)
             slot = next(s for s in slots if s not in taken)
             taken.add(slot)
-            placed.append(Placed(at, command, (0,), at, bundle.slots[slot].low))
+            placed.append(Numbered(at, command, (0,), at, bundle.slots[slot].low))
     clock = Clock(machine)
     clock.perform(placed)
     return clock.last
@@ -184,7 +184,7 @@ def test_words_wait_for_what_they_read_and_for_their_slot(machine: Machine, bund
 
 
 def test_a_transfer_goes_on_beside_words_that_do_not_need_it(machine: Machine, bundle: Bundle) -> None:
-    places = (("x", Place("dram", 64, (0, 1))), ("z", Place("local", 1024, (64, 1))))
+    places = (("x", Address("dram", 64, (0, 1))), ("z", Address("local", 1024, (64, 1))))
     transfer = Command("dma_in_i8", places, (("R", 1), ("C", 64)))
     done = time_of([[transfer]], machine, bundle)
     assert done == 104

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from isamap.machine import load_machine
-from isamap.stream.command import Command, Place, Register
-from isamap.stream.encoding import renamed
+from isamap.stream.command import Address, Command, Register
+from isamap.stream.encoding import rename_registers
 
 MACHINE = load_machine("vector-dsp")
 
 
 def load(number: int) -> Command:
-    return Command("load_v", (("a", Place("local", 0, (1,))), ("z", Register("v", number))))
+    return Command("load_v", (("a", Address("local", 0, (1,))), ("z", Register("v", number))))
 
 
 def product(a: int, b: int, c: int) -> Command:
@@ -23,7 +23,9 @@ def registers(command: Command) -> dict[str, int]:
 
 
 def test_each_load_takes_another_register_and_products_read_the_last_one() -> None:
-    found = [registers(c) for c in renamed([load(0), load(1), *[load(0), product(0, 1, 2)] * 5], MACHINE)]
+    found = [
+        registers(c) for c in rename_registers([load(0), load(1), *[load(0), product(0, 1, 2)] * 5], MACHINE)
+    ]
     loads = [found[at]["z"] for at in range(2, len(found), 2)]
     assert len(set(loads[:4])) == 4, "four in turn"
     assert loads[4] == loads[0]
@@ -32,10 +34,10 @@ def test_each_load_takes_another_register_and_products_read_the_last_one() -> No
 
 
 def test_registers_that_products_add_to_keep_their_names() -> None:
-    found = [registers(c)["c"] for c in renamed([load(0), *[product(0, 0, 3)] * 6], MACHINE)[1:]]
+    found = [registers(c)["c"] for c in rename_registers([load(0), *[product(0, 0, 3)] * 6], MACHINE)[1:]]
     assert set(found) == {3}
 
 
 def test_where_all_registers_are_named_nothing_changes() -> None:
     commands = [load(number) for number in range(32)]
-    assert renamed(commands, MACHINE) == commands
+    assert rename_registers(commands, MACHINE) == commands

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import isamap.suites
-from isamap.suites import SUITES, Conv, Product, read_suite
+from isamap.suites import SUITES, BatchedProduct, Conv, read_suite
 
 FOLDER = Path(isamap.suites.__file__).parent
 ROWS = {
@@ -43,8 +43,8 @@ def test_each_shape_does_the_operations_that_its_source_counts(name: str) -> Non
 
 def test_a_column_major_product_is_read_row_major() -> None:
     """The first row of DeepBench: m = 1760, n = 16, k = 1760, neither transposed."""
-    assert read_suite("deepbench-gemm")[0] == Product(0, "training", 16, 1760, 1760, False, False)
-    turned = [shape for shape in read_suite("deepbench-gemm") if isinstance(shape, Product)]
+    assert read_suite("deepbench-gemm")[0] == BatchedProduct(0, "training", 16, 1760, 1760, False, False)
+    turned = [shape for shape in read_suite("deepbench-gemm") if isinstance(shape, BatchedProduct)]
     assert any(shape.x_transposed for shape in turned)
     assert any(shape.w_transposed for shape in turned)
 

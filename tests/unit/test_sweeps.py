@@ -18,18 +18,18 @@ from isamap.cli.hw_sweep_command import read_setting
 from isamap.cli.model_files import read_model
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.predicted import Asked, Case, Predicted, predict
+from isamap.driver.predicted import KernelCase, Predicted, PredictionRequest, predict
 from isamap.driver.request import Request
 from isamap.graph.host_fallback import host_of
 from isamap.graph.layers import layers_of
-from isamap.graph.model_library import How, compile_program_of
+from isamap.graph.model_library import ModelOptions, compile_program_of
 from isamap.machine import Machine, load_machine
 from isamap.machine.chain import File
-from isamap.machine.parameter_changes import edited
+from isamap.machine.parameter_changes import edit_parameters
 from isamap.machine.templates import begin
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.text import parse_schedule
-from isamap.report.sweeps import Line, Sweep, front_svg, fronts, sweep_csv, sweep_svg, sweep_text
+from isamap.report.sweeps import Sweep, SweepLine, front_svg, fronts, sweep_csv, sweep_svg, sweep_text
 from isamap.scheduler import schedule as solve
 from isamap.scheduler.nests.pricing import start_from
 from isamap.source import Source, UsageProblem
@@ -90,7 +90,7 @@ def test_a_figure_is_replaced_where_it_stands(
         .read_text()
         .replace("  memory spad", "  # memory spad: scratchpad(bytes = 1);\n  memory spad")
     )
-    changed = edited(File(Source("edge.yaml", text), None), {path: value}).source.text
+    changed = edit_parameters(File(Source("edge.yaml", text), None), {path: value}).source.text
     Path(edge).write_text(changed)
     assert is_found(load_machine(edge))
     lines = list(zip(text.splitlines(), changed.splitlines(), strict=True))
@@ -179,8 +179,10 @@ def test_a_search_starts_from_the_schedule_of_a_neighbour(tmp_path: Path) -> Non
     for size, folder in folders.items():
         folder.mkdir()
         (folder / "edge.yaml").write_text(begin("edge", "matrix", {"rows": 32, "spad_bytes": size}))
-    case = Case(read_kernel("gemm_u8s8"), (("M", 512), ("N", 512), ("K", 512)))
-    small, large = (predict(Asked(case, str(folder / "edge.yaml"))) for folder in folders.values())
+    case = KernelCase(read_kernel("gemm_u8s8"), (("M", 512), ("N", 512), ("K", 512)))
+    small, large = (
+        predict(PredictionRequest(case, str(folder / "edge.yaml"))) for folder in folders.values()
+    )
     assert small.ns is not None
     assert large.ns is not None
     assert small.ns < large.ns
@@ -198,8 +200,8 @@ def test_a_search_starts_from_the_schedule_of_a_neighbour(tmp_path: Path) -> Non
 def swept() -> Sweep:
     """Return two kernels at two values of one figure and two of another."""
     values = tuple((size, count) for size in ("1KiB", "2KiB") for count in ("1", "2"))
-    good = Line("<good>", tuple(Predicted(ns, gap=gap, status=word) for ns, gap, word in TIMES))
-    poor = Line("poor", (Predicted(None, refused="no-mapping"),) * 4)
+    good = SweepLine("<good>", tuple(Predicted(ns, gap=gap, status=word) for ns, gap, word in TIMES))
+    poor = SweepLine("poor", (Predicted(None, refused="no-mapping"),) * 4)
     return Sweep(("memories.a.bytes", "units.u.count"), values, (1024.0, 2048.0), (good, poor))
 
 
@@ -242,7 +244,7 @@ ENERGY = Path(__file__).parents[2] / "docs" / "examples" / "energy" / "tpu-like.
 def test_no_point_off_a_front_is_as_good_as_all_on_it() -> None:
     costs = [(5, 1, 1), (4, 2, 1), (4, 2, 1), (6, 3, 1), (3, 9, 1), (9, 9, 0.5), (None, None, 1)]
     points = tuple(Predicted(ns, energy_pj=pj, area_mm2=area) for ns, pj, area in costs)
-    line = Line("k", points, "k", "time")
+    line = SweepLine("k", points, "k", "time")
     sweep = Sweep(("a.b",), tuple((str(n),) for n in range(len(costs))), tuple(range(len(costs))), (line,))
     assert fronts(sweep) == {"k": [(0, 4), (0, 1), (0, 0), (0, 5)]}
     said = sweep_text(sweep)
@@ -253,7 +255,7 @@ def test_no_point_off_a_front_is_as_good_as_all_on_it() -> None:
 
 
 def test_a_sweep_without_energies_and_areas_has_no_front() -> None:
-    line = Line("k", (Predicted(3.0), Predicted(2.0)), "k")
+    line = SweepLine("k", (Predicted(3.0), Predicted(2.0)), "k")
     assert fronts(Sweep(("a.b",), (("1",), ("2",)), (1.0, 2.0), (line,))) == {}
 
 
@@ -328,7 +330,7 @@ def test_a_model_takes_the_time_of_its_kernels_and_of_its_host(
     assert (stated["model"], stated["status"]) == ("mlp batch=16", "HEURISTIC")
     assert main([*words[:4], path, *words[5:], *memory]) == 2
     assert f"help: write --model '{path} batch=1'" in capsys.readouterr().err
-    how = How(edge, host=host_of(None, edge))
+    how = ModelOptions(edge, host=host_of(None, edge))
     model, _ = read_model(path, how, ["batch=16"], Progress())
     made = compile_program_of(model.whole(), how)
     layers = layers_of(model.trace, made, made.machine)

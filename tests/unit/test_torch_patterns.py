@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from isamap.graph.patterns import broadcast, merged, reshape_strides
-from isamap.graph.terms import NotTaken, Term, cast, number
+from isamap.graph.patterns import broadcast, merge_walks, reshape_strides
+from isamap.graph.terms import NotTaken, TextTerm, cast, number
 from isamap.source import IsamapError
 from isamap.torch import explain
 
@@ -55,14 +55,14 @@ def test_repeated_axes_lead_nowhere() -> None:
 
 
 def test_axes_that_all_walks_share_are_one() -> None:
-    assert merged((2, 3, 4), [(12, 4, 1), (24, 8, 2)]) == (24,)
-    assert merged((2, 3, 4), [(12, 4, 1), (0, 4, 1)]) == (2, 12)
+    assert merge_walks((2, 3, 4), [(12, 4, 1), (24, 8, 2)]) == (24,)
+    assert merge_walks((2, 3, 4), [(12, 4, 1), (0, 4, 1)]) == (2, 12)
 
 
 def test_values_take_other_types_as_torch_converts_them() -> None:
-    assert cast(Term("x", "bf16"), "f32").text == "f32(x)"
-    assert cast(Term("x", "i64"), "i8").text == "wrap_i8(x)"
-    assert cast(Term("x", "bool"), "f32").text == "select(x, f32(1), f32(0))"
+    assert cast(TextTerm("x", "bf16"), "f32").text == "f32(x)"
+    assert cast(TextTerm("x", "i64"), "i8").text == "wrap_i8(x)"
+    assert cast(TextTerm("x", "bool"), "f32").text == "select(x, f32(1), f32(0))"
     assert cast(number(0.1), "bf16").text == "bf16(0.10009765625)"
     assert cast(number(1e300), "f32").text == "f32(inf)"
     with pytest.raises(NotTaken, match="300 is no i8"):

@@ -14,8 +14,8 @@ from isamap.cli import main
 from isamap.driver.matching import forms_at_points as forms_of_sizes
 from isamap.driver.oracle import expect, expect_rounded
 from isamap.graph.filters_at_points import cheapest_forms, forms_at_points, with_forms
-from isamap.graph.model_library import How, refuse_both
-from isamap.graph.model_program import Call
+from isamap.graph.model_library import ModelOptions, refuse_both
+from isamap.graph.model_program import KernelCall
 from isamap.ir import Kernel, Range, bind, interpret, verify
 from isamap.source import Source, UsageProblem
 from isamap.syntax import parse_kernel
@@ -200,10 +200,12 @@ def test_a_model_reads_filters_at_points_once_they_are_cheaper(last: str) -> Non
     free |= {of[1].name: 2.0 for of in forms.values()}
     chosen = cheapest_forms(forms, free)
     made = with_forms(program, chosen)
-    read = [passed.tensor for step in made.steps if isinstance(step, Call) for passed in step.reads.values()]
+    read = [
+        passed.tensor for step in made.steps if isinstance(step, KernelCall) for passed in step.reads.values()
+    ]
     at_points = made.constants.keys() - program.constants.keys()
     assert len([tensor for tensor in read if tensor in at_points]) == len(at_points) == 2
-    calls = [step for step in made.steps if isinstance(step, Call)]
+    calls = [step for step in made.steps if isinstance(step, KernelCall)]
     assert {step.kernel for step in calls} >= {form.name for form in chosen.values()}
     assert not forms.keys() & {step.kernel for step in calls}
     (found,), (expected,) = computed(made, {"x": x}, {}), computed(program, {"x": x}, {})
@@ -236,6 +238,6 @@ def test_a_shipped_convolution_is_offered_at_points_where_that_may_pay(
 
 def test_a_model_with_a_host_or_with_a_number_is_not_rewritten(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageProblem, match="for a model on one machine"):
-        refuse_both(How("edge-npu", host="generic-c", transform=True))
+        refuse_both(ModelOptions("edge-npu", host="generic-c", transform=True))
     assert main(["compile", "some.onnx", "--hw", "x86-avx2", "--transform", "3"]) == 2
     assert "a variant of one kernel, and a model has many" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_a_text_of_other_shape_is_read_as_a_whole(text: str) -> None:
     source = Source("m.yaml", text)
     assert tree.joined_entries(source) is None
 
-    def found(read: Callable[[Source, str | None], tree.Mapping]) -> object:
+    def found(read: Callable[[Source, str | None], tree.MappingNode]) -> object:
         try:
             return read(source, None)
         except SpecProblem as error:

@@ -10,7 +10,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.source import Unkept
-from isamap.tune.implementation_choices import Choice, Choices
+from isamap.tune.implementation_choices import ChoiceDatabase, ImplementationChoice
 
 
 @pytest.fixture(autouse=True)
@@ -23,11 +23,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def choice(ours: float, *theirs: float) -> Choice:
+def choice(ours: float, *theirs: float) -> ImplementationChoice:
     rounds: Mapping[int, Mapping[str, float]] = {
         n: {"isamap": ours, "torch": t} for n, t in enumerate(theirs)
     }
-    return Choice.of(rounds, key="k", kernel="aten_mm", library="torch", time="2026-11-27T10:00:00+00:00")
+    return ImplementationChoice.of(
+        rounds, key="k", kernel="aten_mm", library="torch", time="2026-11-27T10:00:00+00:00"
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,11 +55,11 @@ def test_a_choice_says_what_was_measured() -> None:
 
 
 def test_choices_are_kept_counted_and_cleared(capsys: pytest.CaptureFixture[str]) -> None:
-    assert Choices.open().find("k") is None
-    assert Choices.open().count() == 0
-    Choices.open().keep(choice(10.0, *[12.0] * 9))
-    Choices.open().keep(found := choice(10.0, *[8.0] * 9))
-    assert Choices.open().find("k") == found
+    assert ChoiceDatabase.open().find("k") is None
+    assert ChoiceDatabase.open().count() == 0
+    ChoiceDatabase.open().keep(choice(10.0, *[12.0] * 9))
+    ChoiceDatabase.open().keep(found := choice(10.0, *[8.0] * 9))
+    assert ChoiceDatabase.open().find("k") == found
     assert main(["cache", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tuning"]["choices"] == 1
     assert main(["cache", "list"]) == 0
@@ -66,10 +68,10 @@ def test_choices_are_kept_counted_and_cleared(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == (
         "cleared 0 tuned schedules and 1 choice between kernels and library calls\n"
     )
-    assert Choices.open().find("k") is None
+    assert ChoiceDatabase.open().find("k") is None
 
 
 def test_a_file_that_is_no_database_is_named(data: Path) -> None:
     (data / "portfolio.sqlite").write_text("no database" * 100)
     with pytest.raises(Unkept, match="tuning-unusable"):
-        Choices.open().find("k")
+        ChoiceDatabase.open().find("k")

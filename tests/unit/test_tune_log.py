@@ -22,7 +22,7 @@ from isamap.machine import Machine
 from isamap.plan.protocols import Evaluation, Trial
 from isamap.scheduler import AnalyticModel
 from isamap.source import UsageProblem
-from isamap.tune.evaluating import Evaluated, Log, Record, TrialInputs, evaluate_all
+from isamap.tune.evaluating import EvaluatedSchedule, Log, Record, TrialInputs, evaluate_all
 
 RECORD = Record(
     key="k",
@@ -191,12 +191,12 @@ def trials(*sizes: int) -> list[Trial]:
 
 def ask(
     evaluator: Counting, log: Log, *sizes: int, version: str = "1", again: bool = False
-) -> tuple[Evaluated, ...]:
+) -> tuple[EvaluatedSchedule, ...]:
     setting = TrialInputs("digest of the kernel", {"isamap": version})
     return evaluate_all(trials(*sizes), evaluator, AnalyticModel(), setting, log, again=again)
 
 
-def costs(found: tuple[Evaluated, ...]) -> list[float]:
+def costs(found: tuple[EvaluatedSchedule, ...]) -> list[float]:
     return [e.evaluation.cost_ns for e in found]
 
 

@@ -21,7 +21,7 @@ from isamap.machine.processor import Cpu, this_cpu
 from isamap.source import Source, UsageProblem
 from isamap.source.numbers import Spread
 from isamap.tune.measured_parameters import BandwidthFigure, InstructionFigure
-from isamap.tune.overlay import Apart, warnings
+from isamap.tune.overlay import ParameterDifference, warnings
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.store import keep_profile, newest_profile, read_profile
 
@@ -238,13 +238,13 @@ def test_a_check_is_silent_where_figures_agree_or_nothing_was_measured(
 
 
 def test_what_is_free_is_said_in_words() -> None:
-    assert str(Apart("rows of l2", "start", 0.7, 0.0)).endswith(
+    assert str(ParameterDifference("rows of l2", "start", 0.7, 0.0)).endswith(
         "0.7 ns stated, 0 ns measured, measured as free"
     )
-    assert str(Apart("rows of l2", "start", 0.0, 0.7)).endswith(
+    assert str(ParameterDifference("rows of l2", "start", 0.0, 0.7)).endswith(
         "0 ns stated, 0.7 ns measured, stated as free"
     )
-    assert str(Apart("rows of l2", "start", 0.5, 1.0)).endswith(
+    assert str(ParameterDifference("rows of l2", "start", 0.5, 1.0)).endswith(
         "0.5 ns stated, 1 ns measured, 2.0 times apart"
     )
 

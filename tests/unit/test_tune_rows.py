@@ -26,9 +26,9 @@ from isamap.tune.row_starts import (
     MOST_ROWS,
     SWEPT,
     UNIT,
-    Near,
-    Product,
-    Took,
+    RowTime,
+    SecondMemoryTimes,
+    TwoMemoryProduct,
     crowded_piece_ns,
     row_figure,
     row_figures,
@@ -64,24 +64,24 @@ def test_a_matrix_takes_what_it_is_given_and_its_rows_begin_everywhere(size_byte
     assert k // DEEP % 2 == 1
 
 
-def took(near: Near | None = None, /, **pieces_ns: float) -> RowFigure:
+def took(near: SecondMemoryTimes | None = None, /, **pieces_ns: float) -> RowFigure:
     """Return the figure of pieces that take so long; 20 ns where 16 rows go on, of which computing takes 12."""
     named = {f"r{n}": 20.0 for n in SWEPT} | {"column": 60.0} | pieces_ns
-    found = {Product(MANY, N, K, n): Took(named[f"r{n}"], 16.0, 320) for n in SWEPT}
-    found[Product(MANY, N, K, K)] = Took(named["column"], 16.0, 320)
+    found = {TwoMemoryProduct(MANY, N, K, n): RowTime(named[f"r{n}"], 16.0, 320) for n in SWEPT}
+    found[TwoMemoryProduct(MANY, N, K, K)] = RowTime(named["column"], 16.0, 320)
     ahead = {n: named[f"ahead{n}"] for n in SWEPT if f"ahead{n}" in named}
-    found |= {Product(MANY, N, K, n, hinted=True): Took(ns, 16.0, 320) for n, ns in ahead.items()}
-    few, hinted = Product(FEW, N, K, SWEPT[0]), Product(FEW, N, K, K, hinted=True)
-    less = {few: Took(named.get("few", 14.0), 4.0, 320)}
+    found |= {TwoMemoryProduct(MANY, N, K, n, hinted=True): RowTime(ns, 16.0, 320) for n, ns in ahead.items()}
+    few, hinted = TwoMemoryProduct(FEW, N, K, SWEPT[0]), TwoMemoryProduct(FEW, N, K, K, hinted=True)
+    less = {few: RowTime(named.get("few", 14.0), 4.0, 320)}
     if "hinted" in named:
-        less[hinted] = Took(named["hinted"], 4.0, 320)
+        less[hinted] = RowTime(named["hinted"], 4.0, 320)
     ns_per_byte = named.get("lines", 0.0) / 320
-    return row_figure("l3", found, Product(MANY, N, K, SWEPT[0]), less, ns_per_byte, near)
+    return row_figure("l3", found, TwoMemoryProduct(MANY, N, K, SWEPT[0]), less, ns_per_byte, near)
 
 
-def near(piece_ns: float = 12.0, far_lines_ns: float = 4.0, piece_bytes: int = 320) -> Near:
+def near(piece_ns: float = 12.0, far_lines_ns: float = 4.0, piece_bytes: int = 320) -> SecondMemoryTimes:
     """Return what pieces take out of the second memory, an ns of which are their lines."""
-    return Near(piece_bytes, dict.fromkeys(SWEPT, piece_ns), 1.0, far_lines_ns)
+    return SecondMemoryTimes(piece_bytes, dict.fromkeys(SWEPT, piece_ns), 1.0, far_lines_ns)
 
 
 def test_what_columns_take_longer_is_what_beginning_a_piece_takes() -> None:
@@ -156,10 +156,10 @@ def test_hints_that_save_next_to_nothing_save_nothing() -> None:
 
 
 def test_where_more_computing_takes_no_longer_nothing_says_how_much_of_it_shows() -> None:
-    one, column = Product(MANY, N, K, SWEPT[0]), Product(MANY, N, K, K)
-    found = {one: Took(20.0, 4.0, 320), column: Took(60.0, 4.0, 320)}
+    one, column = TwoMemoryProduct(MANY, N, K, SWEPT[0]), TwoMemoryProduct(MANY, N, K, K)
+    found = {one: RowTime(20.0, 4.0, 320), column: RowTime(60.0, 4.0, 320)}
     with pytest.raises(Infeasible, match="16 rows take the processor no longer than 4"):
-        row_figure("l3", found, one, {replace(one, m=FEW): Took(20.0, 4.0, 320)})
+        row_figure("l3", found, one, {replace(one, m=FEW): RowTime(20.0, 4.0, 320)})
 
 
 SIZES = {"l1": 32 << 10, "l2": 512 << 10, "l3": 8 << 20, "mem": 16 << 20}
@@ -172,19 +172,21 @@ def measured(machine: Machine = MACHINE) -> tuple[list[RowFigure | Unmeasured], 
     return list(row_figures(machine, SIZES, took, said.append, np.random.default_rng(1))), said
 
 
-def given(monkeypatch: pytest.MonkeyPatch, made: Callable[[Product], Callable[[object], Took]]) -> None:
+def given(
+    monkeypatch: pytest.MonkeyPatch, made: Callable[[TwoMemoryProduct], Callable[[object], RowTime]]
+) -> None:
     """Products take what they are made to take, and nothing is compiled."""
 
-    def program(one: Product, machine: Machine) -> Callable[[object], Took]:
+    def program(one: TwoMemoryProduct, machine: Machine) -> Callable[[object], RowTime]:
         del machine
         return made(one)
 
     monkeypatch.setattr("isamap.tune.row_starts._program", program)
 
 
-def timed(one: Product) -> Took:
+def timed(one: TwoMemoryProduct) -> RowTime:
     """Columns take 60 ns, and all else 20."""
-    return Took(60.0 if one.in_columns else 20.0, float(one.m), 320)
+    return RowTime(60.0 if one.in_columns else 20.0, float(one.m), 320)
 
 
 def test_a_product_that_crashes_or_takes_too_long_costs_the_figure_of_its_memory_alone(
@@ -193,8 +195,8 @@ def test_a_product_that_crashes_or_takes_too_long_costs_the_figure_of_its_memory
     far = shape(SIZES["l3"])
     why = "the emitted `rows` was stopped after 60 s"
 
-    def made(one: Product) -> Callable[[object], Took]:
-        def run(arrays: object) -> Took:
+    def made(one: TwoMemoryProduct) -> Callable[[object], RowTime]:
+        def run(arrays: object) -> RowTime:
             del arrays
             if (one.n, one.k) == far and one.together == SWEPT[2]:
                 raise RunProblem(Diagnostic("program-timeout", why))
@@ -212,7 +214,7 @@ def test_a_product_that_crashes_or_takes_too_long_costs_the_figure_of_its_memory
 
 
 def test_a_product_of_few_rows_that_cannot_be_performed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def made(one: Product) -> Callable[[object], Took]:
+    def made(one: TwoMemoryProduct) -> Callable[[object], RowTime]:
         if one.m == FEW:
             raise Infeasible(Diagnostic("no-room", "four rows find no room"))
         return lambda _: timed(one)
@@ -222,7 +224,7 @@ def test_a_product_of_few_rows_that_cannot_be_performed_is_said(monkeypatch: pyt
 
 
 def test_where_nothing_can_be_hinted_all_else_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def made(one: Product) -> Callable[[object], Took]:
+    def made(one: TwoMemoryProduct) -> Callable[[object], RowTime]:
         if one.hinted and one.n < N:
             raise Infeasible(Diagnostic("no-hints", "nothing is hinted"))
         return lambda _: timed(one)
@@ -331,15 +333,15 @@ def test_a_profile_without_rows_is_read_and_changes_none() -> None:
 
 def test_pieces_of_one_set_take_at_least_what_each_register_block_takes_for_a_further_one() -> None:
     """Ten a piece of 32 rows and eight of 128: blocks begin with 85 ns, and 7.33 come with each row."""
-    few, many, free = Took(10.0, 2.0, 64), Took(8.0, 2.0, 64), Took(3.2, 2.0, 64)
+    few, many, free = RowTime(10.0, 2.0, 64), RowTime(8.0, 2.0, 64), RowTime(3.2, 2.0, 64)
     further_ns = (128 * 8.0 - 32 * 10.0) / 96
     taken = {32: (few, free), 128: (many, free)}
     assert crowded_piece_ns(taken, 32, 128) == pytest.approx(further_ns * FEW / MANY)
-    near = {**taken, 128: (Took(3.3, 2.0, 64), free)}
+    near = {**taken, 128: (RowTime(3.3, 2.0, 64), free)}
     assert crowded_piece_ns(near, 32, 128) == 0.0, "they are as good as anywhere"
-    assert crowded_piece_ns({**taken, 128: (many, Took(3.2, 2.0, 32))}, 32, 128) is None
-    assert crowded_piece_ns({**taken, 32: (Took(10.0, 2.0, 32), free)}, 32, 128) is None
-    noisy = {**taken, 32: (Took(40.0, 2.0, 64), free)}
+    assert crowded_piece_ns({**taken, 128: (many, RowTime(3.2, 2.0, 32))}, 32, 128) is None
+    assert crowded_piece_ns({**taken, 32: (RowTime(10.0, 2.0, 32), free)}, 32, 128) is None
+    noisy = {**taken, 32: (RowTime(40.0, 2.0, 64), free)}
     assert crowded_piece_ns(noisy, 32, 128) == 0.0, "never below nothing"
 
 

@@ -20,7 +20,7 @@ from isamap.source import Diagnostic, Infeasible, IsamapError, Source
 from isamap.tune.measured_parameters import StreamFigure, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
-from isamap.tune.row_streams import FEW, MORE, Took, figure_of, piece_figure, stream_figure
+from isamap.tune.row_streams import FEW, MORE, ProductTime, figure_of, piece_figure, stream_figure
 
 MACHINE = load_machine("x86-avx512")
 STATED = Memories.of(MACHINE).beyond_streams
@@ -28,12 +28,12 @@ ROWS = 1000
 FIGURE = StreamFigure("mem", 1.25, 40.0, 2.5, 90.0)
 
 
-def took(factor: float, start_ns: float, rows_of_a: int) -> Took:
+def took(factor: float, start_ns: float, rows_of_a: int) -> ProductTime:
     """Return what a product takes by these figures, as the model adds them up."""
     assert STATED is not None
     traffic_ns, computing_ns = 1e6, 5e4 * rows_of_a
     ns = STATED.traffic_factor * traffic_ns + factor * computing_ns + start_ns * ROWS
-    return Took(ns, traffic_ns, computing_ns)
+    return ProductTime(ns, traffic_ns, computing_ns)
 
 
 def found(plain: tuple[float, float], hinted: tuple[float, float]) -> StreamFigure:
@@ -136,8 +136,8 @@ def test_fewer_rows_stream_where_computing_takes_longer(monkeypatch: pytest.Monk
             rows.append(len(arrays["A"]))
             return [1e6 * len(arrays["A"])]
 
-        monkeypatch.setattr("isamap.tune.clocked.Clocked.calls_ns", call_ns)
-        monkeypatch.setattr("isamap.tune.clocked.Clocked.compiled", compiled)
+        monkeypatch.setattr("isamap.tune.clocked.ClockedKernel.calls_ns", call_ns)
+        monkeypatch.setattr("isamap.tune.clocked.ClockedKernel.compiled", compiled)
         assert isinstance(measured(machine)[0], StreamFigure)
     assert {what: set(rows) for what, rows in asked.items()} == {
         "as stated": {4, 16},

@@ -18,7 +18,7 @@ from isamap.plan.protocols import Trial
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.scheduler import AnalyticModel
-from isamap.scheduler.search.varied import varied
+from isamap.scheduler.search.varied import vary_schedule
 from isamap.source import UsageProblem
 from isamap.tune import tournament
 from isamap.tune.tournament import Tournament, schedule_digest, standing
@@ -140,7 +140,7 @@ def _schedules(count: int) -> tuple[Schedule, ...]:
         Request(source_of("gemm_f32"), "generic-c", {"M": 64, "N": 64, "K": 64}), "formulate"
     )
     assert made.problem is not None
-    return varied(made.problem, AnalyticModel(), count)
+    return vary_schedule(made.problem, AnalyticModel(), count)
 
 
 def test_varied_schedules_have_different_register_blocks_cheapest_first() -> None:

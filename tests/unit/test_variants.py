@@ -11,7 +11,7 @@ from isamap.ir import Kernel, bind
 from isamap.machine import Machine, load_machine
 from isamap.match import (
     Mapping,
-    Variant,
+    MappingVariant,
     count_groupings,
     count_variants,
     find_mappings,
@@ -30,7 +30,7 @@ def mapping_of(routine: Kernel, machine: Machine, instruction: str, **axes: str)
     raise AssertionError(f"no mapping of {routine.name} onto {instruction} with {axes}")
 
 
-def all_of(routine: Kernel, machine: Machine, instruction: str, **axes: str) -> list[Variant]:
+def all_of(routine: Kernel, machine: Machine, instruction: str, **axes: str) -> list[MappingVariant]:
     found = mapping_of(routine, machine, instruction, **axes)
     return list(variants(routine, statements(routine)[0], found, machine))
 

@@ -24,7 +24,7 @@ from isamap.lower.lifetimes import (
 )
 from isamap.lower.program import Block, Buffer, Fill, For, Issue, LoweredProgram, MemoryRef, RegisterRef
 from isamap.machine import Machine, load_machine
-from isamap.plan.placement import Buffer as Placed
+from isamap.plan.placement import PlacedBuffer as Placed
 from isamap.plan.placement import check_placement
 from isamap.scheduler.memory.allocation import pack
 from isamap.source import Source

@@ -15,9 +15,9 @@ from typing import Any
 
 from isamap.adjoint import gradient
 from isamap.graph.applied import Applied
-from isamap.graph.making import Operand, Text, Value, axes_of
+from isamap.graph.making import KernelText, Operand, Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, limit, number, wide_type
 from isamap.ir import DTYPES, OPS, Kernel, print_stmt
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -192,7 +192,7 @@ def _elementwise(o: Applied) -> Value:
     """
     promoted, result = o.word("promoted", ""), o.word("result", "")
 
-    def form(terms: Sequence[Term]) -> str:
+    def form(terms: Sequence[TextTerm]) -> str:
         left = iter(terms)
         given = [
             number(o.attribute(f"number{n}")) if value is None else next(left)
@@ -203,22 +203,22 @@ def _elementwise(o: Applied) -> Value:
     return o.formed(form, [value for value in o.inputs if value is not None], result, result)
 
 
-def _value_of(o: Applied, given: Sequence[Term], promoted: str, result: str) -> Term:
+def _value_of(o: Applied, given: Sequence[TextTerm], promoted: str, result: str) -> TextTerm:
     """Return the value that a node computes from its terms, in the type of its result. Raises: NotTaken."""
     match _entry(o.node.op):
         case Formula(template, kinds, is_truth):
             compared = promoted if is_truth else result
             inside = _inside(kinds, compared)
             texts = [cast(cast(t, compared) if is_truth else t, inside).text for t in given]
-            return cast(Term(template.format(*texts), "bool" if is_truth else inside), result)
+            return cast(TextTerm(template.format(*texts), "bool" if is_truth else inside), result)
         case Optioned(_, options, made, kinds):
             inside = _inside(kinds, result)
             texts = [cast(t, inside).text for t in given]
             found = {name: o.attribute(name, default) for name, default in options}
-            return cast(Term(made(texts, found.__getitem__, inside), inside), result)
+            return cast(TextTerm(made(texts, found.__getitem__, inside), inside), result)
         case None if o.node.op.startswith("where."):
             chosen, one, other = cast(given[0], "bool"), cast(given[1], result), cast(given[2], result)
-            return Term(f"select({chosen.text}, {one.text}, {other.text})", result)
+            return TextTerm(f"select({chosen.text}, {one.text}, {other.text})", result)
         case None:
             return cast(given[0], result)
 
@@ -290,7 +290,7 @@ def _convolution_backward(o: Applied) -> tuple[Value, ...]:
     return tuple(found[name].shaped(shape) if name in found else x for name, shape in shapes.items())
 
 
-def _array(text: Text, value: Value, dtype: str) -> Operand:
+def _array(text: KernelText, value: Value, dtype: str) -> Operand:
     """Return an array of a value's elements by its axes: its own, or a copy in such a type."""
     found = text.read(value)
     if found.dtype == dtype and not found.order and found.axes is None:

@@ -13,14 +13,14 @@ from isamap.graph.making import Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.pooling import index_kept, windows
 from isamap.graph.operators.products import accumulator_type, is_zero, round_sums
-from isamap.graph.terms import NotTaken, Term, cast, wide_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, wide_type
 
 
 def _conv(o: Applied) -> Value:
-    return convolved(o, o[0], o[1], o.optional(2), o[0].dtype)
+    return convolve(o, o[0], o[1], o.optional(2), o[0].dtype)
 
 
-def convolved(
+def convolve(
     o: Applied,
     x: Value,
     w: Value,
@@ -65,12 +65,12 @@ def convolved(
     if point is None and not found.is_inside and min(found.before) >= 0:
         # As wide on both sides, so that what strides leave over makes no kernels of its own.
         text.border(image, (((0, 0),) * first) + tuple((max(b), max(b)) for b in found.border), zero)
-    pixel = Term(
+    pixel = TextTerm(
         image.at(index) if found.is_inside else image.filled(index_kept(index, image.shape, first), zero),
         image.dtype,
     )
     left = cast(pixel, inside).text
-    left = left if point is None else f"({left} - {cast(Term(zero, image.dtype), inside).text})"
+    left = left if point is None else f"({left} - {cast(TextTerm(zero, image.dtype), inside).text})"
     right = cast(kernels.term([*_name_axes(g, k, c), *taps]), inside).text
     if other is not None:
         other = other.shaped(()) if other.count == 1 else other.shaped((groups, filters))
@@ -136,7 +136,7 @@ def _filters_order(rank: int, parts: int, places: int) -> tuple[int, ...]:
 
 
 def _conv_integer(o: Applied) -> Value:
-    return convolved(o, o[0], o[1], None, "i32", (o.optional(2), o.optional(3)))
+    return convolve(o, o[0], o[1], None, "i32", (o.optional(2), o.optional(3)))
 
 
 def _conv_transpose(o: Applied) -> Value:
@@ -173,11 +173,11 @@ def _conv_transpose(o: Applied) -> Value:
     at, loops = axes_of(y.shape)
     index = [*at[:3], *(f"{p} + {b}" for p, b in zip(at[3:], before, strict=True))]
     value = cast(
-        Term(total.filled(index_kept(index, total.shape, 3), "0").replace("+ -", "- "), inside), inside
+        TextTerm(total.filled(index_kept(index, total.shape, 3), "0").replace("+ -", "- "), inside), inside
     ).text
     if bias is not None:
         value = f"{value} + {cast(text.read(bias.shaped((groups, filters))).term(at[1:3]), inside).text}"
-    text.loop(loops, f"{y.at(at)} = {cast(Term(f'({value})', inside), y.dtype).text};")
+    text.loop(loops, f"{y.at(at)} = {cast(TextTerm(f'({value})', inside), y.dtype).text};")
     return text.done().shaped((x.shape[0], w.shape[1] * groups, *result))
 
 

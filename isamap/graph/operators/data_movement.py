@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from isamap.graph.applied import Applied, element, known_value
-from isamap.graph.making import Value, axes_of, broadcast_shape, permuted
+from isamap.graph.making import Value, axes_of, broadcast_shape, permute_sizes
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.patterns import broadcast
 from isamap.graph.sizes import is_open
@@ -56,10 +56,10 @@ def _is_of_matrices(order: Sequence[int]) -> bool:
 def _concat(o: Applied) -> Value:
     values = o.all
     axis = o.axis(o.integer("axis", 1), values[0].rank)
-    return joined(o, values, axis)
+    return concatenate_values(o, values, axis)
 
 
-def joined(o: Applied, values: Sequence[Value], axis: int) -> Value:
+def concatenate_values(o: Applied, values: Sequence[Value], axis: int) -> Value:
     """Return values concatenated along an axis. Raises: NotTaken for incompatible sizes."""
     first = values[0]
     rest = [v.shape[:axis] + v.shape[axis + 1 :] for v in values]
@@ -72,7 +72,7 @@ def joined(o: Applied, values: Sequence[Value], axis: int) -> Value:
     order = next((v.order for v in there if v.order), ())
     flat = [o.making.laid(v, order).flat for v in there]
     shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
-    place, lying = order.index(axis) if order else axis, permuted(shape, order)
+    place, lying = order.index(axis) if order else axis, permute_sizes(shape, order)
     inner = size_bytes(first.dtype, lying[place + 1 :])
     y = o.making.fresh(first.dtype, lying)
     parts = [v.shape[axis] * inner for v in there]
@@ -92,10 +92,12 @@ def _lower_split(o: Applied) -> tuple[Value, ...]:
     if sum(sizes) != length or any(size < 0 for size in sizes):
         raise NotTaken(f"{length} elements are not cut into {list(sizes)}")
     starts = accumulate((0, *sizes))
-    return tuple(sliced(o, x, {axis: (start, size, 1)}) for start, size in zip(starts, sizes, strict=False))
+    return tuple(
+        slice_value(o, x, {axis: (start, size, 1)}) for start, size in zip(starts, sizes, strict=False)
+    )
 
 
-def sliced(o: Applied, x: Value, cuts: Mapping[int, tuple[int, int, int]]) -> Value:
+def slice_value(o: Applied, x: Value, cuts: Mapping[int, tuple[int, int, int]]) -> Value:
     """Return every so manieth element along some axes: by axis the first, how many, and the step between them."""
     shape = [cuts[n][1] if n in cuts else size for n, size in enumerate(x.shape)]
     if all(first == 0 and step == 1 and x.shape[n] == size for n, (first, size, step) in cuts.items()):
@@ -128,11 +130,11 @@ def _slice(o: Applied) -> Value:
         if step == 0:
             raise NotTaken("a step of 0")
         at = o.axis(axis, x.rank)
-        cuts[at] = cut(start, end, step, x.shape[at])
-    return sliced(o, x, cuts)
+        cuts[at] = clip_slice(start, end, step, x.shape[at])
+    return slice_value(o, x, cuts)
 
 
-def cut(start: int, end: int, step: int, size: int) -> tuple[int, int, int]:
+def clip_slice(start: int, end: int, step: int, size: int) -> tuple[int, int, int]:
     """Return the first element of a slice, how many it has, and the step between them."""
     low, high = (0, size) if step > 0 else (-1, size - 1)
     first, last = (max(low, min(high, at + size if at < 0 else at)) for at in (start, end))
@@ -142,10 +144,10 @@ def cut(start: int, end: int, step: int, size: int) -> tuple[int, int, int]:
 
 def _expand(o: Applied) -> Value:
     x, target = o[0], o.integers(1)
-    return expanded(o, x, broadcast_shape([x.shape, target or ()]))
+    return expand_value(o, x, broadcast_shape([x.shape, target or ()]))
 
 
-def expanded(o: Applied, x: Value, shape: Sequence[int]) -> Value:
+def expand_value(o: Applied, x: Value, shape: Sequence[int]) -> Value:
     """Return a value repeated to larger sizes."""
     if prod(shape) == x.count:
         return x.shaped(shape)
@@ -165,7 +167,7 @@ def _tile(o: Applied) -> Value:
     x, repeats = o[0], o.integers(1)
     if repeats is None or len(repeats) != x.rank or any(times < 0 for times in repeats):
         raise NotTaken(f"{x.rank} axes are not repeated {repeats} times")
-    wide = expanded(
+    wide = expand_value(
         o,
         x.shaped([n for size in x.shape for n in (1, size)]),
         [n for times, size in zip(repeats, x.shape, strict=True) for n in (times, size)],

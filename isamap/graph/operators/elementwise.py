@@ -11,8 +11,8 @@ from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import Value, axes_of, broadcast_shape, nest
 from isamap.graph.pending import band_of
-from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide_type
-from isamap.graph.types import CODED, TYPES, stored, stored_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, limit, number, wide_type
+from isamap.graph.types import CODED, TYPES, convert_stored, stored_type
 from isamap.ir import DTYPES, OPS, Op
 
 Lowered = Callable[[Applied], "Value | tuple[Value | None, ...]"]
@@ -48,7 +48,7 @@ def numbers(template: str) -> Lowered:
     return lambda o: o.map(template, *_of_one_type(o))
 
 
-def compared(template: str, inside: str = "") -> Lowered:
+def compare_values(template: str, inside: str = "") -> Lowered:
     """Return a comparison, or an operation on truths."""
 
     def lowered(o: Applied) -> Value:
@@ -66,7 +66,7 @@ def many(template: str, *, is_mean: bool = False) -> Lowered:
         values = _of_one_type(o)
         inside = wide_type(values[0].dtype)
 
-        def form(terms: Sequence[Term]) -> str:
+        def form(terms: Sequence[TextTerm]) -> str:
             found, *others = _in(terms, inside)
             for other in others:
                 found = template.format(found, other)
@@ -77,7 +77,7 @@ def many(template: str, *, is_mean: bool = False) -> Lowered:
     return lowered
 
 
-def _in(terms: Sequence[Term], dtype: str) -> list[str]:
+def _in(terms: Sequence[TextTerm], dtype: str) -> list[str]:
     return [cast(term, dtype).text for term in terms]
 
 
@@ -120,10 +120,10 @@ def of_bytes(o: Applied, x: Value, through: Callable[[Value], Value]) -> Value:
 # --- those that need more than a text ---------------------------------------------------------------------
 
 
-def decoded(o: Applied, value: Value) -> Value:
+def decode_numbers(o: Applied, value: Value) -> Value:
     """Return numbers decoded from a type that the language lacks to one that it has."""
     if value.dtype in ("i2", "u2"):
-        known = stored(value.known) if value.known is not None else None
+        known = convert_stored(value.known) if value.known is not None else None
         return replace(value, dtype=stored_type(value.dtype), known=known)
     return looked_up(o, replace(value, dtype="u8"), known_value(_numbers(value.dtype, 256), "f32"))
 
@@ -134,7 +134,7 @@ def _numbers(dtype: str, count: int) -> Array:
     return codes.view(np.dtype(CODED[dtype])).astype(np.float32)
 
 
-def encoded(o: Applied, value: Value, dtype: str, *, saturate: bool) -> Value:
+def encode_numbers(o: Applied, value: Value, dtype: str, *, saturate: bool) -> Value:
     """Return numbers encoded as bytes of a type that the language lacks.
 
     The code of a float is how many numbers of the type have their upper midpoint below it. A midpoint itself
@@ -152,7 +152,7 @@ def encoded(o: Applied, value: Value, dtype: str, *, saturate: bool) -> Value:
         numbers = np.append(numbers, 2 * numbers[-1] - numbers[-2])
     middles = (numbers[:-1] if dtype == "f8e8m0" else (numbers[1:] + numbers[:-1]) / 2).astype(np.float32)
     is_even = np.arange(len(middles)) % 2 == 0 if dtype != "f8e8m0" else True
-    text, x = o.text(), value if value.dtype == "f32" else converted(o, value, "f32")
+    text, x = o.text(), value if value.dtype == "f32" else cast_value(o, value, "f32")
     at, loops = axes_of(x.shape)
     limits = text.read(known_value(np.where(is_even, middles, np.nextafter(middles, np.float32(0))), "f32"))
     count, each = text.temp("i32", x.shape).at(at), text.read(x).at(at)
@@ -169,16 +169,16 @@ def encoded(o: Applied, value: Value, dtype: str, *, saturate: bool) -> Value:
     return replace(text.done(), dtype=dtype)
 
 
-def converted(o: Applied, value: Value, dtype: str, *, saturate: bool = True) -> Value:
+def cast_value(o: Applied, value: Value, dtype: str, *, saturate: bool = True) -> Value:
     """Return a value cast to another type, as ONNX says. Raises: NotTaken."""
     if value.dtype == dtype:
         return value
     if not dtype or not value.dtype:
         raise NotTaken("no kernel computes with one of the types")
     if value.dtype in CODED:
-        return converted(o, decoded(o, value), dtype, saturate=saturate)
+        return cast_value(o, decode_numbers(o, value), dtype, saturate=saturate)
     if dtype in CODED:
-        return encoded(o, value, dtype, saturate=saturate)
+        return encode_numbers(o, value, dtype, saturate=saturate)
     if dtype.startswith("f8") and DTYPES[value.dtype].is_float:
         if not saturate:  # what is larger than the largest number is NaN, or infinite where there is that
             return o.map("{0}", value, dtype=dtype)
@@ -192,7 +192,7 @@ def converted(o: Applied, value: Value, dtype: str, *, saturate: bool = True) ->
 def _cast(o: Applied) -> Value:
     if o.word("round_mode", "up") != "up":
         raise NotTaken("rounding modes of f8e8m0 have no kernel here")
-    return converted(o, o[0], TYPES.get(o.integer("to", 0), ""), saturate=bool(o.integer("saturate", 1)))
+    return cast_value(o, o[0], TYPES.get(o.integer("to", 0), ""), saturate=bool(o.integer("saturate", 1)))
 
 
 def _clip(o: Applied) -> Value:
@@ -327,7 +327,7 @@ def _is_infinite(o: Applied) -> Value | tuple[Value | None, ...]:
     ]
     if not tests:
         return o.formed(lambda t: f"({t[0].text} != {t[0].text}) & false", (o[0],), "bool", "bool")
-    return compared(f"({' | '.join(tests)})")(o)
+    return compare_values(f"({' | '.join(tests)})")(o)
 
 
 def _gelu(o: Applied) -> Value:
@@ -339,7 +339,7 @@ def _gelu(o: Applied) -> Value:
 def _of_row(op: Op, text: str) -> Lowered:
     """Return the lowering of an operation of the language."""
     if op.result == "bool" or op.domain == "logical":
-        return compared(text)
+        return compare_values(text)
     return floats(text) if op.domain == "float" else numbers(text)
 
 
@@ -380,7 +380,7 @@ ELEMENTWISE: Mapping[str, Lowered] = {
     "Min": many("min({0}, {1})"),
     "Sum": many("({0} + {1})"),
     "Mean": many("({0} + {1})", is_mean=True),
-    "IsNaN": compared("({0} != {0})"),
+    "IsNaN": compare_values("({0} != {0})"),
     "IsInf": _is_infinite,
     "BitwiseAnd": numbers("({0} & {1})"),
     "BitwiseOr": numbers("({0} | {1})"),
@@ -390,7 +390,7 @@ ELEMENTWISE: Mapping[str, Lowered] = {
     "Where": _where,
     "Clip": _clip,
     "Cast": _cast,
-    "CastLike": lambda o: converted(o, o[0], o[1].dtype, saturate=bool(o.integer("saturate", 1))),
+    "CastLike": lambda o: cast_value(o, o[0], o[1].dtype, saturate=bool(o.integer("saturate", 1))),
 }
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of, whole
-from isamap.graph.operators.data_movement import cut, expanded, transpose_axes
+from isamap.graph.operators.data_movement import clip_slice, expand_value, transpose_axes
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.sizes import is_open, is_zero
-from isamap.graph.terms import NotTaken, Term, cast
+from isamap.graph.terms import NotTaken, TextTerm, cast
 from isamap.graph.types import TYPES, type_of
 from isamap.ir import DTYPES
 
@@ -109,7 +109,7 @@ def _slice(o: Applied, given: list[Any]) -> Any:
     steps = (o.integers(4) if o.opset >= 10 else None) or (1,)
     if given[0].ndim != 1 or not starts or not ends:
         raise NotTaken("sizes are cut along one axis")
-    first, count, step = cut(starts[0], ends[0], steps[0], len(given[0]))
+    first, count, step = clip_slice(starts[0], ends[0], steps[0], len(given[0]))
     return given[0][first + step * np.arange(count)]
 
 
@@ -173,7 +173,7 @@ def _constant_of_shape(o: Applied) -> Value:
     if not any(map(is_open, shape)):
         return _known_only(o)
     dtype = type_of(value)
-    return expanded(o, known_value(value.reshape(()), dtype), shape)
+    return expand_value(o, known_value(value.reshape(()), dtype), shape)
 
 
 def _range(o: Applied) -> Value:
@@ -182,11 +182,11 @@ def _range(o: Applied) -> Value:
     start, end, step = (array.reshape(-1)[0] for array in given if array is not None)
     if not any(map(is_open, (start, end, step))) or o[0].dtype not in ("i32", "i64"):
         return _known_only(o)
-    _, count, _ = cut(0, whole(end - start), whole(step), whole(end - start))
+    _, count, _ = clip_slice(0, whole(end - start), whole(step), whole(end - start))
     text = o.text()
     y = text.write(o[0].dtype, (count,))
     at, loops = axes_of(y.shape)
-    number = cast(Term(f"(i64({at[0]}) * {step} + {start})", "i64"), o[0].dtype).text
+    number = cast(TextTerm(f"(i64({at[0]}) * {step} + {start})", "i64"), o[0].dtype).text
     text.loop(loops, f"{y.at(at)} = {number};")
     return text.done()
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of
-from isamap.graph.operators.data_movement import joined, transpose_axes
-from isamap.graph.operators.elementwise import Lowered, converted
+from isamap.graph.operators.data_movement import concatenate_values, transpose_axes
+from isamap.graph.operators.elementwise import Lowered, cast_value
 from isamap.graph.terms import NotTaken, cast
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
@@ -188,7 +188,7 @@ def _tensor_scatter(o: Applied) -> Value:
     starts = known_value(np.arange(lead).reshape(batch, -1, 1) * each, "i64")
     inside = f"({{0}} >= 0) & ({{0}} < {length})"
     rows = o.map(f"(select({inside}, {{0}} + {total}, {{1}}) + {{2}})", since, places, starts)
-    both = joined(o, (x, update), axis)
+    both = concatenate_values(o, (x, update), axis)
     return gather_slices(o, both.shaped((lead * each, prod(x.shape[axis + 1 :]))), 0, rows).shaped(x.shape)
 
 
@@ -240,7 +240,7 @@ def _reverse_sequence(o: Applied) -> Value:
     shape = x.shape[:2]
     o.making.reserve(2, sum(shape))
     place = known_value(np.arange(shape[time]).reshape((-1, 1) if time == 0 else (1, -1)), "i64")
-    own = converted(o, lengths, "i64")
+    own = cast_value(o, lengths, "i64")
     own = own.shaped((1, own.count) if time == 0 else (own.count, 1))
     transposed = o.map("select({0} < {1}, {1} - 1 - {0}, {0})", place, own)
     if transposed.shape != shape:

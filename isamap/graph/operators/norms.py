@@ -8,9 +8,9 @@ from math import prod
 from isamap.graph.applied import Applied
 from isamap.graph.making import Value, axes_of, broadcast_index
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.reductions import REDUCTIONS_BY_NAME, reduced
+from isamap.graph.operators.reductions import REDUCTIONS_BY_NAME, reduce_axes
 from isamap.graph.sizes import as_value
-from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 
 
 def _batch(o: Applied) -> Value | tuple[Value, ...]:
@@ -25,9 +25,9 @@ def _batch(o: Applied) -> Value | tuple[Value, ...]:
     if not o.integer("training_mode", 0):
         return o.map(template, x, *(_spread(v, x) for v in (scale, bias, mean, var)))
     axes = [n for n in range(x.rank) if n != 1]
-    now = reduced(o, x, axes, REDUCTIONS_BY_NAME["ReduceMean"], keeps=True)
+    now = reduce_axes(o, x, axes, REDUCTIONS_BY_NAME["ReduceMean"], keeps=True)
     squares = o.map("({0} - {1}) * ({0} - {1})", x, now)
-    spread = reduced(o, squares, axes, REDUCTIONS_BY_NAME["ReduceMean"], keeps=True)
+    spread = reduce_axes(o, squares, axes, REDUCTIONS_BY_NAME["ReduceMean"], keeps=True)
     y = o.map(template, x, _spread(scale, x), _spread(bias, x), now, spread)
     kept = cast(number(o.real("momentum", 0.9)), inside).text
     mixed = f"({{0}} * {kept} + {{1}} * (1 - {kept}))"
@@ -39,7 +39,7 @@ def _spread(value: Value, x: Value) -> Value:
     return value.shaped((value.count, *(1 for _ in x.shape[2:])))
 
 
-def normalised(
+def normalise_rows(
     o: Applied,
     x: Value,
     rows: Sequence[int],
@@ -82,7 +82,7 @@ def normalised(
             found = (
                 f"{found} {sign} {cast(text.read(more).term(broadcast_index(more.shape, at)), inside).text}"
             )
-    text.loop(whole, f"{y.at(at)} = {cast(Term(f'({found})', inside), x.dtype).text};")
+    text.loop(whole, f"{y.at(at)} = {cast(TextTerm(f'({found})', inside), x.dtype).text};")
     return text.all_done()
 
 
@@ -91,7 +91,7 @@ def _layer(o: Applied) -> tuple[Value, ...]:
     axis = o.axis(o.integer("axis", -1), x.rank)
     if o.integer("stash_type", 1) != 1 and x.dtype in ("f16", "bf16"):
         raise NotTaken("with statistics in a type of 16 bits it has no kernel here")
-    found = normalised(
+    found = normalise_rows(
         o, x, range(axis), o.optional(1), o.optional(2), o.real("epsilon", 1e-5), statistics=o.results > 1
     )
     shape = (*x.shape[:axis], *(1 for _ in x.shape[axis:]))
@@ -103,13 +103,13 @@ def _rms(o: Applied) -> Value:
     axis = o.axis(o.integer("axis", -1), x.rank)
     if o.integer("stash_type", 1) != 1 and x.dtype in ("f16", "bf16"):
         raise NotTaken("with statistics in a type of 16 bits it has no kernel here")
-    return normalised(o, x, range(axis), o.optional(1), None, o.real("epsilon", 1e-5), centred=False)[0]
+    return normalise_rows(o, x, range(axis), o.optional(1), None, o.real("epsilon", 1e-5), centred=False)[0]
 
 
 def _instance(o: Applied) -> Value:
     x = o[0]
     scale, bias = (o[n].shaped((o[n].count, *(1 for _ in x.shape[2:]))) for n in (1, 2))
-    return normalised(o, x, (0, 1), scale, bias, o.real("epsilon", 1e-5))[0]
+    return normalise_rows(o, x, (0, 1), scale, bias, o.real("epsilon", 1e-5))[0]
 
 
 def _group(o: Applied) -> Value:
@@ -119,7 +119,7 @@ def _group(o: Applied) -> Value:
     per_group = o.opset < 21
     sizes = (groups, 1, 1) if per_group else (groups, each, 1)
     scale, bias = (o[n].shaped(sizes) for n in (1, 2))
-    return normalised(o, parts, (0, 1), scale, bias, o.real("epsilon", 1e-5))[0].shaped(x.shape)
+    return normalise_rows(o, parts, (0, 1), scale, bias, o.real("epsilon", 1e-5))[0].shaped(x.shape)
 
 
 def _mean_variance(o: Applied) -> Value:
@@ -139,7 +139,7 @@ def _mean_variance(o: Applied) -> Value:
     text.loop(whole, f"{square.at(row)} += ({value} - {mean.at(row)}) * ({value} - {mean.at(row)});")
     small = cast(number(1e-9), inside).text
     found = f"(({value} - {mean.at(row)}) / (sqrt({square.at(row)} / {count}) + {small}))"
-    text.loop(whole, f"{y.at(at)} = {cast(Term(found, inside), x.dtype).text};")
+    text.loop(whole, f"{y.at(at)} = {cast(TextTerm(found, inside), x.dtype).text};")
     return text.done()
 
 
@@ -158,7 +158,7 @@ def _lp(o: Applied) -> Value:
     if p != 1:
         text.loop(loops, f"{total.at(row)} = sqrt({total.at(row)});")
     found = f"select({total.at(row)} == 0, 0, {value} / {total.at(row)})"
-    text.loop(whole, f"{y.at(at)} = {cast(Term(found, inside), x.dtype).text};")
+    text.loop(whole, f"{y.at(at)} = {cast(TextTerm(found, inside), x.dtype).text};")
     return text.done()
 
 
@@ -180,7 +180,7 @@ def _lrn(o: Applied) -> Value:
     )
     alpha, beta, bias = o.real("alpha", 1e-4) / size, o.real("beta", 0.75), o.real("bias", 1.0)
     base = f"({bias!r} + {alpha!r} * {total.at(at)})"
-    found = Term(f"f64({image.at(at)}) / exp({beta!r} * log({base}))".replace("e+", "e"), "f64")
+    found = TextTerm(f"f64({image.at(at)}) / exp({beta!r} * log({base}))".replace("e+", "e"), "f64")
     text.loop(whole, f"{y.at(at)} = {cast(found, y.dtype).text};")
     return text.done()
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import prod
 
 from isamap.graph.applied import Applied, element, known_value
-from isamap.graph.making import WORK_OF_PLACE, Operand, Text, Value, axes_of
+from isamap.graph.making import WORK_OF_PLACE, KernelText, Operand, Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.products import accumulator_type, round_sums
-from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 from isamap.ir import DTYPES
 
 
@@ -93,7 +93,7 @@ def index_kept(index: Sequence[str], shape: Sequence[int], first: int) -> list[s
 # --- pooling ----------------------------------------------------------------------------------------------
 
 
-def pooled(o: Applied) -> tuple[Value, Windows]:
+def find_windows(o: Applied) -> tuple[Value, Windows]:
     """Return the image, and the windows over it."""
     x = o[0]
     window = o.list("kernel_shape")
@@ -116,7 +116,7 @@ def is_extreme(element: str, found: str, dtype: str) -> str:
 
 
 def _max_pool(o: Applied) -> Value | tuple[Value, ...]:
-    x, found = pooled(o)
+    x, found = find_windows(o)
     text = o.text()
     y = text.write(x.dtype, (*x.shape[:2], *found.result), x.order)
     low = lowest(x.dtype)
@@ -146,14 +146,14 @@ def _max_pool(o: Applied) -> Value | tuple[Value, ...]:
 
 
 def _average_pool(o: Applied) -> Value:
-    x, found = pooled(o)
+    x, found = find_windows(o)
     counts = counts_of(o, found, counts_padding=bool(o.integer("count_include_pad", 0)))
     text, inside = o.text(), wide_type(x.dtype)
     y = text.write(x.dtype, (*x.shape[:2], *found.result), x.order)
     total = accumulator_type(text, inside, y.shape, y)
     at, loops, pixel, inner = tap(text, x, y, found, "0")
     text.loop(loops, f"{total.at(at)} = 0;")
-    text.loop({**loops, **inner}, f"{total.at(at)} += {cast(Term(pixel, x.dtype), inside).text};")
+    text.loop({**loops, **inner}, f"{total.at(at)} += {cast(TextTerm(pixel, x.dtype), inside).text};")
     factors: list[str] = []
     for axis, count in zip(at[2:], counts, strict=True):
         value = known_value(count if len(set(count)) > 1 else count[:1], inside)
@@ -163,7 +163,7 @@ def _average_pool(o: Applied) -> Value:
 
 
 def tap(
-    text: Text, x: Value, y: Operand, found: Windows, fill: str
+    text: KernelText, x: Value, y: Operand, found: Windows, fill: str
 ) -> tuple[list[str], dict[str, int], str, dict[str, int]]:
     """Return an element of the result with its loops, and the pixel under each tap with the loops over these."""
     image = text.read(x)
@@ -190,7 +190,7 @@ def counts_of(o: Applied, found: Windows, *, counts_padding: bool) -> list[list[
 
 
 def _lp_pool(o: Applied) -> Value:
-    return _lp_norms(o, *pooled(o))
+    return _lp_norms(o, *find_windows(o))
 
 
 def _global_lp_pool(o: Applied) -> Value:
@@ -208,14 +208,14 @@ def _lp_norms(o: Applied, x: Value, found: Windows) -> Value:
     total = text.temp("f64", y.shape, y.order)
     at, loops, pixel, inner = tap(text, x, y, found, "0")
     text.loop(loops, f"{total.at(at)} = 0;")
-    base = cast(Term(pixel, x.dtype), "f64").text
-    text.loop({**loops, **inner}, f"{total.at(at)} += {powered(base, p)};")
+    base = cast(TextTerm(pixel, x.dtype), "f64").text
+    text.loop({**loops, **inner}, f"{total.at(at)} += {raise_to_power(base, p)};")
     root = {1.0: "{0}", 2.0: "sqrt({0})"}.get(p, f"select({{0}} == 0, 0, exp(log({{0}}) / {p!r}))")
-    text.loop(loops, f"{y.at(at)} = {cast(Term(root.format(total.at(at)), 'f64'), y.dtype).text};")
+    text.loop(loops, f"{y.at(at)} = {cast(TextTerm(root.format(total.at(at)), 'f64'), y.dtype).text};")
     return text.done()
 
 
-def powered(base: str, p: float) -> str:
+def raise_to_power(base: str, p: float) -> str:
     """Return the absolute value of a text in f64 to a power."""
     if p == 1:
         return f"abs({base})"
@@ -269,7 +269,7 @@ def _col2im(o: Applied) -> Value:
     )
     at, loops = axes_of(y.shape)
     inner = [f"{p} + {b}" for p, b in zip(at[2:], found.before, strict=True)]
-    value = Term(f"{total.name}[{', '.join([*at[:2], *inner])}]", total.dtype)
+    value = TextTerm(f"{total.name}[{', '.join([*at[:2], *inner])}]", total.dtype)
     text.loop(loops, f"{y.at(at)} = {cast(value, y.dtype).text};")
     return text.done()
 

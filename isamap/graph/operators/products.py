@@ -9,15 +9,15 @@ import numpy as np
 
 from isamap.graph.applied import Applied, element
 from isamap.graph.graph import Array
-from isamap.graph.making import Operand, Text, Value, axes_of, broadcast_index, broadcast_shape
+from isamap.graph.making import KernelText, Operand, Value, axes_of, broadcast_index, broadcast_shape
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.sizes import is_open
-from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 from isamap.graph.thresholds import MOVED_FACTOR_ROWS
 
 
 def product(
-    text: Text,
+    text: KernelText,
     a: Operand,
     b: Operand,
     into: Operand,
@@ -31,14 +31,14 @@ def product(
     text.loop(loops, f"{into.at(at)} += {left} * {right};")
 
 
-def accumulator_type(text: Text, dtype: str, shape: Sequence[int], result: Operand | None) -> Operand:
+def accumulator_type(text: KernelText, dtype: str, shape: Sequence[int], result: Operand | None) -> Operand:
     """Return the accumulator: the result itself if it has the type, else a buffer."""
     if result is not None and result.dtype == dtype:
         return result
     return text.temp(dtype, shape, result.order if result is not None else ())
 
 
-def round_sums(text: Text, total: Operand, result: Operand) -> Value:
+def round_sums(text: KernelText, total: Operand, result: Operand) -> Value:
     """Return the result of a kernel whose sums are in a buffer, which is rounded once."""
     if total is not result:
         axes, loops = axes_of(result.shape)
@@ -47,10 +47,10 @@ def round_sums(text: Text, total: Operand, result: Operand) -> Value:
 
 
 def _matmul(o: Applied) -> Value:
-    return multiplied(o, o[0], o[1], o[0].dtype)
+    return multiply_matrices(o, o[0], o[1], o[0].dtype)
 
 
-def multiplied(
+def multiply_matrices(
     o: Applied,
     a: Value,
     b: Value,
@@ -129,7 +129,9 @@ def known_start(weights: Array, point: Array, onto: Value | None) -> Value:
     return Value.of(start.astype(np.int32))
 
 
-def _taken_out(text: Text, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str) -> str:
+def _taken_out(
+    text: KernelText, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str
+) -> str:
     """Return the correction for the left factor's zero point: it times the sum of a column of known weights.
 
     Products are then of bytes as they lie, which machines multiply. Source: Jacob et al. 2018, equation 7.
@@ -142,7 +144,7 @@ def _taken_out(text: Text, factors: tuple[Value, Value], point: Value, at: Seque
     return f"i32(0) - {cast(_point(text, point, left, there), 'i32').text} * {column}"
 
 
-def _point(text: Text, point: Value, value: Value, there: Sequence[str]) -> Term:
+def _point(text: KernelText, point: Value, value: Value, there: Sequence[str]) -> TextTerm:
     """Return a zero point: one number, one for each row of a left factor, or for each column of a right one."""
     if point.count == 1:
         return element(text, point.shaped(()), ())
@@ -190,7 +192,7 @@ def _gemm(o: Applied) -> Value:
 
 
 def _matmul_integer(o: Applied) -> Value:
-    return multiplied(o, o[0], o[1], "i32", (o.optional(2), o.optional(3)))
+    return multiply_matrices(o, o[0], o[1], "i32", (o.optional(2), o.optional(3)))
 
 
 def _einsum(o: Applied) -> Value:

@@ -11,13 +11,13 @@ import numpy as np
 
 from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.graph import Array
-from isamap.graph.making import Text, Value, axes_of
-from isamap.graph.operators.convolutions import convolved
+from isamap.graph.making import KernelText, Value, axes_of
+from isamap.graph.operators.convolutions import convolve
 from isamap.graph.operators.data_movement import transpose_axes
-from isamap.graph.operators.elementwise import Lowered, decoded, encoded
-from isamap.graph.operators.pooling import counts_of, pooled, tap
-from isamap.graph.operators.products import multiplied
-from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
+from isamap.graph.operators.elementwise import Lowered, decode_numbers, encode_numbers
+from isamap.graph.operators.pooling import counts_of, find_windows, tap
+from isamap.graph.operators.products import multiply_matrices
+from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 from isamap.graph.types import CODED, TYPES, stored_type
 from isamap.ir import DTYPES
 
@@ -37,7 +37,7 @@ def _scale_axis(o: Applied, x: Value, scale: Value) -> tuple[int, int]:
     return axis, block
 
 
-def _of(text: Text, value: Value, at: list[str], axis: int, block: int) -> Term:
+def _of(text: KernelText, value: Value, at: list[str], axis: int, block: int) -> TextTerm:
     """Return the scale or zero point of an element."""
     if block == 0:
         return element(text, value.shaped(()), ())
@@ -47,18 +47,18 @@ def _of(text: Text, value: Value, at: list[str], axis: int, block: int) -> Term:
     return text.read(value).term(index)
 
 
-def _is_none(point: Term) -> bool:
+def _is_none(point: TextTerm) -> bool:
     """Return whether a zero point is 0 for all calls: kernels then neither add nor subtract it."""
     return point.text in (f"{point.dtype}(0)", f"{point.dtype}(0.0)")
 
 
-def _less(value: Term, point: Term) -> str:
+def _less(value: TextTerm, point: TextTerm) -> str:
     """Return an integer without its zero point, in i32."""
     wide = cast(value, "i32").text
     return wide if _is_none(point) else f"({wide} - {cast(point, 'i32').text})"
 
 
-def _plus(value: str, point: Term, inside: str = "f32") -> str:
+def _plus(value: str, point: TextTerm, inside: str = "f32") -> str:
     """Return a rounded number with a zero point."""
     return value if _is_none(point) else f"({value} + {cast(point, inside).text})"
 
@@ -88,13 +88,13 @@ def _quantize(o: Applied) -> Value:
         if o.integer("saturate", 1):
             most = cast(number(known.largest), inside).text
             value = f"min(max({value}, -{most}), {most})"
-        text.loop(loops, f"{y.at(at)} = {cast(Term(value, inside), dtype).text};")
+        text.loop(loops, f"{y.at(at)} = {cast(TextTerm(value, inside), dtype).text};")
         return text.done()
     value = f"round({value}, even)"
     if zero is not None:
         known = _in_f32(zero) if inside == "f32" else zero
         value = _plus(value, _of(text, known, at, axis, block), inside)
-    text.loop(loops, f"{y.at(at)} = {cast(Term(value, inside), dtype).text};")
+    text.loop(loops, f"{y.at(at)} = {cast(TextTerm(value, inside), dtype).text};")
     return text.done()
 
 
@@ -102,11 +102,11 @@ def _quantize_coded(o: Applied, x: Value, scale: Value, zero: Value | None, dtyp
     """Return numbers quantised to a type that the language does not have: by f32, or by bytes with fewer values."""
     if dtype.startswith("f"):
         quotient = _quantize(replace(o, inputs=(x, scale, known_value([0], "f32"))))
-        return encoded(
+        return encode_numbers(
             o, o.map("({0} + f32(0.0))", quotient), dtype, saturate=True
         )  # the zero point makes 0 of -0
     low, high = (-2, 1) if dtype == "i2" else (0, 3)
-    point = decoded(o, zero) if zero is not None else known_value(np.asarray(0), stored_type(dtype))
+    point = decode_numbers(o, zero) if zero is not None else known_value(np.asarray(0), stored_type(dtype))
     found = _quantize(replace(o, inputs=(x, scale, point)))
     return replace(o.map(f"min(max({{0}}, {low}), {high})", found), dtype=dtype)
 
@@ -114,8 +114,8 @@ def _quantize_coded(o: Applied, x: Value, scale: Value, zero: Value | None, dtyp
 def _dequantize(o: Applied) -> Value:
     x, scale, zero = o[0], o[1], o.optional(2)
     if x.dtype in CODED:
-        point = decoded(o, zero) if zero is not None and x.dtype in ("i2", "u2") else None
-        return _dequantize(replace(o, inputs=(decoded(o, x), scale, point)))
+        point = decode_numbers(o, zero) if zero is not None and x.dtype in ("i2", "u2") else None
+        return _dequantize(replace(o, inputs=(decode_numbers(o, x), scale, point)))
     dtype = TYPES.get(o.integer("output_dtype", 0), "") or scale.dtype
     axis, block = _scale_axis(o, x, scale)
     text = o.text()
@@ -124,9 +124,9 @@ def _dequantize(o: Applied) -> Value:
     inside = wide_type(scale.dtype)
     value = element(text, x, at)
     if zero is not None and not DTYPES[x.dtype].is_float:
-        value = Term(_less(value, _of(text, zero, at, axis, block)), "i32")
+        value = TextTerm(_less(value, _of(text, zero, at, axis, block)), "i32")
     found = f"({cast(value, inside).text} * {cast(_of(text, scale, at, axis, block), inside).text})"
-    text.loop(loops, f"{y.at(at)} = {cast(Term(found, inside), dtype).text};")
+    text.loop(loops, f"{y.at(at)} = {cast(TextTerm(found, inside), dtype).text};")
     return text.done()
 
 
@@ -140,7 +140,7 @@ def _dynamic_quantize(o: Applied) -> tuple[Value, ...]:
     return o.call("QuantizeLinear", o[0], scale, zero), scale, zero
 
 
-def requantised(
+def requantise_sums(
     o: Applied,
     total: Value,
     scales: tuple[Value, Value, Value | None],
@@ -162,7 +162,7 @@ def requantised(
     elif more and len(scaled) > 2:
         raise NotTaken("a bias in f32, and scales that are not known")
 
-    def form(terms: Sequence[Term]) -> str:
+    def form(terms: Sequence[TextTerm]) -> str:
         value, *by = (cast(term, "f32").text for term in terms[: 1 + len(scaled) + len(more)])
         plus = f" + {by.pop()}" if more else ""
         factor = f"({' * '.join(by[:2])}{''.join(f' / {one}' for one in by[2:])})" if len(by) > 1 else by[0]
@@ -186,11 +186,11 @@ def _along(value: Value, rank: int, axis: int) -> Value:
 
 
 def _linear_matmul(o: Applied) -> Value:
-    total = multiplied(o, o[0], o[3], _sum_type(o[0]), (o[2], o[5]))
+    total = multiply_matrices(o, o[0], o[3], _sum_type(o[0]), (o[2], o[5]))
     rows = max(0, total.rank - 2)
     scale, result, zero = (v and _along(v, total.rank, rows) for v in (o[1], o.optional(6), o.optional(7)))
     assert scale is not None
-    return requantised(o, total, (scale, o[4], result), zero, total.rank - 1)
+    return requantise_sums(o, total, (scale, o[4], result), zero, total.rank - 1)
 
 
 def _sum_type(a: Value) -> str:
@@ -214,14 +214,14 @@ def _linear_gemm(o: Applied) -> Value:
         for n, word in ((0, "A"), (3, "B"))
     )
     onto, offset = _summands(o.optional(6))
-    total = multiplied(o, a, b, _sum_type(a), (o[2], o[5]), onto=onto)
-    return requantised(o, total, (o[1], o[4], o.optional(7)), o.optional(8), 1, offset)
+    total = multiply_matrices(o, a, b, _sum_type(a), (o[2], o[5]), onto=onto)
+    return requantise_sums(o, total, (o[1], o[4], o.optional(7)), o.optional(8), 1, offset)
 
 
 def _linear_conv(o: Applied) -> Value:
     onto, offset = _summands(o.optional(8))
-    total = convolved(o, o[0], o[3], onto, "i32", (o[2], o[5]))
-    return requantised(o, total, (o[1], o[4], o.optional(6)), o.optional(7), 1, offset)
+    total = convolve(o, o[0], o[3], onto, "i32", (o[2], o[5]))
+    return requantise_sums(o, total, (o[1], o[4], o.optional(6)), o.optional(7), 1, offset)
 
 
 def _summands(bias: Value | None) -> tuple[Value | None, Value | None]:
@@ -250,7 +250,7 @@ def _linear_pointwise(template: str, *, is_product: bool) -> Lowered:
             )
             scales = [Value.of(factor.astype(np.float32)) for factor in by]
 
-        def form(terms: Sequence[Term]) -> str:
+        def form(terms: Sequence[TextTerm]) -> str:
             x, xz, y, yz, z, *by = terms
             left, right = (f"f32({_less(value, point)})" for value, point in ((x, xz), (y, yz)))
             if len(by) == 1:
@@ -273,7 +273,7 @@ def _means(o: Applied, total: Value, counts: Array) -> Value:
     if scale.known is not None and result.known is not None:
         scales = (Value.of((scale.known.astype(np.float64) / result.known).astype(np.float32)),)
 
-    def form(terms: Sequence[Term]) -> str:
+    def form(terms: Sequence[TextTerm]) -> str:
         value, count, *by = (cast(term, "f32").text for term in (*terms[:2], *terms[3:]))
         return _plus(f"round({value} * {' / '.join(by)} / {count}, even)", terms[2])
 
@@ -317,13 +317,13 @@ def _linear_average_pool(o: Applied) -> Value:
     """Lower QLinearAveragePool: elements beyond the image are read as the zero point."""
     if o.integer("channels_last", 0):
         raise NotTaken("channels behind the image")
-    x, found = pooled(o)
+    x, found = find_windows(o)
     text = o.text()
     total = text.write("i32", (*x.shape[:2], *found.result), x.order)
     zero = element(text, o[2].shaped(()), ())
     at, loops, pixel, inner = tap(text, x, total, found, zero.text)
     text.loop(loops, f"{total.at(at)} = 0;")
-    text.loop({**loops, **inner}, f"{total.at(at)} += {_less(Term(pixel, x.dtype), zero)};")
+    text.loop({**loops, **inner}, f"{total.at(at)} += {_less(TextTerm(pixel, x.dtype), zero)};")
     counts = counts_of(o, found, counts_padding=bool(o.integer("count_include_pad", 0)))
     return _means(o, text.done(), reduce(np.multiply.outer, counts, np.ones((1, 1))))
 

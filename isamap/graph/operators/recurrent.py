@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from math import prod
 
 from isamap.graph.applied import Applied
-from isamap.graph.making import Operand, Text, Value, nest
-from isamap.graph.operators.data_movement import joined, transpose_axes
+from isamap.graph.making import KernelText, Operand, Value, nest
+from isamap.graph.operators.data_movement import concatenate_values, transpose_axes
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 
 _FUNCTIONS: Mapping[str, tuple[str, float, float]] = {
     "relu": ("max({0}, 0)", 0, 0),
@@ -50,7 +50,7 @@ MOST_AHEAD = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class RecurrentLayer:
     """The properties that all directions of a layer share."""
 
     kind: str
@@ -89,7 +89,7 @@ def _activations(o: Applied, kind: str, directions: int, inside: str) -> tuple[s
     return tuple(found)
 
 
-def _layer(o: Applied) -> Layer:
+def _layer(o: Applied) -> RecurrentLayer:
     x, w, r = o[0], o[1], o[2]
     kind, is_transposed = o.node.op, bool(o.integer("layout", 0))
     ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -106,15 +106,15 @@ def _layer(o: Applied) -> Layer:
         )
     clip = o.real("clip", 0.0) if o.has("clip") else None
     functions = _activations(o, kind, len(directions), inside)
-    return Layer(kind, directions, steps, batch, x.shape[2], units, functions, clip, inside)
+    return RecurrentLayer(kind, directions, steps, batch, x.shape[2], units, functions, clip, inside)
 
 
 class _Way:
     """The kernel of one direction in the making."""
 
-    def __init__(self, o: Applied, layer: Layer, number: int) -> None:
+    def __init__(self, o: Applied, layer: RecurrentLayer, number: int) -> None:
         self.o, self.layer, self.number = o, layer, number
-        self.text: Text = o.text()
+        self.text: KernelText = o.text()
         self.is_transposed = bool(o.integer("layout", 0))
         each = len(_USUAL[layer.kind])
         self.functions = layer.activations[number * each :][:each]
@@ -150,7 +150,7 @@ class _Way:
         """Return the statement that rounds a state to the type that products read, if it differs."""
         if state is not self.h or self.seen is self.h:
             return []
-        value = cast(Term(self.of_unit(self.h), self.h.dtype), self.seen.dtype)
+        value = cast(TextTerm(self.of_unit(self.h), self.h.dtype), self.seen.dtype)
         return [f"{self.of_unit(self.seen)} = {value.text};"]
 
     def clipped(self, sums: str) -> str:
@@ -249,14 +249,16 @@ class _Way:
         h = self.of_unit(self.h)
         result = f"select({is_there}, {h}, 0)" if is_there else h
         at = [self.t if self.layer.steps != 1 else "0", self.n, self.j]
-        statements.append(f"{self.y.at(at)} = {cast(Term(result, self.layer.inside), self.y.dtype).text};")
+        statements.append(
+            f"{self.y.at(at)} = {cast(TextTerm(result, self.layer.inside), self.y.dtype).text};"
+        )
         self.each(*statements)
 
     def done(self, *more: tuple[Operand, Operand]) -> tuple[Value, ...]:
         """Return the results after the loop over the steps, from the states."""
         self.text.state(nest({"t": self.layer.steps}, *self.body, word="seq"))
         for state, result in ((self.h, self.last), *more):
-            value = cast(Term(self.of_unit(state), self.layer.inside), result.dtype).text
+            value = cast(TextTerm(self.of_unit(state), self.layer.inside), result.dtype).text
             self.text.loop(self.units, f"{self.of_unit(result)} = {value};")
         return self.text.all_done()
 
@@ -344,7 +346,7 @@ def _gru(way: _Way) -> tuple[Value, ...]:
     )
     if is_first:
         part = way.text.temp(o[0].dtype, (way.layer.batch, way.layer.units))
-        product = Term(f"{way.of_unit(r)} * {h}", way.layer.inside)
+        product = TextTerm(f"{way.of_unit(r)} * {h}", way.layer.inside)
         way.each(f"{way.of_unit(part)} = {cast(product, part.dtype).text};")
         way.of_state(2, 1, part)
         inner = sums("2")
@@ -361,8 +363,11 @@ def _recurrent(make: Callable[[_Way], tuple[Value, ...]]) -> Lowered:
         layer = _layer(o)
         ways = [make(_Way(o, layer, number)) for number in range(len(layer.directions))]
         sizes = layer.batch, layer.units
-        y = joined(o, [way[0].shaped((layer.steps, 1, *sizes)) for way in ways], 1)
-        states = [joined(o, [way[n].shaped((1, *sizes)) for way in ways], 0) for n in range(1, len(ways[0]))]
+        y = concatenate_values(o, [way[0].shaped((layer.steps, 1, *sizes)) for way in ways], 1)
+        states = [
+            concatenate_values(o, [way[n].shaped((1, *sizes)) for way in ways], 0)
+            for n in range(1, len(ways[0]))
+        ]
         if o.integer("layout", 0):
             y = transpose_axes(o, y, (2, 0, 1, 3))
             states = [transpose_axes(o, state, (1, 0, 2)) for state in states]

@@ -14,7 +14,7 @@ from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.pooling import is_extreme, lowest
 from isamap.graph.operators.products import accumulator_type, round_sums
 from isamap.graph.sizes import as_value
-from isamap.graph.terms import NotTaken, Term, cast, wide_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, wide_type
 from isamap.ir import DTYPES
 
 
@@ -85,12 +85,12 @@ def _reduce_by(name: str) -> Lowered:
                 return o.map(found.last.format(found.each, n=1) if found.last else f"({found.each})", x)
             axes = tuple(range(x.rank))
         gone = sorted({o.axis(a, x.rank) for a in axes})
-        return reduced(o, x, gone, found, keeps=bool(o.integer("keepdims", 1)))
+        return reduce_axes(o, x, gone, found, keeps=bool(o.integer("keepdims", 1)))
 
     return lowered
 
 
-def reduced(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps: bool) -> Value:
+def reduce_axes(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps: bool) -> Value:
     """Return the elements of a value combined over some axes, in the type `result` of the node, if it has one.
 
     Raises: NotTaken.
@@ -157,7 +157,7 @@ def _log_sum_exp(o: Applied) -> Value:
         f"{total.at(at)} = 0;",
     )
     text.loop({**over.loops, **over.inner}, f"{total.at(at)} += exp({element} - {top.at(at)});")
-    value = Term(f"(log({total.at(at)}) + {top.at(at)})", inside)
+    value = TextTerm(f"(log({total.at(at)}) + {top.at(at)})", inside)
     text.loop(over.loops, f"{y.at(at)} = {cast(value, y.dtype).text};")
     return text.done().shaped(over.shape)
 
@@ -249,16 +249,19 @@ def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
     if is_log:
         text.loop(whole, f"{total.at(row)} += exp({element} - {top.at(row)});")
         text.loop(rows, f"{total.at(row)} = log({total.at(row)});")
-        value = Term(f"({element} - {top.at(row)} - {total.at(row)})", inside)
+        value = TextTerm(f"({element} - {top.at(row)} - {total.at(row)})", inside)
         text.loop(whole, f"{y.at(at)} = {cast(value, y.dtype).text};")
         return text.done()
     # Of narrow floats each step is rounded, as in what defines Softmax by other operators, but in torch's.
     powers = text.temp(inside, x.shape) if o.integer("rounds_once", 0) and inside != y.dtype else y
-    power, exponential = cast(powers.term(at), inside).text, Term(f"exp({element} - {top.at(row)})", inside)
+    power, exponential = (
+        cast(powers.term(at), inside).text,
+        TextTerm(f"exp({element} - {top.at(row)})", inside),
+    )
     text.loop(whole, f"{powers.at(at)} = {cast(exponential, powers.dtype).text};")
     text.loop(whole, f"{total.at(row)} += {power};")
     divisor = cast(cast(total.term(row), powers.dtype), inside).text
-    text.loop(whole, f"{y.at(at)} = {cast(Term(f'({power} / {divisor})', inside), y.dtype).text};")
+    text.loop(whole, f"{y.at(at)} = {cast(TextTerm(f'({power} / {divisor})', inside), y.dtype).text};")
     return text.done()
 
 

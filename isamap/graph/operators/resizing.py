@@ -89,7 +89,7 @@ MOST_PLACES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class ResizedAxis:
     """The resizing of one axis: its size before and after, the factor, and the part that is used."""
 
     before: int
@@ -111,7 +111,7 @@ class Interpolation:
     leaves_out: bool
 
 
-def _place(along: Along, how: Interpolation, i: int) -> float:
+def _place(along: ResizedAxis, how: Interpolation, i: int) -> float:
     """Return where in the image an element of the result lies. Raises: NotTaken."""
     n, s = along.before, along.scale
     m = s * n  # not rounded, as ONNX has it
@@ -167,7 +167,7 @@ def _cubic(x: float, a: float) -> float:
     return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a if x < 2 else 0.0
 
 
-def _taps(along: Along, how: Interpolation) -> tuple[Any, Any]:
+def _taps(along: ResizedAxis, how: Interpolation) -> tuple[Any, Any]:
     """Return, for each element of the result, its source places in the image and their weights."""
     rows: list[tuple[list[int], list[float]]] = []
     for i in range(along.behind):
@@ -187,7 +187,7 @@ def _taps(along: Along, how: Interpolation) -> tuple[Any, Any]:
     return np.asarray([p for p, _ in padded]), np.asarray([w for _, w in padded])
 
 
-def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation) -> Value:
+def resize_axes(o: Applied, x: Value, axes: Mapping[int, ResizedAxis], how: Interpolation) -> Value:
     """Return a value with some axes resized: repetitions at once, others one after the other.
 
     Raises: NotTaken for sizes beyond the limit of a result, before any place is computed.
@@ -232,7 +232,7 @@ def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation)
     return x
 
 
-def _repeats(along: Along, places: Array, weights: Array) -> bool:
+def _repeats(along: ResizedAxis, places: Array, weights: Array) -> bool:
     """Return whether each element comes several times, all as often."""
     if places.shape[1] != 1 or np.any(weights != 1) or along.behind % along.before:
         return False
@@ -282,10 +282,10 @@ def _resize(o: Applied) -> Value:
         raise NotTaken("neither scales nor sizes are given")
     parts = [float(r) for r in roi] if roi is not None and roi.size else [0.0] * len(axes) + [1.0] * len(axes)
     along = {
-        a: Along(x.shape[a], r, s, parts[n], parts[len(axes) + n])
+        a: ResizedAxis(x.shape[a], r, s, parts[n], parts[len(axes) + n])
         for n, (a, r, s) in enumerate(zip(axes, results, factors, strict=True))
     }
-    return resized(o, x, along, how)
+    return resize_axes(o, x, along, how)
 
 
 def _upsample(o: Applied) -> Value:
@@ -295,8 +295,8 @@ def _upsample(o: Applied) -> Value:
         raise NotTaken("no scales are given")
     scales = [float(s) for s in given]
     how = Interpolation(o.word("mode", "nearest"), "asymmetric", "floor", -0.75, False, False)
-    along = {n: Along(x.shape[n], floor(s * x.shape[n]), s) for n, s in enumerate(scales)}
-    return resized(o, x, along, how)
+    along = {n: ResizedAxis(x.shape[n], floor(s * x.shape[n]), s) for n, s in enumerate(scales)}
+    return resize_axes(o, x, along, how)
 
 
 RESIZING: Mapping[str, Lowered] = {"Pad": _pad, "Resize": _resize, "Upsample": _upsample}

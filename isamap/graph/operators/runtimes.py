@@ -15,10 +15,10 @@ import numpy as np
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import Value
-from isamap.graph.operators.data_movement import sliced, transpose_axes
+from isamap.graph.operators.data_movement import slice_value, transpose_axes
 from isamap.graph.operators.elementwise import ELEMENTWISE, Lowered, floats, of_bytes
-from isamap.graph.operators.norms import normalised
-from isamap.graph.operators.products import multiplied
+from isamap.graph.operators.norms import normalise_rows
+from isamap.graph.operators.products import multiply_matrices
 from isamap.graph.terms import NotTaken, cast, number, wide_type
 
 
@@ -95,7 +95,7 @@ def _skip_norm(*, centred: bool) -> Lowered:
         beta, bias = (o.optional(3), o.optional(4)) if centred else (None, o.optional(3))
         total = _plus(o, o[0], o[1], bias)
         eps = o.real("epsilon", 1e-12 if centred else 1e-5)
-        found = normalised(o, total, range(total.rank - 1), o[2], beta, eps, centred=centred)
+        found = normalise_rows(o, total, range(total.rank - 1), o[2], beta, eps, centred=centred)
         return found[0], None, None, total
 
     return lowered
@@ -112,7 +112,7 @@ def _lower_embedding(o: Applied) -> tuple[Value | None, ...]:
 def _embedding_norm(
     o: Applied, total: Value, gamma: Value, beta: Value, mask: Value | None
 ) -> tuple[Value | None, ...]:
-    y = normalised(o, total, (0, 1), gamma, beta, o.real("epsilon", 1e-12))[0]
+    y = normalise_rows(o, total, (0, 1), gamma, beta, o.real("epsilon", 1e-12))[0]
     counts = known_value(np.zeros(total.shape[:1]), "i32")
     if mask is not None and o.results > 1:
         counts = o.call("ReduceSum", mask, known_value([1], "i64"), keepdims=0)
@@ -142,10 +142,10 @@ def _row_mask(o: Applied, mask: Value, batch: int, length: int, total: int, dtyp
     low = cast(number(o.real("mask_filter_value", -10000.0)), "f32").text
     places = known_value(np.arange(total), "i32")
     if mask.rank == 1 and mask.count in (batch, 2 * batch):
-        ends = sliced(o, mask, {0: (0, batch, 1)}).shaped((batch, 1, 1, 1))
+        ends = slice_value(o, mask, {0: (0, batch, 1)}).shaped((batch, 1, 1, 1))
         kept, values = "{0} < {1}", [places, ends]
         if mask.count == 2 * batch:
-            values.append(sliced(o, mask, {0: (batch, batch, 1)}).shaped((batch, 1, 1, 1)))
+            values.append(slice_value(o, mask, {0: (batch, batch, 1)}).shaped((batch, 1, 1, 1)))
             kept = f"({kept}) & ({{0}} >= {{2}})"
         return o.map(f"select({kept}, f32(0), {low})", *values, dtype=dtype, inside="i32", result="f32")
     if mask.rank not in (2, 3) or mask.shape[-1] != total:
@@ -299,7 +299,7 @@ def _matmul_nbits(o: Applied) -> Value:
     by = scales.reshape(columns, blocks).astype(np.float32)
     o.making.reserve(*codes.shape)
     weights = (codes - np.broadcast_to(points, by.shape)[:, group].astype(np.float32)) * by[:, group]
-    return _plus(o, multiplied(o, x, known_value(weights.T, x.dtype), x.dtype), o.optional(5))
+    return _plus(o, multiply_matrices(o, x, known_value(weights.T, x.dtype), x.dtype), o.optional(5))
 
 
 # --- quantised inputs and results -----------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def _lstm_turn(o: Applied, turn: int) -> tuple[Value, Value, Value]:
         value = o.optional(place)
         if value is None or (value.rank < 2 and value.count == 1):
             return value
-        return sliced(o, value, {0: (turn, 1, 1)}).shaped(value.shape[1:])
+        return slice_value(o, value, {0: (turn, 1, 1)}).shaped(value.shape[1:])
 
     steps, batch, _ = o[0].shape
     size = o[2].shape[1]
@@ -431,7 +431,7 @@ def _lstm_turn(o: Applied, turn: int) -> tuple[Value, Value, Value]:
     is_back = turn == 1 or o.word("direction", "forward") == "reverse"
     rows: list[Value] = []
     for step in reversed(range(steps)) if is_back else range(steps):
-        more = sliced(o, onto, {0: (step, 1, 1)}).shaped((batch, 4 * size))
+        more = slice_value(o, onto, {0: (step, 1, 1)}).shaped((batch, 4 * size))
         gates = _to_float(o, _dynamic(o, state), recurrent, more)
         i, out, forget, new = _parts(o, gates, 1, *(size,) * 4)
         cell = o.map("(sigmoid({0}) * {1} + sigmoid({2}) * tanh({3}))", forget, cell, i, new)

@@ -14,7 +14,7 @@ from isamap.graph.operators.data_movement import transpose_axes
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.indexing import gather_slices
 from isamap.graph.operators.products import accumulator_type, round_sums
-from isamap.graph.terms import NotTaken, Term, cast, wide_type
+from isamap.graph.terms import NotTaken, TextTerm, cast, wide_type
 from isamap.graph.types import size_bytes
 
 _REFLECTED = """function reflected(v: f32, low: f32, high: f32) {
@@ -158,7 +158,7 @@ def _sum_taps(o: Applied, taken: Value, weights: Value) -> Value:
     at, loops = axes_of(y.shape)
     (t,), inner = axes_of((taps,), "t")
     value = cast(pixels.term([at[0], at[2], t, at[1]]), inside).text
-    factor = cast(Term(factors.at([at[0], at[2], t]), "f32"), inside).text
+    factor = cast(TextTerm(factors.at([at[0], at[2], t]), "f32"), inside).text
     text.loop(loops, f"{total.at(at)} = 0;")
     text.loop({**loops, **inner}, f"{total.at(at)} += {value} * {factor};")
     return round_sums(text, total, y)

@@ -25,10 +25,10 @@ def _reshape(o: Applied) -> Value:
     if keeps and any(size == 0 and n >= x.rank for n, size in enumerate(target)):
         raise NotTaken(f"the sizes {list(target)} keep one that is not there")
     sizes = [x.shape[n] if size == 0 and keeps else size for n, size in enumerate(target)]
-    return x.shaped(filled(sizes, x.count))
+    return x.shaped(complete_sizes(sizes, x.count))
 
 
-def filled(sizes: list[int], count: int) -> list[int]:
+def complete_sizes(sizes: list[int], count: int) -> list[int]:
     """Return the sizes with -1 replaced so that there are `count` elements. Raises: NotTaken."""
     if sizes.count(-1) == 1:
         others = prod(size for size in sizes if size != -1)

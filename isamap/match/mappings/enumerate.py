@@ -18,8 +18,8 @@ from itertools import islice, permutations, product
 from isamap.ir import Assign, Cast, Expr, Index, Kernel, Read
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.machine import Machine
-from isamap.match.mappings.exact import Space, can_be_met, largest_parameters, unit_axes
-from isamap.match.mappings.mapping import AxisGroup, CountMode, Kind, Mapping, Seen
+from isamap.match.mappings.exact import IterationSpace, can_be_met, largest_parameters, unit_axes
+from isamap.match.mappings.mapping import AxisGroup, CountMode, Kind, KnownMappings, Mapping
 from isamap.match.mappings.validity import Condition, conditions, space_of, verdict, with_lanes
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, Bindings, places, unify, unify_once
@@ -28,7 +28,7 @@ from isamap.transform import Statement, statements, symbols
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class KnownGroup:
     """A group that was met: its number, with lanes as `%i`, and which conditions speak of it."""
 
     number: int
@@ -37,15 +37,15 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ConditionResults:
     """Cached results of a pairing's conditions, by condition number and by the groups of axes concerned.
 
     The numbers are compared first, since that is faster.
     """
 
     conditions: tuple[Condition, ...]
-    space: Space
-    met: dict[AxisGroup, Met] = field(default_factory=dict[AxisGroup, Met])
+    space: IterationSpace
+    met: dict[AxisGroup, KnownGroup] = field(default_factory=dict[AxisGroup, KnownGroup])
     known: dict[tuple[int, ...], bool] = field(default_factory=dict[tuple[int, ...], bool])
 
     def hold(self, groups: tuple[AxisGroup, ...]) -> bool:
@@ -62,10 +62,10 @@ class Judged:
                 return False
         return True
 
-    def _meet(self, group: AxisGroup) -> Met:
+    def _meet(self, group: AxisGroup) -> KnownGroup:
         apart, names = with_lanes(group)
         concerns = tuple([not condition.symbols.isdisjoint(names) for condition in self.conditions])
-        met = self.met[group] = Met(len(self.met), apart, concerns)
+        met = self.met[group] = KnownGroup(len(self.met), apart, concerns)
         return met
 
 
@@ -96,7 +96,7 @@ def find_in_statement(
 
     def test(bindings: Bindings) -> Test:
         stated = conditions(pattern, statement, bindings)
-        return cache(Judged(stated, space_of(pattern, statement, kernel)).hold)
+        return cache(ConditionResults(stated, space_of(pattern, statement, kernel)).hold)
 
     yield from _find(pattern, statement, number, mode, test)
 
@@ -120,9 +120,9 @@ def _find(
     pattern: Pattern, statement: Statement, number: int, mode: CountMode, test: Callable[[Bindings], Test]
 ) -> Iterator[Mapping]:
     """Yield the mappings of all pairings whose groups pass the test of their pairing."""
-    seen: Seen | None = None
+    seen: KnownMappings | None = None
     for bindings in pairings(pattern, statement, mode):
-        seen = seen or Seen(pattern)  # symmetries are looked for where there is something to compare
+        seen = seen or KnownMappings(pattern)  # symmetries are looked for where there is something to compare
         holds = test(bindings)
         if not holds(()):  # two reads of one operand meet though nothing runs over it
             continue

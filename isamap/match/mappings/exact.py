@@ -36,7 +36,7 @@ _PRIMED = "'"
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class IterationSpace:
     """The extents of all axes, and the facts about sizes.
 
     `lengths` are the largest lengths of the instruction's axes; None means any length, which `open_lengths`
@@ -66,7 +66,7 @@ class Sides:
     other: Sides | None = None
 
 
-def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
     """Return whether the sides agree for all lanes of all issues, in any order of fusion.
 
     The verdict is "fails" if there is a counterexample, and "unknown" if sizes are open and a term is not
@@ -102,7 +102,7 @@ def largest_values(names: Sequence[str], comparisons: Sequence[Comparison]) -> d
     """
     import islpy  # see _is_empty
 
-    writer = _Writer(Space(tuple((n, None) for n in names), ()))
+    writer = _Writer(IterationSpace(tuple((n, None) for n in names), ()))
     for name in names:
         writer.name(name)
     said = [writer.compare(left, "=" if op == "==" else op, right) for left, op, right in comparisons]
@@ -129,7 +129,7 @@ def _orders(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
 class _Writer:
     """Writes sets in isl's notation; names are numbered, for kernels may use isl's words."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: IterationSpace) -> None:
         self.lengths, self.extents = dict(space.lengths), dict(space.extents)
         self.space, self.bindings = space, dict(space.bindings)
         self.variables: dict[str, str] = {}

@@ -112,7 +112,7 @@ Renaming = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 Key = tuple[tuple[tuple[str, str, str], ...], tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]
 
 
-class Seen:
+class KnownMappings:
     """The mappings of one pattern found so far, to recognise new ones."""
 
     def __init__(self, pattern: Pattern) -> None:

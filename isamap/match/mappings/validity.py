@@ -20,12 +20,12 @@ from itertools import combinations
 from typing import Literal
 
 from isamap.ir import Index, Kernel
-from isamap.ir.facts import Known, known_facts
+from isamap.ir.facts import FreeSizes, known_facts
 from isamap.ir.index import ZERO
 from isamap.ir.walk import indices
 from isamap.match.mappings.exact import (
+    IterationSpace,
     Sides,
-    Space,
     Verdict,
     can_be_met,
     decide,
@@ -133,7 +133,7 @@ def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int
     return {s: Index.of(f"%{s}") for s in names | axes}
 
 
-def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> Space:
+def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> IterationSpace:
     """Return the extents of all axes, and the kernel's facts about sizes."""
     highs = largest_parameters(pattern.instruction)
     most = {a.name: a.extent.substitute(highs) for a in pattern.axes}
@@ -143,19 +143,19 @@ def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = Non
     )
     extents = tuple((a.name, a.extent) for a in (*statement.axes, *statement.sequence))
     if kernel is None:
-        return Space(lengths, extents, open_lengths=left)
+        return IterationSpace(lengths, extents, open_lengths=left)
     known = _known_facts(kernel)
     bindings = tuple((s, Index.of(v)) for s, v in known.bindings.items())
     lows = tuple(sorted(known.facts.lows.items()))
-    return Space(lengths, extents, known.facts.nonnegative, lows, bindings, left)
+    return IterationSpace(lengths, extents, known.facts.nonnegative, lows, bindings, left)
 
 
 @lru_cache(maxsize=64)
-def _known_facts(kernel: Kernel) -> Known:
+def _known_facts(kernel: Kernel) -> FreeSizes:
     return known_facts(kernel)
 
 
-def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
     """Return whether a condition holds of the groups of a mapping, or of some of them."""
     return verdict(condition.sides, _concerned_groups(condition, map(with_lanes, groups)), space)
 
@@ -175,7 +175,7 @@ def with_lanes(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
 
 
 @lru_cache(maxsize=65536)
-def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
     """Return whether, in groups with lanes as `%i`, equal given subscripts imply equal required subscripts."""
     if sides.other is not None:
         return _judge_reads(sides, sides.other, groups, space)
@@ -189,7 +189,7 @@ def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdic
     return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
 
 
-def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
     """Return whether two reads of one operand agree where they meet, or do not meet at all."""
     if _is_spanned_between(sides, other, groups, space):
         return "holds"
@@ -199,7 +199,7 @@ def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], spac
     return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
 
 
-def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict | None:
+def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict | None:
     """Return the first verdict other than that it holds of the groups with one axis less."""
     for smaller in _one_less(groups):
         found = verdict(sides, smaller, space)
@@ -220,7 +220,7 @@ def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
 # --- what is seen at once ---------------------------------------------------------------------------------
 
 
-def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
     """Return whether the given side tells all lanes apart, or all iterations: then there is nothing to compare."""
     used = frozenset(s for i in sides.given for s in i.symbols)
     by_lanes = any(a in used for g in groups for a in g.instruction_axes)
@@ -232,13 +232,15 @@ def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) ->
     return _tells_iterations_apart(sides.given, groups, space)
 
 
-def _tells_lanes_apart(given: tuple[Index, ...], axes: Sequence[str], space: Space) -> bool:
+def _tells_lanes_apart(given: tuple[Index, ...], axes: Sequence[str], space: IterationSpace) -> bool:
     lengths, open_lengths = dict(space.lengths), dict(space.open_lengths)
     extents = {a: open_lengths[a] if (n := lengths[a]) is None else Index.of(n) for a in axes}
     return tells_apart(given, extents)
 
 
-def _tells_iterations_apart(given: tuple[Index, ...], groups: tuple[AxisGroup, ...], space: Space) -> bool:
+def _tells_iterations_apart(
+    given: tuple[Index, ...], groups: tuple[AxisGroup, ...], space: IterationSpace
+) -> bool:
     """Return whether iterations of one issue are no further apart than its lanes."""
     full = dict(space.extents)
     lengths = dict(space.lengths)
@@ -270,7 +272,7 @@ def _product(lengths: Iterator[int | None]) -> int | None:
     return total
 
 
-def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
     """Return whether a step of one group changes the required side and not the given one."""
     lengths, extents = dict(space.lengths), dict(space.extents)
     used = frozenset(s for i in sides.given for s in i.symbols)
@@ -288,7 +290,7 @@ def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> 
     return False
 
 
-def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
     """Return whether each step that keeps the given side unchanged keeps the required one unchanged: both are linear.
 
     It holds only if each lane axis runs over one kernel axis, so that both take the same steps. The steps of
@@ -305,7 +307,9 @@ def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bo
     return _follow(required, given, len(axes))
 
 
-def _is_spanned_between(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+def _is_spanned_between(
+    sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace
+) -> bool:
     """Return whether that holds for the differences between the subscripts of two reads, on both sides.
 
     The second read has its own lanes, counted from the same iteration.

@@ -7,7 +7,7 @@ from typing import Literal
 
 from isamap.ir import Index, Instruction
 from isamap.match.moves.transfers import Transfer
-from isamap.match.operand_loads.load_request import Leaf, MoveSearch, OperandMove
+from isamap.match.operand_loads.load_request import MoveSearch, OperandMove, Present
 from isamap.match.patterns.address import Location
 from isamap.match.tiles.operand_tiles import OperandTile
 from isamap.source import add_up
@@ -41,9 +41,9 @@ class Movement:
     packing_ns: float | None = None
 
 
-def steps_of(found: OperandMove | Leaf) -> tuple[OperandMove, ...]:
+def steps_of(found: OperandMove | Present) -> tuple[OperandMove, ...]:
     """Return the instructions of a chain in the order in which they are performed; equal ones run once."""
-    if isinstance(found, Leaf):
+    if isinstance(found, Present):
         return ()
     inner = [s for _, source in found.inputs if isinstance(source, OperandMove) for s in steps_of(source)]
     return tuple(dict.fromkeys((*inner, found)))

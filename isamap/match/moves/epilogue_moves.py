@@ -43,7 +43,7 @@ COPIES = ((16, 64), (8, 64), (4, MOST_PART), (2, MOST_PART))
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class BufferOnTheWay:
     """A buffer on the way, with several copies: one tile leaves while the next one is computed.
 
     With `kept` it has the elements that all tiles read, loaded once; tiles along axis `along` each read a
@@ -79,7 +79,7 @@ class WayOut:
     per element, computing and moving it.
     """
 
-    buffers: tuple[Between, ...]
+    buffers: tuple[BufferOnTheWay, ...]
     cost_ns: float
     moves: Moves = ()
     held: bool = False
@@ -147,7 +147,7 @@ def _through_buffers(
     cells = in_tiles(acc, search, home).buffer
     others = other_arrays(copy, cells)
     kinds = [(copy.target.dtype, acc.cell_shape)]
-    kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in others]
+    kinds += [(r.dtype, tuple(counts[c].value or 1 for c in find_counters(r, copy))) for r in others]
     wholes = [None, *(_whole(r, copy, acc, tile) if tile is not None else None for r in others)]
     extents = {} if tile is None else {a.name: a.extent.value for a in tile.axes}
     choice = _MemoryChoice(copy, cells, 1 + len(others), search, held)
@@ -237,7 +237,7 @@ def _stores_registers(search: MoveSearch) -> bool:
 
 def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, tuple[int, ...]] | None:
     """Return the axis that an array is read along, with its elements; None if no two tiles read the same."""
-    own = [a for a in tile.axes if f"~{a.name}" in counted(read, copy)]
+    own = [a for a in tile.axes if f"~{a.name}" in find_counters(read, copy)]
     moving = {symbol for symbol in symbols(read) if symbol.startswith("@")}
     again = [a for a in tile.axes if a.name in acc.axes and a not in own and (a.extent.value or inf) > a.tile]
     if not again or len(own) > 1 or not moving <= {f"@{a.name}" for a in own}:
@@ -254,7 +254,7 @@ def _between(
     shape: tuple[int, ...],
     search: MoveSearch,
     whole: tuple[str, tuple[int, ...]] | None,
-) -> Between:
+) -> BufferOnTheWay:
     """Return a buffer in a scratchpad: one of the `whole` buffers for all tiles if there is room."""
     step = lcm(LINE_BYTES, search.known.address_steps[memory])
     capacity = search.machine.memories[memory].capacity_bytes or 0
@@ -263,9 +263,9 @@ def _between(
         return -(-elements * dtype.size_bytes // step) * step
 
     if whole is not None and size(prod(whole[1])) <= capacity // MOST_PART:
-        return Between(memory, dtype, whole[1], size(prod(whole[1])), kept=True, along=whole[0])
+        return BufferOnTheWay(memory, dtype, whole[1], size(prod(whole[1])), kept=True, along=whole[0])
     one = size(prod(shape))
-    return Between(
+    return BufferOnTheWay(
         memory, dtype, shape, one, next((n for n, part in COPIES if n * one <= capacity // part), 1)
     )
 
@@ -274,7 +274,7 @@ def _moves(
     copy: Copy,
     counts: Mapping[str, Index],
     cells: str,
-    buffers: Sequence[Between],
+    buffers: Sequence[BufferOnTheWay],
     search: MoveSearch,
     cut: Cut,
     holding: OperandTile | None,
@@ -346,15 +346,15 @@ def find_delivered(
     lanes = {str(c): lane for c, lane in zip(own[0].index[1:], acc.cells, strict=True)}
     here = {own[0]: acc.held}
     for read, name, at in zip(other_arrays(copy, cells), names[1:], behind, strict=True):
-        if not lanes.keys() >= set(counted(read, copy)):
+        if not lanes.keys() >= set(find_counters(read, copy)):
             return None
-        here[read] = Read(name, (at, *(lanes[c] for c in counted(read, copy))), read.dtype)
+        here[read] = Read(name, (at, *(lanes[c] for c in find_counters(read, copy))), read.dtype)
     value = map_reads(copy.value, lambda read: here.get(read, read))
     there = Read(names[0], (start, *acc.cells), copy.target.dtype)
     return find_operand_store(search, there, value, "", None, acc.request({}))
 
 
-def counted(read: Read, copy: Copy) -> tuple[str, ...]:
+def find_counters(read: Read, copy: Copy) -> tuple[str, ...]:
     """Return the counters of a copy along which an element that it reads differs."""
     return tuple(counter for counter in copy.counters if counter in symbols(read))
 
@@ -388,10 +388,10 @@ def through(
         return None
     places = list(zip(names, starts or (ZERO,) * len(names), strict=True))
     here = {
-        r: Read(name, (at, *map(Index.of, counted(r, copy))), r.dtype)
+        r: Read(name, (at, *map(Index.of, find_counters(r, copy))), r.dtype)
         for r, (name, at) in zip(others, places[1:], strict=False)
     }
-    brought = tuple(Copy(place, read, counted(read, copy)) for read, place in here.items())
+    brought = tuple(Copy(place, read, find_counters(read, copy)) for read, place in here.items())
     value = map_reads(copy.value, lambda read: here.get(read, read))
     dtypes = [*(made_at(value, cells, depth).dtype for depth in cut), copy.target.dtype]
     behind = [*places[1 + len(others) :], places[0]]
@@ -403,7 +403,7 @@ def through(
     return Passage(brought, computed, Copy(copy.target, filled[-1], copy.counters))
 
 
-def lay_out_between(name: str, buffer: Between, search: MoveSearch) -> None:
+def lay_out_between(name: str, buffer: BufferOnTheWay, search: MoveSearch) -> None:
     """Tell the search of a buffer on the way."""
     shape = buffer.shape
     search.homes[name] = buffer.memory

@@ -30,7 +30,7 @@ def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], search: MoveSe
     return {axis: step for axis, step in steps if step is not None and step.value != 0}
 
 
-def joined(
+def find_joined_axes(
     order: Sequence[str], counts: Mapping[str, Index], steps: Mapping[str, Index]
 ) -> Iterator[tuple[str, ...]]:
     """Yield axes next to each other in a loop order, outer to inner, that one counter may count together.
@@ -62,7 +62,7 @@ def tiles_along(operand: OperandTile, tile: Tile, search: MoveSearch) -> dict[st
     known = {axis: step.value for axis, step in steps.items() if step.value and found[axis]}
     order = sorted(known, key=lambda axis: known[axis], reverse=True)
     counts = {axis: Index.of(found[axis] or 0) for axis in order}
-    for chain in joined(order, counts, steps):
+    for chain in find_joined_axes(order, counts, steps):
         for axis in chain[:-1]:
             found[chain[-1]] = (found[chain[-1]] or 0) * (found[axis] or 0)
     return found

@@ -21,7 +21,7 @@ from isamap.ir.walk import map_reads, with_parts
 from isamap.machine import Machine, Memory, private_memories
 from isamap.match.moves.chains import Movement, moved_by, steps_of
 from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
-from isamap.match.operand_loads.load_request import Leaf, MoveSearch, OperandMove
+from isamap.match.operand_loads.load_request import MoveSearch, OperandMove, Present
 from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.layouts import BUFFER_BYTES
@@ -285,13 +285,13 @@ def scratchpads(machine: Machine) -> tuple[Memory, ...]:
 
 def homes_of(
     tile: Tile, operand: OperandTile, search: MoveSearch
-) -> dict[str, OperandMove | Leaf | Location]:
+) -> dict[str, OperandMove | Present | Location]:
     """Return how a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace.
 
     A result that is overwritten is brought from nowhere: it needs a buffer only.
     A memory of each part of a parallel loop is nearer than the workspace, and comes first.
     """
-    found: dict[str, OperandMove | Leaf | Location] = {}
+    found: dict[str, OperandMove | Present | Location] = {}
     private = private_memories(search.machine)
     others = (m.name for m in scratchpads(search.machine) if m.name not in private)
     for home in (*private, "", *others):

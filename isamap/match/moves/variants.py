@@ -39,7 +39,7 @@ _WORST_FIRST: tuple[Tail, ...] = ("staged", "padded", "masked")
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class MappingVariant:
     """One way to carry a mapping out.
 
     `groups` are the mapping's, kernel axes in the order in which they are fused, instruction axes in that of
@@ -78,7 +78,7 @@ def variants(
     machine: Machine,
     *,
     search: MoveSearch | None = None,
-) -> Iterator[Variant]:
+) -> Iterator[MappingVariant]:
     """Yield all variants, one at a time: the order and the cuts of the written mapping come first.
 
     Tails are those of the kernel's bound sizes; if sizes are open, any tail may occur.
@@ -90,7 +90,7 @@ def variants(
         ways = choices(kernel, statement, one, machine, search=search)
         for chosen in product(*ways):
             tail, fills = _tail(tile, chosen, search)
-            yield Variant(groups, tail, fills, chosen)
+            yield MappingVariant(groups, tail, fills, chosen)
 
 
 def count_variants(

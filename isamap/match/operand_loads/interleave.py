@@ -23,8 +23,14 @@ from numpy.typing import NDArray
 from isamap.ir import Axis, Expr, Index, Operand, Read, substitute_expr
 from isamap.ir.evaluate import box_points, evaluate_index
 from isamap.ir.index import has_elements
-from isamap.match.operand_loads.load_request import Leaf, LoadRequest, MoveSearch, OperandMove, placement_of
-from isamap.match.operand_loads.register_parts import Box, Lanes, axes_at, box_of
+from isamap.match.operand_loads.load_request import (
+    LoadRequest,
+    MoveSearch,
+    OperandMove,
+    Present,
+    placement_of,
+)
+from isamap.match.operand_loads.register_parts import LaneBox, Lanes, axes_at, box_of
 from isamap.match.patterns.address import (
     LEAST_RUN,
     Location,
@@ -43,8 +49,8 @@ from isamap.transform import reads, symbols
 
 ALL_LANES: Lanes = frozenset(range(4096))  # more than any register has
 
-Find = Callable[[MoveSearch, LoadRequest, int], OperandMove | Leaf | None]
-Source = OperandMove | Location | Leaf
+Find = Callable[[MoveSearch, LoadRequest, int], OperandMove | Present | None]
+Source = OperandMove | Location | Present
 
 
 def used_lanes(request: LoadRequest) -> Lanes | None:
@@ -142,7 +148,7 @@ def try_pieces(
         return None
     if {p.name for p in first.instruction.params} - params.keys():
         return None
-    boxes: list[Box] = []
+    boxes: list[LaneBox] = []
     for piece in pieces:
         lengths, masked = extents_of(piece, params)
         box = None if masked else box_of(piece.target.index[0], piece.axes, lengths, used)
@@ -179,20 +185,20 @@ def try_pieces(
     )
 
 
-def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> Box | None:
+def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> LaneBox | None:
     """Return all lanes that a piece writes, if they include the used ones."""
     whole = box_of(piece.target.index[0], piece.axes, lengths, ALL_LANES)
     return replace(whole, full=False) if whole is not None and used <= whole.lanes else None
 
 
-def _subject(piece: Pattern, box: Box, request: LoadRequest) -> Expr:
+def _subject(piece: Pattern, box: LaneBox, request: LoadRequest) -> Expr:
     """Return the value that the piece has to write, over its axes `%a`."""
     extents = {f"%{a.name}": box.limits.get(a.name, 1) for a in piece.axes}
     moving = {a.name: Index.of(f"%{a.name}" if extents[f"%{a.name}"] > 1 else 0) for a in piece.axes}
     return lay_over(request.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)
 
 
-def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], search: MoveSearch) -> bool:
+def _takes_lowest_apart(subjects: list[Expr], boxes: list[LaneBox], search: MoveSearch) -> bool:
     """Return whether elements are contiguous below the digit that separates the pieces, but not along it."""
     addresses: list[Index] = []
     for subject, box in zip(subjects, boxes, strict=True):
@@ -208,7 +214,7 @@ def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], search: MoveSear
 
 
 def _source(
-    search: MoveSearch, piece: Pattern, box: Box, subject: Expr, params: Params, moves: int, find: Find
+    search: MoveSearch, piece: Pattern, box: LaneBox, subject: Expr, params: Params, moves: int, find: Find
 ) -> tuple[str, Source] | None:
     """Return the operand of a piece, in place or as the load that makes it."""
     value = piece.value

@@ -42,10 +42,10 @@ def registers_of(instruction: Instruction, name: str, params: Mapping[str, int])
     largest = {p.name: p.high.value for p in instruction.params if p.high is not None}
     numbers = {n: value for n, value in largest.items() if value is not None} | dict(params)
     shape = tuple(extent.evaluate(numbers) for extent in operand.shape)
-    return registers_taken(placement_of(operand, numbers), shape)
+    return count_registers(placement_of(operand, numbers), shape)
 
 
-def registers_taken(places: Places, shape: tuple[int, ...]) -> int:
+def count_registers(places: Places, shape: tuple[int, ...]) -> int:
     """Return the number of registers that an array occupies: one, unless `places` name each element's register."""
     register = dict(places).get("register")
     if register is None:
@@ -75,11 +75,11 @@ class LoadRequest:
     @property
     def registers(self) -> int:
         """Over how many registers its elements lie."""
-        return registers_taken(self.placement, self.shape)
+        return count_registers(self.placement, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class Present:
     """A register whose value is already present."""
 
 
@@ -96,7 +96,7 @@ class OperandMove:
     dtype: DType
     shape: tuple[int, ...]
     params: tuple[tuple[str, Index | Expr], ...]
-    inputs: tuple[tuple[str, OperandMove | Location | Leaf], ...]
+    inputs: tuple[tuple[str, OperandMove | Location | Present], ...]
     cost_ns: float
     target: Location | None = None
     registers: int = 1

@@ -26,18 +26,18 @@ from isamap.match.operand_loads.interleave import (
     try_pieces,
 )
 from isamap.match.operand_loads.load_request import (
-    Leaf,
     LoadRequest,
     Lookup,
     MoveSearch,
     OperandMove,
+    Present,
     Repertoire,
     placement_of,
 )
 from isamap.match.operand_loads.lookups import lay_lookup
 from isamap.match.patterns.address import Location, lay_over
 from isamap.match.patterns.lane_indices import bind_affine, compare_by_lanes, index_of
-from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
+from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, span_factor
 from isamap.match.patterns.reach import (
     Params,
     axis_limits,
@@ -72,12 +72,14 @@ def find_place(
     return search.locate(instruction, binding, params, limits)
 
 
-def find_operand_load(search: MoveSearch, request: LoadRequest, moves: int = 0) -> OperandMove | Leaf | None:
+def find_operand_load(
+    search: MoveSearch, request: LoadRequest, moves: int = 0
+) -> OperandMove | Present | None:
     """Return the cheapest chain that fills the requested register with so many moves; None if there is none."""
     if search.is_addressable(request.memory):  # no register, and nothing is written to memory on the way
         return None
     if _is_there(request):
-        return Leaf()
+        return Present()
     if search.short_indices and request.expr != (expr := compare_by_lanes(request.expr)):
         request = replace(request, expr=expr)
     if request in search.underway:  # a chain never needs the very thing that it is to make
@@ -168,7 +170,7 @@ def _try(search: MoveSearch, pattern: Pattern, request: LoadRequest, moves: int)
 
 _Laid = tuple[Params, dict[str, int], dict[str, Index], Expr]
 _Built = tuple[
-    tuple[tuple[str, OperandMove | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float
+    tuple[tuple[str, OperandMove | Location | Present], ...], tuple[tuple[str, Index | Expr], ...], float
 ]
 
 
@@ -190,7 +192,7 @@ def _lay_axes(pattern: Pattern, request: LoadRequest) -> _Laid | None:
 def _move(
     pattern: Pattern,
     request: LoadRequest,
-    inputs: tuple[tuple[str, OperandMove | Location | Leaf], ...],
+    inputs: tuple[tuple[str, OperandMove | Location | Present], ...],
     chosen: tuple[tuple[str, Index | Expr], ...],
     cost_ns: float,
 ) -> OperandMove:
@@ -281,11 +283,11 @@ def find_inputs(
     moves += isinstance(pattern.value, Read)
     chosen: dict[str, Index | Expr] = {n: Index.of(v) for n, v in params.items()}
     chosen |= masks
-    inputs: list[tuple[str, OperandMove | Location | Leaf]] = []
+    inputs: list[tuple[str, OperandMove | Location | Present]] = []
     cost = search.interval_ns(pattern.name, params)
     own = pattern.instruction
     if any(b.pattern and search.is_addressable(own.operand(b.name).memory) for b in bindings):
-        cost *= spanned(pattern, masks)
+        cost *= span_factor(pattern, masks)
     for binding in bindings:
         if not binding.pattern and any(p.name == binding.name for p in pattern.instruction.params):
             if any(s.startswith("%") for s in symbols(binding.subject)):

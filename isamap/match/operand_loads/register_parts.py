@@ -36,7 +36,7 @@ Lanes = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class LaneBox:
     """The lanes of a register that a piece writes: `offset + sum of step * digit`, digits counting from 0.
 
     `digits` are (axis, step, count), the smallest step first; `full` says that no axis is cut short.
@@ -131,7 +131,9 @@ def _number(value: Expr) -> int | None:
 # --- lanes ------------------------------------------------------------------------------------------------
 
 
-def box_of(subscript: Index, axes: tuple[Axis, ...], lengths: Mapping[str, int], used: Lanes) -> Box | None:
+def box_of(
+    subscript: Index, axes: tuple[Axis, ...], lengths: Mapping[str, int], used: Lanes
+) -> LaneBox | None:
     """Return the part of the lanes `used` that a subscript names; None if that is nothing, or no box."""
     return _box_of(subscript, axes, (*lengths.items(),), used)
 
@@ -139,7 +141,7 @@ def box_of(subscript: Index, axes: tuple[Axis, ...], lengths: Mapping[str, int],
 @lru_cache(maxsize=16384)
 def _box_of(
     subscript: Index, axes: tuple[Axis, ...], extents: tuple[tuple[str, int], ...], used: Lanes
-) -> Box | None:
+) -> LaneBox | None:
     lengths = dict(extents)
     steps: list[tuple[str, int, int]] = []
     for axis in axes:
@@ -155,7 +157,7 @@ def _box_of(
 
 
 @lru_cache(maxsize=16384)
-def _cut_box(offset: int, steps: tuple[tuple[str, int, int], ...], used: Lanes) -> Box | None:
+def _cut_box(offset: int, steps: tuple[tuple[str, int, int], ...], used: Lanes) -> LaneBox | None:
     points = [
         digits
         for digits in product(*(range(n) for _, _, n in steps))
@@ -170,7 +172,7 @@ def _cut_box(offset: int, steps: tuple[tuple[str, int, int], ...], used: Lanes) 
     if size != len(points):
         return None
     cut = tuple((a, s, c) for (a, s, _), c in zip(steps, counts, strict=True))
-    return Box(offset, cut, cut == steps)
+    return LaneBox(offset, cut, cut == steps)
 
 
 @lru_cache(maxsize=16384)
@@ -181,7 +183,7 @@ def _lanes(offset: int, digits: tuple[tuple[str, int, int], ...]) -> Lanes:
     )
 
 
-def axes_at(box: Box, lane: str) -> dict[str, Index] | None:
+def axes_at(box: LaneBox, lane: str) -> dict[str, Index] | None:
     """Return each axis of a box as an expression of the lane; None if two places share a lane."""
     found: dict[str, Index] = {}
     cut = [(a, s, n) for a, s, n in box.digits if n > 1]

@@ -280,7 +280,7 @@ def invert(
     return found
 
 
-def spanned(pattern: Pattern, masks: Mapping[str, Index]) -> float:
+def span_factor(pattern: Pattern, masks: Mapping[str, Index]) -> float:
     """Return the factor by which a load spans more than its elements, at least 1; 1 for a run-time mask."""
     factor = 1.0
     for param in pattern.instruction.params:

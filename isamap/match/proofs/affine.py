@@ -19,7 +19,7 @@ from itertools import islice, permutations, product
 from typing import TYPE_CHECKING
 
 from isamap.ir import Constraint, Index
-from isamap.ir.prove import Names, is_empty, isl_context
+from isamap.ir.prove import IslNames, is_empty, isl_context
 from isamap.match.mappings.mapping import AxisGroup
 from isamap.source.records import dataclass
 
@@ -73,14 +73,14 @@ def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
     """Return whether an extent is an integer of lengths, for all sizes that meet the facts."""
     if length == 1 or (extent.value is not None and extent.value % length == 0):
         return True
-    names = Names()
+    names = IslNames()
     text = names.text(extent)
     if text is None or extent.value is not None:
         return False
     return is_empty(names, (f"({text}) mod {length} != 0", *affine_facts(names, facts))) is True
 
 
-def affine_facts(names: Names, facts: Sequence[Constraint]) -> list[str]:
+def affine_facts(names: IslNames, facts: Sequence[Constraint]) -> list[str]:
     """Return the affine facts. The others are left out, which only weakens the assumptions."""
     found: list[str] = []
     for fact in facts:
@@ -91,7 +91,7 @@ def affine_facts(names: Names, facts: Sequence[Constraint]) -> list[str]:
     return found
 
 
-def determined(
+def determines_axes(
     subscripts: Sequence[Index], extents: Mapping[str, Index], required: Iterable[str]
 ) -> bool | None:
     """Return whether equal subscripts imply that the axes `required` are equal, other symbols being fixed.
@@ -99,16 +99,16 @@ def determined(
     `extents` says how far axes run; a symbol in it is some size of at least 1. Terms without such axes are
     equal on both sides and drop out. A subscript that is not affine says nothing.
     """
-    names, asked = Names(), list(required)
+    names, asked = IslNames(), list(required)
     used = [a for a in extents if any(a in i.symbols for i in subscripts)]
     if not set(asked) <= set(used):
         return False
-    conditions = [f"{names.of(a)} != {names.of(primed(a))}" for a in asked]
-    pairs: dict[str, Index | int] = {a: Index.of(primed(a)) for a in extents}
+    conditions = [f"{names.of(a)} != {names.of(prime_axis(a))}" for a in asked]
+    pairs: dict[str, Index | int] = {a: Index.of(prime_axis(a)) for a in extents}
     for subscript in subscripts:
         text = names.text(moving(subscript, extents) - moving(subscript, extents).substitute(pairs))
         conditions += [f"{text} = 0"] if text is not None else []
-    common = within(names, used, extents)
+    common = range_conditions(names, used, extents)
     if any(c is None for c in common):
         return None
     verdicts = [
@@ -118,7 +118,7 @@ def determined(
     return None if None in verdicts else all(verdicts)
 
 
-def primed(axis: str) -> str:
+def prime_axis(axis: str) -> str:
     """Return the axis at the second of two points."""
     return f"{axis}'"
 
@@ -129,7 +129,7 @@ def moving(index: Index, axes: Iterable[str]) -> Index:
     return Index(tuple((m, c) for m, c in index.terms if any(Index.of(a).symbols & chosen for a in m)))
 
 
-def within(names: Names, axes: Iterable[str], extents: Mapping[str, Index]) -> list[str | None]:
+def range_conditions(names: IslNames, axes: Iterable[str], extents: Mapping[str, Index]) -> list[str | None]:
     """Return the conditions that axes and their primed copies are in range.
 
     An extent that is not affine is any number.
@@ -139,7 +139,7 @@ def within(names: Names, axes: Iterable[str], extents: Mapping[str, Index]) -> l
         extent = names.text(extents[axis])
         if extent is None:
             extent = names.of(f"extent of {axis}")
-        found += [f"0 <= {names.of(axis)} < {extent}", f"0 <= {names.of(primed(axis))} < {extent}"]
+        found += [f"0 <= {names.of(axis)} < {extent}", f"0 <= {names.of(prime_axis(axis))} < {extent}"]
     return found
 
 
@@ -162,7 +162,7 @@ class Pairs:
     extents: Mapping[str, Index]
 
 
-def implied(
+def implies_equality(
     lanes: Sequence[Index], iterations: Sequence[Index], pairs: Pairs, *, from_lanes: bool
 ) -> bool | None:
     """Return whether equal `lanes` mean equal `iterations`, or the other way round; None if it is not known.
@@ -217,7 +217,7 @@ def _holds(
     exact: bool,
 ) -> bool | None:
     """Return whether no pair of lanes breaks it: the set of those that do, or of more than those, is empty."""
-    names = Names()
+    names = IslNames()
     lanes = {_lane(i): Index.of(pairs.lengths[i]) for g in groups for i in g.instruction_axes}
     axes = {k: pairs.extents[k] for g in groups for k in g.kernel_axes}
     conditions = [c for a, e in (*lanes.items(), *axes.items()) for c in _range(names, a, e)]
@@ -234,13 +234,13 @@ def _holds(
     return is_empty(names, (*conditions, " or ".join(broken)))
 
 
-def _range(names: Names, axis: str, extent: Index) -> list[str]:
+def _range(names: IslNames, axis: str, extent: Index) -> list[str]:
     """Return the conditions that an axis and its copy are in range. An extent that is not affine is any number."""
     end = names.text(extent) or names.of(f"extent of {axis}")
-    return [f"0 <= {names.of(a)} < {end}" for a in (axis, primed(axis))]
+    return [f"0 <= {names.of(a)} < {end}" for a in (axis, prime_axis(axis))]
 
 
-def _link(names: Names, group: AxisGroup, pairs: Pairs, *, exact: bool) -> list[str]:
+def _link(names: IslNames, group: AxisGroup, pairs: Pairs, *, exact: bool) -> list[str]:
     """Return the relation between the lanes of a group and the iterations that they stand for."""
     lanes, axes = [_lane(i) for i in group.instruction_axes], group.kernel_axes
     if exact:
@@ -254,14 +254,14 @@ def _link(names: Names, group: AxisGroup, pairs: Pairs, *, exact: bool) -> list[
         assert text is not None, "a single axis, or extents that are numbers"
         assert other is not None, "as it is with the other names"
         return [f"{text} = {other}", f"{text} >= 0"]
-    same = " and ".join(f"{names.of(a)} = {names.of(primed(a))}" for a in (*lanes, *axes))
-    apart = " or ".join(f"{names.of(a)} != {names.of(primed(a))}" for a in lanes)
-    elsewhere = " or ".join(f"{names.of(a)} != {names.of(primed(a))}" for a in axes)
+    same = " and ".join(f"{names.of(a)} = {names.of(prime_axis(a))}" for a in (*lanes, *axes))
+    apart = " or ".join(f"{names.of(a)} != {names.of(prime_axis(a))}" for a in lanes)
+    elsewhere = " or ".join(f"{names.of(a)} != {names.of(prime_axis(a))}" for a in axes)
     return [f"({same}) or (({apart}) and ({elsewhere}))"]
 
 
 def _double_axes(axes: Sequence[str]) -> dict[str, Index | int]:
-    return {a: Index.of(primed(a)) for a in axes}
+    return {a: Index.of(prime_axis(a)) for a in axes}
 
 
 def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
@@ -270,15 +270,15 @@ def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
     return part - part.substitute(_double_axes(tuple(axes)))
 
 
-def _differs(names: Names, subscript: Index, axes: Mapping[str, Index]) -> list[str]:
+def _differs(names: IslNames, subscript: Index, axes: Mapping[str, Index]) -> list[str]:
     """Return conditions. One of them is met where a subscript changes, and perhaps if it does not.
 
     Terms that are not affine, as `p*stride`, can only change where one of their axes does.
     """
-    affine = Index(tuple(t for t in subscript.terms if Names().text(Index((t,))) is not None))
-    loose = Index(tuple(t for t in subscript.terms if Names().text(Index((t,))) is None))
+    affine = Index(tuple(t for t in subscript.terms if IslNames().text(Index((t,))) is not None))
+    loose = Index(tuple(t for t in subscript.terms if IslNames().text(Index((t,))) is None))
     found: list[str] = []
     difference = _difference(affine, axes)
     if difference.terms:
         found.append(f"{names.text(difference)} != 0")
-    return found + [f"{names.of(a)} != {names.of(primed(a))}" for a in axes if a in loose.symbols]
+    return found + [f"{names.of(a)} != {names.of(prime_axis(a))}" for a in axes if a in loose.symbols]

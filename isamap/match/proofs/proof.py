@@ -47,7 +47,14 @@ from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.padding import Shown, neutral_fills
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import read_twice
-from isamap.match.proofs.affine import Pairs, counts_once, covers_once, determined, divides, implied
+from isamap.match.proofs.affine import (
+    Pairs,
+    counts_once,
+    covers_once,
+    determines_axes,
+    divides,
+    implies_equality,
+)
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements, tells_apart
 
@@ -262,7 +269,7 @@ def _elements_follow(case: _Case, operand: str, own: tuple[Index, ...], theirs: 
     needed = [g for g in case.groups if any(k in i.symbols for i in theirs for k in g.kernel_axes)]
     lanes = {i: Index.of(n) for i, n in case.lengths.items() if n > 1}
     asked = case.lanes_of(needed)
-    if not asked or determined(own, lanes, asked):
+    if not asked or determines_axes(own, lanes, asked):
         return
     if not _all_implied(case, own, theirs, from_lanes=True):
         raise _OpenQuestion(f"elements of {operand} were not shown to stand for one element each")
@@ -274,7 +281,7 @@ def _written_apart(case: _Case) -> None:
     groups = [g for g in case.groups if any(i in s.symbols for s in own for i in g.instruction_axes)]
     groups = [g for g in groups if case.lanes_of([g])]
     axes = {k: case.extents[k] for g in groups for k in g.kernel_axes}
-    if not axes or determined(theirs, axes, axes) or tells_apart(theirs, axes):
+    if not axes or determines_axes(theirs, axes, axes) or tells_apart(theirs, axes):
         return
     if not _all_implied(case, own, theirs, from_lanes=False):
         raise _OpenQuestion("two elements of the output were not shown to be two of the array")
@@ -298,7 +305,7 @@ def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...],
             for a, length in zip(case.pattern.axes, case.lengths.values(), strict=True)
         }
         pairs = Pairs(case.groups, lengths, case.extents)
-        if implied(own, theirs, pairs, from_lanes=from_lanes) is not True:
+        if implies_equality(own, theirs, pairs, from_lanes=from_lanes) is not True:
             return False
     return True
 
@@ -314,7 +321,7 @@ def _padding_is_neutral(case: _Case) -> None:
     lanes = {i: Index.of(n) for i, n in _full_lengths(case.pattern).items() if n > 1}
     asked = sorted({i for p in outer for i in p if i in lanes})
     if not all(p <= written for p in outer) or (
-        asked and not determined(case.own(case.pattern.target.index), lanes, asked)
+        asked and not determines_axes(case.own(case.pattern.target.index), lanes, asked)
     ):
         raise _OpenQuestion("lanes beyond the end may write elements that are in use")
     inner = [p for p in padded if not p & written]
@@ -379,7 +386,9 @@ def _show_lanes(case: _Case, padded: Sequence[frozenset[str]], lanes: dict[str, 
         used = _used_axes(binding.pattern)
         if not used & axes:
             always.add(binding.name)
-        elif not any(p <= used and determined(case.own(binding.pattern), lanes, sorted(p)) for p in padded):
+        elif not any(
+            p <= used and determines_axes(case.own(binding.pattern), lanes, sorted(p)) for p in padded
+        ):
             perhaps.append(binding.name)
     yield from (frozenset((*always, *some)) for some in _subsets(perhaps))
 

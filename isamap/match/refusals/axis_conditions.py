@@ -61,7 +61,7 @@ from isamap.match.refusals.kernel_edits import (
     unorder,
     without_guard,
 )
-from isamap.match.refusals.rejection import OTHER, Case, Cause
+from isamap.match.refusals.rejection import OTHER, Failure, Pair
 from isamap.match.tiles.operand_tiles import profile_sizes
 from isamap.match.tiles.walks import choose_params
 from isamap.source.records import dataclass, replace
@@ -76,7 +76,7 @@ class _Homeless:
     axes: tuple[Axis, ...]
 
 
-def refuse_axes(case: Case) -> Cause | None:
+def refuse_axes(case: Pair) -> Failure | None:
     """Return the first instruction axis without a place, under the pairing that leaves fewest."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
@@ -108,7 +108,7 @@ def _axes_without_place(pattern: Pattern, statement: Statement, bindings: Bindin
             yield axis
 
 
-def _runs_over(case: Case, axis: Axis, required: Signature, bindings: Bindings) -> str:
+def _runs_over(case: Pair, axis: Axis, required: Signature, bindings: Bindings) -> str:
     """Return words on an axis' uses: `runs over j in b = F[c, r, s] and c = Y[n, c, p, q]`."""
     pattern = case.pattern
     assert pattern is not None
@@ -121,15 +121,15 @@ def _runs_over(case: Case, axis: Axis, required: Signature, bindings: Bindings) 
     return f"runs over {axis.name} in {names}{never}"
 
 
-def _fitting(case: Case, axes: tuple[Axis, ...], required: Signature, bindings: Bindings) -> Axis | None:
+def _fitting(case: Pair, axes: tuple[Axis, ...], required: Signature, bindings: Bindings) -> Axis | None:
     """Return the first of some axes of the statement that may run on the instruction's."""
     assign = case.statement.assign
     return next((a for a in axes if may_run_on(kernel_signature(a.name, assign, bindings), required)), None)
 
 
 def _explain_order(
-    case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str
-) -> Cause | None:
+    case: Pair, axis: Axis, required: Signature, missing: _Homeless, runs: str
+) -> Failure | None:
     found = _fitting(case, case.statement.sequence, required, missing.bindings)
     if found is None:
         return None
@@ -138,22 +138,22 @@ def _explain_order(
     edit = f"`for {found.name} in {found.extent}`, for the order does not matter"
     if not edits or not are_legal(case.kernel, edits):
         edits, edit = (), f"another instruction: steps of {found.name} use the results of earlier ones"
-    return Cause("ordered-axis", message, found.span, axis.span, edit, edits)
+    return Failure("ordered-axis", message, found.span, axis.span, edit, edits)
 
 
-def _of_one(case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str) -> Cause | None:
+def _of_one(case: Pair, axis: Axis, required: Signature, missing: _Homeless, runs: str) -> Failure | None:
     single = tuple(a for a in case.statement.axes if a.extent.value == 1)
     found = _fitting(case, single, required, missing.bindings)
     if found is None:
         return None
     message = f"{runs}: only {found.name} does, and its extent is 1{_utilisation(missing.axes)}"
     edit = f"more than one {found.name} at a time, as in a batch"
-    return Cause("axis-of-one", message, found.span, axis.span, edit)
+    return Failure("axis-of-one", message, found.span, axis.span, edit)
 
 
 def _in_every_operand(
-    case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str
-) -> Cause | None:
+    case: Pair, axis: Axis, required: Signature, missing: _Homeless, runs: str
+) -> Failure | None:
     """Refuse a depthwise axis: it indexes all operands of the instruction's axis, and others besides."""
     bindings, assign = missing.bindings, case.statement.assign
     everywhere = frozenset(name for name, b in places(bindings) if b.pattern)
@@ -173,10 +173,10 @@ def _in_every_operand(
     also = " and ".join(f"{name} = {abridge(b.subject)}" for name, b in places(bindings) if name in others)
     message = f"{runs}: {found.name} does, but in {also} as well{_utilisation(missing.axes)}"
     edit = f"an axis besides {found.name} that {also} does not have, as a channel multiplier"
-    return Cause("axis-in-every-operand", message, found.span, axis.span, edit)
+    return Failure("axis-in-every-operand", message, found.span, axis.span, edit)
 
 
-def _nothing_like_it(case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str) -> Cause:
+def _nothing_like_it(case: Pair, axis: Axis, required: Signature, missing: _Homeless, runs: str) -> Failure:
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     span, used = statement.assign.span, _utilisation(missing.axes)
@@ -184,14 +184,14 @@ def _nothing_like_it(case: Case, axis: Axis, required: Signature, missing: _Home
     if not required[1] and not summed:
         message = f"{runs}: the statement has no axis that is reduced{used}"
         edit = "another instruction, element by element"
-        return Cause("reduction-missing", message, span, axis.span, edit)
+        return Failure("reduction-missing", message, span, axis.span, edit)
     if required[1] and required[0]:
         names = " and ".join(sorted(required[0]))
         message = f"{runs}: no axis of the statement is in these alone{used}"
         edit = f"a batch: several {names} at once, with an axis of their own in the result"
-        return Cause("batch-missing", message, span, axis.span, edit)
+        return Failure("batch-missing", message, span, axis.span, edit)
     message = f"{runs}: no axis of the statement does{used}"
-    return Cause("axis-has-no-place", message, span, axis.span, OTHER)
+    return Failure("axis-has-no-place", message, span, axis.span, OTHER)
 
 
 def _utilisation(axes: tuple[Axis, ...]) -> str:
@@ -202,7 +202,7 @@ def _utilisation(axes: tuple[Axis, ...]) -> str:
     return f"; {100 / lanes:.3g} % of it would be busy" if lanes > 1 else ""
 
 
-def refuse_instruction(case: Case) -> Cause | None:
+def refuse_instruction(case: Pair) -> Failure | None:
     """Return the cause for an instruction that is not one plain statement; None for others."""
     if case.pattern is not None:
         return None
@@ -215,30 +215,30 @@ def refuse_instruction(case: Case) -> Cause | None:
         names = " and ".join(o.name for o in outputs)
         message = f"writes {names}; no statement of the kernel does `{_line(lacking)}` beside"
         edit = "that statement in the kernel, over the same axes, or another instruction"
-        return Cause("several-outputs", message, where, lacking.assign.span, edit)
+        return Failure("several-outputs", message, where, lacking.assign.span, edit)
     if len(parts) > 1:
         number = len(parts)
         message = f"performs {number} statements at once, which do not follow each other so in the kernel"
         if lacking is not None:
             message = f"performs {number} statements at once; none of the kernel's is `{_line(lacking)}`"
         edit = "the same statements in the kernel, over the same axes, or another instruction"
-        return Cause("several-statements", message, where, (lacking or parts[0]).assign.span, edit)
+        return Failure("several-statements", message, where, (lacking or parts[0]).assign.span, edit)
     ordered = next((p for p in parts if p.sequence), None)
     if ordered is not None:
         axes = ", ".join(a.name for a in ordered.sequence)
         message = f"goes through {axes} in order, each step with the result of the one before"
         edit = "another instruction, without `seq`"
-        return Cause("instruction-ordered", message, where, ordered.assign.span, edit)
+        return Failure("instruction-ordered", message, where, ordered.assign.span, edit)
     guarded = next((p.assign.guard for p in parts if p.assign.guard is not None), None)
     if guarded is not None:
         message = f"does nothing where `{print_expr(guarded)}` is false; the statement has no such mask"
         edit = "a condition behind the statement, or the instruction without a predicate"
-        return Cause("instruction-guarded", message, where, guarded.span, edit)
+        return Failure("instruction-guarded", message, where, guarded.span, edit)
     message = f"writes {len(outputs)} operands at once"
-    return Cause("several-outputs", message, where, instruction.span)
+    return Failure("several-outputs", message, where, instruction.span)
 
 
-def _lacking(case: Case, instruction: Instruction, parts: tuple[Statement, ...]) -> Statement | None:
+def _lacking(case: Pair, instruction: Instruction, parts: tuple[Statement, ...]) -> Statement | None:
     """Return the first statement of the instruction that none of the kernel's is like."""
     own = (case.statement, *case.others)
     for part in parts:
@@ -255,7 +255,7 @@ def _line(statement: Statement) -> str:
     return print_stmt(statement.assign).strip().rstrip(";")
 
 
-def refuse_guard(case: Case) -> Cause | None:
+def refuse_guard(case: Pair) -> Failure | None:
     """Return a statement that is performed only where something holds."""
     assign = case.statement.assign
     guard = assign.guard
@@ -275,7 +275,7 @@ def refuse_guard(case: Case) -> Cause | None:
     edits = (*replace_by(chosen, text), *dropped) if dropped else ()
     reason = "guard-reads-data" if by_data else "statement-guarded"
     edit = f"`{text}` instead of `{text_of(chosen)}`, without the condition"
-    return Cause(reason, message, span, case.pattern.statement.assign.span, edit, edits)
+    return Failure(reason, message, span, case.pattern.statement.assign.span, edit, edits)
 
 
 def _select_value(assign: Assign) -> tuple[Expr, str]:
@@ -303,7 +303,7 @@ _LOOKED_AT = 24
 """Candidates of one instruction whose violation is asked for."""
 
 
-def refuse_elements(case: Case) -> Cause | None:
+def refuse_elements(case: Pair) -> Failure | None:
     """Refuse a statement all of whose candidates break a condition on elements."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
@@ -328,19 +328,19 @@ def refuse_elements(case: Case) -> Cause | None:
     return _explain_shared(case, mapping, violation)
 
 
-def _not_at_once(case: Case) -> Cause:
+def _not_at_once(case: Pair) -> Failure:
     """Refuse a statement whose axes each have a place, but not all at once."""
     assert case.pattern is not None
     names = ", ".join(a.name for a in case.pattern.axes)
     message = f"runs over {names}: the statement has an axis for each, but not a different one for each"
     span, own = case.statement.assign.span, case.pattern.axes[0].span
-    return Cause("axis-has-no-place", message, span, own, OTHER)
+    return Failure("axis-has-no-place", message, span, own, OTHER)
 
 
 # --- outputs ----------------------------------------------------------------------------------------------
 
 
-def _overlap(case: Case, mapping: Mapping, violation: Violation) -> Cause:
+def _overlap(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
     assert case.pattern is not None
     target = case.statement.assign.target
     required = _apart(case, mapping)
@@ -351,15 +351,15 @@ def _overlap(case: Case, mapping: Mapping, violation: Violation) -> Cause:
     if not required:
         edit = "another instruction, along one of these axes"
         if violation.is_certain:
-            return Cause("output-overlap", message, target.span, case.pattern.target.span, edit)
+            return Failure("output-overlap", message, target.span, case.pattern.target.span, edit)
         return _open(case, target, case.pattern.target, message)
     message += f", unless {' and '.join(required)}"
     edits = add_where(case.kernel, ", ".join(required))
     edit = f"`where {', '.join(required)}`"
-    return Cause("output-overlap", message, target.span, case.pattern.target.span, edit, edits)
+    return Failure("output-overlap", message, target.span, case.pattern.target.span, edit, edits)
 
 
-def _apart(case: Case, mapping: Mapping) -> tuple[str, ...]:
+def _apart(case: Pair, mapping: Mapping) -> tuple[str, ...]:
     """Return conditions on sizes under which no two iterations of an issue meet: `R <= s` for `Y[p*s + r]`."""
     inside = {k for g in mapping.groups for k in g.kernel_axes}
     found: list[str] = []
@@ -382,7 +382,7 @@ def _apart(case: Case, mapping: Mapping) -> tuple[str, ...]:
 # --- operands ---------------------------------------------------------------------------------------------
 
 
-def _explain_shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
+def _explain_shared(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
     pattern = case.pattern
     assert pattern is not None
     found = _read_as(case, mapping, violation)
@@ -403,11 +403,11 @@ def _explain_shared(case: Case, mapping: Mapping, violation: Violation) -> Cause
         if at_its_step is not None:
             edit = f"`{print_expr(at_its_step)}`, which is another value"
             edits = replace_by(read, print_expr(at_its_step)) if is_whole(case.kernel) else ()
-        return Cause("window-stride", message, read.span, own.span, edit, edits)
-    return Cause("elements-shared", message, read.span, own.span, OTHER)
+        return Failure("window-stride", message, read.span, own.span, edit, edits)
+    return Failure("elements-shared", message, read.span, own.span, OTHER)
 
 
-def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[Binding, Read]]:
+def _read_as(case: Pair, mapping: Mapping, violation: Violation) -> list[tuple[Binding, Read]]:
     """Return, for each read of the operand in question, the expression that it stands for."""
     assert case.pattern is not None
     own = {(r.buffer, r.index): r for r in reads(case.pattern.value)}
@@ -416,7 +416,7 @@ def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[B
     return [(bound[read], own[read]) for read in required]
 
 
-def _meeting(case: Case, mapping: Mapping, violation: Violation) -> Cause:
+def _meeting(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
     """Return the cause that one element of an operand would be two of the statement's, as it is read twice."""
     (one, mine), (other, its) = _read_as(case, mapping, violation)
     first, second = abridge(one.subject), abridge(other.subject)
@@ -427,7 +427,7 @@ def _meeting(case: Case, mapping: Mapping, violation: Violation) -> Cause:
     read = other.subject if isinstance(other.subject, Read) else next(iter(reads(other.subject)), None)
     if not violation.is_certain and read is not None:
         return _open(case, read, its, message)
-    return Cause("operand-twice", message, other.subject.span, its.span, OTHER)
+    return Failure("operand-twice", message, other.subject.span, its.span, OTHER)
 
 
 def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
@@ -452,7 +452,7 @@ def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
     return found if found != read else None
 
 
-def _open(case: Case, read: Read, own: Read, message: str) -> Cause:
+def _open(case: Pair, read: Read, own: Read, message: str) -> Failure:
     """Refuse a condition that is neither refuted nor proved because sizes are open."""
     sizes = {p.name for p in case.kernel.params if p.dtype is None}
     axes = {a.name for a in (*case.statement.axes, *case.statement.sequence)}
@@ -465,10 +465,10 @@ def _open(case: Case, read: Read, own: Read, message: str) -> Cause:
         message += f", or that is not proved for every {' and '.join(factors)}"
         edits: Edits = add_where(case.kernel, ones)
         edit = f"`where {ones}`, or the sizes that matter: `-D {given}`"
-        return Cause("symbolic-sizes", message, read.span, own.span, edit, edits)
+        return Failure("symbolic-sizes", message, read.span, own.span, edit, edits)
     given = " ".join(f"{p.name}=…" for p in case.kernel.params if p.dtype is None)
     edit = f"the sizes that matter: `-D {given}`"
-    return Cause(
+    return Failure(
         "symbolic-sizes", f"{message}, or that is not proved for all sizes", read.span, own.span, edit
     )
 
@@ -485,7 +485,7 @@ def _symbols(index: Index | None) -> frozenset[str]:
 # lowest covers 16 of k at once: K need not be a multiple of 16, and no fill of a leaves the minimum alone
 
 
-def refuse_parameters(case: Case) -> Cause | None:
+def refuse_parameters(case: Pair) -> Failure | None:
     """Return an instruction whose `where` contradicts the ranges of its parameters."""
     instruction = case.item.instruction
     if can_be_met(instruction):
@@ -494,10 +494,10 @@ def refuse_parameters(case: Case) -> Cause | None:
     stated = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in instruction.where)
     message = f"requires {stated}, which cannot be met" + (f" with {ranges}" if ranges else "")
     span = next((c.span for c in instruction.where if c.span), instruction.span)
-    return Cause("precondition-unmeetable", message, case.statement.assign.span, span, OTHER)
+    return Failure("precondition-unmeetable", message, case.statement.assign.span, span, OTHER)
 
 
-def refuse_order(case: Case) -> Cause | None:
+def refuse_order(case: Pair) -> Failure | None:
     """Refuse to reassociate a strict kernel: its floating-point sums run term by term, each one rounded."""
     if not case.kernel.strict or not case.performed:
         return None
@@ -509,10 +509,10 @@ def refuse_order(case: Case) -> Cause | None:
     assert case.pattern is not None
     span = case.pattern.statement.assign.span
     edit = f"declare reassociation: `kernel {case.kernel.name}`, without `strict`"
-    return Cause("reassociation-forbidden", message, case.statement.assign.span, span, edit, edits)
+    return Failure("reassociation-forbidden", message, case.statement.assign.span, span, edit, edits)
 
 
-def _reassociates(case: Case, mapping: Mapping) -> str | None:
+def _reassociates(case: Pair, mapping: Mapping) -> str | None:
     """Return how the mapping would change the order of the additions; None if it keeps the written order."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
@@ -531,7 +531,7 @@ def _reassociates(case: Case, mapping: Mapping) -> str | None:
     return None
 
 
-def refuse_flushing(case: Case) -> Cause | None:
+def refuse_flushing(case: Pair) -> Failure | None:
     """Refuse an instruction that flushes subnormal numbers for a strict kernel."""
     if not case.kernel.strict or not case.performed:
         return None
@@ -542,18 +542,18 @@ def refuse_flushing(case: Case) -> Cause | None:
     edits = remove_strict(case.kernel)
     edit = f"allow it: `kernel {case.kernel.name}`, without `strict`"
     span = case.item.instruction.span
-    return Cause("subnormals-lost", message, case.statement.assign.span, span, edit, edits)
+    return Failure("subnormals-lost", message, case.statement.assign.span, span, edit, edits)
 
 
 # --- what is left of an axis ------------------------------------------------------------------------------
 
 
-def refuse_padding(case: Case) -> Cause | None:
+def refuse_padding(case: Pair) -> Failure | None:
     """Refuse a mapping whose lanes beyond the end of a sum have no neutral value."""
     assert case.pattern is not None
     if case.statement.assign.op is None or not case.performed:
         return None
-    first: Cause | None = None
+    first: Failure | None = None
     for mapping in case.performed:
         cause = next(_explain_unpadded(case, mapping), None)
         if cause is None:
@@ -562,7 +562,7 @@ def refuse_padding(case: Case) -> Cause | None:
     return first
 
 
-def _explain_unpadded(case: Case, mapping: Mapping) -> Iterator[Cause]:
+def _explain_unpadded(case: Pair, mapping: Mapping) -> Iterator[Failure]:
     pattern = case.pattern
     assert pattern is not None
     output = {s for i in pattern.target.index for s in i.symbols}
@@ -586,7 +586,7 @@ def _explain_unpadded(case: Case, mapping: Mapping) -> Iterator[Cause]:
             yield _cause_of_padding(case, group, axes, step)
 
 
-def _lowest(case: Case, axis: Axis) -> int | None:
+def _lowest(case: Pair, axis: Axis) -> int | None:
     """Return the shortest length of an instruction's axis; None if a run-time parameter masks it."""
     value = axis.extent.value
     if value is not None:
@@ -601,7 +601,7 @@ def _lowest(case: Case, axis: Axis) -> int | None:
     return axis.extent.substitute(bounds).value or 1
 
 
-def _extent(case: Case, group: AxisGroup) -> Index:
+def _extent(case: Pair, group: AxisGroup) -> Index:
     """Return the number of points of a group in terms of the sizes that `where` leaves free."""
     total = Index.of(1)
     for name in group.kernel_axes:
@@ -609,7 +609,7 @@ def _extent(case: Case, group: AxisGroup) -> Index:
     return total.substitute(known_facts(case.kernel).bindings)
 
 
-def _cause_of_padding(case: Case, group: AxisGroup, axes: list[Axis], step: int) -> Cause:
+def _cause_of_padding(case: Pair, group: AxisGroup, axes: list[Axis], step: int) -> Failure:
     assert case.pattern is not None
     names = ".".join(group.kernel_axes)
     extent = Index.of(1)
@@ -626,16 +626,16 @@ def _cause_of_padding(case: Case, group: AxisGroup, axes: list[Axis], step: int)
     span, own = case.statement.axis(group.kernel_axes[0]).span, axes[0].span
     if extent.value is not None:
         edit = f"pad {names} from {extent} to {-(-extent.value // step) * step}"
-        return Cause(reason, message, span, own, edit)
+        return Failure(reason, message, span, own, edit)
     constraint = f"{extent} % {step} == 0" if len(extent.terms) == 1 else f"({extent}) % {step} == 0"
     edits = add_where(case.kernel, constraint)
-    return Cause(reason, message, span, own, f"`where {constraint}`", edits)
+    return Failure(reason, message, span, own, f"`where {constraint}`", edits)
 
 
 # --- preconditions ----------------------------------------------------------------------------------------
 
 
-def refuse_preconditions(case: Case) -> Cause | None:
+def refuse_preconditions(case: Pair) -> Failure | None:
     """Return the precondition on parameters, or on an operand's layout, that no mapping meets."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
@@ -651,7 +651,7 @@ def refuse_preconditions(case: Case) -> Cause | None:
     rest = f"; the statement fills {chosen}" if chosen else ", which is not promised"
     edit = "sizes that fill the instruction, or padding to them" if chosen else OTHER
     span, own = statement.assign.span, unmet[0][0].span
-    return Cause("precondition-fails", f"requires {stated}{rest}", span, own, edit)
+    return Failure("precondition-fails", f"requires {stated}{rest}", span, own, edit)
 
 
 def _unmet(pattern: Pattern, params: Params) -> tuple[Constraint, ...]:

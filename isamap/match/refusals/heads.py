@@ -28,7 +28,7 @@ from isamap.match.refusals.kernel_edits import (
     retype,
     text_of,
 )
-from isamap.match.refusals.rejection import OTHER, Case, Cause
+from isamap.match.refusals.rejection import OTHER, Failure, Pair
 from isamap.source import Edit, Span
 from isamap.source.records import replace
 from isamap.transform import factorisations, identity_of, reads
@@ -36,7 +36,7 @@ from isamap.transform import factorisations, identity_of, reads
 _SYMBOL = {op: f"{symbol}=" for symbol, op in REDUCTIONS.items()}
 
 
-def refuse_heads(case: Case) -> Cause | None:
+def refuse_heads(case: Pair) -> Failure | None:
     """Return operation and type of the result."""
     pattern = case.pattern
     assert pattern is not None
@@ -51,7 +51,7 @@ def refuse_heads(case: Case) -> Cause | None:
         return _accumulates_only(case, mine, theirs)
     changed = f"{text_of(theirs.target)} {_SYMBOL[mine.op]} {text_of(theirs.value)}"
     would = _performs(case, replace(theirs, op=mine.op))
-    return Cause(
+    return Failure(
         "operation-differs",
         f"{verb(mine.op)}; the statement {verb(theirs.op)}",
         theirs.span,
@@ -67,7 +67,7 @@ def verb(op: str | None) -> str:
     return "assigns" if op is None else words.get(op, f"reduces by `{op}`")
 
 
-def _performs(case: Case, assign: Assign) -> bool:
+def _performs(case: Pair, assign: Assign) -> bool:
     """Return whether the instruction would perform the statement with another assignment."""
     assert case.pattern is not None
     statement = replace(case.statement, assign=assign)
@@ -80,18 +80,18 @@ def _performs(case: Case, assign: Assign) -> bool:
 # --- one of the two accumulates ---------------------------------------------------------------------------
 
 
-def _assigns_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
+def _assigns_only(case: Pair, mine: Assign, theirs: Assign) -> Failure:
     assert theirs.op is not None
     message = f"assigns; the statement {verb(theirs.op)}"
     plain = Call(theirs.op, (theirs.target, theirs.value), theirs.value.dtype)
     if not case.statement.reduction_axes and _performs(case, replace(theirs, op=None, value=plain)):
         target, value = text_of(theirs.target), as_factor(theirs.value)
         text = f"{target} = {_spell_combination(theirs.op, target, value)};"
-        return Cause(
+        return Failure(
             "assigns-only", message, theirs.span, mine.span, f"`{text}`", replace_statement(theirs, text)
         )
     edit = "another instruction, that accumulates: this one may compute an operand of it"
-    return Cause("assigns-only", message, theirs.span, mine.span, edit)
+    return Failure("assigns-only", message, theirs.span, mine.span, edit)
 
 
 def _spell_combination(op: str, left: str, right: str) -> str:
@@ -99,7 +99,7 @@ def _spell_combination(op: str, left: str, right: str) -> str:
     return f"{left} {spelled} {right}" if spelled else f"{op}({left}, {right})"
 
 
-def _accumulates_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
+def _accumulates_only(case: Pair, mine: Assign, theirs: Assign) -> Failure:
     """Return the cause where an assignment should accumulate: `C = C + A * B` is written `C += A * B`."""
     assert mine.op is not None
     message = f"{verb(mine.op)}; the statement assigns"
@@ -107,16 +107,16 @@ def _accumulates_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
     target = text_of(theirs.target)
     if rest is not None:
         if not _performs(case, replace(theirs, op=mine.op, value=rest)):
-            return Cause("accumulates-only", message, theirs.span, mine.span, OTHER)
+            return Failure("accumulates-only", message, theirs.span, mine.span, OTHER)
         text = f"{target} {_SYMBOL[mine.op]} {text_of(rest)};"
-        return Cause(
+        return Failure(
             "accumulates-only", message, theirs.span, mine.span, f"`{text}`", replace_statement(theirs, text)
         )
     if not _performs(case, replace(theirs, op=mine.op)):
-        return Cause("accumulates-only", message, theirs.span, mine.span, OTHER)
+        return Failure("accumulates-only", message, theirs.span, mine.span, OTHER)
     first = f"{target} = {print_expr(identity_of(mine.op, theirs.target.dtype))};"
     text = f"{first} {target} {_SYMBOL[mine.op]} {text_of(theirs.value)};"
-    return Cause(
+    return Failure(
         "accumulates-only",
         message,
         theirs.span,
@@ -140,7 +140,7 @@ def _find_added(assign: Assign, op: str) -> Call | Access | None:
 # --- types ------------------------------------------------------------------------------------------------
 
 
-def _types_of_result(case: Case, mine: Assign, theirs: Assign) -> Cause:
+def _types_of_result(case: Pair, mine: Assign, theirs: Assign) -> Failure:
     required = mine.target.dtype
     casts = fitting_casts(mine.value, theirs.value)
     name = theirs.target.buffer
@@ -149,17 +149,17 @@ def _types_of_result(case: Case, mine: Assign, theirs: Assign) -> Cause:
         alone = _is_alone(case, name)
         edits = _both(retype(case.kernel, name, required), casts) if alone else ()
         edit = f"declare `{name}: {required}`" if alone else OTHER
-        return Cause("result-type-differs", message, theirs.target.span, mine.target.span, edit, edits)
+        return Failure("result-type-differs", message, theirs.target.span, mine.target.span, edit, edits)
     message = f"sums in {required}; the statement sums in {case.statement.accumulator}"
     clause = _both(accumulate_in(case.kernel, name, required), casts)
     edit = f"declare `{name} … accumulate {required}`" if clause else f"declare `{name}: {required}`"
     edits = clause or _both(retype(case.kernel, name, required), casts)
     if theirs.target.dtype.is_float != required.is_float or not (clause or _is_alone(case, name)):
         edit, edits = OTHER, ()
-    return Cause("accumulator-type-differs", message, theirs.target.span, mine.target.span, edit, edits)
+    return Failure("accumulator-type-differs", message, theirs.target.span, mine.target.span, edit, edits)
 
 
-def _is_alone(case: Case, name: str) -> bool:
+def _is_alone(case: Pair, name: str) -> bool:
     """Return whether no other statement uses an array, so that its type is a matter of this one."""
     assigns = [s.assign for s in case.others]
     return all(name != r.buffer for a in assigns for r in (a.target, *reads(a.value)))
@@ -169,7 +169,7 @@ def _both(declared: Edits, casts: Edits | None) -> Edits:
     return (*declared, *casts) if declared and casts is not None else ()
 
 
-def refuse_product(case: Case) -> Cause | None:
+def refuse_product(case: Pair) -> Failure | None:
     """Return a sum of products of three and more factors for an instruction that takes two."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
@@ -201,7 +201,7 @@ def refuse_product(case: Case) -> Cause | None:
         shown = " and ".join(abridge(s) for s in scales)
         message = f"multiplies two operands; `{abridge(value)}` scales a product by {shown}"
         edits = replace_by(value, text)
-        return Cause("scale-misplaced", message, value.span, mine.span, f"`{text}`", edits)
+        return Failure("scale-misplaced", message, value.span, mine.span, f"`{text}`", edits)
     return None
 
 
@@ -213,13 +213,13 @@ def _factors(value: Expr) -> tuple[Expr, ...]:
             return (value,)
 
 
-def _three(case: Case, arrays: list[Expr]) -> Cause:
+def _three(case: Pair, arrays: list[Expr]) -> Failure:
     assert case.pattern is not None
     value = case.statement.assign.value
     names = ", ".join(abridge(f) for f in arrays)
     message = f"multiplies two operands; the statement multiplies {len(arrays)} arrays: {names}"
     edit, edits = _factorisation(case.kernel, case.kernel.span, case.number)
-    return Cause("three-factors", message, value.span, case.pattern.value.span, edit, edits)
+    return Failure("three-factors", message, value.span, case.pattern.value.span, edit, edits)
 
 
 @lru_cache(maxsize=64)

@@ -58,8 +58,8 @@ from isamap.match.refusals.kernel_edits import (
     text_of,
     wrap,
 )
-from isamap.match.refusals.rejection import OTHER, REASONS, Case, Cause, Rejection
-from isamap.match.refusals.surroundings import Surroundings, refuse_around
+from isamap.match.refusals.rejection import OTHER, REASONS, Failure, Pair, Rejection
+from isamap.match.refusals.surroundings import OfferedMoves, refuse_around
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads
 
@@ -316,7 +316,7 @@ def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
     return None
 
 
-def refuse_tree(case: Case) -> Cause | None:
+def refuse_tree(case: Pair) -> Failure | None:
     """Return the operand tree, at the first node that differs."""
     pattern = case.pattern
     assert pattern is not None
@@ -340,22 +340,22 @@ def refuse_tree(case: Case) -> Cause | None:
             edits, edit = casts, _cast_words(found)
         else:
             edit = OTHER
-    return Cause(found.reason, found.words, found.subject.span, found.pattern.span, edit, edits)
+    return Failure(found.reason, found.words, found.subject.span, found.pattern.span, edit, edits)
 
 
-def _not_encodable(case: Case, bindings: Bindings) -> Cause:
+def _not_encodable(case: Pair, bindings: Bindings) -> Failure:
     """Return the cause that an encoded parameter would need a run-time value, or one out of its range."""
     instruction = case.item.instruction
     binding = next(b for b in bindings if encoded_values(instruction, (b,)) is None)
     param, shown = instruction.param(binding.name), abridge(binding.subject)
     if isinstance(binding.subject, Const):
         words = f"encodes {param.name} from {param.low or 1} to {param.high}; the statement has {shown}"
-        return Cause("parameter-out-of-range", words, binding.subject.span, param.span, OTHER)
+        return Failure("parameter-out-of-range", words, binding.subject.span, param.span, OTHER)
     words = f"has {param.name} encoded in itself, a number; `{shown}` is known at run time only"
-    return Cause("immediate-differs", words, binding.subject.span, param.span, OTHER)
+    return Failure("immediate-differs", words, binding.subject.span, param.span, OTHER)
 
 
-def _as_immediate(case: Case, found: Difference, name: str) -> Difference:
+def _as_immediate(case: Pair, found: Difference, name: str) -> Difference:
     """Return the difference, or a clearer one if an encoded constant would have to be a run-time value."""
     param = case.item.instruction.param(name)
     if param.kind != "imm":
@@ -365,7 +365,7 @@ def _as_immediate(case: Case, found: Difference, name: str) -> Difference:
     return replace(found, reason="immediate-differs", words=words, pattern=own, edit=OTHER)
 
 
-def _as_declared(case: Case, found: Difference) -> Difference:
+def _as_declared(case: Pair, found: Difference) -> Difference:
     """Return the difference with the declaration of the instruction's number that would meet it, if one does.
 
     A number of the statement has to be encoded (`imm`); one that comes at run time is a scalar of its type.
@@ -398,21 +398,21 @@ def _cast_words(found: Difference) -> str:
     return f"`{' '.join(text.split())}`"
 
 
-def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
+def _operand_twice(pattern: Expr, subject: Expr) -> Failure:
     """Refuse expressions that agree except that one operand of the instruction would be two different elements."""
     mine = reads(pattern)
     twice = next((r for r in mine if mine.count(r) > 1), None)
     name, theirs = ("", []) if twice is None else (twice.buffer, _standing_for(pattern, subject, twice))
     words = f"takes {name or 'one operand'} twice in `{print_expr(pattern)}`, where the statement has two"
     if len(theirs) < 2:
-        return Cause("operand-twice", words, subject.span, pattern.span)
+        return Failure("operand-twice", words, subject.span, pattern.span)
     first, second = theirs[0], theirs[1]
     words = (
         f"takes {name} twice in `{print_expr(pattern)}`; `{abridge(first)}` and `{abridge(second)}` differ"
     )
     edit = f"`{text_of(first)}` in both places, which is another value"
     edits = replace_by(second, text_of(first))
-    return Cause("operand-twice", words, second.span, pattern.span, edit, edits)
+    return Failure("operand-twice", words, second.span, pattern.span, edit, edits)
 
 
 def _standing_for(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
@@ -427,7 +427,7 @@ def _standing_for(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
             return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, required)]
 
 
-CONDITIONS: tuple[Callable[[Case], Cause | None], ...] = (
+CONDITIONS: tuple[Callable[[Pair], Failure | None], ...] = (
     refuse_instruction,
     refuse_guard,
     refuse_heads,
@@ -439,7 +439,7 @@ CONDITIONS: tuple[Callable[[Case], Cause | None], ...] = (
 )
 """The conditions that are tested, in this order, for an instruction without a mapping."""
 
-FURTHER: tuple[Callable[[Case], Cause | None], ...] = (
+FURTHER: tuple[Callable[[Pair], Failure | None], ...] = (
     refuse_product,
     refuse_order,
     refuse_flushing,
@@ -459,7 +459,7 @@ def refusals(
     known: dict[tuple[int, str], list[Mapping]] = {}
     for mapping in find_mappings(kernel, machine) if mappings is None else mappings:
         known.setdefault((mapping.statement, mapping.instruction), []).append(mapping)
-    around = Surroundings(kernel, machine)
+    around = OfferedMoves(kernel, machine)
     found: list[Rejection] = []
     for number, statement in enumerate(around.statements):
         for item in machine.instructions.values():
@@ -471,7 +471,7 @@ def refusals(
 
 
 def refusal(
-    around: Surroundings,
+    around: OfferedMoves,
     item: MachineInstruction,
     statement: Statement,
     number: int,
@@ -484,7 +484,7 @@ def refusal(
     if pattern is None and (number, item.instruction.name) in around.grouped:
         return None
     others = tuple(s for n, s in enumerate(around.statements) if n != number)
-    case = Case(around.kernel, around.machine, item, statement, number, mappings, pattern, others)
+    case = Pair(around.kernel, around.machine, item, statement, number, mappings, pattern, others)
     cause = _first(case, around)
     if cause is None:
         return None
@@ -496,7 +496,7 @@ def refusal(
     )
 
 
-def _first(case: Case, around: Surroundings) -> Cause | None:
+def _first(case: Pair, around: OfferedMoves) -> Failure | None:
     if case.performed:
         found = next((c for condition in FURTHER if (c := condition(case)) is not None), None)
         return found or refuse_around(case, around)
@@ -509,7 +509,7 @@ def _first(case: Case, around: Surroundings) -> Cause | None:
     return found or _not_counted(case)
 
 
-def _not_counted(case: Case) -> Cause | None:
+def _not_counted(case: Pair) -> Failure | None:
     """Report that only the narrower counting mode excludes the mapping."""
     pattern = case.pattern
     assert pattern is not None
@@ -519,7 +519,7 @@ def _not_counted(case: Case) -> Cause | None:
         return None
     message = f"has mappings such as `{first.ident}`, which this way of counting leaves out"
     span, own = case.statement.assign.span, pattern.statement.assign.span
-    return Cause("not-counted", message, span, own, "`--count complete`")
+    return Failure("not-counted", message, span, own, "`--count complete`")
 
 
 Ability = tuple[str, str, str]

@@ -1,6 +1,6 @@
 """Rejections: the reason why an instruction cannot perform a statement.
 
-A condition that fails is a `Cause`; with the names of instruction and statement it is a `Rejection`.
+A condition that fails is a `Failure`; with the names of instruction and statement it is a `Rejection`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def changes_result(rejection: Rejection) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Failure:
     """A condition that fails; `message` goes on after the instruction's name."""
 
     reason: str
@@ -137,7 +137,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Case:
+class Pair:
     """An instruction and a statement; `pattern` is None for a sequence, `mappings` are all.
 
     `others` are the kernel's other statements.

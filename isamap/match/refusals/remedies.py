@@ -29,7 +29,7 @@ from isamap.match.mappings.mapping import Mapping as Found
 from isamap.match.patterns.pattern import pattern_of
 from isamap.match.refusals.refuse import refusal
 from isamap.match.refusals.rejection import LACKING, Rejection, changes_result
-from isamap.match.refusals.surroundings import Surroundings
+from isamap.match.refusals.surroundings import OfferedMoves
 from isamap.source import Edit, IsamapError, Source, Span, apply_edits
 from isamap.source.records import dataclass
 from isamap.syntax import parse_kernel
@@ -96,7 +96,7 @@ def _fix(
         # What initialises stands before what accumulates.
         number = rejection.statement + len(parts) - before
         mappings = tuple(_performing(item.instruction, changed, parts[number], number))
-        again = refusal(Surroundings(changed, machine), item, parts[number], number, mappings)
+        again = refusal(OfferedMoves(changed, machine), item, parts[number], number, mappings)
         whole = next((m for m in mappings if m.kind != "degenerate"), None)
         if whole is not None and (again is None or again.reason in LACKING):
             return Fix(rejection, text, tuple(_changes(source, text)), keeps, whole)

@@ -17,7 +17,7 @@ from isamap.match.moves.movement import movements
 from isamap.match.operand_loads.load_search import MoveSearch
 from isamap.match.patterns.pattern import Pattern, patterns_of
 from isamap.match.refusals.kernel_edits import abridge
-from isamap.match.refusals.rejection import Case, Cause
+from isamap.match.refusals.rejection import Failure, Pair
 from isamap.match.tiles.operand_tiles import move_search_of
 from isamap.source.records import dataclass
 from isamap.transform import Statement, reads, statements
@@ -30,7 +30,7 @@ _TRIED = 16
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class OfferedMoves:
     """The data movements that a machine offers for a kernel, computed once for all instructions."""
 
     kernel: Kernel
@@ -100,7 +100,7 @@ def _held_parts(operand: Operand) -> Held:
     return operand.memory or "", operand.dtype.name
 
 
-def refuse_around(case: Case, around: Surroundings) -> Cause | None:
+def refuse_around(case: Pair, around: OfferedMoves) -> Failure | None:
     """Return why the machine cannot perform an instruction that has mappings."""
     assert case.pattern is not None
     return next((c for condition in AROUND if (c := condition(case, around)) is not None), None)
@@ -109,7 +109,7 @@ def refuse_around(case: Case, around: Surroundings) -> Cause | None:
 # --- operands ---------------------------------------------------------------------------------------------
 
 
-def _out_of_reach(case: Case, around: Surroundings) -> Cause | None:
+def _out_of_reach(case: Pair, around: OfferedMoves) -> Failure | None:
     for o in case.item.instruction.operands:
         if around.is_addressable(o) or o.role == "temp":
             continue
@@ -117,15 +117,15 @@ def _out_of_reach(case: Case, around: Surroundings) -> Cause | None:
         if o.role in ("in", "inout") and _held_parts(o) not in around.reachable:
             message = f"takes {o.name} in {o.memory}: no instruction brings {o.dtype} there from memory"
             edit = f"a load of {o.dtype} into {o.memory} in the machine's description"
-            return Cause("memory-out-of-reach", message, span, o.span, edit)
+            return Failure("memory-out-of-reach", message, span, o.span, edit)
         if o.role in ("out", "inout") and _held_parts(o) not in around.returning:
             message = f"leaves {o.name} in {o.memory}: no instruction brings {o.dtype} back to memory"
             edit = f"a store of {o.dtype} from {o.memory} in the machine's description"
-            return Cause("memory-out-of-reach", message, span, o.span, edit)
+            return Failure("memory-out-of-reach", message, span, o.span, edit)
     return None
 
 
-def _placement(case: Case, around: Surroundings) -> Cause | None:
+def _placement(case: Pair, around: OfferedMoves) -> Failure | None:
     for o in case.item.instruction.operands:
         if o.placement is None or o.role not in ("in", "inout") or around.is_addressable(o):
             continue
@@ -134,7 +134,7 @@ def _placement(case: Case, around: Surroundings) -> Cause | None:
             written = ", ".join(f"{name}: {e}" for name, e in o.placement.coordinates)
             message = f"takes {o.name} placed at {written}: no load to {o.memory} has that placement"
             edit = f"a move within {o.memory} to that placement in the machine's description"
-            return Cause("placement-differs", message, case.statement.assign.span, o.span, edit)
+            return Failure("placement-differs", message, case.statement.assign.span, o.span, edit)
     return None
 
 
@@ -147,7 +147,7 @@ def _same_place(mine: Placement | None, theirs: Placement) -> bool:
     return {n: e.substitute(renamed) for n, e in mine.coordinates} == dict(theirs.coordinates)
 
 
-def _moves(case: Case, around: Surroundings) -> Cause | None:
+def _moves(case: Pair, around: OfferedMoves) -> Failure | None:
     """Refuse a mapping set: some operand is in memory, and no chain loads it in any mapping.
 
     Registers are loaded from a known place; the chain is shown with the mapping. The last instruction of a
@@ -158,7 +158,7 @@ def _moves(case: Case, around: Surroundings) -> Cause | None:
         operands = [o for o in operands if case.machine.memories[o.memory or ""].kind == "scratchpad"]
     if not operands:
         return None
-    first: Cause | None = None
+    first: Failure | None = None
     for mapping in case.performed[:_TRIED]:
         found = movements(case.kernel, case.statement, mapping, around.machine, search=around.search)
         missing = next((m for m in found if m.kind == "none"), None)
@@ -169,7 +169,7 @@ def _moves(case: Case, around: Surroundings) -> Cause | None:
     return first
 
 
-def _not_loadable(case: Case, missing: Movement, subject: Expr | None) -> Cause:
+def _not_loadable(case: Pair, missing: Movement, subject: Expr | None) -> Failure:
     operand = case.item.instruction.operand(missing.operand)
     shown = case.statement.assign.target if subject is None else subject
     memory = case.machine.memories.get(operand.memory or "")
@@ -177,10 +177,10 @@ def _not_loadable(case: Case, missing: Movement, subject: Expr | None) -> Cause:
         required = f"reads {operand.name} in {operand.memory} as {_layout(operand)}"
         message = f"{required}; `{abridge(shown)}` has another layout"
         edit = f"the array of `{abridge(shown)}` stored the other way round, or a load into a register"
-        return Cause("column-load", message, shown.span, operand.span, edit)
+        return Failure("column-load", message, shown.span, operand.span, edit)
     message = f"cannot load or store {operand.name}: {missing.why}"
     edit = f"a move of {operand.dtype} to {operand.memory} in the machine's description"
-    return Cause("operand-not-supplied", message, shown.span, operand.span, edit)
+    return Failure("operand-not-supplied", message, shown.span, operand.span, edit)
 
 
 def _layout(operand: Operand) -> str:
@@ -190,14 +190,14 @@ def _layout(operand: Operand) -> str:
     return f"strides({', '.join('any' if s is None else str(s) for s in operand.strides)})"
 
 
-def _fill(case: Case, around: Surroundings) -> Cause | None:
+def _fill(case: Pair, around: OfferedMoves) -> Failure | None:
     for read in reads(case.statement.assign.value):
         if read.fill is None or any(_writes(p, read.fill) for p in around.patterns):
             continue
         shown = print_expr(read.fill)
         message = f"needs `{abridge(read)}`, and no instruction writes {shown} where the array ends"
         edit = f"an array with {shown} around it, or an instruction that sets {read.dtype} to {shown}"
-        return Cause("fill-not-supplied", message, read.span, case.item.instruction.span, edit)
+        return Failure("fill-not-supplied", message, read.span, case.item.instruction.span, edit)
     return None
 
 
@@ -213,26 +213,26 @@ def _writes(pattern: Pattern, fill: Const) -> bool:
 # --- state and emission -----------------------------------------------------------------------------------
 
 
-def _state(case: Case, around: Surroundings) -> Cause | None:
+def _state(case: Pair, around: OfferedMoves) -> Failure | None:
     for required in case.item.instruction.requires:
         field = required.field
         if (field.state, "") in around.settable or (field.state, field.field) in around.settable:
             continue
         message = f"requires {field.state}.{field.field} == {required.value}, and no instruction sets it"
         edit = f"an instruction that `sets {field.state}` in the machine's description"
-        return Cause("state-not-set", message, case.statement.assign.span, required.span, edit)
+        return Failure("state-not-set", message, case.statement.assign.span, required.span, edit)
     return None
 
 
-def _emission(case: Case, _around: Surroundings) -> Cause | None:
+def _emission(case: Pair, _around: OfferedMoves) -> Failure | None:
     if not isinstance(case.item.emit, EmitNothing):
         return None
     message = "matches, but cannot be written: its `emit` is `none`"
     edit = "say in the machine's description how it is emitted"
-    return Cause("not-emitted", message, case.statement.assign.span, case.item.instruction.span, edit)
+    return Failure("not-emitted", message, case.statement.assign.span, case.item.instruction.span, edit)
 
 
-AROUND: tuple[Callable[[Case, Surroundings], Cause | None], ...] = (
+AROUND: tuple[Callable[[Pair, OfferedMoves], Failure | None], ...] = (
     _placement,
     _out_of_reach,
     _moves,

@@ -22,11 +22,11 @@ from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.operand_loads.load_request import (
-    Leaf,
     LoadRequest,
     MoveSearch,
     OperandMove,
     Places,
+    Present,
     placement_of,
 )
 from isamap.match.operand_loads.load_search import find_operand_load, find_place
@@ -148,7 +148,7 @@ class Tile:
 
 def bring(
     search: MoveSearch, tile: Tile, operand: OperandTile, request: LoadRequest
-) -> OperandMove | Leaf | Location | None:
+) -> OperandMove | Present | Location | None:
     """Return how an operand of an issue is loaded: a chain of instructions, or the place where it lies."""
     if not search.is_addressable(operand.memory):
         return find_operand_load(search, request)

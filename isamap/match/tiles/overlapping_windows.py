@@ -24,7 +24,7 @@ MOST_PLANES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowOverlap:
     """An overlap of windows: `period` steps of loop axis `tap` read the same as `shift` steps of `along`."""
 
     along: str
@@ -39,13 +39,13 @@ class Window:
         )
 
 
-def windows_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> tuple[Window, ...]:
+def windows_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> tuple[WindowOverlap, ...]:
     """Return the windows of an operand that lies in a scratchpad, each axis in one at most; rows of a tile first."""
     step = search.known.address_steps.get(operand.memory)
     if step is None or not isinstance(operand.subject, Read):
         return ()
     axes = [tile.axis(name) for name in operand.axes]
-    found: list[Window] = []
+    found: list[WindowOverlap] = []
     for along in sorted((a for a in axes if _is_in_cells(a, operand)), key=lambda a: -a.tile):
         cell_bytes = operand.dtype.size_bytes * prod(operand.cell_shape) // along.tile
         for tap in (a for a in axes if a.is_reduction and a.tile == 1 and a != along):
@@ -80,12 +80,12 @@ def _shifts(subject: Read) -> Iterator[int]:
     yield from sorted(d for d in divisors if d is not None and d > 1)
 
 
-def _window(subject: Read, along: LoopAxis, tap: LoopAxis) -> Window | None:
+def _window(subject: Read, along: LoopAxis, tap: LoopAxis) -> WindowOverlap | None:
     """Return the window of two axes with the fewest planes."""
     here, there = f"@{along.name}", f"@{tap.name}"
     for period in range(1, min(tap.extent.value or 0, MOST_PLANES + 1)):
         later = substitute_expr(subject, {there: Index.of(there) + period})
         for shift in _shifts(subject):
             if substitute_expr(subject, {here: Index.of(here) + shift}) == later:
-                return Window(along.name, tap.name, shift, period)
+                return WindowOverlap(along.name, tap.name, shift, period)
     return None

@@ -25,14 +25,14 @@ from isamap.ir.index import ZERO
 from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.enumerate import pairings
-from isamap.match.mappings.mapping import AxisGroup, Mapping, Seen
+from isamap.match.mappings.mapping import AxisGroup, KnownMappings, Mapping
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import coordinate_names
 from isamap.match.patterns.unify import Bindings, read_twice
 from isamap.match.tiles.operand_tiles import OperandTile, Tile, apply_mapping, over_tile, sums_can_be_padded
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, identity_of, symbols
-from isamap.transform.companions import HELD, Outcome
+from isamap.transform.companions import HELD, CompanionValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ def get_own_sum(tile: Tile) -> Written:
     return found
 
 
-def written_value(tile: Tile, outcome: Outcome) -> tuple[Written, ...] | None:
+def written_value(tile: Tile, outcome: CompanionValues) -> tuple[Written, ...] | None:
     """Return the expression that is written of a finished tile; None if a value has no place in the tile."""
     found = [_find_written(tile, target, value) for target, value in outcome.writes]
     known = [w for w in found if w is not None]
     return tuple(replace(w, alone=len(found) == 1) for w in known) if len(known) == len(found) else None
 
 
-def start_of_sum(tile: Tile, outcome: Outcome) -> tuple[OperandTile, Written] | None:
+def start_of_sum(tile: Tile, outcome: CompanionValues) -> tuple[OperandTile, Written] | None:
     """Return the accumulator with an initial value by another statement, and the value written to the sum's array.
 
     Return None if no statement gives the initial value, or if it has no place in the tile.
@@ -115,7 +115,7 @@ def tiles_apart(
         pattern = pattern_of(item.instruction)
         if pattern is None or not _may_be_apart(pattern, statement.assign.op):
             continue
-        seen = Seen(pattern)
+        seen = KnownMappings(pattern)
         for mapping in _mappings(statement, number, pattern):
             if seen.is_new(mapping):
                 tile = apply_mapping(statement, mapping, pattern, profile)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import inf
 
 from isamap.plan.problem import NestOption, TileOperand
-from isamap.plan.schedule import NestSchedule, Prefetch, Spread, Stage
+from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Prefetch, Stage
 from isamap.source import Diagnostic
 
 
@@ -134,7 +134,7 @@ def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iter
 
 
 def _check_spread(
-    nest: NestSchedule, spread: Spread, stage: Stage, operand: TileOperand, name: str
+    nest: NestSchedule, spread: DeferredWriteBack, stage: Stage, operand: TileOperand, name: str
 ) -> Iterator[Diagnostic]:
     around = nest.loops[stage.depth - 1] if stage.depth else None
     if around is None or not around.counts or around.axis not in operand.axes:

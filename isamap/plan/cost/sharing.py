@@ -25,7 +25,7 @@ from isamap.plan.cost.algebra import (
 )
 
 
-def shared(cost: Cost) -> Cost:
+def share_equal_parts(cost: Cost) -> Cost:
     """Return the same expression, in which equal parts are the same object."""
     return _share(cost, {}, {})
 

@@ -14,7 +14,7 @@ _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
 
 
 @dataclass(slots=True)
-class Reader:
+class TextReader:
     """A position in a text, with functions that read from it."""
 
     source: Source

@@ -12,9 +12,17 @@ import re
 from collections.abc import Callable
 
 from isamap.plan.loops import LOOP_KINDS, LoopStep, UnrolledLoop
-from isamap.plan.schedule import COST_UNITS, NestSchedule, Prefetch, Schedule, Spread, Stage, forget_cost
+from isamap.plan.schedule import (
+    COST_UNITS,
+    DeferredWriteBack,
+    NestSchedule,
+    Prefetch,
+    Schedule,
+    Stage,
+    forget_cost,
+)
 from isamap.plan.steady import Pipeline
-from isamap.plan.text.cursor import Reader
+from isamap.plan.text.cursor import TextReader
 from isamap.plan.text.stage_lines import parse_stage, time_alternately
 from isamap.plan.text.writing import FORMAT, text_digest
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
@@ -41,7 +49,7 @@ def parse_schedule(source: Source) -> Schedule:
                 f"{source.name} has {len(source.text)} characters; the limit is {MAX_TEXT_CHARACTERS}",
             )
         )
-    reader = Reader(source)
+    reader = TextReader(source)
     reader.skip_blank()
     if not source.text.startswith(FORMAT, reader.position):
         raise reader.problem(
@@ -72,14 +80,14 @@ class _Body:
     loops: list[LoopStep] = field(default_factory=list[LoopStep])
     stages: list[Stage] = field(default_factory=list[Stage])
     hold: int | None = None
-    spread: list[Spread] = field(default_factory=list[Spread])
+    spread: list[DeferredWriteBack] = field(default_factory=list[DeferredWriteBack])
     fused: list[int] = field(default_factory=list[int])
     prefetches: list[Prefetch] = field(default_factory=list[Prefetch])
     pipeline: Pipeline | None = None
     carried: str = ""
 
 
-def _parse_nest(reader: Reader) -> NestSchedule:
+def _parse_nest(reader: TextReader) -> NestSchedule:
     reader.take_one_of(("nest",))
     statement = reader.take_number()
     reader.take_one_of(("{",))
@@ -112,7 +120,7 @@ def _parse_nest(reader: Reader) -> NestSchedule:
     )
 
 
-def _parse_loops(reader: Reader, body: _Body) -> None:
+def _parse_loops(reader: TextReader, body: _Body) -> None:
     """Parse the loops from behind the mapping to `issue;`."""
     while True:
         span = reader.peek_span()
@@ -157,7 +165,7 @@ def _parse_loops(reader: Reader, body: _Body) -> None:
                     raise reader.problem(f"these are more than {MAX_DEPTH} loops in one nest", span)
 
 
-def _parse_pipeline(reader: Reader) -> Pipeline:
+def _parse_pipeline(reader: TextReader) -> Pipeline:
     reader.take_one_of(("every",))
     span = reader.peek_span()
     interval = reader.take_number()
@@ -171,7 +179,7 @@ def _parse_pipeline(reader: Reader) -> Pipeline:
     return Pipeline(interval, tuple(starts))
 
 
-def _parse_prefetch(reader: Reader, depth: int) -> Prefetch:
+def _parse_prefetch(reader: TextReader, depth: int) -> Prefetch:
     operand = reader.take_name("an operand")
     reader.take_one_of(("ahead",))
     ahead = time_alternately(reader, MAX_HINTED_AHEAD)
@@ -181,7 +189,7 @@ def _parse_prefetch(reader: Reader, depth: int) -> Prefetch:
     return Prefetch(operand, depth, ahead, cache)
 
 
-def _parse_spread(reader: Reader, body: _Body) -> Spread:
+def _parse_spread(reader: TextReader, body: _Body) -> DeferredWriteBack:
     reader.take_one_of(("write",))
     span = reader.peek_span()
     operand = reader.take_name("an operand")
@@ -194,10 +202,10 @@ def _parse_spread(reader: Reader, body: _Body) -> Spread:
     reader.take_one_of(("into",))
     axis = reader.take_name("an axis")
     reader.take_one_of((";",))
-    return Spread(operand, axis)
+    return DeferredWriteBack(operand, axis)
 
 
-def _parse_loop(reader: Reader, kind: type[LoopStep]) -> LoopStep:
+def _parse_loop(reader: TextReader, kind: type[LoopStep]) -> LoopStep:
     axis = reader.take_name("an axis")
     reader.take_one_of(("by",))
     span = reader.peek_span()
@@ -235,7 +243,7 @@ def standing(schedule: Schedule, digest: str) -> Schedule:
     return schedule if digest == text_digest(schedule) else forget_cost(schedule)
 
 
-def parse_header(reader: Reader) -> tuple[Schedule, str]:
+def parse_header(reader: TextReader) -> tuple[Schedule, str]:
     """Return the lines before the first nest, as a schedule without nests, and the digest that it gives."""
     schedule, digest = Schedule("", "", (), ()), ""
     seen: set[str] = set()
@@ -261,7 +269,7 @@ def parse_header(reader: Reader) -> tuple[Schedule, str]:
     return schedule, digest
 
 
-def _read_sizes(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
+def _read_sizes(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
     sizes: list[tuple[str, int | str]] = []
     for word in value.text.split(","):
         match = _SIZE.match(word)
@@ -273,7 +281,7 @@ def _read_sizes(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
     return replace(schedule, sizes=tuple(sizes))
 
 
-def _read_time(reader: Reader, value: Span) -> float:
+def _read_time(reader: TextReader, value: Span) -> float:
     number, _, unit = value.text.partition(" ")
     try:
         time_ns = float(number)
@@ -284,7 +292,7 @@ def _read_time(reader: Reader, value: Span) -> float:
     return time_ns
 
 
-def _read_digest(reader: Reader, value: Span) -> str:
+def _read_digest(reader: TextReader, value: Span) -> str:
     if not _DIGEST.fullmatch(value.text):
         raise reader.problem(
             f"`{value.text}` is no digest", value, "leave the line out, or write its 12 digits"
@@ -292,7 +300,7 @@ def _read_digest(reader: Reader, value: Span) -> str:
     return value.text
 
 
-def _read_fixed(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
+def _read_fixed(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
     pairs = [_FIXED.fullmatch(word) for word in value.text.split(",")]
     found = [(pair[1], int(pair[2])) for pair in pairs if pair]
     if len(found) != len(pairs):
@@ -304,7 +312,7 @@ def _read_fixed(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
     return replace(schedule, fixed=tuple(found))
 
 
-def _read_blocks(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
+def _read_blocks(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
     pairs = [_BLOCKS.fullmatch(word) for word in value.text.split(",")]
     found = [(pair[1], int(pair[2])) for pair in pairs if pair]
     if len(found) != len(pairs) or len(dict(found)) != len(found):
@@ -314,7 +322,7 @@ def _read_blocks(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
     return replace(schedule, blocks=tuple(found))
 
 
-def _read_profile(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
+def _read_profile(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
     if not _DIGEST.fullmatch(value.text):
         raise reader.problem(
             f"`{value.text}` is no digest of a profile", value, "leave the line out, or write its 12 digits"
@@ -322,28 +330,28 @@ def _read_profile(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
     return replace(schedule, profile=value.text)
 
 
-def _read_status(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
+def _read_status(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
     if value.text not in _STATUSES:
         reader.position = value.start
         raise reader.unexpected(_STATUSES)
     return replace(schedule, status=value.text)
 
 
-def _read_engines(reader: Reader, value: Span) -> str:
+def _read_engines(reader: TextReader, value: Span) -> str:
     word, _, engines = value.text.partition(" ")
     if word != "by" or not engines:
         raise reader.problem(f"`{value.text}` names no engine", value, "write it as `by greedy`")
     return engines.strip()
 
 
-def _read_reproducible(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
+def _read_reproducible(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
     if value.text not in ("yes", "no"):
         reader.position = value.start
         raise reader.unexpected(("yes", "no"))
     return replace(schedule, reproducible=value.text == "yes")
 
 
-_HEADER_READERS: dict[str, Callable[[Schedule, Reader, Span], Schedule]] = {
+_HEADER_READERS: dict[str, Callable[[Schedule, TextReader, Span], Schedule]] = {
     "kernel": lambda s, _, value: replace(s, kernel=value.text),
     "machine": lambda s, _, value: replace(s, machine=value.text),
     "sizes": _read_sizes,

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from isamap.plan.schedule import Stage
-from isamap.plan.text.cursor import Reader
+from isamap.plan.text.cursor import TextReader
 from isamap.source.records import dataclass, replace
 
 # Of a buffer each iteration ahead is a copy.
 MAX_AHEAD = 16
 
 
-def time_alternately(reader: Reader, most: int) -> int:
+def time_alternately(reader: TextReader, most: int) -> int:
     """Return how many iterations ahead something is moved."""
     span = reader.peek_span()
     iterations = reader.take_number()
@@ -31,7 +31,7 @@ class Clause:
     """A word of the line: the field of the stage that it sets (None: none), its reader, and the allowed followers."""
 
     said: Callable[[Stage], str | None]
-    read: Callable[[Reader, Stage], Stage]
+    read: Callable[[TextReader, Stage], Stage]
     then: tuple[str, ...] = ()
 
 
@@ -82,7 +82,7 @@ def print_stage(stage: Stage) -> str:
     return " ".join(words) + ";"
 
 
-def parse_stage(reader: Reader, depth: int) -> Stage:
+def parse_stage(reader: TextReader, depth: int) -> Stage:
     """Return the stage of a line after the word `stage`, inside `depth` loops."""
     stage, then = Stage(reader.take_name("an operand"), depth), FIRST
     while (word := reader.take_one_of((*then, ";"))) != ";":

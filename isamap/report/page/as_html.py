@@ -16,7 +16,7 @@ from isamap.report.columns import Row
 from isamap.report.explained import runner_rows, spent_rows
 from isamap.report.nest_tree import registers_text, stationary_text, tree_rows
 from isamap.report.page.pictures import memory_pictures, roofline_pictures, time_pictures, traffic_pictures
-from isamap.report.page.report_facts import Line, Mark, Pane, Report, names_in
+from isamap.report.page.report_facts import Mark, Pane, Report, SubjectLine, names_in
 from isamap.report.page.stamp import STAMP
 from isamap.report.page.traffic import level_rows
 from isamap.report.picture import PLOT, STYLE, Picture
@@ -107,7 +107,7 @@ def _panes(panes: tuple[Pane, ...]) -> Iterator[str]:
     yield "</div>"
 
 
-def _line(ident: str, line: Line, numbers: dict[str, str]) -> str:
+def _line(ident: str, line: SubjectLine, numbers: dict[str, str]) -> str:
     if not line.marks:
         data = _data(line, numbers)
         return f'<span class="l" role="option" id="{ident}"{data}>{escape(line.text) or " "}</span>'
@@ -122,7 +122,7 @@ def _line(ident: str, line: Line, numbers: dict[str, str]) -> str:
     return f'<span class="l" role="group" id="{ident}">{"".join(parts)}</span>'
 
 
-def _data(about: Line | Mark, numbers: dict[str, str]) -> str:
+def _data(about: SubjectLine | Mark, numbers: dict[str, str]) -> str:
     """Return the attributes that link a line, or a piece of it, to its subject."""
     names = (("o", about.own), ("i", about.inside))
     return "".join(f' data-{kind}="{" ".join(numbers[n] for n in own)}"' for kind, own in names if own)

@@ -14,7 +14,7 @@ from isamap.ir import Kernel
 from isamap.ir.nodes import Assign, Loop, Stmt
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
-from isamap.report.page.report_facts import Line, Mark
+from isamap.report.page.report_facts import Mark, SubjectLine
 from isamap.source.records import dataclass, replace
 
 Names = tuple[str, ...]
@@ -25,7 +25,7 @@ _DECIDED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class LinkedNest:
     """A nest of the schedule as links know it: the option that it takes, and its statements' texts."""
 
     schedule: NestSchedule
@@ -50,7 +50,7 @@ class Nest:
 # --- the kernel -------------------------------------------------------------------------------------------
 
 
-def kernel_lines(text: str, kernel: Kernel, nests: Sequence[Nest]) -> tuple[Line, ...]:
+def kernel_lines(text: str, kernel: Kernel, nests: Sequence[LinkedNest]) -> tuple[SubjectLine, ...]:
     """Return the lines of a kernel's text; loops and statements are marks in them.
 
     `kernel` is the scheduled kernel: statements that are not in the text have no place there.
@@ -73,14 +73,14 @@ def kernel_lines(text: str, kernel: Kernel, nests: Sequence[Nest]) -> tuple[Line
         for operand in kernel.operands
         if operand.span is not None and (names := once(tuple(_copies_of(operand.name, nests))))
     }
-    found: list[Line] = []
+    found: list[SubjectLine] = []
     start = 0
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         bare = line.rstrip("\r\n")
         pieces = tuple(_marks_in(start, start + len(bare), marks))
         names = once((*copies.get(number, ()), *(name for mark in pieces for name in mark.own)))
         around_it = once((*names, *(name for mark in pieces for name in mark.inside)))
-        found.append(Line(bare, names, around_it, pieces))
+        found.append(SubjectLine(bare, names, around_it, pieces))
         start += len(line)
     return tuple(found)
 
@@ -104,12 +104,12 @@ def _marks_in(
             yield Mark(max(first, start) - start, min(last, end) - start, once(own), once(inside))
 
 
-def _over(axis: str, loop: Loop, nest: Nest) -> Names:
+def _over(axis: str, loop: Loop, nest: LinkedNest) -> Names:
     """Return the loops of the schedule over a kernel's axis, or the ordered loop, which the schedule omits."""
     return (f"seq.{axis}",) if loop.ordered else tuple(_loops_over(axis, nest))
 
 
-def _loops_over(axis: str, nest: Nest) -> Iterator[str]:
+def _loops_over(axis: str, nest: LinkedNest) -> Iterator[str]:
     """Yield the names of the schedule's loops over an axis of the kernel, or over several with it among them."""
     counts: dict[str, int] = {}
     for loop in nest.schedule.loops:
@@ -119,7 +119,7 @@ def _loops_over(axis: str, nest: Nest) -> Iterator[str]:
             yield f"{nest.key}.{loop.axis}.{number}"
 
 
-def _copies_of(tensor: str, nests: Sequence[Nest]) -> Iterator[str]:
+def _copies_of(tensor: str, nests: Sequence[LinkedNest]) -> Iterator[str]:
     for nest in nests:
         tensors = {o.name: o.tensor for o in nest.option.operands}
         for stage in nest.schedule.stages:
@@ -130,12 +130,12 @@ def _copies_of(tensor: str, nests: Sequence[Nest]) -> Iterator[str]:
 # --- the schedule -----------------------------------------------------------------------------------------
 
 
-def schedule_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
+def schedule_lines(text: str, nests: Sequence[LinkedNest]) -> tuple[SubjectLine, ...]:
     """Return the lines of a schedule's text."""
     known = {f"nest {nest.schedule.statement} {{": nest for nest in nests}
-    found: list[Line] = []
+    found: list[SubjectLine] = []
     scopes: list[Names] = []
-    nest: Nest | None = None
+    nest: LinkedNest | None = None
     counts: dict[str, int] = {}
     for line in text.splitlines():
         words = line.strip()
@@ -143,7 +143,7 @@ def schedule_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
             nest, counts = known[words], {}
             own: Names = nest.statements
         elif nest is None or not words:
-            found.append(Line(line))
+            found.append(SubjectLine(line))
             continue
         else:
             own = _link_names(words, nest, counts)
@@ -152,12 +152,12 @@ def schedule_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
             own = scopes.pop()
         elif words.endswith("{"):
             scopes.append(own)
-        found.append(Line(line, own, once((*around, *own))))
+        found.append(SubjectLine(line, own, once((*around, *own))))
         nest = nest if scopes else None
     return tuple(found)
 
 
-def _link_names(words: str, nest: Nest, counts: dict[str, int]) -> Names:
+def _link_names(words: str, nest: LinkedNest, counts: dict[str, int]) -> Names:
     """Return the names in a line inside a nest; `counts` are the loops over each axis so far."""
     if (loop := _LOOP.match(words)) is not None:
         axis = loop["axis"]
@@ -193,10 +193,10 @@ _CALL = re.compile(r"^ *(?P<name>[0-9A-Za-z_]+)\((?P<given>.*)\);")
 _COPY = re.compile(r"^(?P<word>stage|write|prefetch|hold|pack)[0-9A-Za-z_]* (?P<of>[0-9A-Za-z_]+)")
 
 
-def code_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
+def code_lines(text: str, nests: Sequence[LinkedNest]) -> tuple[SubjectLine, ...]:
     """Return the lines of emitted C. A function belongs to its caller, as copies and parts for threads do."""
     lines = text.splitlines()
-    found = [Line(line) for line in lines]
+    found = [SubjectLine(line) for line in lines]
     called: dict[str, Names] = {}
     for start, end, name in reversed(list(_functions(lines))):
         reader = _Code(nests, called.get(name, ()))
@@ -229,7 +229,7 @@ class _Scope:
     """A scope of the code, of a nest or of none: `is_copy` where its loops are a copy's, `depths` by axis."""
 
     own: Names
-    nest: Nest | None
+    nest: LinkedNest | None
     is_copy: bool
     depths: Mapping[str, int]
 
@@ -237,8 +237,8 @@ class _Scope:
 class _Code:
     """Reads a function line by line."""
 
-    def __init__(self, nests: Sequence[Nest], inside: Names) -> None:
-        self.by_note: dict[str, list[Nest]] = {}
+    def __init__(self, nests: Sequence[LinkedNest], inside: Names) -> None:
+        self.by_note: dict[str, list[LinkedNest]] = {}
         for nest in nests:
             self.by_note.setdefault(clean_comment(nest.note), []).append(nest)
         keys = {nest.key: nest for nest in nests}
@@ -246,7 +246,7 @@ class _Code:
         self.inside = inside
         self.scopes = [_Scope(inside[-1:], nest, any(".stage." in name for name in inside), {})]
 
-    def line(self, line: str) -> Line:
+    def line(self, line: str) -> SubjectLine:
         """Return the next line."""
         words = line.strip()
         own = self.scopes[-1].own
@@ -257,7 +257,7 @@ class _Code:
             scope = self._open_scope(words)
             self.scopes.append(scope)
             own, inside = scope.own, self._path(())
-        return Line(line, own, inside)
+        return SubjectLine(line, own, inside)
 
     def _path(self, last: Names) -> Names:
         return once((*self.inside, *(name for scope in self.scopes for name in scope.own), *last))
@@ -283,7 +283,7 @@ class _Code:
         return _loop(counter["name"], last, last.nest)
 
 
-def _loop(name: str, last: _Scope, nest: Nest) -> _Scope:
+def _loop(name: str, last: _Scope, nest: LinkedNest) -> _Scope:
     """Return one of the schedule's loops: of several over an axis, those with one iteration are not written."""
     axis = _axis(name, nest)
     loops = list(_name_loops(axis, nest))
@@ -292,14 +292,14 @@ def _loop(name: str, last: _Scope, nest: Nest) -> _Scope:
     return _Scope(own, nest, False, {**last.depths, axis: depth + 1})
 
 
-def _axis(counter: str, nest: Nest) -> str:
+def _axis(counter: str, nest: LinkedNest) -> str:
     """Return the axis that a counter is named after, with a number behind it; "" if there is none."""
     stems = {re.sub(r"[^0-9A-Za-z_]", "", loop.axis): loop.axis for loop in nest.schedule.loops}
     fitting = [stem for stem in stems if re.fullmatch(f"{stem}[0-9]*_*", counter)]
     return stems[max(fitting, key=len)] if fitting else ""
 
 
-def _name_loops(axis: str, nest: Nest) -> Iterator[str]:
+def _name_loops(axis: str, nest: LinkedNest) -> Iterator[str]:
     """Yield the names of the loops over an axis that run more than once."""
     extents = {axis.name: axis.extent for axis in nest.option.axes}
     counts: dict[str, int] = {}
@@ -315,18 +315,18 @@ def _name_loops(axis: str, nest: Nest) -> Iterator[str]:
 # --- words ------------------------------------------------------------------------------------------------
 
 
-def listing_lines(text: str, code: Sequence[Line], arrays: frozenset[str]) -> tuple[Line, ...]:
+def listing_lines(text: str, code: Sequence[SubjectLine], arrays: frozenset[str]) -> tuple[SubjectLine, ...]:
     """Return the lines of a listing: an instruction belongs to where the code calls it on the same arrays."""
-    known: dict[tuple[str, frozenset[str]], Line] = {}
+    known: dict[tuple[str, frozenset[str]], SubjectLine] = {}
     for line in code:
         call = _CALL.match(line.text)
         if line.inside and call is not None:
             named = frozenset(re.findall("[0-9A-Za-z_]+", call["given"]))
             known.setdefault((call["name"], named & arrays), line)
-    found: list[Line] = []
+    found: list[SubjectLine] = []
     for line in text.splitlines():
         words = line.split()
         named = frozenset(word.partition("=")[2].partition("+")[0] for word in words) & arrays
         match = known.get((words[1] if len(words) > 1 else "", named))
-        found.append(Line(line, match.own, match.inside) if match is not None else Line(line))
+        found.append(SubjectLine(line, match.own, match.inside) if match is not None else SubjectLine(line))
     return tuple(found)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from isamap.report.columns import bytes_text, percent_text
-from isamap.report.explained import SMALL, Spent
+from isamap.report.explained import SMALL, TimeShares
 from isamap.report.mappings import time_text
 from isamap.report.page.memories import MemoryUse, Stay
 from isamap.report.page.report_facts import Report
-from isamap.report.page.timeline import Bar, Timeline, merged
+from isamap.report.page.timeline import Bar, Timeline, merge_bars
 from isamap.report.page.traffic import LevelBytes
 from isamap.report.picture import (
     COLUMNS,
@@ -82,7 +82,7 @@ class _Amount:
     is_hidden: bool = False
 
 
-def time_picture(title: str, spent: Spent) -> Picture:
+def time_picture(title: str, spent: TimeShares) -> Picture:
     """Return parts of the time of a statement; those that others hide are pale."""
     longest = next((part for part in spent.parts if part.hides), None)
     amounts = [
@@ -293,7 +293,7 @@ def _timeline_picture(window: _Window) -> Picture:
     timeline = window.timeline
     across = Across(window.start_ns, window.end_ns)
     shown = (b for b in timeline.bars if b.start_ns < window.end_ns and b.end_ns > window.start_ns)
-    bars = merged(shown, (window.end_ns - window.start_ns) / (WIDTH - LEFT - RIGHT))
+    bars = merge_bars(shown, (window.end_ns - window.start_ns) / (WIDTH - LEFT - RIGHT))
     bottom = TIMELINE_TOP + TIMELINE_ROW * len(timeline.tracks)
     legend = list(_legend(window, bottom + 40))
     height = bottom + 40 + LEGEND_ROW * (1 + (len(timeline.labels) - 1) // BESIDE)

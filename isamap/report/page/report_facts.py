@@ -26,7 +26,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SubjectLine:
     """A line of a text with its subjects.
 
     `own` names its own subjects: a statement, a loop, a decision, as `s0`, `s0.m.1`, `s0.stage.b`. `inside`
@@ -46,7 +46,7 @@ class Pane:
 
     name: str
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[SubjectLine, ...]
     left_out: int = 0
 
 

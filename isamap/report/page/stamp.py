@@ -14,7 +14,7 @@ STAMP = _MARK + 64 * "0"
 _STAMPED = re.compile(_MARK + r"(?P<digest>[0-9a-f]{64})")
 
 
-def stamped(text: str) -> str:
+def add_digest(text: str) -> str:
     """Return the text with its digest."""
     assert STAMP in text, "it has a place for the digest"
     return text.replace(STAMP, _MARK + _digest(text), 1)

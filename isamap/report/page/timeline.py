@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from isamap.machine import Machine
 from isamap.report.page.memories import MemoryUse
 from isamap.report.page.stamp import STAMP
-from isamap.simulate.recording import Issued, Recorded
+from isamap.simulate.recording import Recorded, RecordedIssue
 from isamap.source.records import dataclass
 
 
@@ -101,7 +101,7 @@ def timeline_of(recorded: Recorded, machine: Machine) -> Timeline:
     )
 
 
-def _bar(track: str, issue: Issued) -> Bar:
+def _bar(track: str, issue: RecordedIssue) -> Bar:
     return Bar(track, issue.instruction, issue.begin_ns, issue.begin_ns + issue.busy_ns)
 
 
@@ -129,7 +129,7 @@ NARROW = 4
 """So many of the finest lengths are seen as one; several instructions share no wider bar."""
 
 
-def merged(bars: Iterable[Bar], finest_ns: float) -> tuple[Bar, ...]:
+def merge_bars(bars: Iterable[Bar], finest_ns: float) -> tuple[Bar, ...]:
     """Return the bars with neighbours on a track joined if their gap is below `finest_ns`.
 
     Bars of one instruction are joined, and short ones as long as the whole stays narrow. The result has the

@@ -16,7 +16,7 @@ from isamap.plan.problem import Problem
 from isamap.report.columns import Row, bytes_text, energy_text
 from isamap.report.page.timeline import route_of
 from isamap.report.roofline import Roofline, Slope
-from isamap.simulate.recording import Carried, Recorded
+from isamap.simulate.recording import CarriedBytes, Recorded
 from isamap.source.records import dataclass, replace
 
 
@@ -128,7 +128,7 @@ def with_links(
 
 
 def _crossing(
-    carried: Sequence[Carried], link: tuple[str, str], memory: Mapping[str, str], machine: Machine
+    carried: Sequence[CarriedBytes], link: tuple[str, str], memory: Mapping[str, str], machine: Machine
 ) -> float:
     """Return bytes on the farther side of a link that instructions move along it, either way."""
     ways = (f"{link[0]} → {link[1]}", f"{link[1]} → {link[0]}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import exp
 
 from isamap.scheduler.search.points import Point, SearchSpace
-from isamap.tune.searching import Told
+from isamap.tune.searching import MeasuredPoint
 
 HOTTEST, COOLING = 0.1, 0.8  # of the first schedule's time, and what is left of it after each group
 # Of so many changes, the one that the model likes best is measured.
@@ -25,12 +25,12 @@ class Annealing:
 
     def __init__(self) -> None:
         self._rng = random.Random(0)
-        self._walks: list[Told] = []
+        self._walks: list[MeasuredPoint] = []
         self._asked: dict[Point, int] = {}
         """The walk that each point was proposed for."""
         self._heat = HOTTEST
 
-    def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
+    def propose(self, space: SearchSpace, told: Sequence[MeasuredPoint], count: int) -> Sequence[Point]:
         """Return one change of each walk; the first half of the walks begins where the model likes it best."""
         if not self._walks:
             self._walks = [told[0]] * count
@@ -46,7 +46,7 @@ class Annealing:
                 self._asked.setdefault(point, place)
         return list(self._asked)[:count]
 
-    def _step(self, place: int, new: Told) -> None:
+    def _step(self, place: int, new: MeasuredPoint) -> None:
         worse = new.ratio - self._walks[place].ratio
         if worse <= 0 or self._rng.random() < exp(-worse / self._heat):
             self._walks[place] = new

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 
 from isamap.scheduler.search.points import Point, SearchSpace
-from isamap.tune.searching import Told
+from isamap.tune.searching import MeasuredPoint
 
 # How many live on, how often a child is changed as well, and how much the model may say against it.
 POPULATION, MUTATION, DOUBT = 8, 0.5, 2.0
@@ -26,7 +26,7 @@ class Genetic:
     def __init__(self) -> None:
         self._rng = random.Random(0)
 
-    def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
+    def propose(self, space: SearchSpace, told: Sequence[MeasuredPoint], count: int) -> Sequence[Point]:
         """Return the next generation."""
         known = {one.point for one in told}
         if len(told) == 1 and space.listed:
@@ -39,11 +39,11 @@ class Genetic:
                 children[child] = None
         return sorted(children, key=lambda child: child.cost_ns)[:count]
 
-    def _child(self, space: SearchSpace, alive: Sequence[Told]) -> Point | None:
+    def _child(self, space: SearchSpace, alive: Sequence[MeasuredPoint]) -> Point | None:
         child = space.crossed(self._parent(alive), self._parent(alive), self._rng)
         if child is None or self._rng.random() < MUTATION or child in {one.point for one in alive}:
             child = space.changed(child or self._parent(alive), self._rng)
         return child
 
-    def _parent(self, alive: Sequence[Told]) -> Point:
+    def _parent(self, alive: Sequence[MeasuredPoint]) -> Point:
         return min(self._rng.choices(alive, k=2), key=lambda one: one.ratio).point

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import exp, inf, log, log2
 
 from isamap.scheduler.search.points import Point, SearchSpace, changed_kinds
-from isamap.tune.searching import Told
+from isamap.tune.searching import MeasuredPoint
 
 LEARNING, BEST, DRAWN = 0.5, 4, 48
 # What a doubling of the modelled time weighs against a change, before anything is learned.
@@ -32,7 +32,7 @@ class Policy:
         """The schedule that each was a change of, and how likely that change was."""
         self._baseline = 0.0
 
-    def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
+    def propose(self, space: SearchSpace, told: Sequence[MeasuredPoint], count: int) -> Sequence[Point]:
         """Return changes of the fastest points, drawn by the policy."""
         ratios = {one.point: one.ratio for one in told}
         for point, (origin, chance) in self._tried.items():

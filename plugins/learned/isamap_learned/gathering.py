@@ -26,11 +26,11 @@ from isamap.plan.plugins import load_cost_model
 from isamap.plan.protocols import Trial
 from isamap.scheduler.answer import schedule as solve
 from isamap.scheduler.search.points import Point, SearchSpace
-from isamap.scheduler.search.varied import varied
+from isamap.scheduler.search.varied import vary_schedule
 from isamap.source import IsamapError, OnlyWarned
 from isamap.source.records import dataclass, replace
 from isamap.tune.evaluating import Log, Record, schedule_text
-from isamap.tune.measured import PROCESSOR_TIME, Measured, check_processor
+from isamap.tune.measured import PROCESSOR_TIME, MeasuredEvaluator, check_processor
 from isamap.tune.profile import Profile
 from isamap_learned.features import FEATURES_VERSION, described
 from isamap_learned.samples import SampleRow
@@ -172,7 +172,7 @@ def _formulate_row(plan: Plan, row: SampleRow) -> _Formulated:
     assert made.problem, "the stages before have run"
     model = load_cost_model(request.cost_model)
     first = solve(made.problem, heuristic="greedy", limit_s=plan.limit_s, model=model)
-    listed = varied(made.problem, model, LISTED, limit_s=plan.limit_s)
+    listed = vary_schedule(made.problem, model, LISTED, limit_s=plan.limit_s)
     space = SearchSpace.around(made.problem, model, {}, first, listed)
     assert space is not None, "greedy decides"
     sizes = {name: value for name, value in made.problem.sizes if isinstance(value, int)}
@@ -200,7 +200,7 @@ def _visit_row(
             features[text] = described(trials[-1], model).features
         if len(trials) == TOGETHER:
             break
-    clocked = Measured(ROUNDS, SECONDS, PROCESSOR_TIME, processor_time=True)
+    clocked = MeasuredEvaluator(ROUNDS, SECONDS, PROCESSOR_TIME, processor_time=True)
     evaluated = evaluate_schedules(formulated.request, trials, clocked, log=log) if trials else ()
     ran = sum(one.evaluation.cost_ns < float("inf") for one in evaluated)
     return Gathered(row, ran, len(evaluated) - ran), features
