@@ -98,7 +98,8 @@ def test_limits_of_floats_are_extrema_on_a_machine_that_does_not_compare(
     ports = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [32, 32]) for n in "xy"]
     graph = onnx.helper.make_graph(nodes, "limits", ports[:1], ports[1:])
     path = tmp_path / "limits.onnx"
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    path.write_bytes(model.SerializeToString())
     found = answer(capsys, "verify", str(path), *NPU)
     assert [layer["machine"] for layer in found["layers"]] == ["edge-npu"]
     assert found["layers"][0]["verified"]

@@ -49,7 +49,9 @@ def test_a_table_in_a_register_is_read_at_codes() -> None:
     made = found(code(0, 15))
     assert list(names(made)) == ["lookup_zmm_f32", "load_zmm_i32", "load_zmm_f32"]
     assert made is not None
-    (table,) = dict(made.inputs)["t"].inputs  # pyright: ignore[reportAttributeAccessIssue] - a chain
+    chain = dict(made.inputs)["t"]
+    assert isinstance(chain, OperandMove)
+    (table,) = chain.inputs
     assert table == ("a", Location("T", Index.of(0), (ONE,)))
 
 
