@@ -20,7 +20,7 @@ from isamap.driver.runnable import prepare
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.run.arguments import make_call
-from isamap.run.fills import at_line, make_arrays
+from isamap.run.fills import make_arrays, zeros_at_line
 from isamap.run.toolchain import Compiled
 from isamap.run.worker import ask_permission, load_function, make_arguments
 from isamap.source import Source
@@ -28,6 +28,13 @@ from isamap.syntax import parse_kernel
 
 Array = NDArray[Any]
 LEAST_SECONDS = 0.01
+
+
+def at_line(array: Array) -> Array:
+    """Return a copy that starts at a cache line."""
+    copy = zeros_at_line(array.size, array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def source(kernel: str) -> Source:

@@ -25,7 +25,7 @@ from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.plan.problem import NestProblem, Problem, TileAxis
 from isamap.plan.schedule import Schedule
-from isamap.scheduler import AnalyticModel, Candidate, OpenOption, decided, open_options, schedule
+from isamap.scheduler import AnalyticModel, Candidate, OpenOption, candidate_of, open_options, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.scheduler.process.exchange import Search, SearchLimits
@@ -104,7 +104,7 @@ def _solved(
     assert read is not None, "the solver's own schedules can be read"
     option, assignment = read
     options = open_options(problem, nest, MODEL, {})
-    first = decided(next(o for o in options if o.space.option == option), assignment)
+    first = candidate_of(next(o for o in options if o.space.option == option), assignment)
     contenders = [found for o in options if (found := _contender(o, first)) is not None]
     if not contenders:
         return first.cost_ns, first.cost_ns, []
@@ -118,7 +118,7 @@ def _solved(
     if found.contender < 0:
         return first.cost_ns, max(floor, min(found.bound_ns, first.cost_ns)), []
     start = contenders[found.contender].start
-    best = decided(start.option, {**start.assignment, **found.assignment})
+    best = candidate_of(start.option, {**start.assignment, **found.assignment})
     if best.cost_ns >= first.cost_ns * (1 - SAME):
         return first.cost_ns, min(found.bound_ns, first.cost_ns), []
     if best.option is not first.option:
@@ -141,7 +141,7 @@ def _contender(option: OpenOption, first: Candidate) -> OpenOptionModel | None:
     if option is first.option:
         return OpenOptionModel(first, blocks, least)
     made = next((made for b in blocks if (made := first_assignment(option.space, b)) is not None), None)
-    return None if made is None else OpenOptionModel(decided(option, made), blocks, least)
+    return None if made is None else OpenOptionModel(candidate_of(option, made), blocks, least)
 
 
 def _all_blocks(space: Space, axis: TileAxis, unroll: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from alternate import Array, prepared_call, ratio, source, turns
+from alternate import Array, at_line, prepared_call, ratio, source, turns
 
 from isamap.bench.kept_rows import spread_evenly
 from isamap.driver.inputs import machine_of
@@ -29,7 +29,6 @@ from isamap.driver.keeping import choose_kept
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.ir import Kernel, bind, print_routine
-from isamap.run.fills import at_line
 from isamap.source import IsamapError, Source
 from isamap.suites.shapes import BatchedProduct, Conv, Recurrent, read_suite
 from isamap.syntax import parse_kernel

@@ -13,7 +13,7 @@ from typing import cast
 
 from ranking_cases import Case
 
-from isamap import formulation
+from isamap import formulate
 from isamap.driver.pipeline import compile_kernel
 from isamap.plan import problem
 from isamap.plan.plugins import load_cost_model
@@ -100,7 +100,7 @@ def problem_of(case: Case, machine: str, profile: str, folder: Path) -> Problem:
 @cache
 def _rules() -> str:
     """Return a digest of what problems are made by; effects, which price them, may change."""
-    sources = [Path(problem.__file__), *sorted(Path(formulation.__file__).parent.glob("*.py"))]
+    sources = [Path(problem.__file__), *sorted(Path(formulate.__file__).parent.glob("*.py"))]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

@@ -133,7 +133,7 @@ def _is_of(value: object, kind: Any) -> bool:
 
 
 def _report_damage(path: Path, number: int, why: str) -> UsageProblem:
-    said = f"line {number} of {path} is no row that this command wrote: {why}"
+    said = f"line {number} of {path} is not a row that this command wrote: {why}"
     help_ = "take the line out, and it is done again; or name another folder with -o"
     return UsageProblem(Diagnostic("rows-damaged", said, help=help_))
 

@@ -134,7 +134,7 @@ def check_new(path: Path) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path leads to a device, a pipe or a socket, which is no file."""
+    """Return whether a path leads to a device, a pipe or a socket, which is not a file."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 

@@ -152,10 +152,10 @@ def project_command(asked: TextOptions) -> Answer:
 
 
 def _take_path(word: str) -> Path:
-    """Return the path of a new kernel or project. Raises: UsageProblem if its name is no identifier of C."""
+    """Return the path of a new kernel or project. Raises: UsageProblem if its name is not an identifier of C."""
     path = Path(word)
     if not _IDENTIFIER.fullmatch(path.name):
-        said = f"`{path.name[:40]}` is no name for a kernel"
+        said = f"`{path.name[:40]}` is not a name for a kernel"
         help_ = "small letters, digits and `_`, a letter first: `my_kernel`"
         raise UsageProblem(Diagnostic("option-value", said, help=help_))
     return path
@@ -227,7 +227,7 @@ def _path(name: str) -> Path:
     """Return the file of a new machine. Raises: UsageProblem for an invalid name."""
     path = Path(name if name.endswith(".yaml") else f"{name}.yaml")
     if not _NAME.fullmatch(path.stem):
-        said = f"`{path.stem[:40]}` is no name for a machine"
+        said = f"`{path.stem[:40]}` is not a name for a machine"
         help_ = "small letters, digits, `-` and `_`, a letter first: `edge-npu`"
         raise UsageProblem(Diagnostic("option-value", said, help=help_))
     return path

@@ -50,7 +50,7 @@ class Suite:
     """A command: its rows, the heading of their table, and its options besides the common ones.
 
     `types` and `libraries` are those of the kind, which is loaded when the command runs. `beta` is the factor
-    of C if it is no option: 1 if all contenders add to C.
+    of C if it is not an option: 1 if all contenders add to C.
     """
 
     summary: str

@@ -88,14 +88,14 @@ def _words(part: str) -> list[str]:
         return [part]
     found = _RANGE.fullmatch(part)
     if found is None:
-        raise _problem(f"`{part[:40]}` is no value")
+        raise _problem(f"`{part[:40]}` is not a value")
     low, high = (
         _number(found["low"] + (found["low_unit"] or "")),
         _number(found["high"] + (found["high_unit"] or "")),
     )
     step = _number(found["step"] + (found["step_unit"] or "")) if found["step"] else None
     if low <= 0 or high < low or step == 0:
-        raise _problem(f"`{part[:40]}` is no range from less to more, above 0")
+        raise _problem(f"`{part[:40]}` is not a range from less to more, above 0")
     numbers: list[float] = []
     value = low
     while value <= high and len(numbers) <= MOST_VALUES:

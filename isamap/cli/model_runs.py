@@ -409,7 +409,7 @@ def bench_model(
     from isamap.graph.model_library import CompiledModel
 
     if not word.endswith(".onnx"):
-        said = f"runtimes read .onnx files, and `{word[:80]}` is none"
+        said = f"runtimes read .onnx files, and `{word[:80]}` is not one"
         raise UsageProblem(Diagnostic("usage", said, help="see `isamap bench --help` for the suites"))
     how = how_of([hw], choices, asked.host)
     with Progress() as progress:

@@ -531,7 +531,7 @@ def _cells(source: Source) -> tuple[list[str], list[dict[str, str]]]:
     try:
         return list(reader.fieldnames or ()), list(reader)
     except csv.Error as error:  # a cell longer than such a reader takes
-        said = f"{source.name} is no table: line {reader.line_num}: {error}"
+        said = f"{source.name} is not a table: line {reader.line_num}: {error}"
         raise UsageProblem(Diagnostic("rows-without-sizes", said)) from None
 
 

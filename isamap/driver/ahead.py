@@ -126,7 +126,7 @@ def _compile(asked: Asked) -> None:
 
 def _serve() -> None:
     """Compile the request of each input line, and report it with a line."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # whatever is printed meanwhile is no answer
+    answers, sys.stdout = sys.stdout, sys.stderr  # whatever is printed meanwhile is not an answer
     for line in sys.stdin:
         _compile(json.loads(line))
         print("done", file=answers, flush=True)

@@ -72,7 +72,7 @@ def _overflows(expected: Expected, error: Array) -> Array:
 def _errors(values: Array, expected: Expected) -> Array:
     """Return absolute errors, float64; infinite where one is not a number, or both are different infinities.
 
-    An overflow is no error where the value with its bound reaches so far, and anything else is where all of
+    An overflow is not an error where the value with its bound reaches so far, and anything else is where all of
     it lies beyond. The overflow of a type without infinities is NaN.
     """
     if values.dtype.kind in "iub":

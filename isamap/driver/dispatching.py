@@ -37,7 +37,7 @@ def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None)
     for machine in machines:
         check_askable(machine)
         if machine.served is not None:
-            said = f"{machine.name} for several lengths is no part of an artifact for several machines"
+            said = f"{machine.name} for several lengths is not a part of an artifact for several machines"
             raise UsageProblem(
                 Diagnostic("several-lengths", said, help="name one length, or compile it alone")
             )

@@ -132,7 +132,7 @@ def find_profile(word: str, machine: str) -> Profile | None:
 
     The default is the newest one measured here for this machine, else the one shipped for the processor.
 
-    Raises: UsageProblem if a file is no profile, damaged, or of another machine or processor.
+    Raises: UsageProblem if a file is not a profile, damaged, or of another machine or processor.
     """
     if word == DEFAULT:
         word = os.environ.get(ENVIRONMENT) or DEFAULT

@@ -314,7 +314,7 @@ def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch:
 
 
 def _grow_schedule(request: Request, one: Compilation, lengths: tuple[int, int]) -> Schedule | None:
-    """Return the schedule of a compilation for another length; None if that is no answer there."""
+    """Return the schedule of a compilation for another length; None if that is not an answer there."""
     assert one.schedule, "all stages have run"
     assert one.problem, "all stages have run"
     named = tuple(sorted({nest.mapping for nest in one.schedule.nests}))

@@ -2,7 +2,7 @@
 
 gemm_f32 on aarch64-neon   ->   verified by fma_n_q_f32, 89 % of its lanes, 6 comparisons on emulator
 
-A kernel that the machine cannot perform, or that cannot run here, is no failure: its cell gives the reason.
+A kernel that the machine cannot perform, or that cannot run here, is not a failure: its cell gives the reason.
 """
 
 from __future__ import annotations

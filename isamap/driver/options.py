@@ -224,7 +224,7 @@ def given_items(name: str, value: object, code: str, example: str) -> list[tuple
     items = cast("Mapping[object, object]", value).items()
     for key, _ in items:
         if not isinstance(key, str):
-            said = f"`{name}` takes values by name, and {show_value(key)} is no name"
+            said = f"`{name}` takes values by name, and {show_value(key)} is not a name"
             raise UsageProblem(Diagnostic(code, said, help=example))
     return cast("list[tuple[str, object]]", list(items))
 

@@ -190,7 +190,7 @@ static inline $F if_less_$n($F a, $F b, $F c, $F d) {
 }
 """,
     "at_least": """\
-/* The larger; where x is no number, x. */
+/* The larger; where x is not a number, x. */
 static inline $F at_least_$n($F x, $F low) {
   return if_less_$n(x, low, low, x);
 }

@@ -31,7 +31,7 @@ STATUSES: tuple[tuple[str, str], ...] = (
     ("SIZE_OUT_OF_RANGE", "a run-time size is outside of the range that the program was made for"),
     (
         "BAD_STRIDE",
-        "a stride is no multiple of the element size, not the one it was made for, or lets results overlap",
+        "a stride is not a multiple of the element size, not the one it was made for, or lets results overlap",
     ),
     ("REQUIREMENT_NOT_MET", "sizes, strides or alignments do not meet the kernel's requirements"),
     ("WRONG_LAYOUT", "a packed tensor was not packed by this program's own packing, or for other sizes"),

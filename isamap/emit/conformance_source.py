@@ -99,7 +99,7 @@ def _unknown(machine: Machine, instruction: Instruction) -> str | None:
     for r in instruction.requires:
         if r.value.symbols - given:
             field = f"{r.field.state}.{r.field.field}"
-            return f"it requires `{field}` to be {r.value}, which is no number before the run"
+            return f"it requires `{field}` to be {r.value}, which is not a number before the run"
     return None
 
 

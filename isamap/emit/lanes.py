@@ -277,7 +277,7 @@ class LaneIssuer(Issuer):
         if (emit := call_of(item, model=self.model)) is not None:
             if emit.result is not None:
                 advice = f"pass `{emit.result}.ref`, a pointer to the elements of a lane"
-                raise refuse(item, f"`{emit.result}` is no value of C", advice)
+                raise refuse(item, f"`{emit.result}` is not a value of C", advice)
             return [f"{self._call(emit, item, dict(issue.operands), dict(issue.params), here)};"]
         if item.name not in self.models:
             self.models[item.name] = build_lane_function(item, self.machine, self.names, model=self.model)

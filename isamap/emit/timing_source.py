@@ -251,7 +251,7 @@ class _Function:
 
     def number(self, extent: Index) -> int:
         value = extent.substitute(self.encoded).value
-        assert value is not None, f"{extent} is no number before the run"
+        assert value is not None, f"{extent} is not a number before the run"
         return value
 
     # --- the loop's body

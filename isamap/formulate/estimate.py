@@ -143,7 +143,7 @@ def moves_ns(
 
 
 def _axes_behind(operand: str, statement: Statement, mapping: Mapping) -> frozenset[str]:
-    """Return the kernel axes on which an operand's element depends; an operand that is no input is the output."""
+    """Return the kernel axes on which an operand's element depends; an operand that is not an input is the output."""
     bound = [symbols(b.subject) for b in mapping.bindings if b.name == operand]
     target = frozenset(s for i in statement.assign.target.index for s in i.symbols)
     return frozenset[str]().union(*bound) if bound else target

@@ -373,7 +373,7 @@ def _laid_out(
     profile: Mapping[str, int],
     line: int,
 ) -> TileOperand:
-    """Return the operand of `lay_out`; an output is no box that is read, and is not prefetched."""
+    """Return the operand of `lay_out`; an output is not a box that is read, and is not prefetched."""
     found = lay_out(operand, subject, kernel, profile, line)
     return with_fields(found, in_rows=False) if tile.result is not None else found
 

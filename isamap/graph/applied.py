@@ -95,21 +95,21 @@ class Applied:
         """Return an attribute that is an integer. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, int):
-            raise NotTaken(f"its attribute `{name}` is no whole number")
+            raise NotTaken(f"its attribute `{name}` is not a whole number")
         return found
 
     def real(self, name: str, default: float) -> float:
         """Return an attribute that is a number. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, int | float):
-            raise NotTaken(f"its attribute `{name}` is no number")
+            raise NotTaken(f"its attribute `{name}` is not a number")
         return float(found)
 
     def word(self, name: str, default: str) -> str:
         """Return an attribute that is a text. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, str):
-            raise NotTaken(f"its attribute `{name}` is no text")
+            raise NotTaken(f"its attribute `{name}` is not a text")
         return found
 
     def list(self, name: str) -> tuple[int, ...] | None:
@@ -118,14 +118,14 @@ class Applied:
         if found is None:
             return None
         if not isinstance(found, tuple) or not all(isinstance(one, int) for one in tuple_of(found)):
-            raise NotTaken(f"its attribute `{name}` is no list of whole numbers")
+            raise NotTaken(f"its attribute `{name}` is not a list of whole numbers")
         return tuple_of(found)
 
     def graph(self, name: str) -> Graph:
         """Return an attribute that is a graph. Raises: NotTaken."""
         found = self.attribute(name)
         if not isinstance(found, Graph):
-            raise NotTaken(f"its attribute `{name}` is no graph")
+            raise NotTaken(f"its attribute `{name}` is not a graph")
         return found
 
     def axis(self, axis: int, rank: int) -> int:

@@ -224,25 +224,25 @@ def _name(value: Any) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{show_value(value)} is no text")
+        raise ValueError(f"{show_value(value)} is not a text")
     return value
 
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MOST_NUMBER:
-        raise ValueError(f"{show_value(value)} is no whole number from 0 to {MOST_NUMBER}")
+        raise ValueError(f"{show_value(value)} is not a whole number from 0 to {MOST_NUMBER}")
     return value
 
 
 def _items(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{show_value(value)} is no list")
+        raise ValueError(f"{show_value(value)} is not a list")
     return cast(list[Any], value)
 
 
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{show_value(value)} is no object")
+        raise ValueError(f"{show_value(value)} is not an object")
     return cast(dict[str, Any], value)
 
 
@@ -261,7 +261,7 @@ def _fault(program: ModelProgram) -> str | None:
     written: set[str] = set()
     for number, step in enumerate(program.steps):
         if isinstance(step, KernelCall) and step.kernel not in program.kernels:
-            return f"step {number} calls `{step.kernel}`, which is no kernel of it"
+            return f"step {number} calls `{step.kernel}`, which is not a kernel of it"
         if isinstance(step, Move) and not is_sound(step):
             return f"step {number} accesses elements outside its tensors"
         for passed in reads_of(step):
@@ -286,7 +286,7 @@ def _bytes(passed: TensorView) -> int:
 def _wrong(path: Path, why: str) -> UsageProblem:
     help_ = "`isamap import model.onnx -o FOLDER` writes one anew"
     return UsageProblem(
-        Diagnostic("graph-damaged", f"{path} is no graph file that can be read: {why}", help=help_)
+        Diagnostic("graph-damaged", f"{path} is not a graph file that can be read: {why}", help=help_)
     )
 
 
@@ -313,7 +313,7 @@ def _read_array(word: str) -> Array:
         return _array(data)
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else str(error)
-        said = f"`{word}` is no array of numpy that can be read: {said}"
+        said = f"`{word}` is not an array of numpy that can be read: {said}"
         help_ = "`numpy.save` writes one; arrays of numbers are read, and no texts or objects"
         raise UsageProblem(Diagnostic("option-value", said, help=help_)) from None
 

@@ -116,7 +116,7 @@ def _price(request: Request, call_ns: float) -> GroupPrice | None:
     """Return the price of a kernel's greedy schedule."""
     try:
         made = compile_as_passed(request)
-    except (NoMapping, Infeasible):  # what is no kernel at all is a mistake of ours
+    except (NoMapping, Infeasible):  # what is not a kernel at all is a mistake of ours
         return None
     summary: Mapping[str, Any] = made.outcome.summary
     needed = int(summary["workspace"]["fixed_bytes"])

@@ -263,7 +263,7 @@ def _finding(taken: NodeTreatment) -> Diagnostic:
 
 
 def _number_of(value: Given) -> int:
-    """Return a size that is no range of several numbers."""
+    """Return a size that is not a range of several numbers."""
     if isinstance(value, int):
         return value
     return value[0] if isinstance(value, tuple) else int(value.partition("..")[0])

@@ -88,7 +88,7 @@ def layers_of_stream(
 
 
 MOVES_DATA = "data determines what it reads, writes or calls"
-"""Why a step of a divided program that is no kernel runs on the host."""
+"""Why a step of a divided program that is not a kernel runs on the host."""
 
 
 def layers_of(trace: Trace, library: ModelSource, machine: Machine) -> list[Layer]:

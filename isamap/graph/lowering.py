@@ -658,7 +658,7 @@ def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Kerne
     given = [value for value in inputs if value is not None]
     count = attributes.get("num_scan_inputs")
     if not isinstance(count, int) or not 0 < count <= len(given):
-        raise NotTaken("it says not how many inputs are scanned")
+        raise NotTaken("it does not say how many inputs are scanned")
     state, scanned = given[: len(given) - count], given[len(given) - count :]
     results = len(body.outputs) - len(state)
     in_axes, out_axes = (

@@ -294,7 +294,7 @@ class StreamedModel:
     ) -> None:
         """Perform all steps; `each` is called behind a step with a function that copies a tensor, and its number.
 
-        Raises: VerificationFailed if a word is no instruction, or an instruction goes wrong.
+        Raises: VerificationFailed if a word is not an instruction, or an instruction goes wrong.
         """
         given = {
             n: np.ascontiguousarray(a).reshape(-1).view(np.uint8) for n, a in self.program.constants.items()

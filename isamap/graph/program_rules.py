@@ -31,7 +31,7 @@ def _check_program_rules(program: ModelProgram) -> Iterator[str]:
     for number, step in enumerate(program.steps):
         place = f"step {number}"
         if isinstance(step, KernelCall) and step.kernel not in program.kernels:
-            yield f"{place} calls `{step.kernel}`, which is no kernel of the program"
+            yield f"{place} calls `{step.kernel}`, which is not a kernel of the program"
         for passed in reads_of(step):
             yield from _check_read(f"{place} reads", passed, bits)
         for passed in writes_of(step):

@@ -55,7 +55,7 @@ class Parameter:
 
     @property
     def most(self) -> int | None:
-        """The largest number that fits; None if it is no integer."""
+        """The largest number that fits; None if it is not an integer."""
         if self.is_pointer or self.base not in WIDTHS:
             return None
         signed = not self.base.startswith(("u", "size"))
@@ -85,7 +85,7 @@ def read_prototype(text: str, types: Mapping[str, str]) -> Prototype | str:
         match = _PARAMETER.fullmatch(written)
         base = types.get(match[2], match[2]) if match else ""
         if match is None or base not in (*WIDTHS, *_OTHERS) or (base == "void" and not match[3]):
-            return f"`{written}` is no parameter of a known type"
+            return f"`{written}` is not a parameter of a known type"
         found.append(Parameter(base, bool(match[3]), bool(match[1])))
     return Prototype(whole[1], tuple(found))
 
@@ -223,15 +223,15 @@ def _read_library(source: Source, folder: Path) -> Library:
     threads, environment = _texts(keys, "threads", findings), _pairs(keys, "environment", findings)
     for name in (*threads, *environment):
         if name not in VARIABLES and not _COUNT.fullmatch(name):
-            said = f"`{name}` is no variable that a description may set"
+            said = f"`{name}` is not a variable that a description may set"
             known = f"variables: NAME_THREADS, {', '.join(sorted(VARIABLES))}"
             findings.report("library-variable", said, read_tree(source).span, known)
     if not all(value.isascii() and value.isprintable() for value in environment.values()):
         findings.report(
-            "library-variable", "a value of `environment` is no plain text", read_tree(source).span
+            "library-variable", "a value of `environment` is not plain text", read_tree(source).span
         )
     if texts["library"] and not _CALLED.fullmatch(texts["library"]):
-        said = f"`{texts['library'][:40]}` is no name: letters, digits, `_`, `-` and `.`"
+        said = f"`{texts['library'][:40]}` is not a name: letters, digits, `_`, `-` and `.`"
         findings.report("not-a-name", said, read_tree(source).span)
     found = Library(
         texts["library"],
@@ -302,7 +302,9 @@ def _call(
         return None
     named = Prototype(substitute_text(symbols, {"NAME": prototype.name}), prototype.parameters)
     if not IDENTIFIER.fullmatch(named.name):
-        findings.report("library-call", f"`symbols` makes `{named.name}` of it, which is no name", text.span)
+        findings.report(
+            "library-call", f"`symbols` makes `{named.name}` of it, which is not a name", text.span
+        )
         return None
     forms = [
         form

@@ -1,4 +1,4 @@
-"""Insert barriers between lanes that write an element and lanes that read it, and check that none is missing.
+"""Insert barriers between lanes that write an element and lanes that read it.
 
     stage a { … a_tiles0 … }                  stage a { … a_tiles0 … }
     for k { v1 = load a_tiles0 }      ->      for k { barrier; v1 = load a_tiles0 }
@@ -6,15 +6,12 @@
 A barrier precedes an issue that reads elements written since the last barrier, or writes elements accessed
 since then. A loop that carries such accesses between iterations counts as two iterations. All writes of one
 parallel loop are complete before the next one begins.
-
-`check_barriers` shares no code with `with_barriers`: it follows the program in the order in which it runs,
-the body of each loop twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from itertools import product as points
 from math import lcm, prod
 
@@ -23,7 +20,6 @@ from isamap.ir.domains import largest_value
 from isamap.ir.index import ZERO
 from isamap.lower.program import (
     Barrier,
-    Begin,
     Block,
     Condition,
     Fill,
@@ -34,11 +30,9 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
-    RegisterRef,
     WorkSlice,
 )
-from isamap.lower.walk import children, names_in, walk, with_children
-from isamap.lower.work_slices import is_met
+from isamap.lower.walk import children, walk, with_children, without_blocks
 from isamap.machine import Machine, bound_level
 from isamap.source.records import dataclass, replace
 
@@ -345,7 +339,7 @@ def _with_copies_in_flight(nodes: tuple[Node, ...], machine: Machine) -> tuple[N
     found: list[Node] = []
     for node in nodes:
         made = with_children(node, _with_copies_in_flight(children(node), machine))
-        first = next(_in_order(node.body), None) if isinstance(node, For) else None
+        first = next(without_blocks(node.body), None) if isinstance(node, For) else None
         groups = _groups_in_flight(node, machine) if isinstance(node, For) else 0
         if isinstance(first, Barrier) and groups > 0:
             found.append(first)
@@ -359,12 +353,6 @@ def _with_first(nodes: tuple[Node, ...], barrier: Barrier) -> tuple[Node, ...]:
     first, *others = nodes
     inside = isinstance(first, Block)
     return (with_children(first, _with_first(first.body, barrier)) if inside else barrier, *others)
-
-
-def _in_order(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    """Yield nodes that all lanes come to, also those of blocks."""
-    for node in nodes:
-        yield from _in_order(node.body) if isinstance(node, Block) else (node,)
 
 
 def _groups_in_flight(loop: For, machine: Machine) -> int:
@@ -460,327 +448,3 @@ def _is_apart(steps: list[tuple[int | None, int | None]]) -> bool:
             return False
         reached += step * (count - 1)
     return len(known) == len(steps)
-
-
-def check_barriers(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
-    """Return the races between lanes, and the barriers that not all lanes may reach together."""
-    return tuple(dict.fromkeys(_Walk(machine).said(program.body)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Access:
-    """An access that no barrier has ended: its issue, whether it writes, and its elements, if they are known.
-
-    `elements` are the first one, and the distances of all from there. If `other` is the variable of a loop, it was
-    in another iteration of that loop. An asynchronous copy has been closed by so many `groups`; None for others.
-    """
-
-    name: str
-    writes: bool
-    array: str
-    elements: tuple[Index, ...] | None
-    other: str = ""
-    groups: int | None = None
-
-
-class _Walk:
-    """One way through a program; `last` has, for each array, the accesses that no barrier has ended.
-
-    `own` are the numbers of the instances that perform the nodes that it is at, and `team` all so far.
-
-    Accesses are compared element by element. Strides that the caller decides are taken to be large numbers, so
-    that an element lies at one place of its array.
-    """
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        level = bound_level(machine)
-        self.level = "" if level is None else level.name
-        self.last: dict[str, set[_Access]] = {}
-        self.team: dict[str, int] = {}
-        self.own: dict[str, int] = {}
-        self.loops: dict[str, Index] = {}
-        self.here: tuple[Condition, ...] = ()
-
-    def said(self, nodes: tuple[Node, ...]) -> Iterator[str]:
-        earlier: dict[str, set[_Access]] = {}
-        ways: list[If] = []
-        for node in nodes:
-            others = ways if isinstance(node, If) else []
-            ways = [*others, node] if isinstance(node, If) else []
-            match node:
-                case If(conditions) if others and all(self.is_else(other, conditions) for other in others):
-                    behind = self.last
-                    self.last = {array: set(some) for array, some in earlier.items()}
-                    yield from self.said((node,))
-                    for array, some in behind.items():
-                        self.last.setdefault(array, set()).update(some)
-                case Barrier(level, in_flight):
-                    if level != self.level:
-                        yield f"a barrier is of {level}, which is no level whose lanes may wait for each other"
-                    for array, some in self.last.items():
-                        left = [(one, one.groups) for one in some if one.groups is not None]
-                        kept = {replace(one, groups=n + 1) for one, n in left if n < in_flight}
-                        self.last[array] = kept
-                case Issue(name):
-                    yield from self.performed(name, self.accesses(node), self.is_of_each(node))
-                case Fill(buffer, offset, count):
-                    most = count.value if count.value is not None and count.value <= _MOST_POINTS else None
-                    elements = None if most is None else (offset, *map(Index.of, range(most)))
-                    each = bool(self.own.keys() & (offset.symbols | count.symbols))
-                    yield from self.performed("a fill", [_Access("a fill", True, buffer, elements)], each)
-                case Parallel(counters, body, level=str(own)) if own:
-                    around, self.own = self.own, {counter: trips.constant for counter, trips in counters}
-                    self.team |= self.own
-                    yield from self.said(body)
-                    self.own = around
-                case Parallel(counters, body):
-                    self.loops |= dict(counters)
-                    self.last.clear()
-                    yield from self.said(body)
-                    self.last.clear()
-                case For(variable, trips, body) | WorkSlice(nth=variable, trips=trips, body=body):
-                    self.loops[variable] = trips
-                    outside = self.here
-                    if trips.symbols & self.own.keys():
-                        self.here = (*self.here, (Index.of(variable), "<", trips))
-                        if any(isinstance(inner, Barrier) for inner in walk(body)):
-                            yield "a barrier stands where only some instances of a block come"
-                    yield from self.said(body)
-                    waits = [inner.in_flight for inner in _in_order(body) if isinstance(inner, Barrier)]
-                    again = (
-                        0 if isinstance(node, For) and self.writes_apart(node) else 1 + max(waits, default=0)
-                    )
-                    for _ in range(again):
-                        self.change(partial(self.before, variable=variable, is_closed=bool(waits)))
-                        yield from self.said(body)
-                    self.here = outside
-                    self.change(lambda access: self.every(access, variable))
-                case If(conditions, body):
-                    ways = [node]
-                    earlier = {array: set(some) for array, some in self.last.items()}
-                    own = {name for left, _, right in conditions for name in left.symbols | right.symbols}
-                    if own & self.team.keys() and any(isinstance(inner, Barrier) for inner in walk(body)):
-                        yield "a barrier stands where only some instances of a block come"
-                    # A barrier inside may be left out, and ends nothing behind it.
-                    before = {array: set(some) for array, some in self.last.items()}
-                    around, self.here = self.here, (*self.here, *conditions)
-                    yield from self.said(body)
-                    self.here = around
-                    for array, some in before.items():
-                        self.last.setdefault(array, set()).update(some)
-                case Begin(work):
-                    yield f"{work} is dealt to iterations, and lanes have no order of these"
-                case _:
-                    yield from self.said(children(node))
-
-    def performed(self, name: str, made: list[_Access], each: bool) -> Iterator[str]:
-        """Yield what is wrong with accesses that each instance makes, or that all make together."""
-        if each and any(one.writes and self.meets_itself(one) for one in made):
-            yield f"several instances of a block write the same elements by {name}"
-        some = any((left.symbols | right.symbols) & self.own.keys() for left, _, right in self.here)
-        if some and not each:
-            yield f"all instances of a block perform {name} together where only some of them come"
-        yield from self.touch(name, made)
-
-    def is_of_each(self, issue: Issue) -> bool:
-        """Return whether each instance performs an issue; one that all perform together uses no register."""
-        in_registers = any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
-        return bool(self.own) and (in_registers or not self.own.keys().isdisjoint(names_in(issue)))
-
-    def instances(self) -> Iterator[dict[str, Index]]:
-        """Yield the numbers of the instances that come here, as far as conditions about these numbers say."""
-        about = [c for c in self.here if (c[0].symbols | c[2].symbols) <= self.own.keys()]
-        for values in points(*(range(count) for count in self.own.values())):
-            numbers = dict(zip(self.own, values, strict=True))
-            if is_met(about, numbers):
-                yield {name: Index.of(value) for name, value in numbers.items()}
-
-    def meets_itself(self, one: _Access) -> bool:
-        """Return whether two instances touch one element by the same issue."""
-        if one.elements is None:
-            return True
-        (first, *own), seen = one.elements, list[Index]()
-        places = {at.constant for at in own}
-        for numbers in self.instances():
-            here = first.substitute(numbers)
-            gaps = [(here - other).value for other in seen]
-            if any(gap is None or not places.isdisjoint(gap + at for at in places) for gap in gaps):
-                return True
-            seen.append(here)
-        return False
-
-    def is_else(self, before: If, conditions: tuple[Condition, ...]) -> bool:
-        """Return whether conditions hold only where those of another node do not: `a < b` and `b <= a`."""
-        return any(
-            {one, other} == {"<", "<="} and (left, right) == (there, here)
-            for left, one, right in before.conditions
-            for here, other, there in conditions
-        )
-
-    def change(self, change: Callable[[_Access], _Access]) -> None:
-        for array, some in self.last.items():
-            self.last[array] = set(map(change, some))
-
-    def before(self, access: _Access, variable: str, is_closed: bool) -> _Access:
-        """Return an access as the next iteration of a loop sees it, or any later one.
-
-        If each iteration closes a group, copies in flight are of known iterations.
-        """
-        if access.elements is None or variable not in access.elements[0].symbols:
-            return access
-        if access.groups is not None and is_closed:
-            first, *others = access.elements
-            return replace(access, elements=(first.substitute({variable: Index.of(variable) - 1}), *others))
-        return replace(access, elements=None) if access.other else replace(access, other=variable)
-
-    def every(self, access: _Access, variable: str) -> _Access:
-        """Return an access behind a loop: that of any iteration."""
-        if access.elements is None or variable not in access.elements[0].symbols:
-            return access
-        first, *own = access.elements
-        step, most = first.coefficient(variable), largest_value(self.loops[variable], self.loops).value
-        if step is None or step.value is None or most is None or most * len(own) > _MOST_POINTS:
-            return replace(access, elements=None)
-        places = {at.constant + step.value * n for at in own for n in range(most)}
-        elements = (first.substitute({variable: 0}), *map(Index.of, sorted(places)))
-        return replace(access, elements=elements, other="" if access.other == variable else access.other)
-
-    def accesses(self, issue: Issue) -> list[_Access]:
-        """Return the accesses of memory of an issue."""
-        instruction = self.machine.instructions[issue.instruction].instruction
-        longest = {p.name: p.high for p in instruction.params if p.high is not None}
-        for name, value in issue.params:
-            end = largest_value(value, self.loops) if isinstance(value, Index) else Index.of(0)
-            end = Index.of(value) if isinstance(value, int) else end
-            longest |= {name: end} if end.value else {}
-        found: list[_Access] = []
-        for name, ref in issue.operands:
-            if not isinstance(ref, MemoryRef):
-                continue
-            operand = instruction.operand(name)
-            shape = [extent.substitute(longest).value for extent in operand.shape]
-            symbols = ref.offset.symbols.union(*(stride.symbols for stride in ref.strides))
-            own = [s for s in symbols if s.rpartition(".s")[0] == ref.buffer]
-            numbers = {s: 1 << 30 * (20 - int(s.rpartition(".s")[2])) for s in own}
-            steps = [stride.substitute(numbers).value for stride in ref.strides]
-            elements: tuple[Index, ...] | None = None
-            if None not in shape and None not in steps and prod(n or 1 for n in shape) <= _MOST_POINTS:
-                places = points(*(range(n or 1) for n in shape))
-                first = ref.offset.substitute(numbers)
-                distances = sorted(
-                    {sum((s or 0) * n for s, n in zip(steps, at, strict=True)) for at in places}
-                )
-                elements = (first, *map(Index.of, distances))
-            roles = {"in": (False,), "out": (True,), "inout": (False, True)}[operand.role]
-            groups = 0 if self.machine.instructions[issue.instruction].is_asynchronous else None
-            found += [
-                _Access(issue.instruction, writes, ref.buffer, elements, groups=groups) for writes in roles
-            ]
-        return found
-
-    def meet(self, one: _Access, other: _Access) -> bool:
-        """Return whether two accesses may touch one element, each by some instance of a team."""
-        if one.elements is None or other.elements is None:
-            return True
-        left = (one.elements[0].symbols ^ other.elements[0].symbols) & self.loops.keys()
-        for variable in sorted(left):  # a loop that one of them is behind
-            one, other = self.every(one, variable), self.every(other, variable)
-            if one.elements is None or other.elements is None:
-                return True
-        (here, *mine), (there, *theirs) = one.elements, other.elements
-        own = {at.constant for at in mine}
-        names = [name for name in self.team if name in here.symbols | there.symbols]
-        for a in points(*(range(self.team[name]) for name in names)):
-            for b in points(*(range(self.team[name]) for name in names)):
-                known = (dict(zip(names, values, strict=True)) for values in (a, b))
-                first, second = (
-                    at.substitute(numbers) for at, numbers in zip((here, there), known, strict=True)
-                )
-                gaps = _values_of(second - first)
-                steps = {name: first.coefficient(name) for name in (one.other, other.other) if name}
-                if gaps is None or any(step is None or not step.value for step in steps.values()):
-                    return True
-                if not steps and any(not own.isdisjoint(gap + at.constant for at in theirs) for gap in gaps):
-                    return True
-                if any(
-                    step is not None and self.meets_later(own, gap, theirs, (step.constant, name))
-                    for name, step in steps.items()
-                    for gap in gaps
-                ):
-                    return True
-        return False
-
-    def meets_later(self, own: set[int], gap: int, theirs: list[Index], loop: tuple[int, str]) -> bool:
-        """Return whether another iteration of a loop, by its step and variable, touches one of the own elements."""
-        step, variable = loop
-        most = largest_value(self.loops[variable], self.loops).value
-        alike: dict[int, set[int]] = {}
-        for at in own:
-            alike.setdefault(at % step, set()).add(at)
-        moved = [gap + at.constant for at in theirs]
-        return any(
-            at != mine and (most is None or abs(at - mine) < abs(step) * most)
-            for at in moved
-            for mine in alike.get(at % step, ())
-        )
-
-    def writes_apart(self, loop: For) -> bool:
-        """Return whether a nest of loops around one issue writes each element once, by its addresses."""
-        loops: list[tuple[str, int]] = []
-        node: Node = loop
-        while isinstance(node, For) and len(node.body) == 1 and node.trips.value is not None:
-            loops.append((node.variable, node.trips.value))
-            (node,) = node.body
-        if not isinstance(node, Issue) or prod(count for _, count in loops) > _MOST_POINTS:
-            return False
-        params = {name: value for name, value in node.params if isinstance(value, Index | int)}
-        touched = dict(node.operands)
-        for operand in self.machine.instructions[node.instruction].instruction.operands:
-            ref = touched[operand.name]
-            if operand.role == "in" or not isinstance(ref, MemoryRef):
-                continue
-            shape = [extent.substitute(params).value for extent in operand.shape]
-            steps = [stride.value for stride in ref.strides]
-            own = {name for name, _ in loops}
-            moving = [(m, c) for m, c in ref.offset.terms if own & Index(((m, 1),)).symbols]
-            mixed = any(Index(((m, 1),)).symbols - own for m, _ in moving)
-            if mixed or None in shape or None in steps or operand.role == "inout":
-                return False
-            seen: set[int] = set()
-            for point in points(*(range(count) for _, count in loops)):
-                at = Index(tuple(moving)).evaluate(dict(zip((name for name, _ in loops), point, strict=True)))
-                inside = [at]
-                for extent, step in zip(shape, steps, strict=True):
-                    inside = [a + (step or 0) * n for a in inside for n in range(extent or 0)]
-                if len(seen) + len(inside) > _MOST_POINTS or not seen.isdisjoint(inside):
-                    return False
-                seen.update(inside)
-        return True
-
-    def touch(self, name: str, accesses: list[_Access]) -> Iterator[str]:
-        for one in accesses:
-            met = [other for other in self.last.get(one.array, set[_Access]()) if self.meet(other, one)]
-            if any(other.writes and other.groups for other in met):
-                yield f"{name} touches {one.array}, and copies into it are on their way"
-            elif any(other.writes for other in met):
-                yield f"{name} touches {one.array}, which lanes have written, and no barrier stands between"
-            elif one.writes and met:
-                yield f"{name} writes {one.array}, which lanes have read, and no barrier stands between"
-        for one in accesses:
-            self.last.setdefault(one.array, set()).add(one)
-
-
-def _values_of(index: Index) -> frozenset[int] | None:
-    """Return all values of a number and of remainders of variables; None if there is anything else in it."""
-    if index.value is not None:
-        return frozenset((index.value,))
-    atoms = [atom for monomial, _ in index.terms for atom in (monomial if len(monomial) < 2 else ("",))]
-    divisors = [atom.divisor.value for atom in atoms if isinstance(atom, Mod)]
-    if len(divisors) != len(atoms) or None in divisors:
-        return None
-    every, names = lcm(*(divisor or 1 for divisor in divisors)), sorted(index.symbols)
-    if every ** len(names) > _MOST_SLOTS:
-        return None
-    numbers = points(range(every), repeat=len(names))
-    return frozenset(index.evaluate(dict(zip(names, values, strict=True))) for values in numbers)

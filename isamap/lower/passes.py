@@ -16,7 +16,8 @@ from typing import assert_never
 
 from isamap.ir import Kernel, Range, product
 from isamap.lower import shape
-from isamap.lower.barriers import check_barriers, with_barriers
+from isamap.lower.barrier_check import check_barriers
+from isamap.lower.barriers import with_barriers
 from isamap.lower.chain_interleaving import side_by_side
 from isamap.lower.expand import expand_nest
 from isamap.lower.hoist import with_copies_in_front

@@ -176,7 +176,7 @@ def _free_registers(issues: tuple[Issue, ...], loop: For, machine: Machine) -> I
 def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
     """Return the nodes with their main loop, and loops of the same issues, in the order of a pipeline.
 
-    Raises: UsageProblem if it is no pipeline of that loop.
+    Raises: UsageProblem if it is not a pipeline of that loop.
     """
     main = main_loop(nodes)
     if main is None:

@@ -121,7 +121,7 @@ def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
                 yield from _hint(instruction, operand, place, here)
             case Barrier(level):
                 if level not in {one.name for one in here.machine.levels}:
-                    yield f"a barrier is of {level}, which is no level of {here.machine.name}"
+                    yield f"a barrier is of {level}, which is not a level of {here.machine.name}"
             case Declare(declared):
                 yield from (said for value in declared for said in _check_declared(value, here))
                 values |= {value.name: value for value in declared}
@@ -183,7 +183,7 @@ def _check_declared(value: Value, around: _Around) -> Said:
     if value.name in around.values:
         yield f"{value.name} is declared where it is declared already"
     if memory is None or memory.kind != "registers":
-        yield f"{value.name} lies in {value.memory}, which is no register memory of {around.machine.name}"
+        yield f"{value.name} lies in {value.memory}, which is not a register memory of {around.machine.name}"
         return
     if any(extent < 1 for extent in value.shape):
         yield f"{value.name} has the shape {value.shape}"
@@ -198,7 +198,7 @@ def _issue(issue: Issue, around: _Around) -> Said:
     name = issue.instruction
     item = around.machine.instructions.get(name)
     if item is None:
-        yield f"{name} is no instruction of {around.machine.name}"
+        yield f"{name} is not an instruction of {around.machine.name}"
         return
     instruction = item.instruction
     given = [operand for operand, _ in issue.operands]
@@ -236,7 +236,7 @@ def _operand(what: str, ref: OperandRef, memory: str, around: _Around) -> Said:
 
 def _place(what: str, buffer: str, numbers: Iterable[Index], around: _Around) -> Said:
     if buffer not in around.arrays:
-        yield f"{what} is in {buffer}, which is no array of the program"
+        yield f"{what} is in {buffer}, which is not an array of the program"
     for number in numbers:
         yield from _unknown(number, around.symbols, f"{what}, in {buffer},")
 
@@ -260,7 +260,7 @@ def _argument(what: str, argument: Argument, around: _Around) -> Said:
 def _expression(what: str, value: Expr, around: _Around) -> Said:
     for read in reads(value):
         if read.buffer not in around.arrays:
-            yield f"{what} reads {read.buffer}, which is no array of the program"
+            yield f"{what} reads {read.buffer}, which is not an array of the program"
     missing = symbols(value) - around.symbols
     if missing:
         yield f"{what} depends on {', '.join(sorted(missing))}, which nothing around it counts"
@@ -269,7 +269,7 @@ def _expression(what: str, value: Expr, around: _Around) -> Said:
 def _hint(instruction: str, operand: str, place: MemoryRef, around: _Around) -> Said:
     item = around.machine.hints.get(instruction)
     if item is None:
-        yield f"{instruction} is no hint of {around.machine.name}"
+        yield f"{instruction} is not a hint of {around.machine.name}"
     elif operand not in {o.name for o in item.instruction.operands}:
         yield f"{instruction} has no operand {operand}"
     yield from _place(f"{operand} of {instruction}", place.buffer, (place.offset, *place.strides), around)
@@ -346,7 +346,7 @@ def _check_staged(tree: Tree, stage: Stage, depth: int, staged: set[str]) -> Ite
     known = {o.name for o in (tile.accumulator, *tile.inputs) if o is not None}
     owner = stage.operand.partition(".")[0] if stage.packed else stage.operand
     if owner not in known:
-        yield f"`{stage.operand}` is staged, and is no operand of {tile.mapping.instruction}"
+        yield f"`{stage.operand}` is staged, and is not an operand of {tile.mapping.instruction}"
     if stage.operand in staged:
         yield f"`{stage.operand}` is staged twice"
     if stage.depth != depth:

@@ -58,6 +58,12 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
         yield from walk(children(node))
 
 
+def without_blocks(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield the nodes, and instead of each block the nodes in it."""
+    for node in nodes:
+        yield from without_blocks(node.body) if isinstance(node, Block) else (node,)
+
+
 def rewrite(nodes: Iterable[Node], change: Callable[[Node], Iterable[Node] | None]) -> Nodes:
     """Return the nodes with those replaced for which `change` returns new ones.
 

@@ -142,12 +142,12 @@ class Protocol(LanguageServerProtocol):
 
 
 class Server(LanguageServer):
-    """A server that tells of input that is no message as JSON-RPC has it."""
+    """A server that tells of input that is not a message as JSON-RPC has it."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Answer a message that is not JSON; show other errors as before."""
         if source is JsonRpcException:
-            said = f"this is no message of 1 to {MAX_BYTES} bytes of JSON: {type(error).__name__}"
+            said = f"this is not a message of 1 to {MAX_BYTES} bytes of JSON: {type(error).__name__}"
             problem = JsonRpcParseError(said).to_response_error()
             self.protocol._send_data(types.ResponseErrorMessage(id=None, error=problem))  # pyright: ignore[reportPrivateUsage] - there is no other way to answer without a request
         else:

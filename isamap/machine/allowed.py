@@ -25,7 +25,7 @@ RUNS = ("native", "emulator", "model")
 class AllowedHeader:
     """A C header: the functions that may be called from it, as a pattern, and its name in messages.
 
-    A header of isamap's own is no file: its `text` is printed in front of the code that calls it.
+    A header of isamap's own is not a file: its `text` is printed in front of the code that calls it.
     """
 
     functions: re.Pattern[str]

@@ -117,7 +117,7 @@ def _check_number(value: EmitValue, word: Word, instruction: Instruction | None)
             return
         case EmitArg() | EmitCall():
             raise _problem(
-                "emit-arithmetic", f"nothing is computed with `{value}`", word.span,
+                "emit-arithmetic", f"arithmetic on `{value}` is not possible", word.span,
                 "allowed are whole numbers, constants of the machine, integer parameters,",
                 "and `.index` and `.stride` of operands",
             )  # fmt: skip

@@ -103,7 +103,7 @@ class Flaw:
 
 
 _BY_ZERO = ("it divides by 0", "divide by `max(1, …)`, or narrow the range")
-_NO_NUMBER = ("it is no number", "keep its inputs within `min` and `max`, or narrow the range")
+_NO_NUMBER = ("it is not a number", "keep its inputs within `min` and `max`, or narrow the range")
 _INFINITE = ("it is infinite", _NO_NUMBER[1])
 _OPEN = (
     "it is not proved to be at least 0",
@@ -282,7 +282,7 @@ def _time(
         expr = _parse_cost(written, names)
     except IsamapError as error:
         shown = f"; its parameters are {', '.join(names)}" if names else "; the instruction has no parameters"
-        said = f"`{written}` is no cost: {error.diagnostics[0].message}{shown}"
+        said = f"`{written}` is not a cost: {error.diagnostics[0].message}{shown}"
         cut = "put values with a comma in quotes" if written.count("(") > written.count(")") else None
         raise SpecProblem(Diagnostic("bad-cost", said, time.text.span, help=cut)) from None
     if (flaw := find_flaw(expr, ranges, instruction.where)) is not None:
@@ -302,13 +302,13 @@ def _number(written: str, time: TimeSpec) -> float:
 
 
 def _report_flaw(time: TimeSpec, written: str, flaw: Flaw, ranges: Ranges) -> Diagnostic:
-    """Return the finding that a cost is no number of at least 0, with the instance at which it is not."""
+    """Return the finding that a cost is not a number of at least 0, with the instance at which it is not."""
     at = f" at {', '.join(f'{name} = {value}' for name, value in flaw.values.items())}" if flaw.values else ""
     used = [f"{name} of {low} to {high}" for name, low, high in ranges if name in flaw.names]
     rule = "a cost is a finite number of at least 0"
     return Diagnostic(
         "bad-cost",
-        f"`{written}` is no cost: {flaw.said}{at}",
+        f"`{written}` is not a cost: {flaw.said}{at}",
         time.text.span,
         notes=(f"{rule} for every {', '.join(used)}" if used else rule,),
         help=f"{flaw.advice} of the parameter" if used else "write the number itself",

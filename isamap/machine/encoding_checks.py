@@ -296,7 +296,7 @@ def _read_held(spec: FieldSpec, row: Row) -> int | Quantity:
 def _number(text: ScalarNode, row: Row) -> int:
     written = substitute_text(text.text, row)
     if not _NUMBER.fullmatch(written):
-        said = f"`{written}` is no number"
+        said = f"`{written}` is not a number"
         advice = "write it decimal, as 0x7b, or as 0b1111011"
         raise SpecProblem(Diagnostic("not-a-number", said, text.span, help=advice))
     return int(written) if is_digits(written) else int(written, 0)

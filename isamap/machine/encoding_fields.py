@@ -137,7 +137,11 @@ def _read_field(name: ScalarNode, node: Node, findings: Findings) -> FieldSpec |
     if bits is None:
         return None
     if (constant is None) == (holds is None):
-        said = "has a constant and holds something" if constant is not None else "says not what it holds"
+        said = (
+            "has both `constant` and `holds`"
+            if constant is not None
+            else "has neither `constant` nor `holds`"
+        )
         code = "given-twice" if constant is not None else "missing-key"
         findings.report(code, f"{what} {said}", name.span, advice="write `constant: …`, or `holds: …`")
         return None

@@ -135,7 +135,7 @@ def read_bytes(node: Node | None, what: str, findings: Findings, lowest: float =
         return int(found[1]) * BYTES_PER_UNIT[found[2]]
     if isinstance(node, ScalarNode) and (found := _OTHER_SIZE.fullmatch(node.text)):
         advice = "write KiB, MiB or GiB (of 1024), or the bytes as a number"
-        findings.report("unknown-unit", f"`{found[1]}` is no unit of sizes", node.span, advice=advice)
+        findings.report("unknown-unit", f"`{found[1]}` is not a unit of sizes", node.span, advice=advice)
         return None
     value = read_number(node, what, findings, lowest, whole=True)
     return int(value) if value is not None else None

@@ -448,7 +448,7 @@ class _AtIteration:
         ):
             at, shape = (", ".join(map(str, numbers)) for numbers in (place, operand.shape))
             raise _problem(
-                f"`{name}[{at}]` is no place of `{name}`, which has shape [{shape}]",
+                f"`{name}[{at}]` is not a place of `{name}`, which has shape [{shape}]",
                 arg.name.span,
                 f"pass `{name}[…].addr`, with a number for each axis",
             )
@@ -475,7 +475,7 @@ def _number(word: Word, iteration: Iteration, row: Row) -> int:
     if is_digits(text):
         return int(text)
     raise _problem(
-        f"`{text}` is no whole number",
+        f"`{text}` is not a whole number",
         word.span,
         f"counted are {', '.join(iteration)}" if iteration else None,
     )

@@ -151,7 +151,7 @@ def _read_lengths(node: Node | None, findings: Findings) -> tuple[Length, ...]:
         written = _LENGTH.fullmatch(text.text)
         if written is None or not allowed.declares(allowed.headers(), written["function"]):
             findings.report(
-                "bad-length", f"`{text.text}` is no way to ask the hardware for a constant", text.span,
+                "bad-length", f"`{text.text}` is not a way to ask the hardware for a constant", text.span,
                 "a call without arguments of a function that a header declares, divided by a number or not,",
                 "behind `in` the numbers that it may be",
                 advice="write it as in `svcntb() / 16 in 1, 2, 4`",

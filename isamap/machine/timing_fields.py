@@ -105,7 +105,7 @@ def read_model(node: Node | None, findings: Findings) -> StatedParameters[ModelF
 def _read_stated(
     kind: type[T], node: Node | None, what: str, findings: Findings, table: Keys
 ) -> StatedParameters[T] | None:
-    """Return the parameters of a mapping whose keys are a class's fields; None if one of them is no number."""
+    """Return the parameters of a mapping whose keys are a class's fields; None if one of them is not a number."""
     if node is None:
         return None
     names = [name for name in table.values if name != "source"]

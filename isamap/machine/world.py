@@ -99,7 +99,7 @@ def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]
         giver, taker = queue.giver.text, queue.taker.text
         if giver == taker or any((q.giver, q.taker) == (giver, taker) for q in found):
             why = "its own instructions in order" if giver == taker else "one queue in each direction"
-            said = f"a unit has {why}: `from: {giver}, to: {taker}` is no queue"
+            said = f"a unit has {why}: `from: {giver}, to: {taker}` is not a queue"
             raise SpecProblem(Diagnostic("tokens-queue", said, queue.taker.span))
         found.append(TokenQueue(giver, taker, queue.depth))
     return tuple(found)

@@ -87,7 +87,7 @@ def _schema(op: str, opset: int, domain: str) -> Any:
     onnx: Any = import_module("onnx")
     try:
         return onnx.defs.get_schema(op, opset, domain)
-    except Exception:  # noqa: BLE001 - its error for an unknown operator is no public class
+    except Exception:  # noqa: BLE001 - its error for an unknown operator is not a public class
         return None
 
 

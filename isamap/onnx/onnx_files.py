@@ -73,11 +73,11 @@ def onnx_package() -> Any:
 
 
 def damaged_model(path: Path, why: str) -> UsageProblem:
-    """Return the error that a file is no model that can be read."""
+    """Return the error that a file is not a model that can be read."""
     return UsageProblem(
         Diagnostic(
             "onnx-damaged",
-            f"{path} is no model of ONNX that can be read: {why}",
+            f"{path} is not a model of ONNX that can be read: {why}",
             help="`python -c \"import onnx; onnx.checker.check_model('FILE')\"` says more",
         )
     )
@@ -430,7 +430,7 @@ def without_weights(content: memoryview) -> tuple[bytes | memoryview, dict[int, 
 def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
     """Yield the number of each field, where it starts, where its content does, and where it ends.
 
-    Raises: IndexError and ValueError for what is no protobuf.
+    Raises: IndexError and ValueError for what is not a protobuf.
     """
     at = 0
     while at < len(message):

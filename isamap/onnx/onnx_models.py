@@ -78,7 +78,7 @@ def parse_model(content: bytes | memoryview, path: Path) -> Model:
         functions = dict(zip(called, map(reader.function, proto.functions), strict=True))
         return Model(reader.graph(proto.graph, 0), opsets, functions, DEFINITIONS, is_foreign=True)
     except (TypeError, UnicodeError):  # names that are no text come as bytes
-        raise damaged_model(path, "one of its names is no text") from None
+        raise damaged_model(path, "one of its names is not a text") from None
 
 
 def import_model(

@@ -131,7 +131,7 @@ def _rows(source: Source, lines: Sequence[str]) -> list[tuple[int, list[str]]]:
         try:
             rows += [(number, cells) for cells in csv.reader([line])]
         except csv.Error as error:  # a cell longer than such a reader takes
-            said = f"line {number + 1} of {source.name} is no row of CSV: {error}"
+            said = f"line {number + 1} of {source.name} is not a row of CSV: {error}"
             raise UsageProblem(Diagnostic("buffers-row", said)) from None
     return rows
 

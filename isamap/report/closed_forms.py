@@ -44,7 +44,7 @@ class ClosedForm:
 class ClosedForms:
     """A statement's formulas: `issues`, each level's counts, and `home_bytes`, both ways, of the arrays.
 
-    An axis whose extent is no single size has the symbol `extent_AXIS`, which `extents` explains.
+    An axis whose extent is not a single size has the symbol `extent_AXIS`, which `extents` explains.
     """
 
     statement: int

@@ -24,7 +24,7 @@ MEMORY = "memory"
 class NestLine:
     """One line of a schedule's text; for a loop, with the bytes that an iteration accesses.
 
-    Units: `touched_bytes` per operand. `trips` is None if the line is no loop, and 0 outside all loops.
+    Units: `touched_bytes` per operand. `trips` is None if the line is not a loop, and 0 outside all loops.
     `fits` is the nearest cache with room for all of it.
     """
 

@@ -34,7 +34,7 @@ from isamap.source.records import dataclass
 def scalar_value(name: str, dtype: DType, given: object) -> int | float:
     """Return the value in its type: integers and truth values exactly, floats rounded once.
 
-    Raises: UsageProblem for a value that is no number of the type, or outside its range.
+    Raises: UsageProblem for a value that is not a number of the type, or outside its range.
     """
     if dtype.is_float:
         return _float_value(name, dtype, given)

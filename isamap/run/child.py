@@ -64,7 +64,7 @@ class Emulator:
         try:
             words = shlex.split(text)
         except ValueError as error:
-            said = f"`{text}` is no command: {str(error).lower()}"
+            said = f"`{text}` is not a command: {str(error).lower()}"
             raise UsageProblem(Diagnostic("usage", said, help="quote it as for a shell")) from None
         if not words:
             said, help_ = "an emulator needs a command", "such as `qemu-x86_64 -cpu max`"

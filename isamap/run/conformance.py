@@ -97,7 +97,7 @@ def check_machine(
 
     Raises: MissingTool without a compiler; CompilerRefused if the file as a whole is not accepted.
     """
-    # An instruction of many lanes is no call that this processor could perform by itself.
+    # An instruction of many lanes is not a call that this processor could perform by itself.
     model = model or machine.target.run == "model" or bool(machine.levels)
     machine = _as_model(machine) if model else at_one_length(machine)
     selected = [e for n, e in machine.instructions.items() if names is None or n in names]

@@ -128,7 +128,7 @@ def _program(shared: mmap.mmap, job: dict[str, Any], place: str) -> bytes:
 
 
 def _bits(field: tuple[str, str, Any]) -> int:
-    """Return the bits of a member that is no address."""
+    """Return the bits of a member that is not an address."""
     return int.from_bytes(bytes(make_arguments([field], [])), "little")
 
 

@@ -138,7 +138,9 @@ def _draw_values(
             return _edges(rng, shape, operand.dtype)
         case _ if operand.dtype.is_float:
             values = rng.random(size=shape, dtype=np.float64 if operand.dtype.bits == 64 else np.float32)
-            return np.asarray(2 * values - 1).astype(operand.dtype.numpy())  # of one number it is no array
+            return np.asarray(2 * values - 1).astype(
+                operand.dtype.numpy()
+            )  # of one number it is not an array
         case _:
             return _whole_range(rng, shape, operand.dtype)
 

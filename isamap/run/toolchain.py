@@ -53,7 +53,7 @@ _LACKS = (
     ),
     (
         "out of memory|OutOfMemory|cannot allocate memory|virtual memory exhausted|bad_alloc",
-        "has not enough memory",
+        "does not have enough memory",
         "repeat it when this computer has less to do, or where `ulimit -v` shows more",
     ),
     (

@@ -84,7 +84,7 @@ def read_value(text: str | bytes, known: Sequence[object] = ()) -> Any:
         root: Json = data["root"]
         return objects[root] if root.__class__ is int else root[0] if root.__class__ is list else root
     except _NOT_WRITTEN as error:
-        raise ValueError(f"this is no text of `write`: {error}") from None
+        raise ValueError(f"this is not a text of `write`: {error}") from None
 
 
 class _Writer:
@@ -133,7 +133,7 @@ def _class(name: str) -> type[Any]:
     module, _, qualified = name.partition(":")
     found: Any = getattr(import_module(module), qualified, None) if name.startswith(OWN_MODULES) else None
     if not (isinstance(found, type) and is_dataclass(found)):
-        raise ValueError(f"{name} is no dataclass that `write` takes")
+        raise ValueError(f"{name} is not a dataclass that `write` takes")
     return found
 
 

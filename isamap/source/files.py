@@ -96,7 +96,7 @@ def _open_file(
 
 def _check(status: os.stat_result, is_alone: bool) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     if is_alone and status.st_nlink > 1:
         raise LeavesFolder(errno.EMLINK, "it has several names (hard links): copy it into the folder")
 
@@ -180,7 +180,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def _float_of(word: str) -> float:

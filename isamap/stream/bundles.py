@@ -109,7 +109,7 @@ def _bundle(
     encoded: Mapping[str, tuple[EncodedInstruction, ...]],
     tables: Tables,
 ) -> BundleCommands:
-    """Return the commands in a word. Raises: VerificationFailed if it is no word with slots."""
+    """Return the commands in a word. Raises: VerificationFailed if it is not a word with slots."""
     outside = word
     found: list[SlotCommand] = []
     for number, slot in enumerate(bundle.slots):

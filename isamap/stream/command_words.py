@@ -189,7 +189,7 @@ def read_held(
         fixed = sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
         free = sum(f.mask for f in word if isinstance(f.holds, Quantity))
         if entry & ~free != fixed:
-            return f"the entry {entry:#x} of `{name}` is none"
+            return f"the entry {entry:#x} of `{name}` is not a valid one"
         if not all(_take(field, entry, found) for field in word):
             return "two fields that say the same differ"
     return found

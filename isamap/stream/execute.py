@@ -97,7 +97,7 @@ class Execution:
     def perform(self, words: Sequence[int], instructions: int) -> None:
         """Perform words that are a whole program of so many instructions.
 
-        Raises: VerificationFailed if a word is no instruction, or an instruction goes wrong.
+        Raises: VerificationFailed if a word is not an instruction, or an instruction goes wrong.
         """
         placed = decode(words, self.machine, contents_of(self.program.tables))
         if len(placed) != instructions:
@@ -130,7 +130,7 @@ class Execution:
 def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, Array]) -> dict[str, Array]:
     """Return the outputs by name; `given` are inputs and old values of outputs, which are not changed.
 
-    Raises: VerificationFailed if a word is no instruction, or an instruction goes wrong.
+    Raises: VerificationFailed if a word is not an instruction, or an instruction goes wrong.
     """
     run = Execution.of(program, machine, given)
     run.perform(program.words, program.instructions)

@@ -23,7 +23,7 @@ MOST_TEXT = 44
 
 
 def list_program(program: ProgramFile, machine: Machine) -> str:
-    """Return the listing of a program. Raises: VerificationFailed if a word is no instruction."""
+    """Return the listing of a program. Raises: VerificationFailed if a word is not an instruction."""
     runs, placed = runs_of(program.words, machine, contents_of(program.tables))
     sizes = ", ".join(f"{name} = {value}" for name, value in program.sizes.items())
     head = [

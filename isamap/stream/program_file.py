@@ -231,7 +231,7 @@ def _refuse_program(name: str, why: str) -> VerificationFailed:
     return VerificationFailed(
         Diagnostic(
             "program-file",
-            f"{name} is no program: {why}",
+            f"{name} is not a program: {why}",
             help="`isamap compile KERNEL --hw MACHINE --emit program` writes one",
         )
     )

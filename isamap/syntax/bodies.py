@@ -240,7 +240,9 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
         case ast.ClauseSyntax("outside", name, span):
             if operand.role not in ("out", "inout"):
                 raise problem_at(
-                    "clause-misplaced", f"`outside` is about outputs; `{operand.name}` is none", span
+                    "clause-misplaced",
+                    f"`outside` is allowed on outputs only; `{operand.name}` is not one",
+                    span,
                 )
             if name.text not in _OUTSIDE:
                 raise unknown_name("unknown-outside", "rule for `outside`", name, _OUTSIDE)
@@ -275,7 +277,9 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
 def _check_domain(operand: Operand, span: Span) -> None:
     """Check that only one-dimensional integer inputs declare their values."""
     if operand.role != "in":
-        raise problem_at("clause-misplaced", f"`values` is about inputs; `{operand.name}` is none", span)
+        raise problem_at(
+            "clause-misplaced", f"`values` is allowed on inputs only; `{operand.name}` is not one", span
+        )
     if not operand.dtype.is_integer:
         raise problem_at(
             "bad-domain",
@@ -296,7 +300,9 @@ def _check_domain(operand: Operand, span: Span) -> None:
 def _accumulate(operand: Operand, name: ast.Ident, dtype: DType) -> DType:
     if operand.role not in ("out", "inout"):
         raise problem_at(
-            "clause-misplaced", f"`accumulate` is about outputs; `{operand.name}` is none", name.span
+            "clause-misplaced",
+            f"`accumulate` is allowed on outputs only; `{operand.name}` is not one",
+            name.span,
         )
     if dtype.kind != operand.dtype.kind or dtype.bits < operand.dtype.bits:
         raise problem_at(

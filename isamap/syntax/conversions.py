@@ -22,7 +22,7 @@ from isamap.syntax.scope import Scope, problem_at
 
 
 def cast_target(name: str) -> tuple[DType, CastMode] | None:
-    """Return the type and the mode of a cast's name: `f32`, `wrap_i8`, `sat_u8`; None if it is no cast."""
+    """Return the type and the mode of a cast's name: `f32`, `wrap_i8`, `sat_u8`; None if it is not a cast."""
     if name in DTYPES:
         return DTYPES[name], "exact"
     mode, _, type_name = name.partition("_")

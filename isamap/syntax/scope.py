@@ -119,7 +119,7 @@ class TextFindings:
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     refused: int = 0
     broken: dict[str, Span] = field(default_factory=dict[str, Span])
-    """Declarations that were refused: that their names are unknown behind them is no finding of its own."""
+    """Declarations that were refused: that their names are unknown behind them is not a finding of its own."""
 
     @contextmanager
     def collect(self) -> Generator[None]:

@@ -266,7 +266,9 @@ class _Builder:
         scale, span = BYTES_PER_UNIT.get(str(unit)), self.ident(unit).span
         if scale is None or not isinstance(value, ast.Number) or not isinstance(value.value, int):
             said = (
-                f"`{unit}` is no unit of sizes" if scale is None else f"`{unit}` stands behind a whole number"
+                f"`{unit}` is not a unit of sizes"
+                if scale is None
+                else f"`{unit}` stands behind a whole number"
             )
             advice = "write KiB, MiB or GiB (of 1024), or the bytes as a number"
             raise SyntaxProblem(Diagnostic("unknown-unit", said, span, help=advice))

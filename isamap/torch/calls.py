@@ -30,7 +30,7 @@ def type_of(value: Any) -> str:
         or value.layout != torch.strided
         or value.device.type != "cpu"
     ):
-        raise NotTaken("an argument that is no dense tensor of this processor")
+        raise NotTaken("an argument that is not a dense tensor of this processor")
     if str(value.dtype) not in TYPES:
         raise NotTaken(f"the type {value.dtype}")
     return TYPES[str(value.dtype)]
@@ -83,7 +83,7 @@ class AtenCall:
         """Return a number in a type: a float rounded, an integer exactly. Raises: NotTaken."""
         known = DTYPES[dtype or self.dtype]
         if not isinstance(value, bool | int | float):
-            raise NotTaken(f"the argument {value}, which is no number")
+            raise NotTaken(f"the argument {value}, which is not a number")
         if known.is_integer and not (math.isfinite(value) and known.low <= int(value) <= known.high):
             raise NotTaken(f"the number {value} in {known.name}")
         with np.errstate(over="ignore"):

@@ -169,7 +169,7 @@ def layout_of(node: Any) -> FxLayout:
     value: Any = node.meta.get("val") if hasattr(node, "meta") else None
     torch: Any = import_module("torch")
     if not isinstance(value, torch.Tensor | OpenTensor):
-        raise NotTaken("an argument that is no tensor")
+        raise NotTaken("an argument that is not a tensor")
     if value.layout != torch.strided or value.device.type != "cpu":
         raise NotTaken(f"a tensor that is {value.layout} on {value.device}")
     dtype = TYPES.get(str(value.dtype))

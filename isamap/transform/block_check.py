@@ -131,7 +131,7 @@ class _Trace:
                 old = self._find_key(key)
             elif self._is_part(s.target, extents):
                 old = self.held.get(key)
-            value = substitute_expr(s.value, here)  # what is no number yet becomes the same number in both
+            value = substitute_expr(s.value, here)  # what is not a number yet becomes the same number in both
             parts = (s.op, old, self._beside(s.target, here), *self._parts(value, extents))
             self.held[key] = self.numbers.setdefault(parts, len(self.numbers))
 

@@ -104,7 +104,7 @@ def share_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset
         kept |= whole
     after = _build_kernel(kernel, members, rows, blocks.axis)
     if not is_accepted(kernel, after, batched=True):
-        return "what comes of it is no kernel"
+        return "what comes of it is not a kernel"
     samples = _samples(members.extent, blocks.size) if members.are_independent else None
     said = check_blocks(kernel, after, members.dimensions, samples)
     return f"in blocks, {said[0]}" if said else after
@@ -471,7 +471,7 @@ def _is_linear(index: Index, s: Statement) -> bool:
 
 
 def _leading(index: Index, s: Statement) -> str | None:
-    """Return the axis that moves a subscript farthest; None if that is no axis, or one that goes backwards."""
+    """Return the axis that moves a subscript farthest; None if that is not an axis, or one that goes backwards."""
     if not _is_linear(index, s):
         return None
     steps = sorted(((c, m[0]) for m, c in index.terms if m), reverse=True, key=lambda t: t[0])

@@ -234,7 +234,7 @@ def _terms_in(e: Expr, arrays: Mapping[str, Outside]) -> Iterator[tuple[Index, .
 
 
 def _exact_terms(condition: Expr) -> tuple[Index, ...]:
-    """Return the terms that are >= 0 exactly where a condition holds; none if it is no comparison of indices."""
+    """Return the terms that are >= 0 exactly where a condition holds; none if it is not a comparison of indices."""
     found = [facts_of((c,)) for c in conjuncts(condition)]
     return tuple(t for terms in found for t in terms) if all(found) else ()
 

@@ -96,10 +96,10 @@ def parse_profile(source: Source) -> Profile:
     try:
         stored: Any = read_json(source.text)
     except ValueError as error:
-        raise _refuse_profile("profile-unreadable", f"{source.name} is no profile: {error}") from None
+        raise _refuse_profile("profile-unreadable", f"{source.name} is not a profile: {error}") from None
     if not isinstance(stored, dict) or "isamap_profile" not in stored:
         raise _refuse_profile(
-            "profile-unreadable", f"{source.name} is no profile: it has no `isamap_profile`"
+            "profile-unreadable", f"{source.name} is not a profile: it has no `isamap_profile`"
         )
     content = cast(dict[str, Any], stored)
     if content["isamap_profile"] != FORMAT:
@@ -116,7 +116,7 @@ def parse_profile(source: Source) -> Profile:
     try:
         return _profile(content)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _refuse_profile("profile-unreadable", f"{source.name} is no profile: {error!r}") from None
+        raise _refuse_profile("profile-unreadable", f"{source.name} is not a profile: {error!r}") from None
 
 
 def _refuse_profile(code: str, said: str) -> UsageProblem:

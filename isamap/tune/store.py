@@ -190,7 +190,7 @@ def open_database(
         safe(path.parent)
         # SQLite gives its side files the mode of the file: it has to be private before it is opened.
         if path.exists() and not path.is_file():
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
             (found,) = connection.execute("pragma user_version").fetchone()

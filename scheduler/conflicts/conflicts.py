@@ -210,7 +210,7 @@ def _block(space: Space) -> Cause | None:
         if value % axis.tile:
             return Cause(
                 "fix-block",
-                f"{space.block(axis)} = {value} is no multiple of {axis.tile}, which one issue covers",
+                f"{space.block(axis)} = {value} is not a multiple of {axis.tile}, which one issue covers",
                 (_issues(axis),),
             )
         factor = space.fixed.get(space.unroll(axis), 1)

@@ -28,7 +28,7 @@ def ask_for(
             child.send(write(job))
             found = read_value(child.answer(deadline))
             if not (found is None or isinstance(found, kind)):
-                raise ValueError(f"a {type(found).__name__} is no answer")
+                raise ValueError(f"a {type(found).__name__} is not an answer")
             child.is_busy = False
             return found
     except UNHEARD as error:

@@ -21,7 +21,7 @@ def main() -> None:
     """Answer jobs until there are no more."""
     limit_memory(int(sys.argv[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is not an answer
     import_module("ortools.sat.python.cp_model")
     answers.write(READY)
     try:

@@ -50,7 +50,7 @@ def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Search
     while True:
         found = read_value(child.answer(deadline))
         if not isinstance(found, SearchResult) or found.contender >= len(job.contenders):
-            raise ValueError(f"a {type(found).__name__} is no answer")
+            raise ValueError(f"a {type(found).__name__} is not an answer")
         yield found
         if found.status != RUNNING:
             child.is_busy = False

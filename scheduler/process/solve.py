@@ -137,7 +137,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller was interrupted as well, and decides
     limit_memory(int(sys.argv[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is not an answer
     import_module("ortools.sat.python.cp_model")  # takes most of the time, and there is no job yet
 
     answers.write(READY)

@@ -237,11 +237,11 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
     """Yield the greedy changes, then the changes that only the solver and long searches try."""
     yield from other_values(option.space, current)
-    yield from _copied_ahead(option.space)
+    yield from _copied_ahead(option.space, current)
     yield from moves(option, current)
 
 
-def _copied_ahead(space: Space) -> Iterator[Assignment]:
+def _copied_ahead(space: Space, current: Assignment) -> Iterator[Assignment]:
     """Yield all inputs that lanes copy ahead together, and with smaller blocks of a sum: copies need room."""
     values = [(name, v) for name, v in crossings(space).items() if len(v) > 1]
     if space.option.shares_work or not values:
@@ -250,7 +250,7 @@ def _copied_ahead(space: Space) -> Iterator[Assignment]:
         together = {name: value for name, own in values if value in own}
         yield together
         for axis in space.axes:
-            for size in space.blocks(axis, 1) if axis.is_reduction else ():
+            for size in space.blocks(axis, current.get(space.unroll(axis), 1)) if axis.is_reduction else ():
                 yield {**together, space.block(axis): size}
 
 

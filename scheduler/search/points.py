@@ -191,7 +191,7 @@ class SearchSpace:
         return None
 
     def crossed(self, one: Point, other: Point, rng: random.Random) -> Point | None:
-        """Return a point with each decision from one of two points; None if the result is no schedule.
+        """Return a point with each decision from one of two points; None if the result is not a schedule.
 
         Loop orders are taken together, and so is a register block, because only whole ones are known to be
         possible. If the mappings differ, a statement is as in one of the points.

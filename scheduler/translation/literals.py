@@ -1,6 +1,6 @@
 """Literals of a CP-SAT model for decisions, and sums over register blocks in terms of them.
 
-A sum over register blocks, the cut ones included, is no product that a solver would have to relax: per way to
+A sum over register blocks, the cut ones included, is not a product that a solver would have to relax: per way to
 decide what else it depends on, it is one number for each register block, of which exactly one is picked.
 """
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from isamap.scheduler.translation.linear_terms import Literal
 
 
-# Into how many steps a factor is cut that is no whole number.
+# Into how many steps a factor is cut that is not a whole number.
 FINE = 1 << 20
 # Of more numbers than this that a decision chooses between, one is chosen before it is multiplied.
 FEW = 4

@@ -111,7 +111,7 @@ CASES: dict[str, tuple[Problem, dict[str, int]]] = {
         elementwise(1, 64),
         {"unroll.m": 4},
     ),
-    "a block that is no multiple": (
+    "a block that is not a multiple": (
         GEMM,
         {"block.n": 100, "unroll.m": 4},
     ),

@@ -161,7 +161,7 @@ def test_registers_that_a_compiler_names_are_told_of(tmp_path: Path) -> None:
     made = compiled(described(tmp_path, text), LAYER, heuristic="greedy")
     (found,) = [w for w in made.warnings if w.code == "capacity-unused"]
     assert found.message == (
-        "nest 1 uses 1 of 128 registers of `weights`, and loads each tile of `b` 196 times"
+        "nest 1 uses 1 of 128 registers of `weights`, and loads each tile of `b` 224 times"
     )
 
 

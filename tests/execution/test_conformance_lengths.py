@@ -141,7 +141,7 @@ def unknown(tmp_path: Path) -> Machine:
     ("name", "said"),
     [
         ("fill_rows", "the shape of `t` in `tmm` depends on R, which only the run knows"),
-        ("fill_all", "it requires `tilecfg.rows` to be R, which is no number before the run"),
+        ("fill_all", "it requires `tilecfg.rows` to be R, which is not a number before the run"),
     ],
 )
 def test_what_the_code_would_have_to_know_is_said(unknown: Machine, name: str, said: str) -> None:

@@ -135,7 +135,9 @@ def test_the_manifest_says_what_is_tried_in_which_order(
     assert set(manifest["files"]) == {path.name for path in out.iterdir()} - {"manifest.json"}
     again = {path.name: path.read_bytes() for path in out.iterdir()}
     compiled(tmp_path, X86[::-1])
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == again, "the order of --hw is no input"
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == again, (
+        "the order of --hw is not an input"
+    )
 
 
 def test_programs_that_take_other_arguments_are_refused() -> None:

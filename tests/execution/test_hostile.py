@@ -157,12 +157,12 @@ def test_code_ends_with_the_process_that_runs_it(good: Compiled, hostile: Path) 
     """However that one ended: it cannot do anything about it any more."""
     program = (
         "import sys\n"
-        "from isamap.run.child import Limits, Subject, run_child, shared_file\n"
+        "from isamap.run.child import ChildLimits, ChildProgram, run_child, shared_file\n"
         "with shared_file(0) as file:\n"
         "    job = dict(library=sys.argv[1], function='asleep', fields=[], regions=[], size=0, guard=False,\n"
         "               repeat=0, permissions=[], threads=1, cpu_seconds=99, memory_bytes=1 << 30)\n"
         "    print('started', flush=True)\n"
-        "    run_child({**job, 'file': file.fileno()}, Limits(), Subject('it', sys.argv[1], ''))\n"
+        "    run_child({**job, 'file': file.fileno()}, ChildLimits(), ChildProgram('it', sys.argv[1], ''))\n"
     )
     words = [sys.executable, "-c", program, str(hostile)]
     caller = subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ROOT})

@@ -18,7 +18,7 @@ from isamap.emit.c_interface import STATUSES
 from isamap.emit.lanes import emit_lanes
 from isamap.ir import bind
 from isamap.kernels import kernel_path
-from isamap.lower.barriers import check_barriers
+from isamap.lower.barrier_check import check_barriers
 from isamap.lower.program import Barrier, LoweredProgram, Node, Parallel
 from isamap.lower.walk import children, with_children
 from isamap.machine import load_machine, missing_features
@@ -141,6 +141,7 @@ def staged() -> Compilation:
     """Return a product whose two operands are staged part by part of its sum."""
     fixed = {"nest0.parallel.m": 2, "nest0.parallel.n": 2, "nest0.block.k": 20}
     fixed |= {"nest0.stage.a": 1, "nest0.stage.b": 1, "nest0.mapping": 3}
+    fixed |= {"nest0.ahead.a": 0, "nest0.ahead.b": 0}
     return compile_kernel(replace(request("gemm_f32", {"M": 64, "N": 64, "K": 40}), fixed=fixed))
 
 

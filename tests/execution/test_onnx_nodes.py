@@ -22,7 +22,7 @@ ROWS = {
 
 
 def runner() -> Any:
-    """`benchmarks/onnx_nodes.py`, which is no part of a package."""
+    """`benchmarks/onnx_nodes.py`, which is not a part of a package."""
     name = "onnx_nodes"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")

@@ -25,7 +25,7 @@ from isamap.emit.c import EmittedC
 from isamap.emit.c_interface import STATUSES
 from isamap.emit.lanes import emit_lanes
 from isamap.ir import Index, Mod, bind
-from isamap.lower.barriers import check_barriers
+from isamap.lower.barrier_check import check_barriers
 from isamap.lower.program import Barrier, Condition, For, If, Issue, LoweredProgram, MemoryRef, Node, Parallel
 from isamap.lower.walk import arrays_in, children, walk, with_children
 from isamap.machine import Machine, load_machine
@@ -38,6 +38,7 @@ from tests.device_kernels import product, shipped, without_vector_products
 
 SIMT = "opencl-simt"
 STAGED = {"nest0.parallel.m": 2, "nest0.parallel.n": 2, "nest0.stage.a": 1, "nest0.stage.b": 1}
+STAGED |= {"nest0.ahead.a": 0, "nest0.ahead.b": 0}  # two barriers to take away
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def test_a_memory_that_the_machine_lacks_is_named() -> None:
     (told,) = found.value.diagnostics
     assert (told.code, told.message) == (
         "unknown-memory",
-        "`A` is in `sram`, which is no main memory of dma-3d",
+        "`A` is in `sram`, which is not a main memory of dma-3d",
     )
     assert told.help == "write one of: dram; or leave out `@ sram`"
 

@@ -16,7 +16,7 @@ from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
 from isamap.emit.lanes import emit_lanes
 from isamap.ir import Index
-from isamap.lower.barriers import check_barriers
+from isamap.lower.barrier_check import check_barriers
 from isamap.lower.program import Barrier, For, If, Issue, LoweredProgram, MemoryRef, Node, Parallel
 from isamap.lower.walk import children, rewrite, walk
 from isamap.machine import Machine, load_machine

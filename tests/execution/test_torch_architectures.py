@@ -36,7 +36,7 @@ SMALL: Mapping[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def architectures() -> Mapping[str, Any]:
-    """The models of the benchmark, which is no part of a package."""
+    """The models of the benchmark, which is not a part of a package."""
     path = Path(__file__).resolve().parents[2] / "benchmarks" / "torch_architectures.py"
     spec = importlib.util.spec_from_file_location("torch_architectures", path)
     assert spec is not None

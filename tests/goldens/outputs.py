@@ -5,7 +5,8 @@
     python tests/goldens/outputs.py --record             write the file anew: read its difference
     python tests/goldens/outputs.py --times PYTHON       time 20 here and by another build, in alternation
 
-A line of a file is a digest and a command:
+few.schedules holds the schedules of the 60, which tell a changed decision from a changed printer. A line of
+few.txt or all.txt is a digest and a command:
 
     3f1c29d0a7b85e64 compile gemm_f32 --hw x86-avx2 -D K=37 M=17 N=50 --heuristic greedy
 
@@ -32,6 +33,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from difflib import unified_diff
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -164,8 +166,8 @@ def read_kernel(kernel: str) -> tuple[Source, Mapping[str, Size]]:
     return source, sizes_for(source)[0]
 
 
-def digest(command: str) -> str:
-    """Return the digest of what a command emits in a new folder, or its refusal."""
+def emit(command: str) -> tuple[str, str]:
+    """Return the digest of what a command emits in a new folder, and its schedules; or its refusal, and nothing."""
     os.environ["ISAMAP_PROFILE"] = "none"  # what was measured on this computer changes prices
     from isamap.cli import main
 
@@ -178,8 +180,8 @@ def digest(command: str) -> str:
         ):
             code = main(words)
         if code:
-            return f"exit-{code}:{first_code(said.getvalue() + errors.getvalue())}"
-        return digest_of_files(Path("out"))
+            return f"exit-{code}:{first_code(said.getvalue() + errors.getvalue())}", ""
+        return digest_of_files(Path("out")), text_of_files(Path("out"), (".schedule",)).decode()
 
 
 def write_inputs(folder: Path) -> None:
@@ -198,46 +200,65 @@ def first_code(said: str) -> str:
 
 
 def digest_of_files(place: Path) -> str:
-    """Return sixteen digits of the emitted files; comments of C and blank lines change nothing."""
-    total, count = hashlib.sha256(), 0
-    paths = [place] if place.is_file() else sorted(place.rglob("*"))
-    for path in paths:
-        if not path.is_file() or (path != place and path.suffix not in OUTPUTS):
+    """Return sixteen digits of the emitted files, without what changes no output."""
+    text = text_of_files(place, OUTPUTS)
+    assert text, "a command that succeeds emits something"
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def text_of_files(place: Path, suffixes: Sequence[str]) -> bytes:
+    """Return the emitted files with such suffixes, each behind a line `=== NAME`; a single file has any suffix.
+
+    Comments of C and blank lines are left out, and the lines of a schedule by which it knows its kernel and machine:
+    a comment in a description changes them.
+    """
+    found: list[bytes] = []
+    if place.is_file():
+        return b"=== out\n" + place.read_bytes() if suffixes == OUTPUTS else b""
+    for path in sorted(place.rglob("*")):
+        if not path.is_file() or path.suffix not in suffixes:
             continue
-        content = path.read_bytes()
-        if path.suffix in (".c", ".h"):
-            lines = COMMENT.sub("", content.decode()).splitlines()
-            content = "\n".join(line.rstrip() for line in lines if line.strip()).encode()
+        text = path.read_text(encoding="utf-8")
         if path.suffix == ".schedule":
-            lines = content.decode().splitlines()
-            content = "\n".join(line for line in lines if not line.lstrip().startswith("#")).encode()
-        total.update(
-            f"{path.relative_to(place) if path != place else 'out'} {len(content)}\n".encode() + content
-        )
-        count += 1
-    assert count, "a command that succeeds emits something"
-    return total.hexdigest()[:16]
+            left_out = ("#", "question ", "digest ")
+            lines = [line for line in text.splitlines() if not line.lstrip().startswith(left_out)]
+        else:
+            lines = [line.rstrip() for line in COMMENT.sub("", text).splitlines() if line.strip()]
+        found.append("\n".join([f"=== {path.relative_to(place)}", *lines, ""]).encode())
+    return b"".join(found)
 
 
-def record(commands: Sequence[str], jobs: int) -> Iterator[tuple[str, str]]:
-    """Yield each command with its digest, in the given order."""
+def record(commands: Sequence[str], jobs: int) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each command with its digest and schedules, in the given order."""
     with ProcessPoolExecutor(jobs) as pool:
-        yield from zip(commands, pool.map(digest, commands), strict=True)
+        yield from zip(commands, pool.map(emit, commands), strict=True)
 
 
 def compare(path: Path, commands: Sequence[str], jobs: int) -> int:
     """Print the commands whose outputs differ from those of a file, and return the exit code."""
-    recorded = read(path)
+    recorded, schedules = read(path), read_schedules(path.with_suffix(".schedules"))
     missing = [command for command in commands if command not in recorded]
     differing = 0
-    for command, found in record([c for c in commands if c in recorded], jobs):
+    for command, (found, chosen) in record([c for c in commands if c in recorded], jobs):
         if found != recorded[command]:
             differing += 1
             print(f"{recorded[command]} -> {found} isamap {command}", flush=True)
+            for line in unified_diff(
+                schedules.get(command, chosen).splitlines(), chosen.splitlines(), lineterm="", n=1
+            ):
+                print(f"    {line}", flush=True)
     for command in missing:
         print(f"not recorded: isamap {command}")
     print(f"{len(commands) - differing - len(missing)} of {len(commands)} as recorded")
     return 1 if differing or missing else 0
+
+
+def read_schedules(path: Path) -> dict[str, str]:
+    """Return the recorded schedules by command; none where there is no such file."""
+    if not path.is_file():
+        return {}
+    parts = path.read_text(encoding="utf-8").split("$ isamap ")[1:]
+    return {command: text for command, _, text in (part.partition("\n") for part in parts)}
 
 
 def read(path: Path) -> dict[str, str]:
@@ -246,9 +267,13 @@ def read(path: Path) -> dict[str, str]:
     return {command: found for found, _, command in (line.partition(" ") for line in lines)}
 
 
-def write(path: Path, lines: Iterable[tuple[str, str]]) -> int:
-    """Write digests and commands to a file, and return the exit code."""
-    path.write_text("".join(f"{found} {command}\n" for command, found in lines), encoding="utf-8")
+def write(path: Path, lines: Iterable[tuple[str, tuple[str, str]]]) -> int:
+    """Write digests and commands to a file, schedules to another beside few.txt, and return the exit code."""
+    found = list(lines)
+    path.write_text("".join(f"{number} {command}\n" for command, (number, _) in found), encoding="utf-8")
+    if path.name == "few.txt":
+        text = "".join(f"$ isamap {command}\n{chosen}" for command, (_, chosen) in found)
+        path.with_suffix(".schedules").write_text(text, encoding="utf-8")
     print(f"wrote {path.name}: git diff shows what differs")
     return 0
 
@@ -310,7 +335,7 @@ def is_slower(here: Sequence[float], there: Sequence[float]) -> bool:
 
 def run_once(python: str, command: str, folder: str) -> float | str:
     """Run a command in a process of its own, and return its processor time, or the error. Units: seconds."""
-    out = Path(folder, "out")  # a folder of one command is no file of another
+    out = Path(folder, "out")  # a folder of one command is not a file of another
     shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
     words = [python, "-m", "isamap", *shlex.split(command), "--no-cache", "-o", "out"]
     before = os.times()

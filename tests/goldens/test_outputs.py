@@ -10,6 +10,7 @@ import pytest
 from goldens import outputs
 
 RECORDED = outputs.read(outputs.HERE / "few.txt")
+SCHEDULES = outputs.read_schedules(outputs.HERE / "few.schedules")
 ALL = outputs.read(outputs.HERE / "all.txt")
 
 
@@ -25,7 +26,9 @@ def test_no_recorded_command_ends_with_an_internal_error() -> None:
 @pytest.mark.exhaustive(fast=6)
 @pytest.mark.parametrize("command", RECORDED)
 def test_a_command_emits_what_is_recorded(command: str) -> None:
-    assert outputs.digest(command) == RECORDED[command]
+    found, chosen = outputs.emit(command)
+    assert chosen == SCHEDULES.get(command, ""), "another decision"
+    assert found == RECORDED[command], "equal decisions, and other code"
 
 
 def compare_times(monkeypatch: pytest.MonkeyPatch, times: Mapping[str, tuple[float | str, ...]]) -> int:

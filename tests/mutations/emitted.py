@@ -240,7 +240,7 @@ def is_caught(prepared: PreparedKernel, compiled: Compiled) -> bool:
 def quick(machine: Machine) -> Machine:
     """Return the machine whose programs are compiled without optimisation.
 
-    What a variable holds that nothing was assigned to is no number that is right by chance.
+    What a variable holds that nothing was assigned to is not a number that is right by chance.
     """
     plain = (f for f in machine.target.flags if not f.startswith("-O"))
     flags = (*plain, "-O0", "-ftrivial-auto-var-init=pattern")

@@ -134,7 +134,7 @@ MATCHING = (
     Mutation("take any cast for exact", f"{MATCH}patterns.unify:passes_through", always(True)),
     Mutation("drop commutativity", f"{MATCH}patterns.unify:OPS", commuting()),
     Mutation("let differences commute", f"{MATCH}patterns.unify:OPS", commuting("add", "mul", "sub")),
-    Mutation("count images under symmetries", f"{MATCH}mappings.mapping:Seen.is_new", always(True)),
+    Mutation("count images under symmetries", f"{MATCH}mappings.mapping:KnownMappings.is_new", always(True)),
     Mutation("take every renaming for a symmetry", f"{MATCH}mappings.mapping:_shape", always("")),
     Mutation("never cut an axis", f"{FIND}_classes", each_a_class),
     Mutation("cut over all axes", f"{FIND}_classes", all_one_class),

@@ -280,7 +280,7 @@ def changed_array(data: bytes, random: Random) -> bytes:
 
 
 def changed_onnx(data: bytes, random: Random) -> bytes:
-    """Return a model of ONNX with another value in some fields; what is no protobuf with other bytes."""
+    """Return a model of ONNX with another value in some fields; what is not a protobuf with other bytes."""
     onnx: Any = import_module("onnx")
     model = onnx.ModelProto()
     try:

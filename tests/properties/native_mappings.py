@@ -217,7 +217,7 @@ def _carried(
 
 
 def _step(mapping: Mapping, plain: Kernel, look: Lookup) -> str:
-    """Why a mapping is no option of a nest."""
+    """Why a mapping is not an option of a nest."""
     statement = statements(plain)[mapping.statement]
     if mapping.ident in look.tiles:
         return "no moves bring an operand in, or the result out"

@@ -11,7 +11,7 @@ Each is held against the program:
   `isamap accesses` counts by the convention `isamap`.
 
 Caches are left out: a program does not say what they hold. So are registers, whose elements no instruction
-names. `docs/access-counts.md` says what else is no access; `uncounted` is where this test heeds it.
+names. `docs/access-counts.md` says what else is not an access; `uncounted` is where this test heeds it.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def test_a_pipe_and_a_device_are_refused_and_not_waited_for(
     (tmp_path / f"zeros{suffix}").symlink_to("/dev/zero")
     for name in ("pipe", "zeros"):
         said = isamap.run([word.format(tmp_path / name) for word in words])
-        assert (said.code, "it is no regular file" in said.text) == (2, True), said.text
+        assert (said.code, "it is not a regular file" in said.text) == (2, True), said.text
 
 
 @pytest.mark.parametrize("name", ["x" * 5000 + ".yaml", "a\\0b.yaml"])

@@ -255,7 +255,7 @@ def test_a_rotating_row_is_compiled_for_cold_operands_beside_reading_them(
     (row,), _ = run_campaign(campaign(tmp_path / "rows", cache="rotate"))
     assert asked == [True]
     assert row.ring > 1
-    assert set(row.seconds) == {"isamap", "openblas"}, "reading takes turns, and is no contender"
+    assert set(row.seconds) == {"isamap", "openblas"}, "reading takes turns, and is not a contender"
     assert row.reading_bytes_per_ns > 0
     weights_bytes = 4 * row.sizes["m"] * row.sizes["k"]
     assert row.attainable_seconds >= weights_bytes / row.reading_bytes_per_ns * 1e-9

@@ -34,7 +34,7 @@ def test_infinities_are_summed_term_by_term(shapes: tuple[tuple[int, ...], ...],
 
 
 def test_a_sum_that_meets_an_infinite_factor_is_no_shortcut() -> None:
-    """1 and -0, each times infinity: one of them is no number, and so is their sum."""
+    """1 and -0, each times infinity: one of them is not a number, and so is their sum."""
     image, filters = np.array([[1.0, -0.0]]), np.array([[np.inf, np.inf]])
     with np.errstate(invalid="ignore"):
         assert np.isnan(

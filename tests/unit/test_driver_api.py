@@ -61,7 +61,7 @@ def test_a_folder_is_no_kernel_and_not_proposed_instead_of_itself(tmp_path: Path
     folder.mkdir()
     with pytest.raises(isamap.IsamapError) as raised:
         isamap.compile(folder, "generic-c", SIZES)
-    assert said(raised) == f"error[file-unreadable]: {folder} cannot be read: it is no regular file"
+    assert said(raised) == f"error[file-unreadable]: {folder} cannot be read: it is not a regular file"
 
 
 def test_a_machine_may_be_a_path(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_sizes_are_whole_numbers_or_ranges(value: object, shown: str, advice: st
     [
         ([("M", 6)], "`sizes` takes values by name, not a list"),
         ("M=6", "`sizes` takes values by name, not 'M=6'"),
-        ({5: 6}, "`sizes` takes values by name, and 5 is no name"),
+        ({5: 6}, "`sizes` takes values by name, and 5 is not a name"),
     ],
 )
 def test_sizes_are_given_by_name(sizes: object, message: str) -> None:
@@ -213,7 +213,7 @@ def test_fixed_values_may_be_numbers_of_numpy() -> None:
         ),
         ({"block.k": 7.0}, "`fix` takes a whole number for `block.k`, not 7.0"),
         ({"block.k": True}, "`fix` takes a whole number for `block.k`, not True"),
-        ({5: 7}, "`fix` takes values by name, and 5 is no name"),
+        ({5: 7}, "`fix` takes values by name, and 5 is not a name"),
         ("block.k=7", "`fix` takes values by name, not 'block.k=7'"),
     ],
 )

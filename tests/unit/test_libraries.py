@@ -175,8 +175,8 @@ def test_prototypes_are_those_of_c_without_results() -> None:
     assert found.text == "void f(int64_t, const float *, uint8_t *);"
     assert [p.most for p in found.parameters] == [2**63 - 1, None, None]
     assert read_prototype("int f(int n)", {}) == "a prototype is `void NAME(TYPE name, …)`"
-    assert read_prototype("void f(blasint n)", {}) == "`blasint n` is no parameter of a known type"
-    assert read_prototype("void f(int n, void x)", {}) == "`void x` is no parameter of a known type"
+    assert read_prototype("void f(blasint n)", {}) == "`blasint n` is not a parameter of a known type"
+    assert read_prototype("void f(int n, void x)", {}) == "`void x` is not a parameter of a known type"
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_prototypes_are_those_of_c_without_results() -> None:
         ("[N, K, x, y]", "[N, K, x, x]", "library-call", "`x` cannot be passed as `float *`"),
         ("[N, K, x, y]", '[N, "stride(x, 1)", x, y]', "library-call", "`stride(x, 1)` cannot be passed"),
         ("(N, K) {", "(N, K) where N != K {", "library-call", "requirements on a library's arguments"),
-        ("int32_t n", "Blasint n", "library-call", "`Blasint n` is no parameter of a known type"),
+        ("int32_t n", "Blasint n", "library-call", "`Blasint n` is not a parameter of a known type"),
         ("[N, K, x, y]", "[N, 1.5, x, y]", "library-call", "`1.5` cannot be passed as `int32_t`"),
         ("calls:", 'symbols: "a $NAME"\ncalls:', "library-call", "`symbols` makes `a fake_total` of it"),
-        ("calls:", "environment: {A=B: C}\ncalls:", "library-variable", "`A=B` is no variable that"),
+        ("calls:", "environment: {A=B: C}\ncalls:", "library-variable", "`A=B` is not a variable that"),
         ("fake_total", "fake_$T", "unknown-variable", "there is no variable called `T`"),
         ("y[n] +=", "z[n] +=", "unknown-name", "z"),
         ("forms:", "form:", "unknown-key", "a call has no key `form`"),

@@ -167,7 +167,7 @@ def as_input(program: LoweredProgram) -> LoweredProgram:
 
 
 FAULTS: dict[str, tuple[Change, str]] = {
-    "an instruction of another machine": (issue(instruction="fly"), "fly is no instruction of x86-amx"),
+    "an instruction of another machine": (issue(instruction="fly"), "fly is not an instruction of x86-amx"),
     "an operand too few": (first(Issue, lambda i: replace(i, operands=i.operands[1:])), "takes the operands"),
     "a parameter that is none": (issue(params=(("height", 1),)), "takes the parameters"),
     "a parameter that nothing counts": (
@@ -183,12 +183,12 @@ FAULTS: dict[str, tuple[Change, str]] = {
         operand(RegisterRef, lambda _: MemoryRef("A", Index.of(0))),
         "lies in registers, and is given as a place in A",
     ),
-    "a buffer that is none": (place(buffer="heap"), "is in heap, which is no array of the program"),
+    "a buffer that is none": (place(buffer="heap"), "is in heap, which is not an array of the program"),
     "an offset that nothing counts": (place(offset=X), "depends on nowhere"),
     "a stride that nothing counts": (place(strides=(X,)), "depends on nowhere"),
     "results in an input": (as_input, "is in C, which the caller passes to be read"),
     "zeros in an input": (first(Fill, lambda f: replace(f, buffer="A")), "zeros are written to is in A"),
-    "zeros nowhere": (first(Fill, lambda f: replace(f, buffer="heap")), "is in heap, which is no array"),
+    "zeros nowhere": (first(Fill, lambda f: replace(f, buffer="heap")), "is in heap, which is not an array"),
     "a loop without turns": (first(For, lambda f: replace(f, trips=Index.of(0))), "runs 0 times"),
     "a loop that counts unknowns": (first(For, lambda f: replace(f, trips=X)), "depends on nowhere"),
     "a loop in itself": (first(For, lambda f: replace(f, body=(f,))), "is known already"),
@@ -196,7 +196,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "a register beyond the last": (declared(register=8), "is in tmm8, of 8 registers"),
     "a register below the first": (declared(register=-1), "is in tmm-1, of 8 registers"),
     "a value without elements": (declared(shape=(0, 16)), "has the shape (0, 16)"),
-    "a value in memory": (declared(memory="mem"), "which is no register memory"),
+    "a value in memory": (declared(memory="mem"), "which is not a register memory"),
     "a value declared twice": (
         first(
             Block, lambda b: replace(b, body=(*b.body, b.body[0])), lambda b: isinstance(b.body[0], Declare)
@@ -232,11 +232,11 @@ def test_a_planted_fault_is_named(fault: str) -> None:
 
 THREADED: dict[str, tuple[Change, str]] = {
     "threads within threads": (first(Parallel, lambda p: replace(p, body=(p,))), "inside another parallel"),
-    "a hint that is none": (first(Hint, lambda h: replace(h, instruction="fly")), "fly is no hint"),
+    "a hint that is none": (first(Hint, lambda h: replace(h, instruction="fly")), "fly is not a hint"),
     "a hint about no operand": (first(Hint, lambda h: replace(h, operand="q")), "has no operand q"),
     "a hint about no array": (
         first(Hint, lambda h: replace(h, place=replace(h.place, buffer="heap"))),
-        "is in heap, which is no array",
+        "is in heap, which is not an array",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Maxima that begin with -inf: an infinity is no size to measure rounding errors against."""
+"""Maxima that begin with -inf: an infinity is not a size to measure rounding errors against."""
 
 from __future__ import annotations
 

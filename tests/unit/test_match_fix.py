@@ -122,7 +122,7 @@ def test_a_product_of_three_is_taken_apart_with_its_sizes_left_open() -> None:
     assert "stride = 1, pad: 0..4096 = 0" in apart.text
 
 
-# --- what is no fix ---------------------------------------------------------------------------------------
+# --- what is not a fix ---------------------------------------------------------------------------------------
 
 
 def test_an_edit_that_gives_another_result_says_so() -> None:

@@ -287,7 +287,7 @@ DECLARED = re.compile(r"declare `(?P<declared>[^`]+)` in shift(, and compute wit
     ],
 )
 def test_a_number_that_is_declared_as_advised_is_taken(value: str, t: str, body: str) -> None:
-    """A parameter that comes with a call is no operand: the refusal says how to declare it, which works."""
+    """A parameter that comes with a call is not an operand: the refusal says how to declare it, which works."""
     text = SHIFT.format(t=t, value=value)
     scalar = f"scalar s: {t}" if re.search(r"\bs\b", body) else ""
     routine = kernel(

@@ -44,7 +44,7 @@ MUTABLE: dict[str, tuple[str, ...]] = {
         "isamap/ir/equal_axes:_Digits",
         "isamap/ir/prove:IslNames",
         "isamap/ir/prove:_Search",
-        "isamap/lower/barriers:_Walk",
+        "isamap/lower/barrier_check:_Walk",
         "isamap/lower/length_check:_Spelled",
         "isamap/lower/length_join:_Join",
         "isamap/lower/length_join:Numbers",

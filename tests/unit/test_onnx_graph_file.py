@@ -73,9 +73,9 @@ def set_at(*path: str | int, value: object) -> Callable[[Any], None]:
         (set_at("steps", 0, "reads", 0, "shape", value=[40, 3]), "accesses elements outside its tensors"),
         (set_at("steps", 0, "reads", 0, "tensor", value="t9"), "which is not there in this size"),
         (set_at("steps", 0, "writes", 0, "tensor", value="i0"), "which is there already"),
-        (set_at("steps", 1, "kernel", value="other"), "which is no kernel of it"),
+        (set_at("steps", 1, "kernel", value="other"), "which is not a kernel of it"),
         (set_at("outputs", 0, "tensor", value="t9"), "is never written in this size"),
-        (set_at("outputs", value=3), "3 is no list"),
+        (set_at("outputs", value=3), "3 is not a list"),
     ],
 )
 def test_what_contradicts_itself_is_refused(change: Callable[[Any], None], said: str, tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ LIES: dict[str, tuple[Any, str]] = {
     ),
     "no such type": (changed(lambda m: setattr(m.graph.initializer[0], "data_type", 99)), "`w` is of a type"),
     "sixty axes": (changed(lambda m: m.graph.initializer[0].dims.extend([1] * 60)), "`w` has 61 axes"),
-    "an offset that is no number": (apart(location="w.bin", offset="-64"), "have no offset that is a number"),
+    "an offset that is not a number": (apart(location="w.bin", offset="-64"), "have no offset that is a number"),
     "a name with a zero": (apart(location="a\0b"), "no file can have this name"),
     "a length of half a terabyte": (apart(location="w.bin", length=str(1 << 39)), "do not fill its sizes"),
     "sparse sizes below 0": (sparse([1], [0], [-4, 4]), "the sizes of `w` are none"),

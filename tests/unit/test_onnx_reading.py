@@ -115,7 +115,7 @@ def test_bytes_that_are_no_model_are_refused(content: bytes, tmp_path: Path) -> 
 def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "made.onnx"
     path.write_bytes(model().SerializeToString().replace(b"made", b"m\xffde").replace(b"\x01x", b"\x01\xff"))
-    with pytest.raises(UsageProblem, match="one of its names is no text"):
+    with pytest.raises(UsageProblem, match="one of its names is not a text"):
         import_model(path)
 
 

@@ -106,7 +106,7 @@ def test_a_hand_written_schedule_needs_no_costs() -> None:
         (TEXT.rstrip()[:-1], "the text ends too early: expected `}`"),
         (TEXT.replace("1234.5 ns", "1234.5 ms"), "`1234.5 ms` is not a time"),
         (TEXT.replace("1234.5", "nan"), "`nan ns` is not a time"),
-        (TEXT.replace("digest d", "digest D"), "`Dfeda0809531` is no digest"),
+        (TEXT.replace("digest d", "digest D"), "`Dfeda0809531` is not a digest"),
         (TEXT.replace("digest", "fixed m = 2, n = x\ndigest"), "`m = 2, n = x` fixes no decisions"),
         (TEXT.replace("K = 64", "K: 64"), "`K: 64` is not a size"),
         (TEXT.replace("FEASIBLE", "FEASABLE"), "did you mean `FEASIBLE`?"),

@@ -49,7 +49,7 @@ def whole(**values: Any) -> Callable[[ModelProgram], ModelProgram]:
 FAULTS: tuple[tuple[str, Callable[[ModelProgram], ModelProgram]], ...] = (
     ("the input `x` is there twice", whole(inputs=(GOOD.inputs[0], GOOD.inputs[0]))),
     ("the result `y` is there twice", whole(outputs=(GOOD.outputs[0], GOOD.outputs[0]))),
-    ("step 0 calls `product`, which is no kernel", whole(kernels={})),
+    ("step 0 calls `product`, which is not a kernel", whole(kernels={})),
     ("nothing calls the kernel `other`", whole(kernels={**GOOD.kernels, "other": ""})),
     ("step 0 reads `t0`, which nothing has written", whole(steps=(LOOP, PRODUCT))),
     ("step 0 reads 384 bits of `x`, which has 192", call(reads={**PRODUCT.reads, "a": view("x", 4, 3)})),

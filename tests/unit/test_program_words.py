@@ -111,18 +111,18 @@ def spoilt(data: bytes, old: bytes, new: bytes) -> bytes:
 
 
 DAMAGED: list[tuple[Callable[[bytes], bytes], str]] = [
-    (lambda d: b"", "p is no program: it does not begin with ISAMPROG"),
+    (lambda d: b"", "p is not a program: it does not begin with ISAMPROG"),
     (
         lambda d: spoilt(d, b"ISAMPROG\x01", b"ISAMPROG\x02"),
-        "p is no program: its version is 2, and this reads 1",
+        "p is not a program: its version is 2, and this reads 1",
     ),
-    (lambda d: d[:40], "p is no program: its header is damaged"),
-    (lambda d: spoilt(d, b'"kernel"', b'"kernle"'), "p is no program: its header is damaged"),
-    (lambda d: spoilt(d, b'"f32"', b'"f33"'), "p is no program: its header is damaged"),
-    (lambda d: spoilt(d, b'"offset": 192', b'"offset": 999'), "p is no program: its header is damaged"),
-    (lambda d: spoilt(d, b'"shape": [24]', b'"shape": [-4]'), "p is no program: its header is damaged"),
-    (lambda d: spoilt(d, b'"dram": 320', b'"dram": 9e9'), "p is no program: its header is damaged"),
-    (lambda d: d[:-1], "p is no program: it has 143 bytes of words, and its header promises 144"),
+    (lambda d: d[:40], "p is not a program: its header is damaged"),
+    (lambda d: spoilt(d, b'"kernel"', b'"kernle"'), "p is not a program: its header is damaged"),
+    (lambda d: spoilt(d, b'"f32"', b'"f33"'), "p is not a program: its header is damaged"),
+    (lambda d: spoilt(d, b'"offset": 192', b'"offset": 999'), "p is not a program: its header is damaged"),
+    (lambda d: spoilt(d, b'"shape": [24]', b'"shape": [-4]'), "p is not a program: its header is damaged"),
+    (lambda d: spoilt(d, b'"dram": 320', b'"dram": 9e9'), "p is not a program: its header is damaged"),
+    (lambda d: d[:-1], "p is not a program: it has 143 bytes of words, and its header promises 144"),
 ]
 
 

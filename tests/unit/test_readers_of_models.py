@@ -261,7 +261,7 @@ def test_rows_of_other_values_are_refused(line: str, tmp_path: Path) -> None:
 
 def test_rows_in_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ROWS_FILE)
-    with pytest.raises(UsageProblem, match="it is no regular file"):
+    with pytest.raises(UsageProblem, match="it is not a regular file"):
         open_rows(tmp_path, True, SimulatedRow.from_json)
 
 

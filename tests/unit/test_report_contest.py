@@ -127,4 +127,6 @@ def test_the_log_is_shown_as_a_table_and_as_csv(capsys: pytest.CaptureFixture[st
     assert main(["tune", "log", "--csv"]) == 0
     listed = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     (row,) = [r for r in listed if json.loads(r["sizes"]) == {"K": 5, "M": 7, "N": 16}]
-    assert 2 ** json.loads(row["features"])["total"] == pytest.approx(float(row["model_cost_ns"]))
+    parts = json.loads(row["features"])  # of the modelled time; those that overlap count each
+    assert max(parts.values()) <= 1
+    assert sum(parts.values()) >= 1 - 1e-9

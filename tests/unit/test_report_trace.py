@@ -56,7 +56,7 @@ def problems(trace: dict[str, Any]) -> list[str]:
             if before is not None and (before[0] >= ts or before[1] != names):
                 found.append(f"{number}: the counter does not go on")
             if not all(isinstance(v, int) and v >= 0 for v in event["args"].values()):
-                found.append(f"{number}: a counter that is no amount")
+                found.append(f"{number}: a counter that is not an amount")
             counters[event["name"]] = ts, names
         else:
             if not isinstance(event.get("dur"), int | float) or event["dur"] < 0:

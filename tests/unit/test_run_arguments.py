@@ -51,7 +51,7 @@ def misplaced(array: Array) -> Array:
     return found
 
 
-# --- what is no array of that type and shape --------------------------------------------------------------
+# --- what is not an array of that type and shape --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("isolate", [False, True])

@@ -90,13 +90,13 @@ class Stranger:
 
 @pytest.mark.parametrize("value", [Stranger(), [1], {1, 2}, b"1"])
 def test_only_plans_are_written(value: object) -> None:
-    with pytest.raises(ValueError, match="is no dataclass that `write` takes"):
+    with pytest.raises(ValueError, match="is not a dataclass that `write` takes"):
         write(value)
 
 
 @pytest.mark.parametrize("name", ["os:system", "isamap.plan.plugins:load_heuristic", "isamap.plan.cost:x"])
 def test_nothing_but_dataclasses_of_plans_is_made(name: str) -> None:
-    with pytest.raises(ValueError, match="is no dataclass that `write` takes"):
+    with pytest.raises(ValueError, match="is not a dataclass that `write` takes"):
         read_value(f'{{"classes": ["{name}"], "objects": [[0, "x"]], "root": {{"is": 0}}}}')
 
 
@@ -170,8 +170,11 @@ def test_a_child_ends_when_its_caller_does() -> None:
         (child("raise SystemExit('out of luck')"), "it ended with exit status 1: out of luck"),
         (child(f"{READY}print('hello')"), "its answer cannot be read: Expecting value"),
         (child(f"{READY}print('[]')"), "its answer cannot be read: "),
-        (child(f"{READY}print({write(('no', 'answer'))!r})"), "a tuple is no answer"),
-        (child(f"{READY}print({write(SearchResult('OPTIMAL', 0.0, 7, {}))!r})"), "a Found is no answer"),
+        (child(f"{READY}print({write(('no', 'answer'))!r})"), "a tuple is not an answer"),
+        (
+            child(f"{READY}print({write(SearchResult('OPTIMAL', 0.0, 7, {}))!r})"),
+            "a SearchResult is not an answer",
+        ),
         (
             child(f"{READY}print({write(SearchResult('OPTIMAL', 0.0, 0, {'nest0.unroll.m': 64}))!r})"),
             "its schedule breaks a rule: nest 0: ",

@@ -109,7 +109,7 @@ def test_no_pipe_no_device_no_socket_and_no_folder_is_opened(
 
     monkeypatch.setattr(os, "open", fail)
     for path in (tmp_path / "pipe", tmp_path / "socket", tmp_path, Path("/dev/zero"), Path("/dev/tty")):
-        with pytest.raises(OSError, match="it is no regular file"):
+        with pytest.raises(OSError, match="it is not a regular file"):
             open_regular(path)
 
 
@@ -125,7 +125,7 @@ def test_a_pipe_that_takes_a_files_place_is_not_waited_for(
 
     monkeypatch.setattr(os, "stat", say_file)
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(OSError, match="it is no regular file"):
+    with pytest.raises(OSError, match="it is not a regular file"):
         open_regular(tmp_path / "pipe")
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -180,8 +180,8 @@ def test_json_that_says_one_thing_is_read() -> None:
     ("text", "why"),
     [
         ('{"a": 1, "b": 2, "a": 3}', "the key 'a' twice"),
-        ("[NaN]", "NaN is no number"),
-        ("[-Infinity]", "-Infinity is no number"),
+        ("[NaN]", "NaN is not a number"),
+        ("[-Infinity]", "-Infinity is not a number"),
         ("[1e999]", "the number 1e999 is beyond all floats"),
         ("[" * 100_000, "nested too deeply"),
         ("1" * 5000, "digits"),

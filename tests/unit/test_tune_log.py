@@ -130,7 +130,7 @@ def test_what_was_acknowledged_survives_a_kill(log: Log, tmp_path: Path) -> None
 
 
 def test_a_damaged_file_is_refused_by_name(log: Log) -> None:
-    log.path.write_bytes(b"this is no database, whatever it looks like" * 100)
+    log.path.write_bytes(b"this is not a database, whatever it looks like" * 100)
     with pytest.raises(UsageProblem) as refused:
         log.add(RECORD)
     assert f"the log of evaluations {log.path} cannot be used: file is not a database" in str(refused.value)

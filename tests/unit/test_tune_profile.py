@@ -87,9 +87,9 @@ def test_a_changed_digit_is_found() -> None:
         (
             "",
             "profile-unreadable",
-            "p.json is no profile: Expecting value: line 1 column 1 (char 0)",
+            "p.json is not a profile: Expecting value: line 1 column 1 (char 0)",
         ),
-        ("[]", "profile-unreadable", "p.json is no profile: it has no `isamap_profile`"),
+        ("[]", "profile-unreadable", "p.json is not a profile: it has no `isamap_profile`"),
         (
             '{"isamap_profile": 9}',
             "profile-version",

@@ -180,7 +180,7 @@ def test_the_cache_lists_and_clears_winners_by_name_only(capsys: pytest.CaptureF
 
 
 def test_a_damaged_database_is_refused_by_name(data: Path) -> None:
-    (data / "tuning.sqlite").write_bytes(b"this is no database, whatever it looks like" * 100)
+    (data / "tuning.sqlite").write_bytes(b"this is not a database, whatever it looks like" * 100)
     with pytest.raises(UsageProblem) as refused:
         Winners.open().all()
     assert refused.value.render() == (

@@ -179,7 +179,7 @@ def _trilu(o: Applied) -> Value:
     x, by = o[0], o.known(1)
     k = int(by.reshape(-1)[0]) if by is not None else 0
     if x.rank < 2:
-        raise NotTaken("it is no matrix")
+        raise NotTaken("it is not a matrix")
     upper = o.integer("upper", 1)
     if any(map(is_open, x.shape[-2:])):
         text = o.text()

@@ -29,7 +29,7 @@ def _known_only(o: Applied) -> Value:
 def _eye_like(o: Applied) -> Value:
     x = o[0]
     if x.rank != 2:
-        raise NotTaken("it is no matrix")
+        raise NotTaken("it is not a matrix")
     o.making.reserve(x.count)
     dtype = TYPES.get(o.integer("dtype", 0), "") or x.dtype
     return known_value(np.eye(*x.shape, k=o.integer("k", 0)), dtype)

@@ -161,7 +161,7 @@ def _point(text: KernelText, point: Value, value: Value, there: Sequence[str]) -
 def _gemm(o: Applied) -> Value:
     a, b, c = o[0], o[1], o.optional(2)
     if a.rank != 2 or b.rank != 2:
-        raise NotTaken("a factor is no matrix")
+        raise NotTaken("a factor is not a matrix")
     rows, depth = a.shape if not o.integer("transA", 0) else a.shape[::-1]
     other, columns = b.shape if not o.integer("transB", 0) else b.shape[::-1]
     if depth != other:

@@ -201,7 +201,7 @@ def _sum_type(a: Value) -> str:
 def _transpose_matrix(o: Applied, x: Value) -> Value:
     """Return a transposed matrix. Raises: NotTaken for other ranks."""
     if x.rank != 2:
-        raise NotTaken("a factor is no matrix")
+        raise NotTaken("a factor is not a matrix")
     return Value.of(np.ascontiguousarray(x.known.T)) if x.known is not None else transpose_axes(o, x, (1, 0))
 
 

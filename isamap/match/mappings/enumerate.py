@@ -333,7 +333,7 @@ def _patterns_by_head(machine: Machine) -> dict[tuple[object, ...], list[Pattern
 #
 # A point puts one kernel axis on each instruction axis; a mapping is a set of points, told apart by the union
 # of their kernel axes on each instruction axis. Conv1d on a matrix product has the points (n, c), (n, r) and
-# (p, c) for i and k, but not (p, r), for `X[n, c, p + r]` is no matrix of p and r; these three make six
+# (p, c) for i and k, but not (p, r), for `X[n, c, p + r]` is not a matrix of p and r; these three make six
 # mappings. Axes of one element count here.
 
 

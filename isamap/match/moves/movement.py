@@ -321,7 +321,9 @@ def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping
     for name in operands:
         window = windows.get(name)
         if masked:
-            why = f"how long it may be ({', '.join(masked.values())}) is no number: only moves are issued so"
+            why = (
+                f"how long it may be ({', '.join(masked.values())}) is not a number: only moves are issued so"
+            )
         elif window:
             why = f"neighbouring iterations share its element `{window}`: such windows are not loaded"
         elif first:

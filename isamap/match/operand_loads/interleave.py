@@ -291,7 +291,7 @@ def _neighbours(places: NDArray[np.int64]) -> int:
 
 
 def _lanes_read(pattern: Pattern) -> tuple[int, ...] | None:
-    """Return for each lane written, the lane read; None if the instruction is no permutation of one register."""
+    """Return for each lane written, the lane read; None if the instruction is not a permutation of one register."""
     value, written = pattern.value, pattern.output
     if not isinstance(value, Read) or len(written.shape) != 1 or len(value.index) != 1:
         return None

@@ -222,7 +222,7 @@ def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
 
 def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
     own, theirs = text_of(pattern), abridge(subject)
-    words = f"computes with its own `{own}`, which is no operand; the statement has `{theirs}`"
+    words = f"computes with its own `{own}`, which is not an operand; the statement has `{theirs}`"
     return Difference("immediate-differs", words, pattern, subject, OTHER)
 
 

@@ -474,7 +474,7 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
     placed = {o.name: o.memory for o in kernel.operands if o.memory is not None}
     mains = [m.name for m in machine.memories.values() if m.kind == "addressable"]
     for operand in (o for o in kernel.operands if o.name in placed and o.memory not in mains):
-        said = f"`{operand.name}` is in `{operand.memory}`, which is no main memory of {machine.name}"
+        said = f"`{operand.name}` is in `{operand.memory}`, which is not a main memory of {machine.name}"
         help_ = f"write one of: {', '.join(mains)}; or leave out `@ {operand.memory}`"
         raise NoMapping(Diagnostic("unknown-memory", said, operand.span, help=help_))
     return MoveSearch(

@@ -1,6 +1,6 @@
 """Check a scheduling problem by itself: names that exist, sizes and counts in range, times that can be added.
 
-    check_problem(problem)  ->  ("statement 0, option 1, operand `b`: the tensor lies along `q`, which is no axis",)
+    check_problem(problem)  ->  ("statement 0, option 1, operand `b`: the tensor lies along `q`, not an axis",)
 
 Heuristics, solvers and cost models rely on these rules. `judge` checks a schedule against a problem, and trusts it.
 """

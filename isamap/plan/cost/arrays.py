@@ -137,7 +137,7 @@ def _beyond(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
 
 def _larger(one: Some, other: Some) -> Some:
     if isinstance(one, float) and isinstance(other, float):
-        return one if one > other or one != one else other  # what is no number stays so, as in arrays
+        return one if one > other or one != one else other  # what is not a number stays so, as in arrays
     return np.maximum(one, other)
 
 

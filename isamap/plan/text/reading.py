@@ -295,7 +295,7 @@ def _read_time(reader: TextReader, value: Span) -> float:
 def _read_digest(reader: TextReader, value: Span) -> str:
     if not _DIGEST.fullmatch(value.text):
         raise reader.problem(
-            f"`{value.text}` is no digest", value, "leave the line out, or write its 12 digits"
+            f"`{value.text}` is not a digest", value, "leave the line out, or write its 12 digits"
         )
     return value.text
 
@@ -325,7 +325,9 @@ def _read_blocks(schedule: Schedule, reader: TextReader, value: Span) -> Schedul
 def _read_profile(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
     if not _DIGEST.fullmatch(value.text):
         raise reader.problem(
-            f"`{value.text}` is no digest of a profile", value, "leave the line out, or write its 12 digits"
+            f"`{value.text}` is not a digest of a profile",
+            value,
+            "leave the line out, or write its 12 digits",
         )
     return replace(schedule, profile=value.text)
 
