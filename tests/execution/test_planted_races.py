@@ -38,8 +38,12 @@ from tests.device_kernels import product, shipped, without_vector_products
 
 SIMT = "opencl-simt"
 STAGED = {
-    **{"nest0.parallel.m": 2, "nest0.parallel.n": 2, "nest0.stage.a": 1, "nest0.stage.b": 1},
-    **{"nest0.ahead.a": 0, "nest0.ahead.b": 0},  # two barriers to take away
+    "nest0.parallel.m": 2,
+    "nest0.parallel.n": 2,
+    "nest0.stage.a": 1,
+    "nest0.stage.b": 1,
+    "nest0.ahead.a": 0,
+    "nest0.ahead.b": 0,  # two barriers to take away
 }
 
 
