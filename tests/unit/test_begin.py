@@ -41,7 +41,7 @@ def test_a_new_project_is_built_and_runs(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("9x", "no name for a kernel"), ("Demo", "no name for a kernel"), ("kernel", "reserved")],
+    [("9x", "not a name for a kernel"), ("Demo", "not a name for a kernel"), ("kernel", "reserved")],
 )
 def test_what_cannot_be_a_name_is_refused(
     name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

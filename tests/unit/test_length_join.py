@@ -128,5 +128,5 @@ def test_what_cannot_be_is_refused(expected: Request, said: str) -> None:
 
 
 def test_an_artifact_of_several_machines_has_one_length_of_each() -> None:
-    with pytest.raises(UsageProblem, match="no part of an artifact for several machines"):
+    with pytest.raises(UsageProblem, match="not a part of an artifact for several machines"):
         compile_dispatch([asked(f"{RVV}@Q=2,4", OPEN), asked("generic-c", OPEN)])

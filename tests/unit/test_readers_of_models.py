@@ -172,7 +172,7 @@ def header(text: str, data: bytes = b"") -> bytes:
 )
 def test_what_is_no_array_of_numbers_is_refused(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.npy").write_bytes(data)
-    with pytest.raises(UsageProblem, match="no array of numpy"):
+    with pytest.raises(UsageProblem, match="not an array of numpy"):
         constants_of({"w": str(tmp_path / "a.npy")})
 
 
@@ -182,7 +182,7 @@ def test_a_sparse_array_and_a_pipe_cost_a_message(tmp_path: Path) -> None:
         file.truncate(1 << 34)
     os.mkfifo(tmp_path / "p.npy")
     for name in ("a", "p"):
-        with pytest.raises(UsageProblem, match="no array of numpy"):
+        with pytest.raises(UsageProblem, match="not an array of numpy"):
             constants_of({"w": str(tmp_path / f"{name}.npy")})
 
 

@@ -60,7 +60,7 @@ def test_a_learned_model_that_no_cost_survives_is_refused(text: str) -> None:
 
 def test_a_learned_model_in_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m")
-    with pytest.raises(ModelUnusable, match="it is no regular file"):
+    with pytest.raises(ModelUnusable, match="it is not a regular file"):
         read_trained(str(tmp_path / "m"))
 
 
