@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import comb, exp, log
+from math import exp, log
 from pathlib import Path
 from typing import cast
 
@@ -19,22 +19,10 @@ from isamap.plan import problem
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.text import parse_schedule
+from isamap.report.schedules import kendall_tau
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Source
 from isamap.source.codec import read_value, write
-
-
-def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """Return Kendall's tau-b: 1 if both orders agree, -1 if one is the reverse of the other."""
-    pairs = [(i, j) for i in range(len(predicted)) for j in range(i)]
-    signs = [(_sign(predicted[i], predicted[j]), _sign(measured[i], measured[j])) for i, j in pairs]
-    total = comb(len(predicted), 2)
-    free = (total - sum(p == 0 for p, _ in signs)) * (total - sum(m == 0 for _, m in signs))
-    return sum(p * m for p, m in signs) / free**0.5 if free else 0.0
-
-
-def _sign(a: float, b: float) -> int:
-    return (a > b) - (a < b)
 
 
 def first_over_best(predicted: Sequence[float], measured: Sequence[float]) -> float:
@@ -52,7 +40,7 @@ class Judged:
 
     @property
     def tau(self) -> float:
-        return kendall(self.predicted, self.measured)
+        return kendall_tau(list(zip(self.predicted, self.measured, strict=True))) or 0.0
 
     @property
     def slower(self) -> float:

@@ -51,7 +51,7 @@ from isamap.stream.memory_layout import (
     memory_sizes,
 )
 from isamap.stream.program_file import ProgramFile, StreamPart
-from isamap.stream.residency import Part, keep_tiles
+from isamap.stream.residency import StepCommands, keep_tiles
 from isamap.stream.tables import lay_out_tables, places_in
 from isamap.stream.timing import busiest_ns
 from isamap.stream.tokens import assign_tokens
@@ -95,7 +95,7 @@ def assemble_network(
         raise UsageProblem(Diagnostic("stream-unsupported", said, help="compile it without --emit program"))
     main, tensors = main_memory(machine), place_tensors(program, machine)
     arrays = dict(tensors)
-    numbers, unrolled, changed = list[int](), list[Part](), list[StreamArray]()
+    numbers, unrolled, changed = list[int](), list[StepCommands](), list[StreamArray]()
     for number, step in enumerate(program.steps):
         if not isinstance(step, KernelCall) or step.kernel not in lowered:
             changed += [tensors[passed.tensor] for passed in writes_of(step)]
@@ -105,7 +105,9 @@ def assemble_network(
         buffers = tuple(a for a in own.values() if a.role == "buffer" and a.memory == main)
         arrays |= {f"{step.kernel}_{number}_{a.name}": a for a in buffers}
         numbers.append(number)
-        unrolled.append(Part(tuple(unroll(lowered[step.kernel], machine, own)), tuple(changed), buffers))
+        unrolled.append(
+            StepCommands(tuple(unroll(lowered[step.kernel], machine, own)), tuple(changed), buffers)
+        )
         changed.clear()
     if sum(len(part.commands) for part in unrolled) > MOST_COMMANDS:
         raise too_long(MOST_COMMANDS)

@@ -14,7 +14,7 @@ from itertools import product as points
 from math import lcm, prod
 
 from isamap.ir import Index, Mod
-from isamap.ir.domains import largest_value
+from isamap.ir.domains import NO_AXES, largest_value
 from isamap.lower.program import (
     Barrier,
     Begin,
@@ -57,9 +57,6 @@ class _Access:
     elements: tuple[Index, ...] | None
     other: str = ""
     groups: int | None = None
-
-
-NOTHING: Mapping[str, Index] = {}
 
 
 def _write_the_same(name: str) -> str:
@@ -238,7 +235,7 @@ class _Walk:
         elements = (first.substitute({variable: 0}), *map(Index.of, sorted(places)))
         return replace(access, elements=elements, other="" if access.other == variable else access.other)
 
-    def accesses(self, issue: Issue, numbers: Mapping[str, Index] = NOTHING) -> list[_Access]:
+    def accesses(self, issue: Issue, numbers: Mapping[str, Index] = NO_AXES) -> list[_Access]:
         """Return the accesses of memory of an issue: of any instance, or of the one with these numbers.
 
         Lengths are the longest ones that loops outside allow.

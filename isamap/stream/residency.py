@@ -6,7 +6,7 @@
 Unrolled commands have numbers as addresses, so a scratchpad is allocated as registers are. A *web* is the bytes
 that commands write and others read together. A load is redundant if the same bytes are still in a web. Its
 readers then read that web, which lives longer and, if necessary, lies elsewhere. The loads that save most time
-for the bytes that they keep occupied come first. Stores that nothing reads are removed at last.
+per occupied byte come first. Stores that nothing reads are removed afterwards.
 Pipeline: between `unroll` and `assign_tokens`. A change here affects each stream, its traffic and its time.
 """
 
@@ -40,7 +40,7 @@ GONE = -(1 << 40)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StepCommands:
     """The commands of a step. The host writes `changed` before them; nothing after them reads `own`."""
 
     commands: Sequence[Command]
@@ -49,7 +49,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _EqualTile:
     """The scratchpad values that equal bytes of main memory since a time, and the address of the tile."""
 
     values: tuple[int, ...]
@@ -59,10 +59,11 @@ class _Known:
 
 @dataclass(slots=True)
 class _Value:
-    """What one command writes in a scratchpad: its bytes, its life, and the values that overwrite some of it.
+    """The bytes that one command writes in a scratchpad, from its `first` to its `last` use.
 
-    The first `earlier` tiles of `equal` were equal to it before, those since `since` still are. Units: bytes,
-    commands, ns.
+    `overwritten` are the later values in the same bytes, with their times. `equal` are tiles that hold the same
+    bytes: the first `earlier` of them existed before this value, and those since `since` are still valid.
+    Units: bytes, commands, ns.
     """
 
     memory: str
@@ -71,7 +72,7 @@ class _Value:
     first: int
     last: int
     saved_ns: float = 0.0
-    equal: Sequence[_Known] = ()
+    equal: Sequence[_EqualTile] = ()
     earlier: int = 0
     since: int = NEVER
     overwritten: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -92,7 +93,7 @@ class _Trace:
     """By command, its accesses of main memory."""
     _owners: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
     _written: NDArray[Any] | None = None
-    _known: dict[object, list[_Known]] = field(default_factory=lambda: defaultdict(list[_Known]))
+    _known: dict[object, list[_EqualTile]] = field(default_factory=lambda: defaultdict(list[_EqualTile]))
 
     def web(self, value: int) -> int:
         """Return the value that stands for a web."""
@@ -117,7 +118,7 @@ class _Trace:
         for values in read.values():
             self._join(values, now)
         used = {n: values[-1] for n, values in read.items()}
-        tiles: list[_Known] | None = None
+        tiles: list[_EqualTile] | None = None
         is_move = len(inner) == 1 and len(touched) <= 2 and len(inner) + len(outer) == len(touched)
         if is_move and all(operand.domain is None for operand in item.instruction.operands):
             tiles = self._known[_tile_key(command, item.instruction, self.main)]
@@ -128,12 +129,12 @@ class _Trace:
                 own.equal, own.earlier = tiles, len(tiles)
                 own.since = max(map(self._changed, outer), default=NEVER)
                 own.saved_ns = command_times(command, self.machine)[0]
-                tiles.append(_Known((used[n],), touched[n].address, now))
+                tiles.append(_EqualTile((used[n],), touched[n].address, now))
         for access in (a for a in outer if a.is_written):
             self._written = room(self._written, access.end)
             access.of(self._written)[...] = now
             if tiles is not None and read and NEVER not in read[inner[0]] and is_copy(item.instruction):
-                tiles.append(_Known(read[inner[0]], touched[inner[0]].address, now))
+                tiles.append(_EqualTile(read[inner[0]], touched[inner[0]].address, now))
         self.used.append(tuple(used.get(n, NEVER) for n in range(len(touched))))
         self.outside.append(outer)
 
@@ -183,7 +184,7 @@ def _tile_key(command: Command, instruction: Instruction, main: str) -> object:
 # --- where webs lie -----------------------------------------------------------------------------------------
 
 
-def keep_tiles(parts: Sequence[Part], machine: Machine) -> list[list[Command]]:
+def keep_tiles(parts: Sequence[StepCommands], machine: Machine) -> list[list[Command]]:
     """Return the commands of parts without loads of what scratchpads hold, and without stores that nothing reads.
 
     Words with slots are not changed: their loops need regular addresses.
@@ -266,7 +267,7 @@ class _Allocation:
                 found.append((occupied / max(sum(v.saved_ns for v in own), 1e-9), web))
         return [web for _, web in sorted(found)]
 
-    def _equal_tiles(self, web: int) -> list[tuple[int, _Known]]:
+    def _equal_tiles(self, web: int) -> list[tuple[int, _EqualTile]]:
         """Return, by value of a web, a tile of other webs that is equal to it; nothing if one has none.
 
         Values that are equal to each other, as columns of one that is repeated, come from one web in the same order.
@@ -275,7 +276,7 @@ class _Allocation:
         if len({id(values[v].equal) for v in own}) == len(own):
             pairs = [(v, next(self._earlier(v, web), None)) for v in own]
             return [(v, tile) for v, tile in pairs if tile is not None] if all(t for _, t in pairs) else []
-        known: dict[int, dict[tuple[int, int], _Known]] = {}
+        known: dict[int, dict[tuple[int, int], _EqualTile]] = {}
         for value in own:
             if id(values[value].equal) not in known:
                 tiles = reversed(list(self._earlier(value, web)))
@@ -291,7 +292,7 @@ class _Allocation:
                 return found
         return []
 
-    def _earlier(self, value: int, web: int) -> Iterator[_Known]:
+    def _earlier(self, value: int, web: int) -> Iterator[_EqualTile]:
         """Yield earlier tiles of other webs that are equal to a value, the last one first."""
         own = self.trace.values[value]
         for tile in reversed(own.equal[max(0, own.earlier - MOST_EQUAL) : own.earlier]):
@@ -426,7 +427,9 @@ def _reach_of(machine: Machine, memory: str) -> tuple[int, int]:
     return machine.memories[memory].capacity_bytes or 0, lcm(ALIGNMENT, *steps)
 
 
-def _drop_dead_stores(parts: Sequence[Part], trace: _Trace, machine: Machine, is_needed: list[bool]) -> None:
+def _drop_dead_stores(
+    parts: Sequence[StepCommands], trace: _Trace, machine: Machine, is_needed: list[bool]
+) -> None:
     """Mark stores as not needed where no command reads the bytes before others are written there.
 
     All of a tensor is needed at the end of its step: the host, the caller or `verify` may read it.

@@ -1,4 +1,4 @@
-"""What an accelerator lacks for the statements of networks: the texts of a table in the documentation."""
+"""Refusals of an accelerator that lacks an instruction for a statement of networks; docs/refusals.md lists them."""
 
 from __future__ import annotations
 

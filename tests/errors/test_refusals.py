@@ -71,7 +71,7 @@ def test_every_reason_is_pinned_and_explained() -> None:
 
 
 def test_conditions_are_tried_in_the_order_of_their_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a later condition refuses is nearer to a mapping: rejections are sorted by that, the best advice first."""
+    """Rejections are sorted by the condition that fails. Advice of the last condition comes first."""
     refused: dict[str, int] = {}
 
     def recording(number: int, condition: Callable[..., Failure | None]) -> Callable[..., Failure | None]:

@@ -268,7 +268,7 @@ def read(path: Path) -> dict[str, str]:
 
 
 def write(path: Path, lines: Iterable[tuple[str, tuple[str, str]]]) -> int:
-    """Write digests and commands to a file, schedules to another beside few.txt, and return the exit code."""
+    """Write digests and commands to a file, with few.txt also few.schedules, and return the exit code."""
     found = list(lines)
     path.write_text("".join(f"{number} {command}\n" for command, (number, _) in found), encoding="utf-8")
     if path.name == "few.txt":

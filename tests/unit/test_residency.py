@@ -15,7 +15,7 @@ from isamap.stream.encoding import encode_all, encode_end
 from isamap.stream.execute import execute_program
 from isamap.stream.memory_layout import StreamArray, memory_sizes
 from isamap.stream.program_file import ProgramFile
-from isamap.stream.residency import Part, keep_tiles
+from isamap.stream.residency import StepCommands, keep_tiles
 
 TILE = 32 * 32 * 4
 SIDE = 64
@@ -82,14 +82,17 @@ def small(folder: Path, tiles: int) -> Machine:
 def test_a_tile_that_was_stored_is_not_loaded_again() -> None:
     machine = load_machine("edge-npu")
     given = [load(A, 0, 0), relu(0, 1), store(1, T, 0), load(T, 0, 0), add(0, 0, 2), store(2, Y, 0)]
-    (kept,) = keep_tiles([Part(given)], machine)
+    (kept,) = keep_tiles([StepCommands(given)], machine)
     assert names(kept) == ["dma_in_f32", "relu_floats", "dma_out_f32", "add_floats", "dma_out_f32"]
-    (kept,) = keep_tiles([Part(given, own=(T,))], machine)
+    (kept,) = keep_tiles([StepCommands(given, own=(T,))], machine)
     assert names(kept) == ["dma_in_f32", "relu_floats", "add_floats", "dma_out_f32"]
 
 
 def test_a_tensor_between_steps_is_stored_and_not_loaded() -> None:
-    parts = [Part([load(A, 0, 0), relu(0, 1), store(1, T, 0)]), Part([load(T, 0, 5), store(5, Y, 0)])]
+    parts = [
+        StepCommands([load(A, 0, 0), relu(0, 1), store(1, T, 0)]),
+        StepCommands([load(T, 0, 5), store(5, Y, 0)]),
+    ]
     first, second = keep_tiles(parts, load_machine("edge-npu"))
     assert (names(first), names(second)) == (["dma_in_f32", "relu_floats", "dma_out_f32"], ["dma_out_f32"])
 
@@ -97,9 +100,9 @@ def test_a_tensor_between_steps_is_stored_and_not_loaded() -> None:
 def test_a_tile_is_loaded_again_after_its_bytes_have_changed() -> None:
     machine = load_machine("edge-npu")
     begin, again = [load(A, 0, 0), store(0, T, 0)], [load(T, 0, 1), store(1, Y, 0)]
-    by_host = keep_tiles([Part(begin), Part(again, changed=(T,))], machine)
+    by_host = keep_tiles([StepCommands(begin), StepCommands(again, changed=(T,))], machine)
     assert names(by_host[1]) == ["dma_in_f32", "dma_out_f32"]
-    (by_store,) = keep_tiles([Part([*begin, load(A, 3, 2), store(2, T, 0), *again])], machine)
+    (by_store,) = keep_tiles([StepCommands([*begin, load(A, 3, 2), store(2, T, 0), *again])], machine)
     assert by_store[-1] == store(2, Y, 0), "the later tile is the one that T holds"
 
 
@@ -115,7 +118,7 @@ def test_a_tile_moves_if_its_place_is_taken_and_is_loaded_again_without_room(tmp
     ]
     for tiles, loads in ((3, 2), (2, 3)):
         machine = small(tmp_path, tiles)
-        (kept,) = keep_tiles([Part(given)], machine)
+        (kept,) = keep_tiles([StepCommands(given)], machine)
         assert names(kept).count("dma_in_f32") == loads
         np.testing.assert_array_equal(results(kept, machine), results(given, machine))
 
@@ -131,7 +134,7 @@ def test_repeated_columns_are_written_once() -> None:
         return [column(number, to) for number in range(32)]
 
     given = [*repeated(0), store(0, Y, 0), *repeated(1), add(0, 1, 2), store(2, Y, 1)]
-    (kept,) = keep_tiles([Part(given)], load_machine("edge-npu"))
+    (kept,) = keep_tiles([StepCommands(given)], load_machine("edge-npu"))
     assert names(kept).count("dma_in_f32") == 32
 
 
@@ -161,7 +164,7 @@ def test_any_commands_compute_the_same_with_fewer_loads(tmp_path: Path) -> None:
                 given.append(add(one, other, to) if choice < 0.85 else relu(one, to))
                 filled.add(to)
         given += [store(random.choice(sorted(filled)), Y, tile) for tile in range(4)]
-        (kept,) = keep_tiles([Part(given, own=(T,))], machine)
+        (kept,) = keep_tiles([StepCommands(given, own=(T,))], machine)
         np.testing.assert_array_equal(results(kept, machine), results(given, machine), f"seed {seed}")
         given_loads += names(given).count("dma_in_f32")
         kept_loads += names(kept).count("dma_in_f32")

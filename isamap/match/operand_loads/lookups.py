@@ -23,8 +23,8 @@ from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A look-up laid over a subscript: what the codes are, where the table is, and its length in memory."""
+class LookupOperands:
+    """The operands of a look-up: its codes, its table in a register or in memory, and its length there."""
 
     codes: Binding
     table: LoadRequest | Location
@@ -33,7 +33,7 @@ class Found:
 
 def lay_lookup(
     search: MoveSearch, lookup: Lookup, subject: Expr, params: Mapping[str, int], extents: Mapping[str, int]
-) -> Found | None:
+) -> LookupOperands | None:
     """Return the operands with which a look-up reads `subject`, whose lanes are the symbols `%axis` of `extents`."""
     if not isinstance(subject, Read) or subject.fill is not None or subject.dtype != lookup.table.dtype:
         return None
@@ -69,12 +69,16 @@ def lay_lookup(
     if in_memory:
         table = Binding(lookup.table.name, (Index.of("j"),), _step_along(start, along, "%j"))
         place = search.locate(lookup.pattern.instruction, table, dict(params), {"j": reach[1] + 1})
-        return None if place is None or (size.value or 0) > reach[1] + 1 else Found(bound, place, lengths)
+        return (
+            None
+            if place is None or (size.value or 0) > reach[1] + 1
+            else LookupOperands(bound, place, lengths)
+        )
     if size.value is None:
         return None
     valid = None if count.value == size.value else count
     memory, placement = lookup.table.memory or "", placement_of(lookup.table, dict(params))
-    return Found(
+    return LookupOperands(
         bound,
         LoadRequest(element, memory, subject.dtype, (size.value,), (valid,), placement=placement),
         {},

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from math import comb, exp, log
+from math import exp, log
 from statistics import fmean, median
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isamap.report.schedules import kendall_tau
 from isamap.source.records import asdict, dataclass
 from isamap.tune.evaluating import Record
 from isamap.tune.measured import PROCESSOR_TIME
@@ -225,19 +226,6 @@ def _tree(root: Mapping[str, Any]) -> Tree:
 # How well costs order schedules that were measured: Kendall's tau, and what the first choice loses.
 
 
-def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """Return Kendall's tau-b: 1 if both orders agree, -1 if one is the reverse of the other."""
-    pairs = [(i, j) for i in range(len(predicted)) for j in range(i)]
-    signs = [(_sign(predicted[i], predicted[j]), _sign(measured[i], measured[j])) for i, j in pairs]
-    total = comb(len(predicted), 2)
-    free = (total - sum(p == 0 for p, _ in signs)) * (total - sum(m == 0 for _, m in signs))
-    return sum(p * m for p, m in signs) / free**0.5 if free else 0.0
-
-
-def _sign(a: float, b: float) -> int:
-    return (a > b) - (a < b)
-
-
 def first_over_best(predicted: Sequence[float], measured: Sequence[float]) -> float:
     """Return the measured time of the predicted fastest schedule relative to the least: 1 if it is the fastest."""
     return measured[predicted.index(min(predicted))] / min(measured)
@@ -259,5 +247,5 @@ class Judgement:
         if not known:
             return None
         lost = [first_over_best(predicted, measured) for predicted, measured in known]
-        tau = fmean(kendall(predicted, measured) for predicted, measured in known)
+        tau = fmean(kendall_tau(list(zip(*pair, strict=True))) or 0.0 for pair in known)
         return Judgement(len(known), exp(fmean(map(log, lost))), max(lost), tau)

@@ -21,7 +21,6 @@ from isamap_learned.training import (
     Sample,
     centre_residuals,
     judged,
-    kendall,
     matrix,
     samples_in,
     train,
@@ -195,13 +194,6 @@ def test_what_it_says_depends_on_the_file(tmp_path: Path) -> None:
 
 
 # --- judging ----------------------------------------------------------------------------------------------
-
-
-def test_orders_are_compared() -> None:
-    assert kendall([1, 2, 3], [10, 20, 30]) == 1
-    assert kendall([1, 2, 3], [30, 20, 10]) == -1
-    assert kendall([1, 2, 3], [10, 30, 20]) == pytest.approx(1 / 3)
-    assert kendall([1, 1, 1], [10, 20, 30]) == 0
 
 
 def test_means_are_geometric_of_losses_and_arithmetic_of_tau() -> None:
