@@ -199,7 +199,9 @@ def _overheads(problem: Problem, nest: NestProblem, option: NestOption) -> Itera
             yield Const(moved / _bandwidth_of(moved, part_problem(problem, option)))
         elif operand.is_accumulator and problem.caches and not problem.private:
             # Other kernels mostly divide outer axes: pieces of rows are then fetched from the cores that wrote them.
-            pieces = prod(count for name, count in option.parts if name == operand.layout.dense_axis)
+            dense = operand.layout.dense_axis
+            rows = prod(axes[name].extent for name in operand.axes if name != dense)
+            pieces = prod(count for name, count in option.parts if name == dense and rows > 1)
             written = prod(axes[name].extent for name in operand.axes) * operand.layout.tensor_bytes
             yield Const(written * (1 - 1 / pieces) * CROSSING_NS)
         elif (

@@ -130,7 +130,7 @@ def seen_by_a_part(problem: Problem, option: NestOption) -> Problem:
 
 def dealing_ns(problem: Problem, option: NestOption, placed: Mapping[str, int]) -> float:
     """Return what threads take to begin, once for the parts, for each input staged as a whole, twice for a joined
-    sum, what it takes to join one, and to fetch a result whose rows are divided. Units: nanoseconds.
+    sum, what it takes to join one, and to fetch a result of several rows that are divided. Units: nanoseconds.
     """
     if not option.parts:
         return 0.0
@@ -141,7 +141,8 @@ def dealing_ns(problem: Problem, option: NestOption, placed: Mapping[str, int]) 
     found = problem.thread_start_ns * (1 + whole + (2 if copies > 1 else 0))
     if copies == 1 and problem.caches and not problem.private:
         for o in (o for o in option.operands if o.is_accumulator):
-            pieces = dict(option.parts).get(o.layout.dense_axis, 1)
+            others = prod(extents[name] for name in o.axes if name != o.layout.dense_axis)
+            pieces = dict(option.parts).get(o.layout.dense_axis, 1) if others > 1 else 1
             found += (
                 0.04 * prod(extents[name] for name in o.axes) * o.layout.tensor_bytes * (pieces - 1) / pieces
             )
