@@ -20,7 +20,7 @@ def shipped_drafts() -> tuple[str, ...]:
 
 
 def profile_path(family: str) -> Path | None:
-    """Return the profile measured on a processor of a family (`VENDOR-FAMILY-MODEL`); None where there is none."""
+    """Return the profile measured on a processor of a family (`VENDOR-FAMILY-MODEL`), or None where there is none."""
     profiles = {path.stem: path for path in (FOLDER / "profiles").glob("*.json")}
     return profiles.get(family)
 
@@ -37,5 +37,5 @@ def template_text(kind: str) -> str:
 
 
 def machine_path(name: str) -> Path:
-    """Return the file of a shipped machine or draft; the name is one that the functions above return."""
+    """Return the file of a shipped machine or draft. The name is one that the functions above return."""
     return FOLDER / f"{name}{SUFFIX}"

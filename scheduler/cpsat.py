@@ -250,7 +250,7 @@ def _least_ns(known: Sequence[_Known]) -> float:
 
 
 def _find_floors(options: Sequence[OpenOption], best: Candidate, stop: float) -> list[_Known]:
-    """Return the lower bounds of each option; the option of the best schedule comes first."""
+    """Return the lower bounds of each option. The option of the best schedule comes first."""
     found: list[_Known] = []
     for option in sorted(options, key=lambda o: o is not best.option):
         if option.floor_ns >= best.cost_ns or time.monotonic() > stop:

@@ -23,7 +23,7 @@ Solve = Callable[[Problem, Mapping[str, int]], Schedule]
 
 
 def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], solve: Solve) -> Schedule:
-    """Return the schedule with parts solved anew; a decision fixed to None keeps the value that the schedule has.
+    """Return the schedule with parts solved anew. A decision fixed to None keeps the value that the schedule has.
 
     Raises: UsageProblem for names that are unknown, or whose value cannot be read off; as `solve`.
     """
@@ -56,7 +56,7 @@ def _together(base: Schedule, statement: int) -> set[int]:
 
 
 def _merge_nests(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> Schedule:
-    """Return the nests kept and those found; nothing is proven about a sum with parts by hand."""
+    """Return the nests kept and those found. Nothing is proven about a sum with parts by hand."""
     ordered = tuple(sorted((*kept, *found.nests), key=lambda nest: nest.statement))
     if not kept:
         return replace(found, kernel=base.kernel, machine=base.machine, sizes=base.sizes, blocks=base.blocks)

@@ -216,7 +216,7 @@ class Pool:
     expanded: set[str] = field(default_factory=set[str])
 
     def add(self, candidate: Candidate) -> bool:
-        """Take a candidate in; whether it is new."""
+        """Take a candidate in. Whether it is new."""
         text = print_nest(candidate.nest())
         ways = self.seen.setdefault(text, [])
         own = canonical(candidate.option.space, candidate.assignment)

@@ -107,7 +107,7 @@ def _exclude(
 def _decision_literals(
     model: cp_model.CpModel, contender: OpenOptionModel, picked: Sequence[cp_model.IntVar]
 ) -> Literals:
-    """Return literals for every decision of an option, and the constraints between them; `picked` are its blocks."""
+    """Return literals for every decision of an option, and the constraints between them. `picked` are its blocks."""
     space, blocks = contender.start.option.space, contender.blocks
     model.add_exactly_one(picked)
     joint: dict[str, list[tuple[Literal, Assignment]]] = {}

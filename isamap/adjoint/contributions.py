@@ -49,7 +49,7 @@ def contribution(
     names: AdjointNames,
     selecting: Collection[str],
 ) -> Contribution:
-    """Return the contribution to the element that is read; `selecting` are the axes that select results.
+    """Return the contribution to the element that is read. `selecting` are the axes that select results.
 
     Shapes: `shapes` has those of all arrays.
     """
@@ -70,7 +70,7 @@ def contribution(
 def _run_along(
     c: Contribution, dim: int, shapes: Shapes, along: Axis, selecting: Collection[str]
 ) -> Contribution | None:
-    """Return the contribution with `along` running over dimension `dim` of the target; None if it cannot."""
+    """Return the contribution with `along` running over dimension `dim` of the target, or None if it cannot."""
     names = {a.name for a in c.axes}
     subscript = c.index[dim]
     others = {s for n, i in enumerate(c.index) if n != dim for s in i.symbols}
@@ -115,7 +115,7 @@ def _solve_axis(
 
 
 def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
-    """Return a product with a factor that is 0 if `axis` leaves its range; None if it is no such product."""
+    """Return a product with a factor that is 0 if `axis` leaves its range, or None if it is no such product."""
     factors = _factors(value)
     whole = (Index.of(axis.name), axis.extent)
     if factors is None or not any(whole in zip(r.index, shapes(r.buffer), strict=True) for r in factors):
@@ -131,7 +131,7 @@ def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
 
 
 def _factors(e: Expr) -> list[Read] | None:
-    """Return the elements whose product, with constants, is the expression; None if it is no such product."""
+    """Return the elements whose product, with constants, is the expression, or None if it is no such product."""
     match e:
         case Read():
             return [e]

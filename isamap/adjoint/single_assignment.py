@@ -124,7 +124,7 @@ class Values:
     before: StoragePlace | None = None
 
     def enter(self, b: StorageState) -> None:
-        """Create the arrays for the values of all steps; the carried one starts with the old values."""
+        """Create the arrays for the values of all steps. The carried one starts with the old values."""
         step, steps = Index.of(self.axis.name), self.axis.extent
         count = 1 + max(self.values.values(), default=-1)
         if self.is_sum or self.slice_ is not None:
@@ -148,7 +148,7 @@ class Values:
         self.places.append(replace(place, step=step + 1))
 
     def reading(self, s: Statement) -> StoragePlace | None:
-        """Return where a statement reads the array in this step; None where it does not."""
+        """Return where a statement reads the array in this step, or None where it does not."""
         number = self.seen.get(id(s))
         if number is None:
             return None

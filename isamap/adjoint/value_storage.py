@@ -177,7 +177,7 @@ class StorageState:
         around: tuple[tuple[Axis, ...], tuple[int, ...]] = ((), ()),
         but: Others | None = None,
     ) -> None:
-        """Copy a value to another place in the ordered loops `around`; `but` excludes elements."""
+        """Copy a value to another place in the ordered loops `around`. `but` excludes elements."""
         self.fill(source)
         axes = self.names.axes(operand.shape, around[0])
         index = tuple(Index.of(a.name) for a in axes)

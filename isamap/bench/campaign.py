@@ -139,7 +139,7 @@ def _time_row(
 
 
 def ring_of(needed: int, held: int, rules: MeasuringRules) -> int:
-    """Return the number of operand copies that together exceed twice the caches, if memory allows it; else one.
+    """Return the number of operand copies that together exceed twice the caches, if memory allows it, else one.
 
     Units: bytes; `held` is the size of a copy with the contenders' packed operands.
     """

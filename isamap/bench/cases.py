@@ -18,7 +18,7 @@ SUITES = ("training", "inference_server", "inference_device")
 
 
 class SuiteCase(Protocol):
-    """One row of a suite; `position` counts from 0 through the rows that were chosen.
+    """One row of a suite. `position` counts from 0 through the rows that were chosen.
 
     `class_name` says which geometric mean the row belongs to, `sizes` are the suite's own, `bindings` those
     of the kernel's text.

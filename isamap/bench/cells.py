@@ -38,7 +38,7 @@ ROUNDED_GATES = 2.0**-4
 
 @dataclass(frozen=True, slots=True)
 class CellCase:
-    """One row; `position` counts from 0 through the rows of its cell, `of_steps` are those of the suite."""
+    """One row. `position` counts from 0 through the rows of its cell, `of_steps` are those of the suite."""
 
     position: int
     suite: str
@@ -69,7 +69,7 @@ class CellCase:
 
     @property
     def kernel(self) -> str:
-        """The shipped kernel in f32; `_bf16` follows its name in bf16."""
+        """The shipped kernel in f32. `_bf16` follows its name in bf16."""
         return KERNELS[self.cell]
 
     @property
@@ -120,7 +120,7 @@ def cell_work(case: CellCase, form: Types, beta: int = 0) -> DataMovement:
 
 
 def is_right(contender: TimedContender, case: CellCase, form: Types, beta: int, shared: Shared) -> bool:
-    """Return whether one call is right; each step is compared with the result from the previous state."""
+    """Return whether one call is right. Each step is compared with the result from the previous state."""
     found = shared.arrays["Y"][0]
     found[...] = np.nan
     contender.time(1)

@@ -55,7 +55,7 @@ class Contender:
         self._answer()
 
     def prepare(self, task: Task[Any]) -> bool:
-        """Return whether the contender offers the task; it is ready then. A lost one begins anew."""
+        """Return whether the contender offers the task. It is ready then. A lost one begins anew."""
         if self._process.poll() is not None:
             self._close()
             self._start()

@@ -103,7 +103,7 @@ class Axes:
 
 
 def axes_of(case: ConvCase) -> Axes:
-    """Return the subscripts of X, F and Y, and the loops; filters of one pixel have none over it."""
+    """Return the subscripts of X, F and Y, and the loops. Filters of one pixel have none over it."""
     conv, single = case.shape, case.r * case.s == 1
     c, k, g = ("c", conv.c // conv.groups), ("k", conv.k // conv.groups), ("g", conv.groups)
     if conv.groups == 1:
@@ -139,7 +139,7 @@ def shapes(case: ConvCase) -> dict[str, tuple[int, ...]]:
 
 
 def conv_source(case: ConvCase, form: Types, beta: int = 0) -> Source:
-    """Return the row in the kernel language; elements outside an image read as 0."""
+    """Return the row in the kernel language. Elements outside an image read as 0."""
     return written_out(case, form, axes_of(case))
 
 

@@ -58,7 +58,7 @@ def cores_for(threads: int) -> frozenset[int]:
 
 
 def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]], R]) -> dict[str, R]:
-    """Return the rows of an earlier run if it is resumed; else the folder must be new."""
+    """Return the rows of an earlier run if it is resumed, else the folder must be new."""
     if folder is None:
         return {}
     path = folder / ROWS_FILE
@@ -199,7 +199,7 @@ def keep_environment(folder: Path | None, where: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRow:
-    """One case of a suite in one form; `sizes` are those of the suite."""
+    """One case of a suite in one form. `sizes` are those of the suite."""
 
     case: int
     suite: str
@@ -244,13 +244,13 @@ class Row(SuiteRow):
 
     @property
     def key(self) -> str:
-        """The name of the row in a file that is resumed; a suite may list a shape twice."""
+        """The name of the row in a file that is resumed. A suite may list a shape twice."""
         how = f"beta={self.beta} threads={self.threads} {self.cache}{' packed' if self.packed else ''}"
         return f"{self.suite} {self.kind} {self.case} {self.label} {self.form} {how}"
 
     @property
     def measured_ns(self) -> float | None:
-        """The least time of a call of ours over all rounds; None if there is none. Units: nanoseconds."""
+        """The least time of a call of ours over all rounds, or None if there is none. Units: nanoseconds."""
         return 1e9 * min(self.seconds["isamap"]) if "isamap" in self.seconds else None
 
     @property

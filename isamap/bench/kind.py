@@ -1,4 +1,4 @@
-"""The interface of a kind of benchmarked cases; all other code is the same for every kind.
+"""The interface of a kind of benchmarked cases. All other code is the same for every kind.
 
     CaseKind("recurrent layer", …, libraries={"isamap": …, "torch": …})
 

@@ -65,7 +65,7 @@ HOLDS: dict[str, Mapping[str, str]] = {
 
 
 def threads_environment(threads: int) -> dict[str, str]:
-    """Return environment variables that set the libraries' number of threads; they read them when they start."""
+    """Return environment variables that set the libraries' number of threads. They read them when they start."""
     every = [one.variables(threads) for one in shipped_libraries()]
     return {name: value for one in every for name, value in one.items()}
 

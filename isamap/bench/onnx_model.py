@@ -57,7 +57,7 @@ def convolution_model(
     *,
     held: bool,
 ) -> bytes:
-    """Return the model of a convolution with input X and output Y; `held` stores its filters in the model."""
+    """Return the model of a convolution with input X and output Y. `held` stores its filters in the model."""
     attributes = [_numbers("pads", pads), _numbers("strides", strides), _number("group", groups)]
     kind, made = ("Conv", "float32") if x.dtype == np.float32 else ("ConvInteger", "int32")
     node = _fields((1, ["X", "F"]), (2, ["Y"]), (4, [kind]), (5, attributes))

@@ -116,7 +116,7 @@ def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped[Any], at: in
 def packed_torch_call(
     torch: Any, mapped: Mapped[GemmCase], tensors: Mapping[str, list[Any]]
 ) -> Callable[[int], Any]:
-    """Return the product with weights that oneDNN has packed, as a new tensor; B is the transposed weight."""
+    """Return the product with weights that oneDNN has packed, as a new tensor. B is the transposed weight."""
     reorder, linear = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
     a, weights = tensors["A"], [reorder(b.t(), mapped.task.case.n) for b in tensors["B"]]
     return lambda at: linear(a[at], weights[at], None, "none", [], "")

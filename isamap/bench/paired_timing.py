@@ -118,6 +118,6 @@ def count_trimmed(rounds: int) -> int:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Return the mean; None if there are no values."""
+    """Return the mean, or None if there are no values."""
     logs = [log(value) for value in values]
     return exp(sum(logs) / len(logs)) if logs else None

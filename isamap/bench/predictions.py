@@ -118,7 +118,7 @@ def _agreement(figures: str, found: Sequence[tuple[float, float]]) -> Agreement 
 
 
 def _price_ns(schedule: Schedule, problem: Problem, model: CostModel) -> float | None:
-    """Return the predicted cost of a schedule; None if the model has none."""
+    """Return the predicted cost of a schedule, or None if the model has none."""
     costs = price(schedule, problem, model)
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None

@@ -31,7 +31,7 @@ BLOCK = (
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The largest error relative to its bound; at most 1 is fine."""
+    """The largest error relative to its bound. At most 1 is fine."""
 
     worst: float
 
@@ -43,7 +43,7 @@ class Checked:
 def check_product(
     form: Types, a: Array, b: Array, before: Array | None, after: Array, seed: int = 0
 ) -> Checked:
-    """Compare C with A·B, or with before + A·B; A is [M, K] and B [K, N], views of what is stored.
+    """Compare C with A·B, or with before + A·B. A is [M, K] and B [K, N], views of what is stored.
 
     Some elements are computed in f64 (integers: exactly) and held to 4·2⁻²³·Σ|a||b| and one step of C's type.
     All of C is added up with random signs, floats by blocks of columns, and compared with A·(B·v): integers

@@ -33,7 +33,7 @@ PAGE = mmap.PAGESIZE
 
 @dataclass(frozen=True, slots=True)
 class RingPlace:
-    """The place of one operand. Units: bytes; `step` is from one copy of the ring to the next."""
+    """The place of one operand. Units: bytes. `step` is from one copy of the ring to the next."""
 
     path: str
     shape: tuple[int, ...]
@@ -54,7 +54,7 @@ def map_place(place: RingPlace, ring: int) -> list[Array]:
 
 
 class Shared:
-    """The operands of one case in anonymous memory; `written` is what contenders write."""
+    """The operands of one case in anonymous memory. `written` is what contenders write."""
 
     def __init__(self, values: Mapping[str, tuple[str, Array]], written: str, ring: int) -> None:
         self.ring, self.written = ring, written
@@ -125,7 +125,7 @@ class Reading:
 
 
 def readings(loops: str, copies: Sequence[Array]) -> tuple[Reading, ...]:
-    """Return the ways of reading: in one stream, and in eight; none if there is nothing to read."""
+    """Return the ways of reading: in one stream, and in eight, or none if there is nothing to read."""
     ways = tuple(Reading(name, loops, copies) for name in READS)
     return ways if ways[0].size_bytes else ()
 
@@ -185,5 +185,5 @@ class Mapped(Generic[C]):
 
 
 def map_task(task: Task[C]) -> Mapped[C]:
-    """Map the operands of a task; the arrays keep the memory."""
+    """Map the operands of a task. The arrays keep the memory."""
     return Mapped(task, {name: map_place(place, task.ring) for name, place in task.places.items()})

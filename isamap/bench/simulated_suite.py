@@ -77,7 +77,7 @@ class SimulatedRow(SuiteRow):
 
     @property
     def key(self) -> str:
-        """The name of the row in a file that is resumed; a suite may list a shape twice."""
+        """The name of the row in a file that is resumed. A suite may list a shape twice."""
         return f"{self.suite} {self.kind} {self.case} {self.label} {self.form} {self.machine}"
 
     @property
@@ -219,7 +219,7 @@ NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCampaign(Generic[C]):
-    """The settings of a simulation run. `folder` keeps the rows; no row is started after `minutes`.
+    """The settings of a simulation run. `folder` keeps the rows. No row is started after `minutes`.
 
     Units: `limit_s` of the solver per row.
     """
@@ -321,7 +321,7 @@ HEAD = (
 
 
 def simulated_table(rows: Sequence[SimulatedRow], heading: str) -> str:
-    """Return one line per row, `heading` over their labels; below, why rows have no times, and warnings."""
+    """Return one line per row, `heading` over their labels. Below, why rows have no times, and warnings."""
     lines: list[Sequence[str]] = [("row", heading, *HEAD)]
     lines += [_line(row) for row in rows if not row.left_out]
     found = align(lines, right=(0, *range(2, 10)))

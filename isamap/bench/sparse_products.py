@@ -37,7 +37,7 @@ STEPS = 16 * 2.0**-23
 
 @dataclass(frozen=True, slots=True)
 class SparseCase:
-    """One row of the suite; `nonzeros` of A's elements are there."""
+    """One row of the suite. `nonzeros` of A's elements are there."""
 
     position: int
     suite: str
@@ -123,7 +123,7 @@ def sparse_source(case: SparseCase, form: Types, beta: int) -> Source:
 
 
 def sparse_values(case: SparseCase, form: Types) -> dict[str, tuple[str, Array]]:
-    """Return the operands of a product by name, each with its type; A as isamap reads it."""
+    """Return the operands of a product by name, each with its type. A as isamap reads it."""
     given = compress_rows(case) if case.n > FEW else slices(case)
     return {
         **{name: (_TYPES[str(array.dtype)], array) for name, array in given.items()},

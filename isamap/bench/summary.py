@@ -84,7 +84,7 @@ def _of_form(form: str, rows: Sequence[Row]) -> Summary:
 
 
 def against_best(row: Row) -> float | None:
-    """Return the ratio to the fastest baseline; None without any."""
+    """Return the ratio to the fastest baseline, or None without any."""
     found = _interval_to_best(row)
     return found.value if found else None
 
@@ -114,7 +114,7 @@ NOTHING: Mapping[str, float] = {}
 
 
 def rows_table(rows: Sequence[Row], heading: str) -> str:
-    """Return one line per row, with `heading` above their labels; omitted rows have a reason."""
+    """Return one line per row, with `heading` above their labels. Omitted rows have a reason."""
     names = list(dict.fromkeys(name for row in rows for name in row.seconds if name != "isamap"))
     head = (
         "row",
@@ -211,7 +211,7 @@ def _cells(means: Mapping[str, float], names: Sequence[str]) -> list[str]:
 
 
 def dispatch_text(rows: Sequence[Row]) -> str:
-    """Return the baselines whose loops are not C, if their call overhead can matter; else nothing."""
+    """Return the baselines whose loops are not C, if their call overhead can matter, else nothing."""
     short = [
         (row, name)
         for row in rows

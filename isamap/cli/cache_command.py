@@ -43,7 +43,7 @@ class ClearOptions(CommandOptions):
 
 
 def clear_command(asked: ClearOptions) -> Answer:
-    """Delete what the cache holds, or one kind of it; `tuning` for what measuring has found."""
+    """Delete what the cache holds, or one kind of it. `tuning` for what measuring has found."""
     database, kind = Winners.open(), asked.kind
     if kind == TUNING:
         count, choices = database.clear(), ChoiceDatabase.open().clear()

@@ -43,7 +43,7 @@ MAX_INPUT_BYTES = 1 << 20
 
 
 def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
-    """Return the file with the command line, its input files and the traceback; None if nothing can be written."""
+    """Return the file with the command line, its input files and the traceback, or None if nothing can be written."""
     trace = "".join(traceback.format_exception(error))
     bundle = {
         "isamap": __version__,

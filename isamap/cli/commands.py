@@ -82,7 +82,7 @@ def function_of(command: str) -> Callable[..., Answer]:
 
 
 def record_of(function: Callable[..., Answer]) -> type[Any] | None:
-    """Return the class of the record that a command takes; None for one that takes nothing."""
+    """Return the class of the record that a command takes, or None for one that takes nothing."""
     taken = list(inspect.signature(function, eval_str=True).parameters.values())
     return taken[0].annotation if taken else None
 

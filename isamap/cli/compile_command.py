@@ -1,4 +1,4 @@
-"""`isamap compile`: code, schedule, report and manifest in a folder; no compiler is called."""
+"""`isamap compile`: code, schedule, report and manifest in a folder. No compiler is called."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SHOWN = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The reports to write; None for those that were not requested."""
+    """The reports to write, or None for those that were not requested."""
 
     report: str | None = one_word(
         "--report", "PATH",
@@ -332,7 +332,7 @@ def _answer_compilation(
 
 
 def _dump(folder: str | None) -> Seen | None:
-    """Return the function that writes the passes to a folder; None if no folder is named."""
+    """Return the function that writes the passes to a folder, or None if no folder is named."""
     if folder is None:
         return None
     from isamap.driver.explaining import Dump

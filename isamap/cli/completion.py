@@ -53,7 +53,7 @@ _MOST_OF_RC = 1 << 20
 
 
 def complete(words: Sequence[str]) -> list[str]:
-    """Return the words that may stand instead of the last one; none if names of files may."""
+    """Return the words that may stand instead of the last one, or none if names of files may."""
     before, begun = list(words[:-1]), words[-1] if words else ""
     command = command_of(before)
     if command in COMMANDS and (begun or command not in GROUPS):

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def command_of(words: Sequence[str]) -> str:
-    """Return the command's name, as in `hw.check` or `bench.deepbench.gemm`; "" if there is none."""
+    """Return the command's name, as in `hw.check` or `bench.deepbench.gemm`, or "" if there is none."""
     leading = list(takewhile(lambda word: not word.startswith("-"), words))
     if not leading:
         return ""
@@ -122,7 +122,7 @@ def read_pair(word: str, span: Span | None = None) -> tuple[str, Size]:
 
 
 def read_sizes_file(source: Source) -> list[dict[str, Size]]:
-    """Return a set of sizes per line of a file; empty lines and comments after `#` are skipped."""
+    """Return a set of sizes per line of a file. Empty lines and comments after `#` are skipped."""
     sets: list[dict[str, Size]] = []
     for number, line in enumerate(source.text.splitlines()):
         start = source.line_starts[number] if number < len(source.line_starts) else 0

@@ -21,7 +21,7 @@ from isamap.source.records import dataclass, replace
 
 
 def stamps_folder() -> Path | None:
-    """Return the folder in the cache; None if that cannot be used. Raises: UsageProblem for an unsafe one."""
+    """Return the folder in the cache, or None if that cannot be used. Raises: UsageProblem for an unsafe one."""
     with OnlyWarned():
         return cache_root() / "checked"
     return None

@@ -77,7 +77,7 @@ def _row_json(case: KernelCase, before: Predicted, after: Predicted) -> dict[str
 
 
 def ratio(before: Predicted, after: Predicted) -> float | None:
-    """Return how the predicted time changes; None if there is none on one side."""
+    """Return how the predicted time changes, or None if there is none on one side."""
     if before.ns is None or after.ns is None or before.ns == 0:
         return None
     return round(after.ns / before.ns, 6)

@@ -143,7 +143,7 @@ def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
 
 
 def timing_json(figures: Timings | None) -> dict[str, object] | None:
-    """Return the stated parameters by key; None if there is none."""
+    """Return the stated parameters by key, or None if there is none."""
     if figures is None or not (stated := _stated_parameters(figures)):
         return None
     return {**dict(stated), "source": figures.source}

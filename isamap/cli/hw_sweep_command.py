@@ -131,7 +131,7 @@ MOST_ROWS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class SweepRow:
-    """A prediction with its kernel and machine; `key` is its name in the file of an earlier run."""
+    """A prediction with its kernel and machine. `key` is its name in the file of an earlier run."""
 
     key: str
     values: Mapping[str, str]

@@ -385,7 +385,7 @@ def _transform_answer(
 
 
 def _choose_form(which: str, forms: Sequence[KernelVariant]) -> int | None:
-    """Return the number of a form; the best has number 1 if it is better than the kernel as written."""
+    """Return the number of a form. The best has number 1 if it is better than the kernel as written."""
     if which == BEST_FORM:
         return 1 if len(forms) > 1 and forms[1].gains else None
     number = int(which) if is_digits(which) and len(which) < 9 else 0

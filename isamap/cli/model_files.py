@@ -86,7 +86,7 @@ OF_BOTH = (
 
 
 def refuse_of_kernel(asked: CommandOptions, taken: Sequence[str], advice: str) -> None:
-    """Refuse each option that has no effect on a model; `taken` are those of the command. Raises: UsageProblem."""
+    """Refuse each option that has no effect on a model. `taken` are those of the command. Raises: UsageProblem."""
     others = [flag for flag in given_flags(asked) if flag not in OF_BOTH and flag not in taken]
     refuse(asked, others, "is about one kernel, and a model has many", advice)
 
@@ -251,7 +251,7 @@ def layer_json(layer: Layer) -> dict[str, object]:
 
 
 def where_text(layers: Sequence[Layer]) -> list[str]:
-    """Return the lines of a table of the machines that perform layers; none if all are on one machine."""
+    """Return the lines of a table of the machines that perform layers, or none if all are on one machine."""
     from isamap.graph.layers import ran_where
     from isamap.report.columns import align, shorten
     from isamap.report.mappings import time_text

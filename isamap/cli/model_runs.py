@@ -162,7 +162,7 @@ def _facts(word: str, model: CompiledModel | StreamedModel, how: ModelOptions) -
 
 
 def peak_memory_bytes() -> int | None:
-    """Return the most memory that this process has had resident; None if the system does not say."""
+    """Return the most memory that this process has had resident, or None if the system does not say."""
     try:
         import resource
     except ImportError:
@@ -171,7 +171,7 @@ def peak_memory_bytes() -> int | None:
 
 
 def memory_text(size: int | None) -> str:
-    """Return a line about the peak of memory; nothing if it is not known."""
+    """Return a line about the peak of memory, or nothing if it is not known."""
     return f"peak memory: {size / 2**20:.0f} MiB" if size is not None else ""
 
 

@@ -103,7 +103,7 @@ class Portfolio:
     )  # fmt: skip
 
     def libraries(self) -> tuple[Library, ...] | None:
-        """Return the libraries to compare with; None if none are asked for.
+        """Return the libraries to compare with, or None if none are asked for.
 
         Raises: UsageProblem, SpecProblem.
         """
@@ -129,7 +129,7 @@ def refuse(asked: Any, flags: Iterable[str], why: str, advice: str = "leave out 
 
 
 def read_words(name: str, known: Mapping[str, Option], words: Sequence[str]) -> dict[str, Any] | None:
-    """Return the values of each given option; None if help is requested.
+    """Return the values of each given option, or None if help is requested.
 
     Raises: UsageProblem for unknown options of the command `name`, and for missing ones.
     """
@@ -242,7 +242,7 @@ def _explain_option(one: Option) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return the lines of a table with wrapped texts; a long name has a line of its own."""
+    """Return the lines of a table with wrapped texts. A long name has a line of its own."""
     left = min(max(len(name) for name, _ in rows), 26) + 2
     lines: list[str] = []
     for name, about in rows:

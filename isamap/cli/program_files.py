@@ -39,7 +39,7 @@ def refuse_beside_program(asked: Any) -> None:
 
 
 def emit_words(request: Request, kind: str, output: str | None, force: bool) -> Answer:
-    """Return a program or its listing, in a file; a listing is printed if none is named."""
+    """Return a program or its listing, in a file. A listing is printed if none is named."""
     from isamap.driver.compiling import schedules_of
     from isamap.driver.encoded_programs import compile_words
     from isamap.stream.listing import list_program

@@ -119,7 +119,7 @@ def _run_text(prepared: PreparedKernel, timed: TimedRun) -> str:
 
 
 def _beside_model(prepared: PreparedKernel, timed: TimedRun) -> Iterator[str]:
-    """Yield how long the best run took compared with the model's time; nothing if none was modelled, or elsewhere.
+    """Yield how long the best run took compared with the model's time, or nothing if none was modelled, or elsewhere.
 
     A proven optimum is one of the model: this line says how far the model is from the hardware.
     """

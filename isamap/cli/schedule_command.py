@@ -71,7 +71,7 @@ class ScheduleOptions(OnMachine):
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Schedules with their evaluations; `ranking` is None if only one was requested."""
+    """Schedules with their evaluations. `ranking` is None if only one was requested."""
 
     attempts: Sequence[Attempt]
     verdicts: tuple[Verdicts, ...]
@@ -199,7 +199,7 @@ def _answer(
 
 
 def _energy_text(matched: Compilation, contest: Contest) -> list[str]:
-    """Return the energy of the best schedule by level and operand; nothing if the machine states no energies."""
+    """Return the energy of the best schedule by level and operand, or nothing if the machine states no energies."""
     from isamap.driver.explaining import schedule_accesses
     from isamap.plan.access_counts import CONVENTIONS
     from isamap.report.access_tables import energy_table

@@ -245,7 +245,7 @@ class VerifyOptions(CommandOptions):
 
 
 def verify_command(asked: VerifyOptions) -> Answer:
-    """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
+    """Compile a kernel, run it, and compare the results with the interpreter's. -D may give several sets."""
     if is_whole_model(asked.kernel or "", asked, "--program"):
         hw = _require_word(asked.hw, "the option --hw")
         choices = replace(asked.choices, heuristic=asked.heuristic or "cpsat")

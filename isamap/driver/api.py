@@ -125,7 +125,7 @@ def verify(
     packed: Sequence[str] = (),
     emulator: str | None = None,
 ) -> tuple[Case, ...]:
-    """Return the comparisons of a compiled kernel with the interpreter; each says whether it is `ok`.
+    """Return the comparisons of a compiled kernel with the interpreter. Each says whether it is `ok`.
 
     An `emulator` is a command that runs the one behind it on a processor of its own: "qemu-x86_64 -cpu max".
     """

@@ -129,7 +129,7 @@ def _move(made: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Return whether both folders have each other's name now; False if the system has no such call."""
+    """Return whether both folders have each other's name now, or False if the system has no such call."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):

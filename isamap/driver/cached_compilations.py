@@ -57,7 +57,7 @@ class CachedOutcome:
 
     @property
     def gaps(self) -> tuple[float | None, ...]:
-        """The relative gap of each schedule to its proven bound; None if no bound is known."""
+        """The relative gap of each schedule to its proven bound, or None if no bound is known."""
         return tuple(one["gap"] for one in self._schedules)
 
     @property
@@ -68,12 +68,12 @@ class CachedOutcome:
 
 
 def key_of(request: Request) -> str | None:
-    """Return the sha256 under which the request's results are kept; None if they are not."""
+    """Return the sha256 under which the request's results are kept, or None if they are not."""
     return request_key(request) if request.cache and not request.measures else None
 
 
 def recall(key: str | None) -> CachedOutcome | None:
-    """Return the cached outcome of an equal request; None if there is none, or none that can be read."""
+    """Return the cached outcome of an equal request, or None if there is none, or none that can be read."""
     with OnlyWarned():
         path = Cache.open(KIND).find(key) if key is not None else None
         return _read_outcome(path) if path is not None else None
@@ -100,7 +100,7 @@ def remember(key: str | None, outcome: CachedOutcome) -> None:
 
 
 def recall_emitted(key: str | None) -> EmittedC | None:
-    """Return the cached C of an equal request; None if there is none, or none that can be read."""
+    """Return the cached C of an equal request, or None if there is none, or none that can be read."""
     from isamap.emit.c import EmittedC
     from isamap.source.codec import read_value
 

@@ -38,7 +38,7 @@ PROBLEMS, SCHEDULES = "problems", "schedules"
 
 
 def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
-    """Return the sha256 of everything on which a problem depends; `kernel` has bound sizes and explicit guards.
+    """Return the sha256 of everything on which a problem depends. `kernel` has bound sizes and explicit guards.
 
     `extent` says which mappings it has; a cost model decides about the others. Raises: as `machine_digest`.
     """
@@ -62,7 +62,7 @@ def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
 
 
 def recall_problem(key: str) -> Problem | None:
-    """Return the cached problem; None if there is none, or none that can be read."""
+    """Return the cached problem, or None if there is none, or none that can be read."""
     try:
         content = _content(PROBLEMS, key)
         found = read_value(content) if content is not None else None
@@ -78,7 +78,7 @@ def remember_problem(key: str, problem: Problem) -> None:
 
 
 def _content(kind: str, key: str) -> bytes | None:
-    """Return the cached entry of a key; None if there is none, or the cache is not usable."""
+    """Return the cached entry of a key, or None if there is none, or the cache is not usable."""
     with OnlyWarned(), suppress(OSError):
         path = Cache.open(kind).find(key)
         return path.read_bytes() if path is not None else None
@@ -86,7 +86,7 @@ def _content(kind: str, key: str) -> bytes | None:
 
 
 def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -> str | None:
-    """Return the sha256 of everything on which a schedule depends; None if that cannot be known.
+    """Return the sha256 of everything on which a schedule depends, or None if that cannot be known.
 
     A plug-in may depend on anything.
     """

@@ -46,7 +46,7 @@ def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | 
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """The outcome of a compilation and its C; the results of its stages are computed on demand after a cache hit."""
+    """The outcome of a compilation and its C. The results of its stages are computed on demand after a cache hit."""
 
     outcome: CachedOutcome
     emitted: EmittedC

@@ -101,7 +101,7 @@ class Vague:
 
 
 def find_vague(found: Array, expected: Expected, given: Mapping[str, Array]) -> Vague | None:
-    """Return the largest bound of an output, if it is too large to tell right from wrong; else None.
+    """Return the largest bound of an output, if it is too large to tell right from wrong, else None.
 
     Outputs that are equal in every element need no bound. If no element is finite, equal overflows suffice.
     """

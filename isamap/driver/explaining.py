@@ -363,7 +363,7 @@ def statement_extents(kernel: Kernel, sizes: Mapping[str, int | str]) -> tuple[M
 def explain(
     schedule: Schedule, problem: Problem, machine: Machine, cost_model: str, ranked: Sequence[Schedule] = ()
 ) -> Explained:
-    """Return the views of a schedule; `ranked` are the cheapest ones, with which it is compared.
+    """Return the views of a schedule. `ranked` are the cheapest ones, with which it is compared.
 
     Raises: UsageProblem for a cost model that does not load.
     """
@@ -389,7 +389,7 @@ def _runner(schedule: Schedule, problem: Problem) -> Runner:
 
 @dataclass(slots=True)
 class Dump:
-    """Writes each state that it is told of; files of those names are replaced."""
+    """Writes each state that it is told of. Files of those names are replaced."""
 
     folder: Path
     count: int = 0

@@ -1,4 +1,4 @@
-"""Read kernels, machines and other files as users name them; a misspelt name gets the nearest one.
+"""Read kernels, machines and other files as users name them. A misspelt name gets the nearest one.
 
 Which profile a compilation uses: none, a file, the newest measured here, or the one that is shipped.
 """
@@ -69,7 +69,7 @@ def read_file(path: Path, name: str) -> Source:
 
 
 def given_text(name: str, value: object, what: str) -> Source | Path | str:
-    """Return a file name or a source text; a text has braces or several lines. Raises: UsageProblem."""
+    """Return a file name or a source text. A text has braces or several lines. Raises: UsageProblem."""
     if isinstance(value, PathLike):
         return Path(cast("PathLike[str]", value))
     word = given_word(name, value, what)
@@ -128,7 +128,7 @@ ENVIRONMENT = "ISAMAP_PROFILE"
 
 
 def find_profile(word: str, machine: str) -> Profile | None:
-    """Return the profile that a word names; None for `none`, and for `default` if there is none.
+    """Return the profile that a word names, or None for `none`, and for `default` if there is none.
 
     The default is the newest one measured here for this machine, else the one shipped for the processor.
 

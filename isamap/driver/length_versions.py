@@ -55,7 +55,7 @@ PRECISION = 1.125
 
 
 def parts_of_size(request: Request, name: str, whole: Mapping[str, Size]) -> tuple[Size, ...]:
-    """Return the parts of a size, one for each of its profile values; `whole` are the sizes with one of these each.
+    """Return the parts of a size, one for each of its profile values. `whole` are the sizes with one of these each.
 
     Raises: UsageProblem for profile values outside the range, or not in order.
     """
@@ -314,7 +314,7 @@ def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch:
 
 
 def _grow_schedule(request: Request, one: Compilation, lengths: tuple[int, int]) -> Schedule | None:
-    """Return the schedule of a compilation for another length; None if that is not an answer there."""
+    """Return the schedule of a compilation for another length, or None if that is not an answer there."""
     assert one.schedule, "all stages have run"
     assert one.problem, "all stages have run"
     named = tuple(sorted({nest.mapping for nest in one.schedule.nests}))
@@ -377,7 +377,7 @@ def _check_alone(request: Request, constant: str, typical: int) -> None:
 def at_other_tiles(
     schedule: Schedule, problem: Problem, other: Problem, lengths: tuple[int, int]
 ) -> Schedule | None:
-    """Return a schedule scaled to the problem of the same machine at another vector length; None if that fails.
+    """Return a schedule scaled to the problem of the same machine at another vector length, or None if that fails.
 
     `lengths` are both lengths, in the order of the problems. Scaling fails if a mapping does not exist there,
     or cuts its axes in another way. The result is checked like any schedule.

@@ -90,7 +90,7 @@ def forms_of(
 
 
 def forms_at_points(kernel: Kernel, sizes: Mapping[str, int | Range]) -> tuple[Rewrite, ...]:
-    """Return a convolution computed at points, for sizes that are numbers; it takes the sizes as the kernel does."""
+    """Return a convolution computed at points, for sizes that are numbers. It takes the sizes as the kernel does."""
     if any(isinstance(size, Range) for size in sizes.values()) or any(
         p.dtype is None and p.name not in sizes for p in kernel.params
     ):
@@ -122,7 +122,7 @@ def fix_kernel(
     mode: CountMode = "complete",
     instruction: str | None = None,
 ) -> Fixed | None:
-    """Return the kernel with the nearest refusal fixed, of one instruction or of any; None if no edit is known.
+    """Return the kernel with the nearest refusal fixed, of one instruction or of any, or None if no edit is known.
 
     Statements that nothing performs come first, and edits that keep the result come before others. Raises:
     IsamapError if the kernel's text is wrong.

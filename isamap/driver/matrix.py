@@ -28,7 +28,7 @@ Sizes = Mapping[str, Size]
 
 @dataclass(frozen=True, slots=True)
 class CellRequest:
-    """A cell to be filled; `key` names it among the cells of an earlier run."""
+    """A cell to be filled. `key` names it among the cells of an earlier run."""
 
     key: str
     kernel: str

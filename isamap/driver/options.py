@@ -69,7 +69,7 @@ class Option:
 
     @property
     def word(self) -> str | None:
-        """The default as a person would write it; None if help shows none."""
+        """The default as a person would write it, or None if help shows none."""
         if self.default is REQUIRED or not self.default or self.kind.flag:
             return None
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
@@ -163,7 +163,7 @@ def plugin(
 
 
 def given_count(name: str, value: object, low: int, high: int, *, none: bool = False) -> int:
-    """Return an integer within its limits; 0 for none, if that is allowed. Raises: UsageProblem."""
+    """Return an integer within its limits, or 0 for none, if that is allowed. Raises: UsageProblem."""
     number = whole_number(value)
     if number is not None and (low <= number <= high or (none and number == 0)):
         return number

@@ -206,7 +206,7 @@ def _bound_errors(
     measure: Measure,
     lost: float,
 ) -> Expected:
-    """Return the expected values with their error bounds; numbers smaller than `lost` may be lost."""
+    """Return the expected values with their error bounds. Numbers smaller than `lost` may be lost."""
     if not dtype.is_float:
         return Expected(values, magnitude, at, not magnitude.any(), dtype, magnitude)
     if measure.exact_below:
@@ -270,7 +270,7 @@ def count_iterations(kernel: Kernel) -> int:
 
 
 def count_operations(kernel: Kernel) -> int:
-    """Return the number of arithmetic operations of a kernel; a multiply-add counts as two.
+    """Return the number of arithmetic operations of a kernel. A multiply-add counts as two.
 
     An operation counts if its value depends on as many loops as its statement has. Values that can be
     computed ahead for several iterations are preparation: unpacking of weights, a scale of one factor. Bit

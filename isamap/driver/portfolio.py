@@ -200,7 +200,7 @@ def _prepare_library(
 
 
 def _wrong(theirs: Theirs) -> Diagnostic | None:
-    """Return the error of a library's results, at the sizes measured and the smallest; None if they are right."""
+    """Return the error of a library's results, at the sizes measured and the smallest, or None if they are right."""
     request = theirs.prepared.request
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, whole_sizes(request.sizes))

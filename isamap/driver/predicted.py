@@ -189,7 +189,7 @@ def predict(asked: PredictionRequest) -> Predicted:
 
 
 def _time_ns(made: Compilation) -> float | None:
-    """Return the time of a schedule chosen for any objective; None if the model has no price for it."""
+    """Return the time of a schedule chosen for any objective, or None if the model has no price for it."""
     assert made.schedule is not None, "the stages before have run"
     assert made.problem is not None, "the stages before have run"
     if cost_unit(made.schedule.model) == "ns" and " " not in made.schedule.model:
@@ -213,7 +213,7 @@ def _energy_and_area(made: Compilation) -> tuple[float | None, float | None]:
 
 
 def _improve(request: Request, known: Sequence[str]) -> Compilation:
-    """Return the compilation with the cheapest schedule known here; a search starts from one that is new."""
+    """Return the compilation with the cheapest schedule known here. A search starts from one that is new."""
     own, *others = (parse_schedule(Source("schedule", text)) for text in known)
     named = tuple(sorted({nest.mapping for schedule in (own, *others) for nest in schedule.nests}))
     formulated, model = (
@@ -288,7 +288,7 @@ def predict_all(
     where: int | str,
     seen: Callable[[int, Predicted], None] = lambda _n, _p: None,
 ) -> list[Predicted]:
-    """Return the predictions in their order; `seen` is told each as soon as it is there, with its number.
+    """Return the predictions in their order. `seen` is told each as soon as it is there, with its number.
 
     `where` is a number of processes of this computer, or the address of a scheduler.
     """

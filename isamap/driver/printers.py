@@ -64,7 +64,7 @@ PRINTERS: Mapping[str, Callable[[LoweredProgram, Machine, bool], Artifact]] = {
 def emit_artifact(
     program: LoweredProgram, machine: Machine, kind: str = "code", *, model: bool = False
 ) -> Artifact:
-    """Return the artifact that a printer makes; C has the plain-C model of each instruction with `model`.
+    """Return the artifact that a printer makes. C has the plain-C model of each instruction with `model`.
 
     Raises: UsageProblem for an instruction that the printer cannot express.
     """

@@ -91,7 +91,7 @@ def given_fixes(name: str, fix: object) -> dict[str, int | None]:
 
 
 def given_form(name: str, value: object) -> str | None:
-    """Return a form of a kernel: True for the best, or its number; False for the one that is written.
+    """Return a form of a kernel: True for the best, or its number, or False for the one that is written.
 
     Raises: UsageProblem.
     """
@@ -136,7 +136,7 @@ def read_form(word: str, _flag: str) -> str:
 
 
 def read_fixes(words: Iterable[str], _flag: str) -> dict[str, int | None]:
-    """Return the fixed decisions from NAME=NUMBER words; NAME alone keeps the value of a given schedule.
+    """Return the fixed decisions from NAME=NUMBER words. NAME alone keeps the value of a given schedule.
 
     Raises: UsageProblem.
     """

@@ -150,7 +150,7 @@ class CompiledKernel:
         return self.prepared.program.outcome.files
 
     def __call__(self, sizes: Sizes | None = None, /, **values: Any) -> dict[str, Array]:
-        """Return the outputs by name; arrays and scalars are given by name. Raises: UsageProblem, RunProblem.
+        """Return the outputs by name. Arrays and scalars are given by name. Raises: UsageProblem, RunProblem.
 
         Arrays are numpy's, torch's, or those of another library with DLPack.
         """

@@ -95,7 +95,7 @@ def tuned_schedule(
 
 
 def kept_schedule(question: TuningKey) -> tuple[Schedule | None, Winner | None]:
-    """Return the stored schedule, checked like a new one; None if there is none, or none that fits."""
+    """Return the stored schedule, checked like a new one, or None if there is none, or none that fits."""
     winner = _recall_winner(question)
     return (_replay_winner(winner, question.problem), winner) if winner is not None else (None, None)
 

@@ -58,7 +58,7 @@ VECTORS = 16
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """`target += left * right` with one axis per subscript; `axis` is one that only the right factor has."""
+    """`target += left * right` with one axis per subscript. `axis` is one that only the right factor has."""
 
     target: Read
     left: Read
@@ -167,7 +167,7 @@ MOST_MOVED = 4096
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One compared run; `max_error` and `bound` are those of the element nearest to its bound.
+    """One compared run. `max_error` and `bound` are those of the element nearest to its bound.
 
     `at` is the vector length, if the program supports several. `vague` has a finding for each output for
     which this run decides nothing.

@@ -51,7 +51,7 @@ class EmittedC:
 
 
 def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
-    """Return the C of a program; `model` replaces every instruction by its plain-C model.
+    """Return the C of a program. `model` replaces every instruction by its plain-C model.
 
     Raises: UsageProblem if an instruction of the program has no emission.
     """
@@ -96,7 +96,7 @@ def take_names(program: LoweredProgram) -> tuple[CNames, str]:
 def _emit_files(
     program: LoweredProgram, machine: Machine, interface: Interface, issuer: Issuer, head: list[str]
 ) -> EmittedC:
-    """Return a program's files without those of its packing programs; `head` ends the first comment."""
+    """Return a program's files without those of its packing programs. `head` ends the first comment."""
     name, model, names = interface.name, issuer.model, issuer.names
     writer = BodyWriter(program, interface, issuer)
     function, body = writer.function()

@@ -225,7 +225,7 @@ class BodyWriter:
         self.add(depth, "}")
 
     def part_counters(self, node: Parallel) -> None:
-        """Compute the counters of a part from its number; the last one counts fastest."""
+        """Compute the counters of a part from its number. The last one counts fastest."""
         left = "part"
         for place, (variable, trips) in reversed(list(enumerate(node.counters))):
             count = index_text(trips, self.names.of, self.issuer.used)
@@ -396,7 +396,7 @@ def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
 
 
 def added_to(issue: Issue, machine: Machine) -> str | None:
-    """Return the value that an issue reads and writes; None without one."""
+    """Return the value that an issue reads and writes, or None without one."""
     sums = (_register(issue, o) for o in _operands(issue, machine) if o.role == "inout" and o.shape)
     return next((value for value in sums if value is not None), None)
 

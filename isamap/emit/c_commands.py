@@ -94,7 +94,7 @@ def _free_stride(ref: MemoryRef, entry: MachineInstruction, held: Quantity) -> I
 
 @dataclass
 class CommandIssuer(Issuer):
-    """Renders issues as calls of functions that give their words; `scratch` are buffers in scratchpads."""
+    """Renders issues as calls of functions that give their words. `scratch` are buffers in scratchpads."""
 
     scratch: Mapping[str, Buffer] = field(default_factory=dict[str, Buffer])
 

@@ -273,7 +273,7 @@ def _other_call(e: Call, scope: CScope) -> CText:
 
 
 def _extreme(e: Call, args: list[CText], kind: str, scope: CScope) -> CText:
-    """Return the minimum or maximum; NaN when an operand is, with one comparison where a constant cannot be."""
+    """Return the minimum or maximum. NaN when an operand is, with one comparison where a constant cannot be."""
     if e.args[1].dtype.kind == "bool":
         return infix(args[0], "&" if e.op == "min" else "|", args[1])
     a, b = args

@@ -1,4 +1,4 @@
-"""Small C helper functions of expressions; a file contains those that it uses, in the order of this table.
+"""Small C helper functions of expressions. A file contains those that it uses, in the order of this table.
 
 Conversions of narrow floats round to nearest even, once, keep subnormals, and make every NaN a quiet one.
 """
@@ -394,7 +394,7 @@ HELPER_NAMES = (*HELPERS, *ELEMENTARY_NAMES)
 
 
 def helper_texts(used: Iterable[str], parts: Iterable[tuple[str, EmitCall]] = ()) -> tuple[str, ...]:
-    """Return the functions used, with those they call, each once, callees first; `parts` are the machine's own."""
+    """Return the functions used, with those they call, each once, callees first. `parts` are the machine's own."""
     pending, known = list(used), HELPERS
     if not known.keys() >= set(pending):
         own = {n: Helper(part_text(n, call), (f"type_{n.rpartition('_')[2]}",)) for n, call in parts}

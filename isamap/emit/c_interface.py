@@ -97,7 +97,7 @@ OWN_MEMORY = "Uses no other memory than what it is given."
 
 
 def header_text(interface: Interface, title: str, memory: str = OWN_MEMORY) -> str:
-    """Return the header file that a caller includes; `memory` describes the memory that its function uses."""
+    """Return the header file that a caller includes. `memory` describes the memory that its function uses."""
     name = interface.name
     guard = f"ISAMAP_{name.upper()}_H"
     shapes = {t.name: _shape_text(t) for t in interface.tensors}
@@ -204,7 +204,7 @@ class _Entry:
         return index_text(index, self.symbol, self.used).text
 
     def packed_bytes(self) -> list[str]:
-        """Return the function that tells how large a packed tensor is; nothing if the program packs none."""
+        """Return the function that tells how large a packed tensor is, or nothing if the program packs none."""
         name, packed = self.interface.name, packed_tensor(self.program.tensors)
         if packed is None:
             return []
@@ -383,7 +383,7 @@ class _Entry:
 
 
 def body_parameters(program: LoweredProgram, interface: Interface, names: CNames) -> list[tuple[str, str]]:
-    """Return the C parameters of the body, as declarations and names; reserves all these names."""
+    """Return the C parameters of the body, as declarations and names. Reserves all these names."""
     found: list[tuple[str, str]] = []
 
     def add(c_type: str, source: str) -> None:
@@ -510,7 +510,7 @@ def write_lines(pointer: str, header: PackedHeader, size: Callable[[str], str]) 
 
 
 def packed_tensor(tensors: tuple[Tensor, ...]) -> Tensor | None:
-    """Return the tensor that a packing program writes; None if it is none."""
+    """Return the tensor that a packing program writes, or None if it is none."""
     return next((t for t in tensors if t.header is not None and t.role != "in"), None)
 
 

@@ -38,7 +38,7 @@ _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed c
 
 
 def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
-    """Return the call that an issue of an instruction becomes; None if it is one of a function of its own."""
+    """Return the call that an issue of an instruction becomes, or None if it is one of a function of its own."""
     match entry.emit:
         case EmitCall() as emit:
             return None if model else emit
@@ -49,7 +49,7 @@ def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
 
 
 def state_image(state: ConfigurationState, fields: tuple[tuple[str, int | None, int], ...]) -> bytes:
-    """Return the image of a state with the given (field, index, value); unnamed fields are zero."""
+    """Return the image of a state with the given (field, index, value). Unnamed fields are zero."""
     image = bytearray(state.bytes)
     declared = {f.name: f for f in state.decl.fields}
     for name, index, value in fields:
@@ -106,7 +106,7 @@ class Issuer:
         return not self.model
 
     def value_type(self, value: Value) -> str | None:
-        """Return the C type of a value; None for one that lives in a register named by number."""
+        """Return the C type of a value, or None for one that lives in a register named by number."""
         memory = self.machine.memories[value.memory]
         if self.model:
             return storage_type(value.dtype)
@@ -143,7 +143,7 @@ class Issuer:
         return f"{self._call(emit, entry, {node.operand: node.place}, {}, here)};"
 
     def configuration(self, node: Configure) -> str:
-        """Return the statement that loads or releases a state; its image becomes a constant of the file."""
+        """Return the statement that loads or releases a state. Its image becomes a constant of the file."""
         emit = call_of(self.machine.instructions[node.instruction], model=self.model)
         assert emit is not None, "a state is loaded by a call"
         args: list[CText] = []
@@ -241,7 +241,7 @@ class Issuer:
         return self.machine.memories[operand.memory or ""].c_type(operand.dtype.name)
 
     def _param(self, value: Argument, here: Here, stays: bool = False) -> CText:
-        """Return a parameter; C compilers do not move a constant that `stays` out of the loops around it."""
+        """Return a parameter. C compilers do not move a constant that `stays` out of the loops around it."""
         match value:
             case int():
                 return CText(str(value), PREFIX if value < 0 else POSTFIX)

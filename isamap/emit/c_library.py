@@ -39,7 +39,7 @@ from isamap.version import __version__
 def emit_library_call(
     interface: Interface, kernel: Kernel, performed: RecognisedCall, library: InstalledLibrary
 ) -> EmittedC:
-    """Return the C of a kernel as a library call; `interface` is that of the replaced code."""
+    """Return the C of a kernel as a library call. `interface` is that of the replaced code."""
     names = CNames(taken=(*HELPER_NAMES, performed.call.prototype.name))
     name = names.take(interface.name)
     for suffix in ("args", "pool", "body", "workspace_bytes"):

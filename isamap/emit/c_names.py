@@ -118,7 +118,7 @@ def unsigned_type(dtype: DType) -> str:
 
 
 def literal(value: float | bool, dtype: DType) -> str:
-    """Return a constant of a type as C writes it; negative ones have a sign in front."""
+    """Return a constant of a type as C writes it. Negative ones have a sign in front."""
     if dtype.is_float:
         return _float_literal(float(value), dtype)
     number = int(value)

@@ -159,7 +159,7 @@ class ParallelRegion:
 
 
 def region_texts(region: ParallelRegion, body: Sequence[str]) -> list[str]:
-    """Return the struct and the functions of a region; `body` is that of one part."""
+    """Return the struct and the functions of a region. `body` is that of one part."""
     *shared, (_, number) = region.part.parameters
     fields = [f"  {declaration.replace('restrict ', '')};" for declaration, _ in shared]
     called = region.part.call([*(f"given->{name}" for _, name in shared), number])

@@ -70,7 +70,7 @@ def is_register(operand: Operand, registers: frozenset[str]) -> bool:
 
 
 def build_model(instruction: Instruction, registers: frozenset[str], file_names: CNames) -> InstructionModel:
-    """Return the model of an instruction; `registers` names the register memories."""
+    """Return the model of an instruction. `registers` names the register memories."""
     name = file_names.take(instruction.name)
     names = file_names.inside()
     operands = passing(instruction, registers)

@@ -219,7 +219,7 @@ class _Function:
         return [o for o in mine if moves and named[o.memory or ""].named == "immediate"]
 
     def configure(self) -> bool:
-        """Load the state that the instruction requires; whether there is any."""
+        """Load the state that the instruction requires. Whether there is any."""
         if self.issuer.model or self.form.is_bare:
             return False
         settings: list[tuple[str, str, int | None, int]] = []
@@ -368,7 +368,7 @@ def release_states(issuer: Issuer, instruction: Instruction) -> list[str]:
 
 
 def _performer(machine: Machine, state: str, release: bool) -> str | None:
-    """Return the instruction that loads or releases a state by a call; None if the machine has none."""
+    """Return the instruction that loads or releases a state by a call, or None if the machine has none."""
     for entry in machine.instructions.values():
         own = entry.instruction
         if state in (own.releases_state if release else own.sets_state) and isinstance(entry.emit, EmitCall):

@@ -49,7 +49,7 @@ RUN_TIME_NAMES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class MachineProgram:
-    """The program for one machine; its function is called `NAME_on_MACHINE`."""
+    """The program for one machine. Its function is called `NAME_on_MACHINE`."""
 
     machine: Machine
     emitted: EmittedC
@@ -205,7 +205,7 @@ def _pool(interface: Interface, variant: MachineProgram) -> str:
 
 
 def _makefile(name: str, variants: Sequence[MachineProgram]) -> str:
-    """Return a Makefile that compiles each file with the flags of its machine; flags of gcc alone are separate."""
+    """Return a Makefile that compiles each file with the flags of its machine. Flags of gcc alone are separate."""
     takes_pool = any(v.emitted.interface.takes_pool for v in variants)
     pool = ["isamap_pool.o"] if takes_pool else []
     objects = [f"{name}.o", *(f"{v.emitted.name}.o" for v in variants), *pool]

@@ -61,7 +61,7 @@ def refuse(item: MachineInstruction, why: str, advice: str) -> UsageProblem:
 
 @lru_cache(maxsize=1024)
 def fragment_of(operand: Operand, item: MachineInstruction, machine: Machine) -> Fragment | None:
-    """Return how an operand in registers is distributed; None for one that each lane has as a whole.
+    """Return how an operand in registers is distributed, or None for one that each lane has as a whole.
 
     Raises: UsageProblem if the placement does not say it.
     """
@@ -105,7 +105,7 @@ class Digit:
 
 
 def digits_of(lane: Index, lanes: int) -> tuple[Digit, ...] | None:
-    """Return the digits of axes that make up a lane's number; None if the number is made otherwise.
+    """Return the digits of axes that make up a lane's number, or None if the number is made otherwise.
 
     `4 * (i % 8) + j / 2` of 32 lanes is two digits: `(lane / 4) % 8` is `i % 8`, and `lane % 4` is `j / 2`.
     """
@@ -264,7 +264,7 @@ class _LaneFunction(ModelWriter):
         return self.instruction.operand(read.buffer)
 
     def lane_of(self, loop: Loop) -> Index | None:
-        """Return the lane that has the elements of an iteration; None if none lies in registers.
+        """Return the lane that has the elements of an iteration, or None if none lies in registers.
 
         Lanes of a model show the others those operands that are not in the lane of the result.
         """

@@ -82,7 +82,7 @@ _HEADERS = frozenset(("string.h", "math.h"))
 
 
 def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
-    """Return the host code of a program with the kernels that it launches; a model runs them on the host.
+    """Return the host code of a program with the kernels that it launches. A model runs them on the host.
 
     Raises: UsageProblem for an operation that a single lane cannot perform.
     """

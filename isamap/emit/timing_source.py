@@ -93,7 +93,7 @@ class Timing:
 
 
 def find_chain(form: EncodedForm, machine: Machine) -> tuple[Operand, Operand] | None:
-    """Return the operand that an instruction writes, and the one through which it goes in again; None without."""
+    """Return the operand that an instruction writes, and the one through which it goes in again, or None without."""
     inside = [o for o in form.passed if machine.memories[o.memory or ""].kind == "registers"]
     for o in inside:
         if o.role == "inout":
@@ -207,7 +207,7 @@ class _Function:
         return self.machine.memories[o.memory or ""].kind == "registers"
 
     def copies(self, o: Operand) -> int:
-        """Return how many values represent an operand; each place in memory shares one pointer."""
+        """Return how many values represent an operand. Each place in memory shares one pointer."""
         apart = self.timing.kind == "apart" and self.is_register(o)
         return copies_of(self.form, self.machine) if apart and o.role != "in" else 1
 
@@ -301,7 +301,7 @@ class _Function:
     # --- registers that have numbers
 
     def configure(self) -> bool:
-        """Load the state that the instruction requires; whether there is any."""
+        """Load the state that the instruction requires. Whether there is any."""
         settings: list[tuple[str, str, int | None, int]] = []
         for r in self.form.entry.instruction.requires:
             operand, copies = r.field.index, 1

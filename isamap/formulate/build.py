@@ -64,7 +64,7 @@ def build_problem(
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A mapping of a statement; `why_not` is empty if a scheduler may choose it."""
+    """A mapping of a statement. `why_not` is empty if a scheduler may choose it."""
 
     statement: int
     mapping: str

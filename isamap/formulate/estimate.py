@@ -64,7 +64,7 @@ class Estimate:
 
 
 def number_extents(statement: Statement, sizes: Sizes, open_extent: int | None = None) -> Statement | None:
-    """Return the statement with extents as numbers, those left open `open_extent`; None if that is None, too."""
+    """Return the statement with extents as numbers, those left open `open_extent`, or None if that is None, too."""
 
     def fixed(axis: Axis) -> Axis | None:
         value = axis.extent.substitute(sizes).value
@@ -79,7 +79,7 @@ def number_extents(statement: Statement, sizes: Sizes, open_extent: int | None =
 
 
 def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: Machine) -> Estimate | None:
-    """Return the estimate for a statement whose extents are numbers; None if it has no iteration."""
+    """Return the estimate for a statement whose extents are numbers, or None if it has no iteration."""
     params = choose_params(statement, mapping, pattern, {})
     lengths = _lengths(pattern, params, machine)
     grouped = {a for g in mapping.groups for a in g.kernel_axes}
@@ -159,7 +159,7 @@ def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) 
 
 
 def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
-    """Return the length of several axes together; None if one of them has no upper bound."""
+    """Return the length of several axes together, or None if one of them has no upper bound."""
     return prod(lengths[a] for a in axes) if all(a in lengths for a in axes) else None
 
 

@@ -240,7 +240,7 @@ def _initial_moves(moves: _Moves, first: OperandTile) -> list[Moved]:
 
 
 def _ways_out(moves: _Moves, found: CompanionValues) -> list[WayOut] | None:
-    """Return how each value made of finished sums gets to its array; None if no instruction moves one out."""
+    """Return how each value made of finished sums gets to its array, or None if no instruction moves one out."""
     known = moves.tile, moves.home, moves.search
     written = written_value(moves.tile, found) or (get_own_sum(moves.tile),)
     ways = [way for w in written if (way := way_out(moves.operand, w, *known)) is not None]
@@ -261,7 +261,7 @@ def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int
 
 
 def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
-    """Return the moves that fill tiles or set them to zero; at the end of an axis, the remainder is set to zero."""
+    """Return the moves that fill tiles or set them to zero. At the end of an axis, the remainder is set to zero."""
     clearing = find_clearing(moves.search, moves.home, operand.dtype.name)
     cleared, found = float(moves.tiles * prod(operand.cell_shape)), list[Moved]()
     if operand.subject != operand.fill:
@@ -340,7 +340,7 @@ def _early(moves: _Moves, moved_ns: float) -> int:
 
 
 def _depths(moves: _Moves) -> tuple[int, int]:
-    """Return how many issues the queues hold of the unit that moves, and of that which computes; 0 if none."""
+    """Return how many issues the queues hold of the unit that moves, and of that which computes, or 0 if none."""
     move, machine = _move_of(moves, moves.operand).move, moves.search.machine
     units = (machine.instructions[n].cost.unit for n in (move.instruction, moves.tile.mapping.instruction))
     move_count, compute_count = (machine.units[unit].queued or 0 for unit in units)
@@ -363,7 +363,7 @@ def _filled_once(ways: Iterable[WayOut]) -> Iterator[tuple[str, float, int]]:
 
 
 def _busy(moves: _Moves, moved: Iterable[Moved], once: Iterable[tuple[str, float, int]] = ()) -> Busy:
-    """Return the busy time of units and shared links for the moves of instructions; `once` have their elements."""
+    """Return the busy time of units and shared links for the moves of instructions. `once` have their elements."""
     machine, found = moves.search.machine, dict[str, float]()
     for name, ns, elements in (*((name, ns, moves.elements) for name, ns in moved), *once):
         unit = machine.instructions[name].cost.unit

@@ -46,7 +46,7 @@ class Frame:
         matches: Sequence[Matches] | None = None,
         packed: Sequence[str] = (),
     ) -> Frame:
-        """Return the frame of a kernel at these sizes and so many threads; unknown matches are searched.
+        """Return the frame of a kernel at these sizes and so many threads. Unknown matches are searched.
 
         Raises: UsageProblem for inputs that cannot be packed.
         """
@@ -139,7 +139,7 @@ class Frame:
 
 
 def energies_of(machine: Machine) -> Energies | None:
-    """Return the energies that a machine states, each per byte; None if it states none."""
+    """Return the energies that a machine states, each per byte, or None if it states none."""
     stated = {m.name: m.energy for m in machine.memories.values() if m.energy is not None}
     links = tuple(
         (k.source_memory, k.target_memory, k.energy_pj_per_byte)

@@ -113,7 +113,7 @@ def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> I
 def _start_ns(
     kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> float | None:
-    """Return the added time to load a sum's initial value from another array; None if nothing can load it."""
+    """Return the added time to load a sum's initial value from another array, or None if nothing can load it."""
     first = start_of_sum(tile, fused_result(kernel, number, (companion.number,)))
     home = _home(acc, tile, search)
     if first is not None and home:
@@ -156,7 +156,7 @@ def _passes(
 
 
 def _home(acc: OperandTile, tile: Tile, search: MoveSearch) -> str:
-    """Return the scratchpad of sums, or their backing memory; "" if there is neither."""
+    """Return the scratchpad of sums, or their backing memory, or "" if there is neither."""
     if search.is_addressable(acc.memory):
         return acc.memory
     return next(iter(homes_of_sums(tile, acc, search)), "")
@@ -182,7 +182,7 @@ def _brought_ns(operand: OperandTile, tile: Tile, search: MoveSearch) -> float |
 
 
 def _written_ns(acc: OperandTile, written: Written, tile: Tile, search: MoveSearch) -> float | None:
-    """Return the time to store a result from the register or through a buffer; None unless both ways exist.
+    """Return the time to store a result from the register or through a buffer, or None unless both ways exist.
 
     Both must be possible because tails may take the other one. A result in a scratchpad is stored from there.
     """

@@ -69,6 +69,6 @@ def _bandwidth(links: Iterable[Link], machine: Machine) -> float:
 
 
 def _attribute(memory: Memory, name: str) -> int:
-    """Return a number of a memory's declaration; 0 if it is not stated."""
+    """Return a number of a memory's declaration, or 0 if it is not stated."""
     stated = dict(memory.decl.attributes).get(name)
     return (stated.value or 0) if isinstance(stated, Index) else 0

@@ -58,7 +58,7 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
 def input_of(
     operand: OperandTile, tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bool = True
 ) -> TileOperand | None:
-    """Return an input with the costs of its loads; None if no move loads it from a buffer."""
+    """Return an input with the costs of its loads, or None if no move loads it from a buffer."""
     direct = bring(search, tile, operand, operand.request({}, expr=hide_position(operand.elements, is_lane)))
     homes = homes_of(tile, operand, search)
     if not homes and direct is None:
@@ -300,7 +300,7 @@ def _shares(
 
 
 def lanes_ns(tile: Tile, acc: OperandTile, search: MoveSearch) -> float | None:
-    """Return the time of lanes that begin from 0, are stored, and added up one by one; None if they cannot.
+    """Return the time of lanes that begin from 0, are stored, and added up one by one, or None if they cannot.
 
     Units: nanoseconds.
     """

@@ -9,7 +9,7 @@ from isamap.source import add_up
 
 
 def load_ns(load: OperandMove | Present | Location | None) -> float | None:
-    """Return the time of an operand load; None if there is no load. Units: nanoseconds."""
+    """Return the time of an operand load, or None if there is no load. Units: nanoseconds."""
     return None if load is None else load.cost_ns if isinstance(load, OperandMove) else 0.0
 
 

@@ -44,7 +44,7 @@ def find_matches(kernel: Kernel, machine: Machine) -> tuple[Matches, ...]:
 def matches_of(
     statement: Statement, number: int, machine: Machine, instruction: str | None = None
 ) -> Matches:
-    """Return the matches of a statement, of all instructions or of one; what only assigns is written to memory."""
+    """Return the matches of a statement, of all instructions or of one. What only assigns is written to memory."""
     found = statement_mappings(statement, number, machine, instruction=instruction, writes=True)
     apart = tuple(tiles_apart(statement, number, machine, profile_sizes(statement)))
     return Matches(statement, tuple(found), apart)

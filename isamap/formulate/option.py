@@ -81,7 +81,7 @@ def with_crossings(
 def crossing_share(
     operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int], line: int
 ) -> float:
-    """Return how many lines the rows of a tile touch beyond the fewest that hold them, as a share of these; a mean.
+    """Return how many lines the rows of a tile touch beyond the fewest that hold them, as a share of these. A mean.
 
     0 if it is not known how the array lies, or where a tile has no rows of several elements.
     Units: `line` in bytes.
@@ -260,7 +260,7 @@ def _pitches(statement: Statement, axis: str, kernel: Kernel, profile: Mapping[s
 
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
-    """Return the option of a tile of statement `number`, with its possible fusions; None if there is none."""
+    """Return the option of a tile of statement `number`, with its possible fusions, or None if there is none."""
     option = option_of(tile, frame.search, frame.kernel, frame.profile, packed=frame.packed)
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
@@ -291,7 +291,7 @@ def option_of(
     prices_copies: bool = True,
     packed: Sequence[str] = (),
 ) -> NestOption | None:
-    """Return the mapping with its costs; None if an operand can be loaded neither in place nor from a buffer.
+    """Return the mapping with its costs, or None if an operand can be loaded neither in place nor from a buffer.
 
     Without `prices_copies`, the costs of copies into buffers are lower bounds: the search for the largest
     moves takes most of the time. `packed` are arrays that the caller passes packed.
@@ -373,7 +373,7 @@ def _laid_out(
     profile: Mapping[str, int],
     line: int,
 ) -> TileOperand:
-    """Return the operand of `lay_out`; an output is not a box that is read, and is not prefetched."""
+    """Return the operand of `lay_out`. An output is not a box that is read, and is not prefetched."""
     found = lay_out(operand, subject, kernel, profile, line)
     return with_fields(found, in_rows=False) if tile.result is not None else found
 

@@ -125,7 +125,7 @@ def packed_options(
 
 
 def with_packed(option: NestOption, packed: Sequence[str]) -> NestOption | None:
-    """Return the option with those tensors packed; None if it cannot read one of them from a buffer."""
+    """Return the option with those tensors packed, or None if it cannot read one of them from a buffer."""
     served = {o.tensor for o in option.operands if _can_be_packed(o)}
     if not served.issuperset(packed):
         return None

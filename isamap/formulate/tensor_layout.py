@@ -61,7 +61,7 @@ def lay_out(
 
 
 def subscript_of(index: Index) -> Subscript | None:
-    """Return axes with their coefficients; None if a subscript divides, or multiplies by a size."""
+    """Return axes with their coefficients, or None if a subscript divides, or multiplies by a size."""
     found: list[tuple[str, int]] = []
     for monomial, coefficient in index.terms:
         if not monomial:

@@ -58,7 +58,7 @@ class Applied:
         return found
 
     def optional(self, number: int) -> Value | None:
-        """Return an input; None if it is omitted."""
+        """Return an input, or None if it is omitted."""
         return self.inputs[number] if number < len(self.inputs) else None
 
     @property
@@ -67,7 +67,7 @@ class Applied:
         return tuple(self[n] for n in range(len(self.inputs)))
 
     def known(self, number: int) -> Array | None:
-        """Return the array of a constant input; None if it is omitted. Raises: NeedsConstant."""
+        """Return the array of a constant input, or None if it is omitted. Raises: NeedsConstant."""
         found = self.optional(number)
         if found is None:
             return None
@@ -113,7 +113,7 @@ class Applied:
         return found
 
     def list(self, name: str) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of integers; None if it is not given. Raises: NotTaken."""
+        """Return an attribute that is a list of integers, or None if it is not given. Raises: NotTaken."""
         found = self.attribute(name)
         if found is None:
             return None
@@ -271,7 +271,7 @@ def element(text: KernelText, value: Value, axes: Sequence[str]) -> TextTerm:
 
 
 def scalar_of(value: Value) -> TextTerm | None:
-    """Return the number of a value of one element that is known, as text; None if it is not.
+    """Return the number of a value of one element that is known, as text, or None if it is not.
 
     One that was learnt is none, but an array: kernels that differ in it alone are one.
     """

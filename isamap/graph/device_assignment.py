@@ -34,7 +34,7 @@ class DeviceAssignment:
 def deal(
     program: ModelProgram, costs: Mapping[str, float], machine: Machine, devices: int, limit_s: float
 ) -> DeviceAssignment:
-    """Return the partition of the steps; `costs` are prices by kernel. Units: nanoseconds, seconds of wall clock."""
+    """Return the partition of the steps. `costs` are prices by kernel. Units: nanoseconds, seconds of wall clock."""
     problem = problem_of(program, costs, machine, devices)
     plan = partition_devices(problem, limit_s)
     wrong = check_device_plan(problem, plan)

@@ -71,7 +71,7 @@ def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
 def _producer(
     found: Sequence[Open | None], number: int, made: dict[str, int], readers: Counter[str]
 ) -> int | None:
-    """Return the kernel whose only result a kernel reads whole and alone; None if there is none or are several."""
+    """Return the kernel whose only result a kernel reads whole and alone, or None if there is none or are several."""
     step, there = found[number], list[int]()
     if not isinstance(step, WrittenKernel) or step.borders:
         return None
@@ -144,7 +144,7 @@ Fuse = Callable[[Sequence[Open], set[str]], tuple[list[Step], dict[str, str]]]
 def fuse_steps(
     steps: Sequence[Open], results: set[str], *, freely: bool = False, borders: bool = True
 ) -> tuple[list[Step], dict[str, str]]:
-    """Return the steps with their kernels' texts by name, as few as may be; `results` are read by the caller.
+    """Return the steps with their kernels' texts by name, as few as may be. `results` are read by the caller.
 
     Where this is done `freely`, an operation also goes behind a kernel whose result others read, too, and where
     it sees a result in other sizes. Without `borders`, images are copied to have those that kernels read.
@@ -373,7 +373,7 @@ def join_kernels(
 
 
 def pad_for_readers(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
-    """Return the steps with the padding that their readers need; `readers` counts steps by tensor."""
+    """Return the steps with the padding that their readers need. `readers` counts steps by tensor."""
     found = list(steps)
     made = {
         p.tensor: n
@@ -438,7 +438,7 @@ def _read_wider(kernel: WrittenKernel, name: str, border: Border) -> WrittenKern
 
 
 def _written_wider(kernel: WrittenKernel, passed: TensorView, border: Border) -> WrittenKernel | None:
-    """Return the kernel that writes its only result with a border; None if more than one statement writes it."""
+    """Return the kernel that writes its only result with a border, or None if more than one statement writes it."""
     name, written = next(iter(kernel.writes.items()))
     if (
         len(kernel.writes) > 1

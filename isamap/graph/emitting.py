@@ -185,7 +185,7 @@ class _Writer:
         return f"{name}_{hashlib.sha256(repr(strides).encode()).hexdigest()[:8]}"
 
     def with_entry(self, kernel: str) -> dict[str, str]:
-        """Return the file of a kernel with a function whose strides are numbers; nothing if they vary.
+        """Return the file of a kernel with a function whose strides are numbers, or nothing if they vary.
 
         The compiler then makes one version of the kernel, of those for dense rows and for any others.
         """

@@ -79,7 +79,7 @@ def with_forms(program: ModelProgram, chosen: Mapping[str, FormAtPoints]) -> Mod
 
 
 def _with_form(step: KernelCall, form: FormAtPoints, constants: dict[str, Array]) -> KernelCall:
-    """Return the call of a form; its filters are added to the constants, once for all its calls that share them."""
+    """Return the call of a form. Its filters are added to the constants, once for all its calls that share them."""
     reads = dict(step.reads)
     passed = reads.pop(form.given)
     tensor = f"{passed.tensor}_{form.name}"  # another form may order its axes in another way

@@ -33,7 +33,7 @@ class Signature:
     strides: tuple[int, ...] = ()
 
     def contradicts(self, dtype: str, shape: tuple[int, ...] | None = None) -> str:
-        """Return how a value of this type and these sizes is not as was said; "" if it is."""
+        """Return how a value of this type and these sizes is not as was said, or "" if it is."""
         if self.said not in ("", "no type") and (self.dtype or self.said) != dtype and dtype:
             return f"it is said to be {self.dtype or self.said}, and is {dtype}"
         if shape is None or self.sizes is None:
@@ -65,7 +65,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """Nodes in topological order; constants by name.
+    """Nodes in topological order. Constants by name.
 
     `inside` has the file's declarations of values that are neither inputs nor results.
     """
@@ -102,7 +102,7 @@ Attribute = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphFunction:
-    """An operation of the model's own, as a graph of others; `opsets` are the versions it is written in."""
+    """An operation of the model's own, as a graph of others. `opsets` are the versions it is written in."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -128,13 +128,13 @@ class Definitions(Protocol):
         ...
 
     def function_of(self, node: Node, inputs: Sequence[Typed | None], opset: int) -> GraphFunction | None:
-        """Return the function that defines a node's operator; None if there is none."""
+        """Return the function that defines a node's operator, or None if there is none."""
         ...
 
     def fold(
         self, node: Node, inputs: Sequence[Array | None], opset: int, room: FoldingBudget
     ) -> list[Array] | None:
-        """Return the results of a node for known inputs; None if a step has to compute them."""
+        """Return the results of a node for known inputs, or None if a step has to compute them."""
         ...
 
 

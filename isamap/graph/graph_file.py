@@ -362,7 +362,7 @@ def _array_of(name: str, word: str, option: str) -> Array:
 
 
 def _real(part: str) -> float:
-    """Return a number; it is infinite if it is written so. Raises: ValueError."""
+    """Return a number. It is infinite if it is written so. Raises: ValueError."""
     if not _REAL.fullmatch(part) or (math.isinf(number := float(part)) and "inf" not in part.lower()):
         raise ValueError(part)
     if part.isascii() and part.strip("+-").isdigit() and int(number) != int(part):

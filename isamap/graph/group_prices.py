@@ -37,7 +37,7 @@ class GroupPrice:
 
 @dataclass(slots=True)
 class Prices:
-    """Prices by kernels' texts, each found once; `request` says how they are compiled, but for the text."""
+    """Prices by kernels' texts, each found once. `request` says how they are compiled, but for the text."""
 
     request: Request
     machine: Machine
@@ -46,7 +46,7 @@ class Prices:
     known: dict[str, GroupPrice | None] = field(default_factory=dict[str, "GroupPrice | None"])
 
     def of(self, groups: Sequence[Open]) -> list[GroupPrice | None]:
-        """Return the price of each group; None for a kernel that the machine cannot perform."""
+        """Return the price of each group, or None for a kernel that the machine cannot perform."""
         texts = [None if isinstance(one, Direct) else _text(one) for one in groups]
         moved = [_count_moved_bytes((*reads_of(one), *writes_of(one))) for one in groups]
         return self._price_all(texts, moved)

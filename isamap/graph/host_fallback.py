@@ -59,7 +59,7 @@ class CompiledModelKernel:
 
 @dataclass(frozen=True, slots=True)
 class KernelPart:
-    """A part of a kernel that one machine performs; `why` says why this is the host, "" on the accelerator."""
+    """A part of a kernel that one machine performs. `why` says why this is the host, "" on the accelerator."""
 
     name: str
     text: str
@@ -86,7 +86,7 @@ class DividedModel:
 
 
 def host_of(word: str | None, machine: str) -> str:
-    """Return the host that an option names, or a machine's description; "" for none.
+    """Return the host that an option names, or a machine's description, or "" for none.
 
     By default a machine that runs as a model only has one. Raises: UsageProblem, SpecProblem.
     """
@@ -193,7 +193,7 @@ def divide(
     *,
     lowered: bool = False,
 ) -> DividedModel:
-    """Return a divided program; each kernel has a request for the accelerator, and one for the host.
+    """Return a divided program. Each kernel has a request for the accelerator, and one for the host.
 
     Raises: IsamapError of any kind if the host cannot perform what the accelerator cannot.
     """
@@ -232,7 +232,7 @@ def _constant_operands(program: ModelProgram, kernel: str) -> tuple[str, ...]:
 
 
 def _store(passed: TensorView, storage: Storage, constants: dict[str, Array]) -> TensorView:
-    """Return a tensor as a part wants it stored; a constant in another order is added to `constants`."""
+    """Return a tensor as a part wants it stored. A constant in another order is added to `constants`."""
     if storage.order == tuple(range(len(storage.order))):
         return replace(passed, shape=storage.shape)
     name = f"{passed.tensor}_{'_'.join(map(str, storage.shape))}"
@@ -245,7 +245,7 @@ def _store(passed: TensorView, storage: Storage, constants: dict[str, Array]) ->
 def _calls(
     step: KernelCall, parts: Sequence[KernelPart], constants: dict[str, Array]
 ) -> Iterator[KernelCall]:
-    """Yield the calls of the parts of a kernel; a temporary's tensor is named after the kernel's first result."""
+    """Yield the calls of the parts of a kernel. A temporary's tensor is named after the kernel's first result."""
     first = next(iter(step.writes.values())).tensor
     for part in parts:
         own = {n: replace(p, tensor=f"{first}_{n}") for n, p in part.temporaries.items()}
@@ -380,7 +380,7 @@ def _promise_alignment(text: str, machine: Machine) -> str:
 
 
 def _lacks(kernel: Kernel, machine: Machine) -> str:
-    """Return the operation of a kernel that no instruction of a machine performs; "" if there is none."""
+    """Return the operation of a kernel that no instruction of a machine performs, or "" if there is none."""
     return next((lacks[0] for s in statements(kernel) if (lacks := lacking_abilities(s, machine))), "")
 
 

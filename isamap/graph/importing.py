@@ -68,7 +68,7 @@ def lower_model(
     *,
     signed: bool = False,
 ) -> Imported:
-    """Return the program of a model; refused nodes are among its findings."""
+    """Return the program of a model. Refused nodes are among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
     _check_names(signatures, given, constants)
     _check_open((port for port in model.graph.inputs if port.name not in constants), given)
@@ -346,7 +346,7 @@ def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
 def _fold_into_convolution(
     maker: Node | None, node: Node, image: str, constants: dict[str, Array]
 ) -> Node | None:
-    """Return a convolution that computes a node together with its producer; None if no filters do."""
+    """Return a convolution that computes a node together with its producer, or None if no filters do."""
     assert maker is not None, "only what is there makes a value"
     x, weights, *biases = maker.inputs
     if f"{node.outputs[0] if node.outputs else ''}.filters" in constants:
@@ -369,7 +369,7 @@ def _fold_into_convolution(
 
 
 def _step(node: Node, image: str, constants: Mapping[str, Array], filters: Array) -> Step | None:
-    """Return the factor and summand of each channel of an image; None if a node does more."""
+    """Return the factor and summand of each channel of an image, or None if a node does more."""
     others = [name for name in node.inputs if name != image]
     if node.domain or len(node.outputs) != 1 or not all(name in constants for name in others):
         return None

@@ -70,7 +70,7 @@ def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Tenso
 
 
 def _accesses(kernel: WrittenKernel, name: str, rank: int) -> re.Pattern[str] | None:
-    """Return a pattern that finds an operand's access; None if no expression can replace it.
+    """Return a pattern that finds an operand's access, or None if no expression can replace it.
 
     That is the case if it is read in several places, each of which would compute the expression again.
     """
@@ -101,7 +101,7 @@ class Writer:
         self.makers = {p.tensor: n for n, step in enumerate(self.steps) for p in writes_of(step)}
 
     def group(self, root: int, inner: frozenset[int]) -> Open | None:
-        """Return the group as one step; None if no kernel may be as long."""
+        """Return the group as one step, or None if no kernel may be as long."""
         try:
             return self._group(root, inner)
         except TooLong:

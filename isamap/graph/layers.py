@@ -73,7 +73,7 @@ class Layer:
 def layers_of_stream(
     trace: Trace, program: ModelProgram, stream: ProgramFile, machine: str, host: str
 ) -> list[Layer]:
-    """Return the layers of a network that is a stream; what has no part of it is the host's.
+    """Return the layers of a network that is a stream. What has no part of it is the host's.
 
     A tensor between two parts of a kernel is named after the kernel's first result: `t3_y0` after `t3`.
     """

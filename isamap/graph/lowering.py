@@ -104,7 +104,7 @@ class Lowering:
     bodies: Iterator[int] = field(default_factory=counting)
 
     def run(self, graph: Graph, scope: KernelScope) -> None:
-        """Lower the nodes of the model's own graph; refused nodes are noted, and lowering continues."""
+        """Lower the nodes of the model's own graph. Refused nodes are noted, and lowering continues."""
         names = scope.names
         for node in graph.nodes:
             if any(name and names.get(name, _ABSENT) is None for name in node.inputs):
@@ -242,7 +242,7 @@ class Lowering:
     def called(
         self, function: GraphFunction, node: Node, inputs: Sequence[Value | None], scope: KernelScope
     ) -> Sequence[Value | None]:
-        """Return the results of a function, lowered in place; None for those that it does not compute.
+        """Return the results of a function, lowered in place, or None for those that it does not compute.
 
         Raises: Refused.
         """
@@ -407,7 +407,7 @@ def check_said(ports: Iterable[Signature], names: Names) -> None:
 
 
 def _deciding(node: Node, inputs: Sequence[Value | None]) -> str:
-    """Return the input of a node that is most likely to decide sizes inside of it; "" if there is none such."""
+    """Return the input of a node that is most likely to decide sizes inside of it, or "" if there is none such."""
     for name, value in zip(node.inputs, inputs, strict=True):
         if value is not None and value.known is None and value.dtype in ("i32", "i64") and value.rank < 2:
             return name
@@ -418,7 +418,7 @@ _ABSENT = Value("", ())
 
 
 def _value(names: Names, name: str) -> Value | None:
-    """Return a value by its name; None for an omitted one. Raises: NotTaken if nothing computes it."""
+    """Return a value by its name, or None for an omitted one. Raises: NotTaken if nothing computes it."""
     if not name:
         return None
     if name not in names:

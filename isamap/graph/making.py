@@ -121,7 +121,7 @@ class Value:
 
 
 def whole(size: int) -> int:
-    """Return a number of any kind as one of Python; an open size as it is."""
+    """Return a number of any kind as one of Python. An open size as it is."""
     return size if isinstance(size, Size) else int(size)
 
 
@@ -136,7 +136,7 @@ def _real(shape: Shape, order: Shape) -> list[int]:
 
 
 def is_in_place(shape: Shape, order: Shape) -> bool:
-    """Return whether a permutation leaves the memory layout unchanged; axes of one element may be anywhere."""
+    """Return whether a permutation leaves the memory layout unchanged. Axes of one element may be anywhere."""
     return _real(shape, order) == _real(shape, ())
 
 
@@ -170,7 +170,7 @@ class Making:
         return len(self.steps)
 
     def back_to(self, mark: int) -> None:
-        """Remove the steps after a mark; unused constants do no harm."""
+        """Remove the steps after a mark. Unused constants do no harm."""
         del self.steps[mark:]
         self.moved = {key: found for key, found in self.moved.items() if found[1] < mark}
 
@@ -213,7 +213,7 @@ class Making:
         return self.opened.size(self.counts[-1].name), Value("i64", (), self.counts[-1].tensor)
 
     def passed(self, value: Value) -> TensorView:
-        """Return a value as a step reads it; a known value becomes a constant of the program."""
+        """Return a value as a step reads it. A known value becomes a constant of the program."""
         if not value.dtype:
             raise NotTaken("no kernel computes with a tensor of this type")
         if value.is_part:
@@ -289,7 +289,7 @@ class Operand:
         return [index[n] for n in self.order] if self.order else list(index)
 
     def loops(self, names: Sequence[str]) -> dict[str, int]:
-        """Return the loops over the named axes in memory order; none for an axis named "0"."""
+        """Return the loops over the named axes in memory order, or none for an axis named "0"."""
         sizes = zip(self._lying(names), permute_sizes(self.shape, self.order), strict=True)
         return {name: size for name, size in sizes if name != "0"}
 
@@ -324,7 +324,7 @@ class KernelText:
         self._definitions += function
 
     def read(self, value: Value, more: str = "") -> Operand:
-        """Return an array to be read; `more` ends its declaration."""
+        """Return an array to be read. `more` ends its declaration."""
         passed = self.making.passed(value)
         key = passed, value.order, value.strides
         if key not in self._reads:
@@ -338,7 +338,7 @@ class KernelText:
         return self._reads[key][0]
 
     def write(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
-        """Return an array that is a result; results come in the order in which they were asked for."""
+        """Return an array that is a result. Results come in the order in which they were asked for."""
         value = self.making.fresh(dtype, tuple(whole(size) for size in shape)).ordered(order)
         made = self._declare("out", f"y{len(self._writes)}", dtype, value.shape, value.order)
         self._writes.append((made, value))
@@ -372,7 +372,7 @@ class KernelText:
         self._borders[operand.name] = Border(tuple(widths[n] for n in axes), fill)
 
     def loop(self, axes: Mapping[str, int], *statements: str, guard: str = "") -> None:
-        """Append a loop nest with its statements; axes of one element are left out."""
+        """Append a loop nest with its statements. Axes of one element are left out."""
         self._statements.append(nest(axes, *statements, guard=guard))
 
     def state(self, statement: str) -> None:

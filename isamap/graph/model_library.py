@@ -204,7 +204,7 @@ def _machine(how: ModelOptions, *, runs: bool) -> tuple[Machine, bool]:
 
 
 def _builder(machine: Machine, *, is_model: bool) -> Machine | None:
-    """Return the machine whose flags its kernels are built with; None if they are plain C."""
+    """Return the machine whose flags its kernels are built with, or None if they are plain C."""
     return None if is_model or machine.target.run == "model" else machine
 
 
@@ -560,7 +560,7 @@ def refuse_both(how: ModelOptions) -> None:
 
 
 def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
-    """Why a model's partition is perhaps not as good as it could be; a rule has no such reasons."""
+    """Why a model's partition is perhaps not as good as it could be. A rule has no such reasons."""
     return fuse.warnings if isinstance(fuse, Partition) else ()
 
 
@@ -612,7 +612,7 @@ def build_model(emitted: EmittedModel, machine: Machine | None, watch: Watch = u
 
 @dataclass(frozen=True, slots=True)
 class CallState:
-    """The state that one call at a time uses; `places` are addresses of the function's arguments."""
+    """The state that one call at a time uses. `places` are addresses of the function's arguments."""
 
     inputs: Any
     outputs: Any
@@ -622,7 +622,7 @@ class CallState:
 
     @staticmethod
     def of(first: Sequence[int | None], *, inputs: int, outputs: int, workspace_bytes: int) -> CallState:
-        """Return a room for such a model; `first` are what lies in front of the pointers to its inputs."""
+        """Return a room for such a model. `first` are what lies in front of the pointers to its inputs."""
         given = (ctypes.c_void_p * (len(first) + inputs + 1))(*first)
         made = (ctypes.c_void_p * (outputs + 1))()
         space = large_room(workspace_bytes + LINE_BYTES)
@@ -647,7 +647,7 @@ class DensePorts:
 
     @staticmethod
     def of(emitted: EmittedModel) -> DensePorts | None:
-        """Return the ports; None if a size is open, or a type is stored as another one."""
+        """Return the ports, or None if a size is open, or a type is stored as another one."""
         ports = tuple(
             tuple((p.name, DTYPES[stored_type(p.passed.dtype)].numpy(), p.passed.shape) for p in side)
             for side in (emitted.inputs, emitted.outputs)
@@ -705,7 +705,7 @@ class AlignedBytes:
 
 
 def packed_of(program: ModelProgram, given: Mapping[str, Mapping[str, Size]]) -> dict[str, tuple[str, ...]]:
-    """Return, by kernel, at most one operand to pass packed; `given` are the ranges of its open sizes."""
+    """Return, by kernel, at most one operand to pass packed. `given` are the ranges of its open sizes."""
     constant: dict[str, set[str]] = {}
     sizes: dict[str, dict[str, int]] = {}
     for step in program.steps:
@@ -765,7 +765,7 @@ def with_packed(
 def _with_packed(
     step: KernelCall, packers: tuple[Packer, ...], program: ModelProgram, made: dict[str, Array]
 ) -> KernelCall:
-    """Return a kernel call with packed arguments; packed tensors are added to `made`."""
+    """Return a kernel call with packed arguments. Packed tensors are added to `made`."""
     given = dict(step.reads)
     for packer in packers:
         passed, target = given.pop(packer.source), packer.target

@@ -273,7 +273,7 @@ def host_files(host: Mapping[int, ModelSource]) -> dict[str, str | bytes]:
 
 
 class StreamedModel:
-    """A network whose stream is interpreted, step by step; the host's steps run as C."""
+    """A network whose stream is interpreted, step by step. The host's steps run as C."""
 
     def __init__(
         self,
@@ -294,7 +294,7 @@ class StreamedModel:
     def watch(
         self, inputs: Mapping[str, Any], each: Callable[[Callable[[TensorView], Array], int], None]
     ) -> None:
-        """Perform all steps; `each` is called behind a step with a function that copies a tensor, and its number.
+        """Perform all steps. `each` is called behind a step with a function that copies a tensor, and its number.
 
         Raises: VerificationFailed if a word is not an instruction, or an instruction goes wrong.
         """

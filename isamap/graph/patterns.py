@@ -21,7 +21,7 @@ def broadcast(sizes: Sizes, strides: Strides, target: Sizes) -> Strides:
 
 
 def reshape_strides(sizes: Sizes, strides: Strides, target: Sizes) -> Strides | None:
-    """Return the strides under another shape of as many elements; None if no walk of that shape reaches them."""
+    """Return the strides under another shape of as many elements, or None if no walk of that shape reaches them."""
     if prod(sizes) != prod(target):
         return None
     runs = _runs(sizes, strides)

@@ -125,7 +125,7 @@ def write_kernel(step: Pointwise) -> WrittenKernel:
 
 
 def reshape_operation(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | None:
-    """Return the operation with its result reshaped to `sizes`; None if strides alone cannot read an input so."""
+    """Return the operation with its result reshaped to `sizes`, or None if strides alone cannot read an input so."""
     shape, inputs = step.output.shape, list[TensorView]()
     if shape == sizes:
         return step

@@ -74,7 +74,7 @@ class _Rewriting:
         return self.constants.get(name, np.zeros(0))
 
     def dequantised(self, name: str) -> _Scaled | None:
-        """Return the integers from which DequantizeLinear computes a value; None unless scales are constants."""
+        """Return the integers from which DequantizeLinear computes a value, or None unless scales are constants."""
         node = self.makers.get(name)
         if node is None or not is_scaling(node, "DequantizeLinear"):
             return None
@@ -87,12 +87,12 @@ class _Rewriting:
         return _Scaled(values, scale, zero, axis) if is_known else None
 
     def bytes_of(self, name: str) -> _Scaled | None:
-        """Return the quantised tensor that a value dequantises; None if there is none."""
+        """Return the quantised tensor that a value dequantises, or None if there is none."""
         found = self.dequantised(name)
         return found if found is not None and is_byte(self.array(found.zero)) else None
 
     def bytes_of_one_scale(self, name: str) -> _Scaled | None:
-        """Return the quantised tensor that a value dequantises by one scale; None if there is none."""
+        """Return the quantised tensor that a value dequantises by one scale, or None if there is none."""
         found = self.bytes_of(name)
         return found if found is not None and self.array(found.scale).size == 1 else None
 
@@ -105,7 +105,7 @@ class _Rewriting:
         return _Scaled(values, scale, zero, 0) if node.attributes.get("bytes") in ("i8", "u8") else None
 
     def evaluated(self, node: Node, given: Mapping[str, Array]) -> Array | None:
-        """Return the first result of a node for inputs and constants by name; None if one is not known."""
+        """Return the first result of a node for inputs and constants by name, or None if one is not known."""
         if any(name and name not in given and name not in self.constants for name in node.inputs):
             return None
         arrays = [given[n] if n in given else self.constants[n] if n else None for n in node.inputs]
@@ -118,7 +118,7 @@ class _Rewriting:
 
 
 def _evaluate_node(node: Node, arrays: Sequence[Array | None]) -> Array | None:
-    """Return the result of a node of torch, or of one where no standard is at hand; None for others."""
+    """Return the result of a node of torch, or of one where no standard is at hand, or None for others."""
     order, factor = node.attributes.get("perm"), node.attributes.get("reciprocal")
     match node.op, arrays:
         case "Transpose", [np.ndarray() as x] if isinstance(order, tuple):
@@ -230,7 +230,7 @@ def _points_of(graph: _Rewriting, node: Node) -> tuple[tuple[tuple[int, int], ..
 
 
 def _moved_bytes(node: Node) -> tuple[int, ...]:
-    """Return the places of the inputs whose elements a node moves unchanged; () if it computes."""
+    """Return the places of the inputs whose elements a node moves unchanged, or () if it computes."""
     if node.op not in _MOVED or node.domain or node.op in ("Pad", "Resize"):
         return ()
     is_pool_with_places = node.op == "MaxPool" and len(node.outputs) > 1
@@ -249,7 +249,7 @@ def _shift_bytes(graph: _Rewriting, source: str, result: str, by: int) -> tuple[
 
 
 def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
-    """Return the nodes that replace QuantizeLinear and its producers; none if they do not match."""
+    """Return the nodes that replace QuantizeLinear and its producers, or none if they do not match."""
     name, scale, zero = last.inputs
     step, point = graph.array(scale), graph.array(zero)
     if not _is_byte_of_one_scale(step, point):
@@ -296,7 +296,7 @@ def _is_limit(node: Node) -> bool:
 
 
 def _ends(graph: _Rewriting, node: Node) -> list[float | None] | None:
-    """Return the limits of a node, None for one that it does not have; None if they are not known."""
+    """Return the limits of a node, None for one that it does not have, or None if they are not known."""
     if node.domain:
         found = [node.attributes.get(name) for name in ("min", "max")]
         return [
@@ -450,7 +450,7 @@ def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) 
 
 
 def _move_to_bytes(graph: _Rewriting, node: Node) -> tuple[Node, ...]:
-    """Return the same node on bytes, and DequantizeLinear behind it; none if its inputs have several scales."""
+    """Return the same node on bytes, and DequantizeLinear behind it, or none if its inputs have several scales."""
     places = _MOVED[node.op] or range(len(node.inputs))
     of_axis = node.op == "Transpose"
     inputs = list(node.inputs)
@@ -505,7 +505,7 @@ def _is_same(graph: _Rewriting, one: _Scaled, other: _Scaled) -> bool:
 
 
 def _fill(graph: _Rewriting, node: Node, of: _Scaled) -> str:
-    """Return the name of the byte for the fill of a Pad; "" if no byte represents it exactly."""
+    """Return the name of the byte for the fill of a Pad, or "" if no byte represents it exactly."""
     name = node.inputs[2] if len(node.inputs) > 2 else ""
     value = graph.array(name) if name else np.zeros((), np.float32)
     scale, zero = (graph.array(n).reshape(-1)[0] for n in (of.scale, of.zero))
@@ -523,7 +523,7 @@ def _fill(graph: _Rewriting, node: Node, of: _Scaled) -> str:
 def _bounds(
     graph: _Rewriting, limiting: Iterable[Node], step: np.float32, point: Array
 ) -> tuple[int, int] | None:
-    """Return the integers between which Relu and Clip leave a result; None if their limits are not known."""
+    """Return the integers between which Relu and Clip leave a result, or None if their limits are not known."""
     at = int(point.reshape(-1)[0])
     known = np.iinfo(point.dtype)
     low, high = int(known.min), int(known.max)

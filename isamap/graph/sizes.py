@@ -141,7 +141,7 @@ class OpenSizes:
         return int(values.min()), int(values.max()), not values.all()
 
     def values(self, index: Index) -> NDArray[np.int64] | None:
-        """Return the values by the sizes that occur in it, in their order; None if they are too many."""
+        """Return the values by the sizes that occur in it, in their order, or None if they are too many."""
         found = self.of(index)
         if prod(size.high - size.low + 1 for size in found) > MOST_POINTS:
             return None
@@ -196,7 +196,7 @@ def _runs(right: NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
 
 
 class Size:
-    """An expression of open sizes instead of a number; its text is as kernels spell it.
+    """An expression of open sizes instead of a number. Its text is as kernels spell it.
 
     It equals neither 1 nor another open size, whatever their values in a call: a loop is correct for one
     iteration, too, and code for different sizes is correct for equal ones. If a node depends on more than the
@@ -315,7 +315,7 @@ def is_open(size: object) -> bool:
 
 
 def opened_by(sizes: Iterable[object]) -> OpenSizes | None:
-    """Return the record of the open sizes among these; None if there is none."""
+    """Return the record of the open sizes among these, or None if there is none."""
     return next((size.opened for size in sizes if isinstance(size, Size)), None)
 
 

@@ -59,7 +59,7 @@ _SPELLED = {"int4": "i4", "uint4": "u4"} | {name: dtype for dtype, name in CODED
 
 
 def type_of(array: Array) -> str:
-    """Return the name of an array's type; "" for one that no kernel computes with."""
+    """Return the name of an array's type, or "" for one that no kernel computes with."""
     return _type_of(array.dtype)
 
 

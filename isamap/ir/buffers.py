@@ -23,7 +23,7 @@ _POISON = 0xA5A5A5A5A5A5A5A5
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A piece of an iteration space: for each axis its name, first value and count; axis i is dimension i."""
+    """A piece of an iteration space: for each axis its name, first value and count. Axis i is dimension i."""
 
     names: tuple[str, ...]
     starts: tuple[int, ...]
@@ -82,7 +82,7 @@ def _typed_scalars(routine: Routine) -> Iterator[tuple[str, DType]]:
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:
-    """Return the operand's extents; its routine is bound, so they are numbers."""
+    """Return the operand's extents. Its routine is bound, so they are numbers."""
     return tuple(int(evaluate_index(e, {})) for e in operand.shape)
 
 
@@ -182,7 +182,7 @@ def locate(
 def slices(
     buffer: Array, index: tuple[Index, ...], box: Box, symbols: Mapping[str, int | Array]
 ) -> Array | None:
-    """Return a view of the buffer in the box's layout, if each subscript is at most one axis; else None.
+    """Return a view of the buffer in the box's layout, if each subscript is at most one axis, else None.
 
     The view shares memory, so that assigning to it writes the buffer.
     """

@@ -98,7 +98,7 @@ def check_domain(name: str, domain: Domain, values: Array, sizes: Mapping[str, i
 
 
 def drawn_values(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> Array:
-    """Return random values that the declaration allows, int64; ascending ones begin and end at its ends."""
+    """Return random values that the declaration allows, int64. Ascending ones begin and end at its ends."""
     low, high = int(domain.low.evaluate({})), int(domain.high.evaluate({}))
     values = rng.integers(low, high, size=shape, dtype=np.int64, endpoint=True)
     if not domain.ascending:

@@ -96,7 +96,7 @@ def _is_contradictory(assumed: _Assumed, facts: Facts) -> bool:
 
 
 def _solve(assumed: _Assumed) -> bool:
-    """Replace unknowns that an equation gives; whether an equation cannot hold."""
+    """Replace unknowns that an equation gives. Whether an equation cannot hold."""
     while True:
         found = next(
             (
@@ -128,7 +128,7 @@ def _gives(equation: Index, name: str) -> bool:
 
 @dataclass
 class _Digits:
-    """The difference of two subscripts as a sum of unknowns; used while one pair is examined.
+    """The difference of two subscripts as a sum of unknowns. Used while one pair is examined.
 
     `shared` maps an unknown that must be 0 (or may remain) to its coefficient and largest magnitude.
     """
@@ -241,7 +241,7 @@ def _digits(
     solved: set[Atom],
     facts: Facts,
 ) -> _Digits | None:
-    """Return left - right with common unknowns as differences; None if it is not linear in the axes."""
+    """Return left - right with common unknowns as differences, or None if it is not linear in the axes."""
     digits = _Digits()
     mine, mine_rest = _linear(left, extents_a)
     its, its_rest = _linear(right, extents_b)

@@ -106,7 +106,7 @@ def fold_cast(cast: Cast) -> Expr:
 
 
 def number_of(expr: Expr) -> Expr:
-    """Return a cast of a number as the number that it is, in its type; others as they are."""
+    """Return a cast of a number as the number that it is, in its type. Others as they are."""
     if not isinstance(expr, Cast) or not isinstance(expr.value, Const):
         return expr
     with np.errstate(all="ignore"):
@@ -133,7 +133,7 @@ def _atom(atom: Atom, symbols: Mapping[str, int | Array]) -> int | Array:
 
 
 def _float_or(values: Array, dtype: DType, env: Env) -> Array:
-    """Return floats as the mode wants them: unrounded float64, or values of the type; others as they are."""
+    """Return floats as the mode wants them: unrounded float64, or values of the type. Others as they are."""
     if not dtype.is_float:
         return values
     return values.astype(np.float64, copy=False) if env.exact else round_to(values, dtype)

@@ -38,7 +38,7 @@ def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A polynomial: sorted pairs (monomial, coefficient), none of them zero; () is the constant monomial."""
+    """A polynomial: sorted pairs (monomial, coefficient), none of them zero. () is the constant monomial."""
 
     terms: tuple[tuple[Monomial, int], ...] = ()
     _hash: int = field(default=0, init=False, compare=False, repr=False)
@@ -143,7 +143,7 @@ class Index:
         return self._symbols
 
     def coefficient(self, symbol: str) -> Index | None:
-        """Return the coefficient of `symbol`; None if it does not occur linearly."""
+        """Return the coefficient of `symbol`, or None if it does not occur linearly."""
         found: list[tuple[Monomial, int]] = []
         for m, c in self.terms:
             count = m.count(symbol)
@@ -178,7 +178,7 @@ class Index:
         return _collect(terms)
 
     def evaluate(self, env: Mapping[str, N], number: Callable[[int], N] | None = None) -> N:
-        """Return its value for numbers or numpy arrays bound to its symbols; KeyError when one is missing."""
+        """Return its value for numbers or numpy arrays bound to its symbols. KeyError when one is missing."""
         total: Any = number(0) if number else 0
         for m, c in self.terms:
             factor: Any = number(c) if number else c
@@ -259,7 +259,7 @@ def product(factors: Iterable[Index | int]) -> Index:
 
 
 def _split_multiples(index: Index, divisor: int | None) -> tuple[Index, Index]:
-    """Return `whole` and `rest` with `index = divisor * whole + rest`; `whole` has all evenly divisible terms."""
+    """Return `whole` and `rest` with `index = divisor * whole + rest`. `whole` has all evenly divisible terms."""
     if not divisor:
         return ZERO, index
     whole = _collect((m, c // divisor) for m, c in index.terms if c % divisor == 0)
@@ -281,7 +281,7 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Index:
 
 
 def _rejoin_division(sums: dict[Monomial, int], divided: Iterable[Monomial]) -> None:
-    """Replace c*d*(x / d) + c*(x % d) by c*x, in place; `divided` are the terms that have a remainder."""
+    """Replace c*d*(x / d) + c*(x % d) by c*x, in place. `divided` are the terms that have a remainder."""
     for m in dict.fromkeys(divided):
         for atom in m:
             c = sums.get(m, 0)

@@ -56,7 +56,7 @@ def interpret(
     exact: bool = False,
     rng: np.random.Generator | None = None,
 ) -> dict[str, Array]:
-    """Return new arrays for all outputs; `arrays` holds inputs and old values of outputs and is not changed.
+    """Return new arrays for all outputs. `arrays` holds inputs and old values of outputs and is not changed.
 
     Shapes: those declared, for `sizes`, which also gives integer scalars and machine constants. An output
     element that is never written has the value of `outside`; undefined elements are NaN, a bit pattern, or
@@ -108,7 +108,7 @@ def interpret_magnitude(
 
 
 def bind_all(routine: Routine, sizes: Mapping[str, int]) -> Routine:
-    """Return the routine with every symbol replaced; `sizes` may also hold constants of the routine's machine.
+    """Return the routine with every symbol replaced. `sizes` may also hold constants of the routine's machine.
 
     Raises: UsageProblem if a symbol remains.
     """
@@ -238,7 +238,7 @@ class StatementLoops:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The arrays while a routine runs; they are changed in place.
+    """The arrays while a routine runs. They are changed in place.
 
     `sums` holds operands that accumulate in another type, in that type (floats: as float64), until they are
     flushed. `written` marks written elements, if requested. `indices` are the inputs that subscripts and
@@ -285,7 +285,7 @@ def execute(s: Assign, nest: StatementLoops, state: State) -> None:
 
 
 def _begin_tally(s: Assign, state: State) -> Contributions | None:
-    """Return the tally that measures a reduction of floats; None for other statements, or without a measure.
+    """Return the tally that measures a reduction of floats, or None for other statements, or without a measure.
 
     The result of an earlier reduction may have been rounded to the operand's type before.
     """
@@ -433,7 +433,7 @@ def _mask(s: Assign, box: Box, nest: StatementLoops, env: Env) -> Array | None:
 
 
 def _values(s: Assign, env: Env, cells: Cells, by_products: bool) -> tuple[Array, Cells]:
-    """Return the values that are written or reduced, and their cells; sums of products are summed already."""
+    """Return the values that are written or reduced, and their cells. Sums of products are summed already."""
     if not by_products:
         return evaluate_expr(s.value, env), cells
     rank = len(cells.box.names)

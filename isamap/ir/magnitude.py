@@ -86,7 +86,7 @@ class _Work:
                 assert_never(e)
 
     def operand(self, e: Expr) -> Array:
-        """Return the magnitudes of a float that something is computed with; an input has not overflowed."""
+        """Return the magnitudes of a float that something is computed with. An input has not overflowed."""
         if is_given(e, self.measure):
             return self.floats(e)
         return self.measure.beyond(self.floats(e), self.value(e), e.dtype)
@@ -213,7 +213,7 @@ class _Work:
         return np.where(np.isfinite(steps), steps, 0.0)  # an infinity has no neighbours
 
     def _ends(self, e: Expr) -> tuple[Array, Array]:
-        """Return the lowest and the highest that a float may be; integers stay whole, and so do their sums."""
+        """Return the lowest and the highest that a float may be. Integers stay whole, and so do their sums."""
         match e:
             case Call("round", (value,), _, mode):
                 low, high = self._ends(value)

@@ -58,7 +58,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An element of an operand; outside the operand's shape it is `fill`, if one is given."""
+    """An element of an operand. Outside the operand's shape it is `fill`, if one is given."""
 
     buffer: str
     index: tuple[Index, ...]
@@ -69,7 +69,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation of `isamap.ir.ops` on operands; `mode` is a rounding mode where the operation has one."""
+    """An operation of `isamap.ir.ops` on operands. `mode` is a rounding mode where the operation has one."""
 
     op: str
     args: tuple[Expr, ...]
@@ -273,11 +273,11 @@ class Routine:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def operand(self, name: str) -> Operand:
-        """Return the operand of that name; it exists, for the resolver has checked it."""
+        """Return the operand of that name. It exists, for the resolver has checked it."""
         return next(o for o in self.operands if o.name == name)
 
     def param(self, name: str) -> Param:
-        """Return the parameter of that name; it exists, for the resolver has checked it."""
+        """Return the parameter of that name. It exists, for the resolver has checked it."""
         return next(p for p in self.params if p.name == name)
 
 
@@ -326,7 +326,7 @@ class MemoryDecl:
 
 @dataclass(frozen=True, slots=True)
 class StateDecl:
-    """Configuration state of a machine; `per_thread` when each thread has its own."""
+    """Configuration state of a machine. `per_thread` when each thread has its own."""
 
     name: str
     fields: tuple[StateField, ...]

@@ -42,7 +42,7 @@ def print_routine(routine: Routine) -> str:
 
 
 def print_stmt(statement: Stmt) -> str:
-    """Return the text of a statement, without a line end after it; an assignment is one line, however long."""
+    """Return the text of a statement, without a line end after it. An assignment is one line, however long."""
     text = _statement(statement)
     return one_line(text) if isinstance(statement, Assign) else layout(text).rstrip("\n")
 

@@ -43,7 +43,7 @@ class IslNames:
         return self.known.setdefault(symbol, f"v{len(self.known)}")
 
     def text(self, index: Index) -> str | None:
-        """Return an index expression in isl's words; None if it is not affine.
+        """Return an index expression in isl's words, or None if it is not affine.
 
         With `opaque`, each product that is not affine gets a variable of its own, kept there.
         """
@@ -75,7 +75,7 @@ class IslNames:
 
 
 def is_empty(names: IslNames, conditions: Iterable[str]) -> bool | None:
-    """Return whether no integers meet all conditions; None if that is too hard to say."""
+    """Return whether no integers meet all conditions, or None if that is too hard to say."""
     return _is_empty(tuple(names.known.values()), tuple(conditions))
 
 
@@ -119,7 +119,7 @@ class Facts:
     nonnegative: tuple[Index, ...] = ()
 
     def with_axes(self, extents: dict[str, Index]) -> Facts:
-        """Return the facts with more axes; inside their loop their extents are at least 1."""
+        """Return the facts with more axes. Inside their loop their extents are at least 1."""
         positive = tuple(e - 1 for e in extents.values() if e.value is None)
         return replace(self, extents={**self.extents, **extents}, nonnegative=(*self.nonnegative, *positive))
 
@@ -137,7 +137,7 @@ class _Search:
 
 
 def is_nonnegative(e: Index, facts: Facts, steps: int = _STEPS) -> bool:
-    """Return whether the facts prove `e >= 0` within a number of steps; a minimum is proved by its cases."""
+    """Return whether the facts prove `e >= 0` within a number of steps. A minimum is proved by its cases."""
     if _prove(e, _Search(facts, steps), _FACTS_DEEP):
         return True
     # Only the cases of a minimum together may say it: min(max(a, -a), 2*n - a) <= n.
@@ -187,7 +187,7 @@ def _low(symbol: str, facts: Facts) -> int:
 
 
 def smallest_value(e: Index, facts: Facts) -> Index | None:
-    """Return `e` with every axis at the end of its range that makes it smallest; None if that is not known."""
+    """Return `e` with every axis at the end of its range that makes it smallest, or None if that is not known."""
     for axis in reversed(facts.extents):
         if axis not in e.symbols:
             continue
@@ -276,7 +276,7 @@ def _next_atom(e: Index, facts: Facts) -> Atom | None:
 
 
 def _split_at(e: Index, atom: Atom) -> tuple[Index, Index] | None:
-    """Return `e = c*atom + rest`; None if the atom occurs twice in a product."""
+    """Return `e = c*atom + rest`, or None if the atom occurs twice in a product."""
     inside: list[tuple[Monomial, int]] = []
     outside: list[tuple[Monomial, int]] = []
     for m, c in e.terms:
@@ -342,7 +342,7 @@ def _bounded_by_facts(
 
 
 def _scale_bound(factor: Index, e: Index) -> Index:
-    """Factor times an integer e; that this is > -factor is enough for e >= 0."""
+    """Factor times an integer e. That this is > -factor is enough for e >= 0."""
     return factor * e + (factor - 1)
 
 

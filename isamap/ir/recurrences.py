@@ -39,14 +39,14 @@ FURTHEST = 4
 
 @dataclass(frozen=True, slots=True)
 class ParallelKernel:
-    """A kernel with independent iterations; `shown` are the outputs that its new inputs hold, by name."""
+    """A kernel with independent iterations. `shown` are the outputs that its new inputs hold, by name."""
 
     kernel: Kernel
     shown: Mapping[str, str]
 
 
 def iterations_apart(kernel: Kernel) -> ParallelKernel | None:
-    """Return the kernel whose iterations start from given results; None if no output has the carried values."""
+    """Return the kernel whose iterations start from given results, or None if no output has the carried values."""
     shown: dict[str, str] = {}
     body = _all_apart(kernel.body, frozenset(), frozenset(), kernel, shown)
     if not shown:
@@ -200,7 +200,7 @@ def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]
 
 
 def _of_axis(read: Read, axis: str) -> tuple[Index, ...]:
-    """Return the subscripts that move with the axis; 0 for the others."""
+    """Return the subscripts that move with the axis, or 0 for the others."""
     return tuple(i if axis in i.symbols else Index.of(0) for i in read.index)
 
 

@@ -45,7 +45,7 @@ def convert(values: Array, source: DType, target: DType, mode: CastMode) -> Arra
 
 
 def wrap(values: Array, dtype: DType) -> Array:
-    """Return integers reduced to the bits of an integer type, in two's complement; bool stays bool."""
+    """Return integers reduced to the bits of an integer type, in two's complement. Bool stays bool."""
     stored: Array = values.astype(dtype.numpy())
     if not dtype.is_integer or dtype.bits >= 8:
         return stored
@@ -57,7 +57,7 @@ def wrap(values: Array, dtype: DType) -> Array:
 
 
 def round_to(values: Array, dtype: DType) -> Array:
-    """Return floats (or bool) rounded once, to nearest even, into numpy's type for `dtype`; subnormals are kept."""
+    """Return floats (or bool) rounded once, to nearest even, into numpy's type for `dtype`. Subnormals are kept."""
     stored = dtype.numpy()
     if values.dtype == stored and dtype.name != "tf32":
         return values
@@ -182,7 +182,7 @@ def _float_to_integer(values: Array, target: DType, mode: CastMode) -> Array:
 
 
 def _saturate(whole: Array, target: DType) -> Array:
-    """Return whole float64 numbers clipped; the limits of 64-bit types are no float64 and are put in afterwards."""
+    """Return whole float64 numbers clipped. The limits of 64-bit types are no float64 and are put in afterwards."""
     above, below = whole >= float(target.high), whole <= float(target.low)
     inside = np.where(above | below, 0.0, whole).astype(np.uint64 if target.name == "u64" else np.int64)
     stored = inside.astype(target.numpy())

@@ -198,7 +198,7 @@ def listed_apart(f: GuardedAccess, g: GuardedAccess, unordered: list[str]) -> bo
 def find_meeting(
     routine: Routine, f: GuardedAccess, g: GuardedAccess, axis: str, constants: Iterable[Param]
 ) -> str | None:
-    """Return two iterations that differ in an axis and access one element, in words; None if none is found."""
+    """Return two iterations that differ in an axis and access one element, in words, or None if none is found."""
     loop = next(x.loop for x in f.site.axes if x.name == axis)
     outer = [x.name for x in f.site.axes if x.ordered and x.loop < loop]
     for env in sample_sizes(routine, constants, _SAMPLES):
@@ -229,7 +229,7 @@ def _in_words(
 def _touched_elements(
     access: GuardedAccess, fixed: Iterable[str], axes: list[str], env: Mapping[str, int], limit: int
 ) -> dict[_Key, set[_Key]] | None:
-    """Return the values of axes that touch each element, at each value of the fixed ones; None if too many."""
+    """Return the values of axes that touch each element, at each value of the fixed ones, or None if too many."""
     site = access.site
     points = grid(site.extents, env, limit)
     if points is None:

@@ -60,7 +60,7 @@ def substitute_read(e: Read, bindings: Bindings) -> Read:
 
 
 def substitute_stmt(s: Stmt, bindings: Bindings) -> Stmt:
-    """Return the statement with symbols replaced; loops keep their axes' names."""
+    """Return the statement with symbols replaced. Loops keep their axes' names."""
     guard = substitute_expr(s.guard, bindings) if s.guard is not None else None
     match s:
         case Assign(target, _, value, _, _):
@@ -105,7 +105,7 @@ def substitute_constraint(c: Constraint, bindings: Bindings) -> Constraint:
 
 
 def substitute_routine(r: R, bindings: Bindings) -> R:
-    """Return the routine with symbols replaced everywhere; parameters and lets themselves stay listed."""
+    """Return the routine with symbols replaced everywhere. Parameters and lets themselves stay listed."""
     bound = replace(
         r,
         operands=tuple(substitute_operand(o, bindings) for o in r.operands),

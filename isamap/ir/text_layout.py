@@ -127,7 +127,7 @@ def _short_loop_end(words: list[_Word], start: int, brace: int) -> int | None:
 
 
 def _set_line(chunk: list[_Word], indent: str) -> list[str]:
-    """Return the lines of one statement: one if it fits, else broken at spaces; comments end their line."""
+    """Return the lines of one statement: one if it fits, else broken at spaces. Comments end their line."""
     lines: list[str] = []
     inside = indent + INDENT * 2
     part: list[_Word] = []

@@ -39,7 +39,7 @@ class Cells:
 
     @property
     def kept(self) -> frozenset[int]:
-        """The dimensions of the box that the subscripts mention; the others are summed over."""
+        """The dimensions of the box that the subscripts mention. The others are summed over."""
         names = {s for i in self.index for s in i.symbols}
         return frozenset(i for i, name in enumerate(self.box.names) if name in names)
 
@@ -103,7 +103,7 @@ def reduce_values(op: str, values: Array, mask: Array | None, dtype: DType, cell
 
 
 def widen(values: Array) -> Array:
-    """Return floats as float64, integers as int64 or uint64: where reductions run; bool stays bool."""
+    """Return floats as float64, integers as int64 or uint64: where reductions run. Bool stays bool."""
     match values.dtype.kind:
         case "b":
             return values

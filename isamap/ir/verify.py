@@ -171,7 +171,7 @@ def _point(points: dict[str, np.ndarray], at: int) -> str:
 
 
 def verify(routine: Routine, constants: Iterable[Param] = ()) -> tuple[Diagnostic, ...]:
-    """Return all findings about a routine; `constants` are the machine constants that it may mention."""
+    """Return all findings about a routine. `constants` are the machine constants that it may mention."""
     given = tuple(constants)
     accesses = _accesses_of(routine, given)
     if accesses is not None and _is_sound(accesses):
@@ -221,7 +221,7 @@ def _is_sound(accesses: _Accesses) -> bool:
 
 
 def _accesses_of(routine: Routine, constants: tuple[Param, ...]) -> _Accesses | None:
-    """Return the accesses for all checks but that of casts; None if a guard's values matter."""
+    """Return the accesses for all checks but that of casts, or None if a guard's values matter."""
     body = tuple(_statement(s) for s in routine.body)
     if None in body:
         return None

@@ -26,7 +26,7 @@ def parts_of(e: Expr) -> tuple[Expr, ...]:
 
 
 def with_parts(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Return the outermost operation with changed operands; a node without operands is unchanged."""
+    """Return the outermost operation with changed operands. A node without operands is unchanged."""
     match e:
         case Call(_, args):
             return replace(e, args=tuple(map(change, args)))

@@ -55,7 +55,7 @@ class Parameter:
 
     @property
     def most(self) -> int | None:
-        """The largest number that fits; None if it is not an integer."""
+        """The largest number that fits, or None if it is not an integer."""
         if self.is_pointer or self.base not in WIDTHS:
             return None
         signed = not self.base.startswith(("u", "size"))
@@ -75,7 +75,7 @@ class Prototype:
 
 
 def read_prototype(text: str, types: Mapping[str, str]) -> Prototype | str:
-    """Return the prototype; `types` resolves the library's own type names. Return the error if there is one."""
+    """Return the prototype. `types` resolves the library's own type names. Return the error if there is one."""
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         return "a prototype is `void NAME(TYPE name, …)`"
@@ -358,7 +358,7 @@ def _fits(argument: LibraryArgument, parameter: Parameter, kernel: Kernel) -> bo
 
 
 def _argument(word: str, kernel: Kernel) -> LibraryArgument | None:
-    """Return the part of a kernel that a word names; None for an unknown word."""
+    """Return the part of a kernel that a word names, or None for an unknown word."""
     if _NUMBER.fullmatch(word):
         return LibraryArgument("address", word[1:]) if word[0] == "&" else LibraryArgument("number", word)
     if (stride := _STRIDE.fullmatch(word)) is not None:

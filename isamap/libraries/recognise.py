@@ -103,7 +103,7 @@ def _of_statement(own: Statement, other: Statement, known: _Renaming) -> Iterato
 def _with_bindings(
     bindings: tuple[Binding, ...], own: Statement, other: Statement, known: _Renaming
 ) -> _Renaming | None:
-    """Return the renaming extended by a statement; None if that contradicts it."""
+    """Return the renaming extended by a statement, or None if that contradicts it."""
     tensors, values, axes = dict(known.tensors), dict(known.values), dict[str, str]()
     for binding in bindings:
         match binding.subject:
@@ -165,7 +165,7 @@ def _with_shapes(found: _Renaming, form: Kernel, kernel: Kernel) -> _Renaming | 
 
 
 def _bind_call(found: _Renaming, kernel: Kernel, call: LibraryCall, form: CallForm) -> RecognisedCall | None:
-    """Return the call with its arguments; None if it could never be made at these sizes."""
+    """Return the call with its arguments, or None if it could never be made at these sizes."""
     meanings: dict[str, Index | int] = dict(found.sizes)
     for own in form.kernel.operands:
         strides = tensor_strides(kernel.operand(found.tensors[own.name]))
@@ -210,7 +210,7 @@ def _is_about_layout(check: Constraint) -> bool:
 
 
 def _truth(check: Constraint, kernel: Kernel) -> bool | None:
-    """Return whether a relation of numbers holds; None if it is not known before the call."""
+    """Return whether a relation of numbers holds, or None if it is not known before the call."""
     if check.comparison == "<=":
         check = replace(check, left=_largest(check.left, kernel))
     gap = (check.right - check.left).value

@@ -64,7 +64,7 @@ def _write_the_same(name: str) -> str:
 
 
 class _Walk:
-    """One way through a program; `last` has, for each array, the accesses that no barrier has ended.
+    """One way through a program. `last` has, for each array, the accesses that no barrier has ended.
 
     `own` are the numbers of the instances that perform the nodes that it is at, and `team` all so far.
 
@@ -368,7 +368,7 @@ class _Walk:
 
 
 def _values_of(index: Index) -> frozenset[int] | None:
-    """Return all values of a number and of remainders of variables; None if there is anything else in it."""
+    """Return all values of a number and of remainders of variables, or None if there is anything else in it."""
     if index.value is not None:
         return frozenset((index.value,))
     atoms = [atom for monomial, _ in index.terms for atom in (monomial if len(monomial) < 2 else ("",))]

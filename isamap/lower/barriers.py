@@ -55,12 +55,12 @@ class Touch:
 
     @property
     def span(self) -> int:
-        """The number of elements from the first one to the last; the strides have to be numbers."""
+        """The number of elements from the first one to the last. The strides have to be numbers."""
         pairs = zip(self.strides, self.counts, strict=True)
         return 1 + sum(stride.constant * (count - 1) for stride, count in pairs)
 
     def step(self, variable: str) -> int | None:
-        """Return by how many elements an iteration of a loop moves the box; None if that is not a number."""
+        """Return by how many elements an iteration of a loop moves the box, or None if that is not a number."""
         found = self.offset.coefficient(variable)
         return found.value if found is not None else None
 
@@ -97,7 +97,7 @@ FAR, MOST_AXES = 1 << 24, 16
 def find_touched(
     node: Issue | Fill, machine: Machine, loops: Mapping[str, Index] = NO_LOOPS
 ) -> tuple[Touches, Touches]:
-    """Return what the lanes of a block read in one issue, and what they write; `loops` have so many iterations."""
+    """Return what the lanes of a block read in one issue, and what they write. `loops` have so many iterations."""
     if isinstance(node, Fill):
         return NONE, frozenset((Touch(node.buffer, is_whole=True),))
     read: set[Touch] = set()
@@ -380,7 +380,7 @@ def _groups_in_flight(loop: For, machine: Machine) -> int:
 
 
 def _slot(ref: MemoryRef, variable: str) -> tuple[Index, int] | None:
-    """Return the number of which a slot is the remainder, and the divisor; None if there is not one slot."""
+    """Return the number of which a slot is the remainder, and the divisor, or None if there is not one slot."""
     atoms = [atom for monomial, _ in ref.offset.terms for atom in monomial if isinstance(atom, Mod)]
     slots = [(atom.value, atom.divisor.value or 0) for atom in atoms if variable in atom.value.symbols]
     return slots[0] if len(slots) == 1 and slots[0][1] else None
@@ -434,7 +434,7 @@ def _indices(params: Mapping[str, object]) -> dict[str, Index | int]:
 
 
 def _coefficient(index: Index, variable: str) -> int | None:
-    """Return the coefficient of a variable; None if it occurs in a product of variables or in a quotient."""
+    """Return the coefficient of a variable, or None if it occurs in a product of variables or in a quotient."""
     terms = [(monomial, c) for monomial, c in index.terms if variable in Index(((monomial, 1),)).symbols]
     return terms[0][1] if len(terms) == 1 and terms[0][0] == (variable,) else None
 

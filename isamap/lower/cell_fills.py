@@ -13,7 +13,7 @@ from isamap.match import Copy, MoveSearch, OperandTile
 
 
 def count_covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index]) -> int:
-    """Return how many cells of a tile, from its first on, a copy fills without a gap; 0 if that is not seen."""
+    """Return how many cells of a tile, from its first on, a copy fills without a gap, or 0 if that is not seen."""
     moved = prod(n.value or 0 for n in counts.values())
     rows = copy.target.index[1] if len(operand.cell_shape) > 1 else ZERO
     whole = next((n.value or 0 for c, n in counts.items() if rows == Index.of(c)), 0)

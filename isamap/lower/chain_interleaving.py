@@ -178,7 +178,7 @@ def _alive(
     files: Mapping[str, str],
     taken: Mapping[str, int],
 ) -> dict[str, int]:
-    """Return how many registers of each file are in use at one time at most; `taken` are a value's."""
+    """Return how many registers of each file are in use at one time at most. `taken` are a value's."""
     alive: dict[str, set[str]] = {}
     most: dict[str, int] = {}
     for n in chain:

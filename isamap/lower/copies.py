@@ -36,7 +36,7 @@ Nodes = tuple[Node, ...]
 def dma_loops(
     copy: Copy, counts: Mapping[str, Index], search: MoveSearch, names: Names
 ) -> tuple[Node, ...] | None:
-    """Return the loops of a copy to or from a scratchpad; None if it is none, or no single instruction serves."""
+    """Return the loops of a copy to or from a scratchpad, or None if it is none, or no single instruction serves."""
     buffers = {copy.target.buffer, *(r.buffer for r in reads(copy.value))}
     if not buffers & search.homes.keys():
         return None
@@ -128,7 +128,7 @@ def copy_loops(copy: Copy, counts: Mapping[str, Index], search: MoveSearch, name
 
 
 def block_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> BlockMove | None:
-    """Return the block in which a copy moves; None if other moves serve as well."""
+    """Return the block in which a copy moves, or None if other moves serve as well."""
     known = {c: n.value for c, n in counts.items() if n.value is not None}
     block = find_block(copy, known, search)
     other = find_transfer(copy, counts, search) if block is not None else None

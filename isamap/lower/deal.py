@@ -118,7 +118,7 @@ class _Rows:
 
 
 def _rows_of(dealt: DividedWork) -> _Rows | None:
-    """Return the rows of some work; None if it is none, or how many there are is not known before the run."""
+    """Return the rows of some work, or None if it is none, or how many there are is not known before the run."""
     conditions, nodes = _split_guards(dealt.make())
     around: list[For] = []
     while len(nodes) == 1 and isinstance(nodes[0], For):

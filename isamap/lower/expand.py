@@ -390,7 +390,7 @@ def _iteration(nest: Nest, step: LoopNode, scope: NestScope, inside: Build) -> N
 
 
 def _rest(nest: Nest, step: LoopNode, place: Place) -> Index | None:
-    """Return the elements after the last whole step of a loop; None if there are never any."""
+    """Return the elements after the last whole step of a loop, or None if there are never any."""
     axis, size, left = step.loop.axis, step.loop.step, place.left[step.loop.axis]
     if is_multiple(left, size):
         return None

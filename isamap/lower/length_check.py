@@ -38,7 +38,7 @@ Nodes = tuple[Node, ...]
 
 
 def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str:
-    """Return the first difference and its length; "" where nothing differs."""
+    """Return the first difference and its length, or "" where nothing differs."""
     assert joint.lengths is not None
     for n, own in enumerate(programs):
         at = joint.lengths.at(n)
@@ -84,7 +84,7 @@ def _holds(left: Index, how: str, right: Index) -> bool:
 
 @dataclass
 class _Spelled:
-    """A body whose declarations are renamed by number; `sizes` are those of its buffers by these numbers."""
+    """A body whose declarations are renamed by number. `sizes` are those of its buffers by these numbers."""
 
     buffers: tuple[Buffer, ...]
     numbers: dict[str, str] = field(default_factory=dict[str, str])

@@ -82,7 +82,7 @@ Nodes = tuple[Node, ...]
 def join_lengths(
     constant: str, values: Values, programs: Sequence[LoweredProgram], machine: Machine
 ) -> LoweredProgram:
-    """Return the program that performs each of the others where the constant has its value; no buffer has a place.
+    """Return the program that performs each of the others where the constant has its value. No buffer has a place.
 
     They are of one kernel and its sizes, in this order for these values, the machine at any of them.
     """
@@ -229,7 +229,7 @@ class _Join:
         return Declare(tuple(values))
 
     def _value(self, values: Sequence[Value], which: Which) -> Value:
-        """Return a value of the shape of the longest; C has a type for all lengths."""
+        """Return a value of the shape of the longest. C has a type for all lengths."""
         _same([(v.memory, v.dtype, v.registers, v.register, len(v.shape)) for v in values])
         widest = max(values, key=lambda v: prod(v.shape))
         return replace(widest, name=self._name_declaration([v.name for v in values], which))
@@ -428,7 +428,7 @@ def _columns(
 
 
 def _note(nodes: Sequence[Issue] | Sequence[For] | Sequence[Parallel] | Sequence[Block]) -> str:
-    """Return the note that all of them share; "" where they differ."""
+    """Return the note that all of them share, or "" where they differ."""
     return nodes[0].note if all(n.note == nodes[0].note for n in nodes) else ""
 
 
@@ -460,7 +460,7 @@ class Numbers:
         return Lengths(self.constant, self.name, self.values, tuple(self.tables.items()))
 
     def joined(self, indices: Sequence[Index], which: Sequence[int]) -> Index | None:
-        """Return one expression for the indices at the lengths of these numbers; None if their forms differ."""
+        """Return one expression for the indices at the lengths of these numbers, or None if their forms differ."""
         if all(index == indices[0] for index in indices):
             return indices[0]
         ordered = [_by_form(index) for index in indices]

@@ -56,7 +56,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A node with its span and the uses inside; leaves have no children."""
+    """A node with its span and the uses inside. Leaves have no children."""
 
     start: int
     end: int
@@ -167,7 +167,7 @@ def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Bod
 
 
 def _accessed_buffers(node: Issue | Fill, machine: Machine) -> Iterator[tuple[str, bool]]:
-    """Yield the buffers that a leaf accesses; reads come after writes, so that a buffer with both counts as read."""
+    """Yield the buffers that a leaf accesses. Reads come after writes, so that a buffer with both counts as read."""
     if isinstance(node, Fill):
         yield node.buffer, True
         return
@@ -184,12 +184,12 @@ ALIGNMENT_BYTES = LINE_BYTES
 
 
 def exact_bytes(buffer: Buffer) -> int | None:
-    """Return the bytes of a buffer's elements; None if that is known only at run time."""
+    """Return the bytes of a buffer's elements, or None if that is known only at run time."""
     return (buffer.elements * buffer.dtype.size_bytes).value
 
 
 def padded_bytes(buffer: Buffer) -> int | None:
-    """Return the bytes that a buffer takes, whole cache lines; None if that is known only at run time."""
+    """Return the bytes that a buffer takes, whole cache lines, or None if that is known only at run time."""
     size = exact_bytes(buffer)
     return None if size is None else -(-max(1, size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
@@ -207,7 +207,7 @@ def workspace_buffers(program: LoweredProgram, machine: Machine) -> tuple[Placed
 
 
 def scratch_buffers(program: LoweredProgram, machine: Machine, memory: str) -> tuple[Placed, ...]:
-    """Return the buffers in a scratchpad with their lives; their sizes are known."""
+    """Return the buffers in a scratchpad with their lives. Their sizes are known."""
     lives = lifetimes(program, machine)
     return tuple(
         Placed(b.name, *lives.get(b.name, (0, 1)), max(1, exact_bytes(b) or 1))
@@ -274,7 +274,7 @@ def scratch_regions(program: LoweredProgram) -> dict[str, tuple[int, int]]:
 
 
 def place_of(program: LoweredProgram, buffer: Buffer) -> int | None:
-    """Return the start of a buffer in the caller's workspace; None if it is known only at run time."""
+    """Return the start of a buffer in the caller's workspace, or None if it is known only at run time."""
     if buffer.offset is None:
         return None
     return buffer.offset + (scratch_regions(program)[buffer.memory][0] if buffer.memory else 0)

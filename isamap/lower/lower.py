@@ -91,7 +91,7 @@ def _tree(
 def steady_states(
     kernel: Kernel, machine: Machine, schedule: Schedule
 ) -> tuple[tuple[NestSchedule, Steady | None], ...]:
-    """Return, per nest, the steady state of its main loop; None if it has no innermost loop of issues only."""
+    """Return, per nest, the steady state of its main loop, or None if it has no innermost loop of issues only."""
     search = move_search_of(kernel, machine)
     found: list[tuple[NestSchedule, Steady | None]] = []
     for nest in schedule.nests:
@@ -124,7 +124,7 @@ def lower_versions(
     sizes: Sizes,
     seen: Callable[[str, State], None] = lambda _name, _state: None,
 ) -> LoweredProgram:
-    """Return the program of all versions; `kernel` is bound to `sizes`, which the versions partition.
+    """Return the program of all versions. `kernel` is bound to `sizes`, which the versions partition.
 
     `seen` receives the result of each pass for each version.
     """

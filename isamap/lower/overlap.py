@@ -82,7 +82,7 @@ def epilogue(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
 
 
 def of_iteration(nest: Nest, step: Copies, scope: NestScope) -> Staged | None:
-    """Return the buffer of an iteration if iterations share one; None if each fills its own."""
+    """Return the buffer of an iteration if iterations share one, or None if each fills its own."""
     return None if step.slots == 1 else _slot(nest, step, scope, scope.place.trips[step.stage.depth - 1])
 
 
@@ -452,7 +452,7 @@ def _read_of(expr: Expr) -> Read | None:
 
 
 def _box(read: Read, place: Place) -> list[tuple[Index, Index]] | None:
-    """Return, per subscript of a read, its least value at a place and its number of values; None if not affine."""
+    """Return, per subscript of a read, its least value at a place and its number of values, or None if not affine."""
     positions = {f"@{axis}": position for axis, position in place.position.items()}
     found: list[tuple[Index, Index]] = []
     for subscript in read.index:

@@ -60,7 +60,7 @@ def program_of(
     names: Names,
     body: tuple[Node, ...],
 ) -> LoweredProgram:
-    """Return a program with everything that its body needs; `names` have the buffers that it claims."""
+    """Return a program with everything that its body needs. `names` have the buffers that it claims."""
     packed = {pack.source: replace(pack.target, role="in") for pack in names.packs}
     touched = arrays_in(body)
     # Sums that begin and end in registers leave nothing in the scratchpad where parts of them would rest.
@@ -161,7 +161,7 @@ def expand(trees: Trees, setting: LoweringInput) -> LoweredProgram:
 
 
 def _around(statement: Statement, nest: NestSchedule) -> Statement:
-    """Return a statement in the ordered loops around its nest; a carried loop is inside the nest instead."""
+    """Return a statement in the ordered loops around its nest. A carried loop is inside the nest instead."""
     if not nest.carried:
         return statement
     return replace(statement, sequence=statement.sequence[:-1], ordered_loops=statement.ordered_loops[:-1])

@@ -26,7 +26,7 @@ class RemainderPiece:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Units: `position` and `left` in elements of the axis, over loop variables; `trips` counts from 0.
+    """Units: `position` and `left` in elements of the axis, over loop variables. `trips` counts from 0.
 
     `spans` are the lengths of axes that threads share, of which this place covers a part. `pieces` are the
     numbers of tiles at this place, for axes whose blocks are partial. `team` has the loops, by number, whose
@@ -91,7 +91,7 @@ def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
 
 
 def count_tiles_here(place: Place, axis: str, step: int) -> int | None:
-    """Return how many tiles of an axis there are; None if only the run knows."""
+    """Return how many tiles of an axis there are, or None if only the run knows."""
     left = place.left[axis].value
     if left is not None:
         return -(-left // step)

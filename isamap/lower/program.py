@@ -254,7 +254,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class WorkSlice:
-    """The slice of some work that iteration `now` of `trips` performs; slices are equal up to one piece.
+    """The slice of some work that iteration `now` of `trips` performs. Slices are equal up to one piece.
 
     Each part of the body is a loop nest, of which the `depths` outermost loops count its pieces. Iterations
     run in order, and each slice begins at the end of the previous one: counters continue, so that no division

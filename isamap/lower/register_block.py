@@ -77,7 +77,7 @@ def load_operand(
 def find_chain(
     search: MoveSearch, tile: Tile, operand: OperandTile, partial: dict[str, Index]
 ) -> OperandMove | Present | Location | None:
-    """Return how an operand's tile is brought at once; None if its elements are copied one by one."""
+    """Return how an operand's tile is brought at once, or None if its elements are copied one by one."""
     if partial.keys() & operand.scattered:
         return None
     filled = any(tile.axis(a).is_reduction for a in partial)

@@ -162,7 +162,7 @@ def configured_span(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ..
 
 
 def _configuration(nodes: tuple[Node, ...], machine: Machine) -> Configured | None:
-    """Return the configuration that all numbered registers need; None if two nests need different ones."""
+    """Return the configuration that all numbered registers need, or None if two nests need different ones."""
     needs = needs_of(nodes, machine)
     found: dict[tuple[str, str], dict[int, int]] = {}
     declared = (node for node in walk(nodes) if isinstance(node, Declare))

@@ -100,7 +100,7 @@ def computed_in(
     search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...] | None:
-    """Return nodes that compute a tile of an input into its buffer in a scratchpad; None if it is copied."""
+    """Return nodes that compute a tile of an input into its buffer in a scratchpad, or None if it is copied."""
     ways = computed_inputs(tile, search) if buffer in search.homes else {}
     if operand.name not in ways:
         return None
@@ -145,7 +145,7 @@ def computed_in(
 def _clear_rest(
     buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return nodes that zero a buffer whose remainder is read; none if no instruction writes zeros."""
+    """Return nodes that zero a buffer whose remainder is read, or none if no instruction writes zeros."""
     if find_clearing(search, search.homes[buffer], dtype.name) is None:
         return ()
     return clear(buffer, dtype, offset, elements, search, names)

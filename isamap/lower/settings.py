@@ -82,7 +82,7 @@ class _Pass:
                 return (node,), known
 
     def loop(self, body: tuple[Node, ...], known: Known, variable: str) -> tuple[tuple[Node, ...], Known]:
-        """Return the body of a loop; it starts with the fields that are known before it and never changed in it."""
+        """Return the body of a loop. It starts with the fields that are known before it and never changed in it."""
         while True:
             inner, end = self.block(body, known)
             kept = {f: v for f, v in _agreed_settings(known, end).items() if variable not in v.symbols}

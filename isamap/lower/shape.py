@@ -1,4 +1,4 @@
-"""The passes that build steps from a schedule; each one adds one kind of decision."""
+"""The passes that build steps from a schedule. Each one adds one kind of decision."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def stage(tree: Tree) -> Tree:
 
 
 def parallel(tree: Tree) -> Tree:
-    """Replace the loops that are distributed over threads by one step; a partial sum needs no copy of its own."""
+    """Replace the loops that are distributed over threads by one step. A partial sum needs no copy of its own."""
     count = tree.schedule.parallel
     dealt = tree.schedule.loops[:count]
     split = any(_splits(loop, tree.tile) for loop in dealt)
@@ -129,6 +129,6 @@ def _share_copies(step: Copies, nest: NestSchedule) -> Copies:
 
 
 def _block_of(nest: NestSchedule, axis: str) -> LoopStep | None:
-    """Return the innermost loop over blocks of an axis; None if it has none."""
+    """Return the innermost loop over blocks of an axis, or None if it has none."""
     blocks = (loop for loop in reversed(nest.loops) if loop.axis == axis and not loop.is_unrolled)
     return next(blocks, None)

@@ -214,7 +214,7 @@ def _in_loops(
 
 
 def _pipeline_loop(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
-    """Return the loop in that order if it is one of this loop and there are iterations enough; else as it is."""
+    """Return the loop in that order if it is one of this loop and there are iterations enough, else as it is."""
     steady = _order_only(loop, machine)
     if any(check_pipeline(steady, pipeline)):
         return (loop,)
@@ -247,7 +247,7 @@ def _iterations(loop: For, pipeline: Pipeline, steady: Steady) -> tuple[Node, ..
 
 
 def _order(pipeline: Pipeline, steady: Steady) -> list[int]:
-    """Return the operations by their slot within the interval; within a slot, reads come before writes.
+    """Return the operations by their slot within the interval. Within a slot, reads come before writes.
 
     Raises: UsageProblem if two operations each have to precede the other.
     """

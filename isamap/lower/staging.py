@@ -153,7 +153,7 @@ def _few_rows(loop: AxisLoop, body: Nodes, inner: Collection[str], names: Names)
 
 
 def _each(trips: Index, iterations: int) -> int | None:
-    """Return how many iterations go together; None for all of them, if they span two lines."""
+    """Return how many iterations go together, or None for all of them, if they span two lines."""
     if trips.value is None:
         return iterations
     if trips.value <= 2 * iterations:
@@ -307,7 +307,7 @@ def stage_at(
 
 
 def _together(operand: OperandTile, tile: Tile, search: MoveSearch, stage: Stage | None) -> str:
-    """Return the axis along which tiles of an operand are moved into a scratchpad together; "" where none are."""
+    """Return the axis along which tiles of an operand are moved into a scratchpad together, or "" where none are."""
     found = tiles_move(operand, tile, stage.memory, search) if stage is not None and stage.memory else None
     return "" if found is None else found.axis
 
@@ -394,7 +394,7 @@ class _TileLoops:
     rows: tuple[str, Index] | None = None
 
     def nest(self, remaining: list[int], here: Place, transposed: Mapping[str, int]) -> tuple[Node, ...]:
-        """Return the loops of these numbers; `transposed` are the tiles that blocks have along axes around."""
+        """Return the loops of these numbers. `transposed` are the tiles that blocks have along axes around."""
         if not remaining:
             return self.copied(here, transposed) if self.rows is None else self.behind_rows(*self.rows, here)
         chain = self.chains.get(remaining[0], ())

@@ -50,7 +50,7 @@ def copy_tile(
     held: Value | None = None,
     together: Mapping[str, Index] | None = None,
 ) -> tuple[Node, ...]:
-    """Return the copy of one tile between the kernel's arrays and a buffer; invalid elements become the fill.
+    """Return the copy of one tile between the kernel's arrays and a buffer. Invalid elements become the fill.
 
     If `back` is given, the copy stores values of sums, from a register or through further buffers. With
     `transposed`, it copies a block of tiles along axes, counted by `+axis`; with `together`, as many tiles as
@@ -168,7 +168,7 @@ def _pack(
     search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...] | None:
-    """Return a whole tile written group by group in the order of the buffer; None if by axes is no dearer."""
+    """Return a whole tile written group by group in the order of the buffer, or None if by axes is no dearer."""
     by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
     if by_cells is None:
         return None

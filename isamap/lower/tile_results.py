@@ -80,7 +80,7 @@ class Results:
     def find_value(
         self, result: OperandTile, written: Written, partial: dict[str, Index]
     ) -> OperandMove | None:
-        """Return how a tile's value is computed at once; None if its elements are, one by one."""
+        """Return how a tile's value is computed at once, or None if its elements are, one by one."""
         if partial.keys() & result.scattered:
             return None
         request = result.request(symbols_of(partial))

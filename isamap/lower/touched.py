@@ -67,7 +67,7 @@ def check_touched(
     *,
     every_iteration: bool = False,
 ) -> tuple[str, ...]:
-    """Return accesses outside a program's tensors and buffers, a sentence each; () if there are none.
+    """Return accesses outside a program's tensors and buffers, a sentence each, or () if there are none.
 
     `sizes` are sets of sizes that the caller gives. Rows are once dense and once padded. Without
     `every_iteration`, loops run only their first, last but one and last iteration: linear addresses reach
@@ -123,7 +123,7 @@ def _extent(array: str, axis: int) -> str:
 
 
 def _shape_of(item: Tensor | Buffer) -> tuple[Index, ...]:
-    """Return the extents in elements; places in a packed tensor count from behind its header."""
+    """Return the extents in elements. Places in a packed tensor count from behind its header."""
     if isinstance(item, Buffer):
         return (item.elements,)
     if item.header is None:
@@ -354,7 +354,7 @@ def _may_be_met(condition: Expr | None, points: _Points) -> Array:
 
 
 def _ends(elements: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Return the corners of a full box, between which all others lie; else all elements."""
+    """Return the corners of a full box, between which all others lie, else all elements."""
     if not elements:
         return ()
     spans = [sorted({at[axis] for at in elements}) for axis in range(len(next(iter(elements))))]

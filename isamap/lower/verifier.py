@@ -48,7 +48,7 @@ Said = Iterator[str]
 
 
 def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
-    """Return the errors in the form of a program, a sentence each; () when it is right."""
+    """Return the errors in the form of a program, a sentence each, or () when it is right."""
     return tuple(_program(program, machine))
 
 
@@ -307,7 +307,7 @@ def _unknown(index: Index, known: frozenset[str], what: str) -> Said:
 
 
 def check_tree(tree: Tree) -> tuple[str, ...]:
-    """Return the errors in the steps of a nest, a sentence each; () when it is right."""
+    """Return the errors in the steps of a nest, a sentence each, or () when it is right."""
     return tuple(f"nest {tree.schedule.statement}: {said}" for said in _steps(tree))
 
 

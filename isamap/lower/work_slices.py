@@ -68,7 +68,7 @@ def spelled_out(share: WorkSlice) -> tuple[Node, ...]:
 
 
 def share_of_pieces(pieces: Index, trips: Index, now: Index, nth: Index) -> tuple[Index, Index]:
-    """Return the nth piece that a trip performs, and how many it performs; shares differ by one at most.
+    """Return the nth piece that a trip performs, and how many it performs. Shares differ by one at most.
 
     Between numbers a share is a run of pieces. Where only the run knows them, pieces go round, one a trip:
     that needs no division to find a piece.

@@ -169,7 +169,7 @@ def _of_kind(value: Any, kind: Any) -> Any:
 
 
 def path_of(uri: str) -> Path | None:
-    """Return the file that a URI names; None for a text that has none."""
+    """Return the file that a URI names, or None for a text that has none."""
     parsed = urlparse(uri)
     return Path(unquote(parsed.path)) if parsed.scheme == "file" else None
 
@@ -487,7 +487,7 @@ _VARIABLE, _PREFIX = re.compile(r"\$(?=[A-Z])"), "V0_"
 
 
 def layout_edits(analysis: Analysis) -> list[Edit]:
-    """Return the edits of a text; none if it is laid out already."""
+    """Return the edits of a text, or none if it is laid out already."""
     text = analysis.source.text
     edits: list[Edit] = []
     for start, end in analysis.regions:
@@ -499,7 +499,7 @@ def layout_edits(analysis: Analysis) -> list[Edit]:
 
 
 def _laid_out(written: str) -> str | None:
-    """Return a piece in canonical layout, as far in as it is; None if it cannot be read."""
+    """Return a piece in canonical layout, as far in as it is, or None if it cannot be read."""
     if _PREFIX in written:
         return None
     body = dedent(written)

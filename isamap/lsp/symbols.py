@@ -20,7 +20,7 @@ from isamap.syntax import ast
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The definition of a name: `text` describes it, `span` is its place; None for built-in names."""
+    """The definition of a name: `text` describes it, `span` is its place, or None for built-in names."""
 
     name: str
     text: str
@@ -39,7 +39,7 @@ Scope = Mapping[str, Definition]
 
 
 def find_uses(declarations: Sequence[ast.DeclarationSyntax], known: Scope) -> list[NameUse]:
-    """Return all names of a text; `known` are those that other texts define."""
+    """Return all names of a text. `known` are those that other texts define."""
     scope = {**BUILT_IN, **known, **defined_in(declarations)}
     return [use for declaration in declarations for use in _declaration(declaration, scope)]
 

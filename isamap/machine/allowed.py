@@ -74,7 +74,7 @@ class IssueForm:
         return IssueForm(content["words"], content["call"], given, content["define"].strip(), content["end"])
 
     def takes_any(self, word: int) -> bool:
-        """Return whether one of the words may be any number; bits of others are constants."""
+        """Return whether one of the words may be any number. Bits of others are constants."""
         return WordPart(word) in self.given
 
 

@@ -19,7 +19,7 @@ Runs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Banks:
-    """The banks of a memory; consecutive runs of `run_bytes` bytes go to consecutive banks.
+    """The banks of a memory. Consecutive runs of `run_bytes` bytes go to consecutive banks.
 
     Units: `run_bytes` in bytes, `bytes_per_ns` of all ports of one bank.
     """
@@ -59,7 +59,7 @@ def _busy_banks(banks: Banks, first: int, runs: Runs) -> tuple[tuple[int, float]
 
 
 def banks_of(memory: Memory, clock_ghz: float | None) -> Banks | None:
-    """Return the banks of a memory; None if it does not state how fast they are."""
+    """Return the banks of a memory, or None if it does not state how fast they are."""
     if memory.kind != "scratchpad" or clock_ghz is None or (moved := memory.number("bank_bytes")) is None:
         return None
     count, capacity = memory.number("banks") or 1, memory.capacity_bytes or 0

@@ -25,7 +25,7 @@ def uncrowding_bytes(row_bytes: int, machine: Machine) -> int:
 
 
 def _way_bytes(machine: Machine) -> int:
-    """Return the bytes of one way of the nearest cache; 0 if they are not stated."""
+    """Return the bytes of one way of the nearest cache, or 0 if they are not stated."""
     for name in caches_from_nearest(machine)[:1]:
         memory = machine.memories[name]
         ways = dict(memory.decl.attributes).get("ways")

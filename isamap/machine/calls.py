@@ -63,7 +63,7 @@ def resolve_call(
 def resolve_nested(
     written: Nested, row: Row, instruction: Instruction | None, around: EmissionNames, found: Findings
 ) -> EmitCall:
-    """Return one call with the calls among its arguments; errors are added to the findings."""
+    """Return one call with the calls among its arguments. Errors are added to the findings."""
     function, cast = "", None
     with found.collect():
         function = _function(written.function, row, around)
@@ -77,7 +77,7 @@ def resolve_nested(
 def _value(
     written: Written, row: Row, instruction: Instruction | None, around: EmissionNames, found: Findings
 ) -> EmitValue | None:
-    """Return an argument; None if an error was found, or if the instruction is unknown."""
+    """Return an argument, or None if an error was found, or if the instruction is unknown."""
     match written:
         case Nested():
             return resolve_nested(written, row, instruction, around, found)

@@ -52,7 +52,7 @@ class File:
 
 
 def read_chain(name_or_path: str, stop_before: str | None = None) -> tuple[File, ...]:
-    """Return the file and those that it extends, nearest first; `stop_before` is passed to `read_tree`.
+    """Return the file and those that it extends, nearest first. `stop_before` is passed to `read_tree`.
 
     Raises: UsageProblem if there is no such machine, SpecProblem when a file or its `extends` is bad.
     """

@@ -99,7 +99,7 @@ def _load(files: tuple[File, ...], word: str) -> Machine:
 
 
 def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
-    """Return the machine of these files that was cached as such bytes; None for any other bytes."""
+    """Return the machine of these files that was cached as such bytes, or None for any other bytes."""
     from isamap.machine.model import Machine  # brings numpy
 
     try:
@@ -110,7 +110,7 @@ def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
 
 
 def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSummary:
-    """Return the summary of a correct machine description; `stamps` is the folder that caches it.
+    """Return the summary of a correct machine description. `stamps` is the folder that caches it.
 
     Raises: as `load_machine`.
     """
@@ -136,7 +136,7 @@ def load_summary(name_or_path: str) -> MachineSummary:
 
 
 def _read_stamp(stamp: Path) -> MachineSummary | None:
-    """Return the summary in a stamp; None if there is none, or if the stamp is incomplete."""
+    """Return the summary in a stamp, or None if there is none, or if the stamp is incomplete."""
     try:
         stored: Any = read_json(read_limited(stamp, MOST_STAMP_BYTES), finite=False)
         fields = cast("dict[str, Any]", stored["summary"])

@@ -127,7 +127,7 @@ def parameter_ranges(instruction: Instruction, constants: Iterable[Param]) -> Ra
 
 
 def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw | None:
-    """Return the first instance at which a cost is not a number of at least 0; None if there is none.
+    """Return the first instance at which a cost is not a number of at least 0, or None if there is none.
 
     Instances that `where` excludes do not count. A cost that remains undecided for too long has a flaw, too,
     so that a loaded machine never fails in a schedule.
@@ -150,7 +150,7 @@ def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw
 
 
 def _flaw_at(expr: Expr, values: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return the flaw of a cost at one instance, and the next step; None if it has none."""
+    """Return the flaw of a cost at one instance, and the next step, or None if it has none."""
     try:
         with np.errstate(all="ignore"):
             value = cost_value(expr, values)
@@ -191,7 +191,7 @@ def names_in(expr: Expr) -> frozenset[str]:
 
 
 def _bounds(expr: Expr, ranges: Mapping[str, Bounds]) -> Bounds | None:
-    """Return two numbers between which a cost lies; None if it may be no number, or nothing is known."""
+    """Return two numbers between which a cost lies, or None if it may be no number, or nothing is known."""
     match expr:
         case Const(value):
             return float(value), float(value)
@@ -230,7 +230,7 @@ def read_cost(
     constants: Sequence[Param],
     clock_ghz: float | None,
 ) -> Cost:
-    """Return the cost of an instruction; cycles become time by the clock. Raises: SpecProblem.
+    """Return the cost of an instruction. Cycles become time by the clock. Raises: SpecProblem.
 
     Of an instruction that was refused, whose parameters are not known, only numbers are checked.
     """

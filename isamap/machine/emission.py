@@ -38,7 +38,7 @@ Declarations = tuple[DeclarationSyntax, ...]
 def parse_texts(
     source: Source, scalars: Sequence[ScalarNode], findings: Findings
 ) -> tuple[Declarations | None, ...]:
-    """Return the declarations of each text; None for one that was refused."""
+    """Return the declarations of each text, or None for one that was refused."""
     regions: list[tuple[int, int] | None] = []
     for scalar in scalars:
         region = None
@@ -92,7 +92,7 @@ def text_region(scalar: ScalarNode) -> tuple[int, int]:
 
 
 def _blank_outside(text: str, regions: Sequence[tuple[int, int]]) -> str:
-    """Return the text with everything outside the regions made blank; lines stay lines."""
+    """Return the text with everything outside the regions made blank. Lines stay lines."""
     pieces: list[str] = []
     at = 0
     for start, end in sorted(regions):
@@ -127,7 +127,7 @@ Sum = tuple[tuple[Word, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class EmissionArgument:
-    """`(cast) name[place].attribute`; a number's `name` is its text."""
+    """`(cast) name[place].attribute`. A number's `name` is its text."""
 
     name: Word
     attribute: Word | None

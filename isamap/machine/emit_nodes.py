@@ -15,7 +15,7 @@ from isamap.source.records import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class EmitArg:
-    """One argument: `c.index`, `(__mmask16) L.mask`, `8`; a literal's `name` is its text.
+    """One argument: `c.index`, `(__mmask16) L.mask`, `8`. A literal's `name` is its text.
 
     A `value` is the result of an earlier step. `place` is an element of an operand, () the first one.
     """

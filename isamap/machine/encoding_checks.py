@@ -118,7 +118,7 @@ def _with_least(field: BitField, instruction: Instruction) -> BitField:
 
 
 def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[tuple[str, Word], ...]:
-    """Return the table entries of an encoding; the machine has each of the tables. Raises: SpecProblem."""
+    """Return the table entries of an encoding. The machine has each of the tables. Raises: SpecProblem."""
     for name, _ in spec.entries:
         if name.text not in tables:
             said = f"there is no table called `{name.text}`"
@@ -356,7 +356,7 @@ def _check_room(
 
 
 def _largest(held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]) -> int | None:
-    """Return the largest number, before it is divided by the unit; None if the file of a program decides."""
+    """Return the largest number, before it is divided by the unit, or None if the file of a program decides."""
     match held.kind:
         case "address":
             size = _memory(held, instruction, memories).capacity_bytes

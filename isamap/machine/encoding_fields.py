@@ -108,7 +108,7 @@ class ProgramSpec:
 def read_encoding(
     node: Node | None, what: str, findings: Findings, entries: Node | None = None
 ) -> EncodingSpec | None:
-    """Return the words of a list, and entries of tables; None if there is none, or a field was refused."""
+    """Return the words of a list, and entries of tables, or None if there is none, or a field was refused."""
     if node is None and entries is None:
         return None
     before = len(findings.diagnostics)

@@ -130,7 +130,7 @@ class Encoding:
 
 
 def _fixed_bits(word: Word) -> tuple[int, int]:
-    """Return the bits of constants and of no field; the latter are zero."""
+    """Return the bits of constants and of no field. The latter are zero."""
     free = sum(f.mask for f in word if isinstance(f.holds, Quantity))
     return ~free, sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
 
@@ -158,7 +158,7 @@ def _is_less(one: Encoding, other: Encoding) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TokenQueue:
-    """Tokens that one unit gives and another waits for and takes; it holds `depth` of them."""
+    """Tokens that one unit gives and another waits for and takes. It holds `depth` of them."""
 
     giver: str
     taker: str

@@ -51,7 +51,7 @@ ROWS = OneOf((ROW, ListOf(ROW, 1)))
 
 
 def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
-    """Return the rows of a `for` clause; one empty row when there is none."""
+    """Return the rows of a `for` clause. One empty row when there is none."""
     if node is None:
         return ({},)
     nodes = node.items if isinstance(node, Sequence) else (node,)
@@ -94,7 +94,7 @@ def check_variables(rows: tuple[Row, ...], texts: Iterable[ScalarNode], findings
 
 
 def describe_row(row: Row) -> tuple[str, ...]:
-    """Return the note for a finding in a member of a family; nothing for a single instruction."""
+    """Return the note for a finding in a member of a family, or nothing for a single instruction."""
     return (f"in the member {', '.join(f'{k}={v}' for k, v in row.items())} of this family",) if row else ()
 
 

@@ -142,7 +142,7 @@ def read_bytes(node: Node | None, what: str, findings: Findings, lowest: float =
 
 
 def read_flag(node: Node | None, what: str, findings: Findings) -> bool:
-    """Return `true` or `false` of a field; false when it is not given."""
+    """Return `true` or `false` of a field. False when it is not given."""
     match node:
         case None:
             return False

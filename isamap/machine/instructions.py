@@ -183,7 +183,7 @@ def extend_instructions(
 
 
 def _template(spec: InstructionSpec, findings: Findings) -> Template | None:
-    """Return the template of `emit`; None if it was refused."""
+    """Return the template of `emit`, or None if it was refused."""
     if spec.emit is not None:
         with findings.collect():
             return parse_emit(spec.emit)
@@ -204,7 +204,7 @@ def _is_one_instruction(text: Declarations, spec: InstructionSpec, findings: Fin
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A member of a family as written; None if it was refused before."""
+    """A member of a family as written, or None if it was refused before."""
 
     spec: InstructionSpec
     row: Row
@@ -213,7 +213,7 @@ class _Written:
 
 
 def _member(written: _Written, module: Module, world: PartialMachine, findings: Findings) -> Entry | None:
-    """Return one instruction; None if its text was refused, and its other parts were checked all the same."""
+    """Return one instruction, or None if its text was refused, and its other parts were checked all the same."""
     spec, row = written.spec, written.row
     notes = describe_row(row)
     instruction: Instruction | None = None

@@ -27,7 +27,7 @@ LINK = Keys(
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """A link as written; None for an inherited parameter. Units: the bandwidth is in bytes per ns."""
+    """A link as written, or None for an inherited parameter. Units: the bandwidth is in bytes per ns."""
 
     source_memory: ScalarNode
     target_memory: ScalarNode
@@ -41,7 +41,7 @@ class LinkSpec:
 
 
 def read_link(node: Node, findings: Findings) -> LinkSpec | None:
-    """Return a link; None if an end was refused."""
+    """Return a link, or None if an end was refused."""
     keys = read_mapping(node, "a link", LINK, findings)
     source_memory = read_name(keys.get("from"), "`from`", findings)
     target_memory = read_name(keys.get("to"), "`to`", findings)

@@ -194,7 +194,7 @@ def _warning_cost_lint(code: str, item: MachineInstruction, said: str, advice: s
 
 
 def find_corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the parameters at their least and at their greatest values; machine constants as they typically are."""
+    """Return the parameters at their least and at their greatest values. Machine constants as they typically are."""
     usual = {p.name: p.default for p in machine.constants if p.default is not None}
     ranges = parameter_ranges(item.instruction, machine.constants)
     least = {name: low for name, low, _ in ranges} | usual
@@ -267,7 +267,7 @@ class _Flow:
 
 
 def _file(name: str, machine: Machine) -> str:
-    """Return the memory that a view lies on; a memory's own name else."""
+    """Return the memory that a view lies on. A memory's own name else."""
     base = machine.memories[name].base
     return name if base is None else _file(base, machine)
 
@@ -440,7 +440,7 @@ def _linked_pairs(machine: Machine) -> set[frozenset[str]]:
 
 
 def _copied_operands(instruction: Instruction) -> tuple[Operand, Operand] | None:
-    """Return the operands between which an instruction copies, as it is or converted; None if it computes."""
+    """Return the operands between which an instruction copies, as it is or converted, or None if it computes."""
     values = [value for statement in instruction.body for value in _values(statement)]
     if len(instruction.operands) != 2 or not all(isinstance(value, Read) for value in values):
         return None

@@ -56,7 +56,7 @@ def with_masks_set(instructions: Instructions) -> dict[str, MachineInstruction]:
 
 
 def _masks_of(instruction: Instruction) -> tuple[Operand, ...]:
-    """Return the operands that say which lanes are written, of an instruction of one statement; else ()."""
+    """Return the operands that say which lanes are written, of an instruction of one statement, else ()."""
     if len(instruction.body) != 1 or not isinstance(instruction.body[0], Loop):
         return ()
     loop = instruction.body[0]
@@ -82,7 +82,7 @@ def _conditions(guard: Expr | None) -> Iterator[Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Setter:
-    """An instruction that switches lanes on, and the parameter that says how many; None for all of them."""
+    """An instruction that switches lanes on, and the parameter that says how many, or None for all of them."""
 
     entry: MachineInstruction
     mask: Operand
@@ -90,7 +90,7 @@ class _Setter:
 
 
 def _setter_of(entry: MachineInstruction) -> _Setter | None:
-    """Return the setter of an instruction that only switches on the first lanes of a predicate; else None."""
+    """Return the setter of an instruction that only switches on the first lanes of a predicate, else None."""
     own = entry.instruction
     if len(own.operands) != 1 or len(own.body) != 1 or not isinstance(own.body[0], Loop):
         return None
@@ -116,7 +116,7 @@ def _setter_of(entry: MachineInstruction) -> _Setter | None:
 
 
 def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
-    """Return the call that switches all lanes of a predicate on; None if nothing does."""
+    """Return the call that switches all lanes of a predicate on, or None if nothing does."""
     for setter in setters:
         own = setter.mask
         alike = (own.memory, own.shape, _element_places(own)) == (

@@ -81,18 +81,18 @@ class Memory:
 
     @property
     def named(self) -> str | None:
-        """The way in which a register is named: `compiler`, `immediate`, `chosen`; None for other memories."""
+        """The way in which a register is named: `compiler`, `immediate`, `chosen`, or None for other memories."""
         value = dict(self.decl.attributes).get("named", "compiler" if self.kind == "registers" else None)
         return value if isinstance(value, str) else None
 
     @property
     def count(self) -> int | None:
-        """The number of registers or slots; None if it is not stated or not a number."""
+        """The number of registers or slots, or None if it is not stated or not a number."""
         return self.number("count")
 
     @property
     def capacity_bytes(self) -> int | None:
-        """All bytes of the memory; None for unlimited ones and sizes that only the machine knows."""
+        """All bytes of the memory, or None for unlimited ones and sizes that only the machine knows."""
         if (one := self.register_bytes) is None:
             return None
         return one * (self.count or 1)
@@ -110,7 +110,7 @@ class Memory:
         return self.c_types.get(dtype, self.c_types.get("default"))
 
     def number(self, name: str) -> int | None:
-        """Return an attribute of its declaration; None if it is not stated or not a number."""
+        """Return an attribute of its declaration, or None if it is not stated or not a number."""
         value = dict(self.decl.attributes).get(name)
         return value.value if isinstance(value, Index) else None
 
@@ -292,7 +292,7 @@ class Machine:
 
 
 def area_mm2(machine: Machine) -> float | None:
-    """Return the sum of the areas that a description states; None if it states none. Units: square millimetres."""
+    """Return the sum of the areas that a description states, or None if it states none. Units: square millimetres."""
     units = [unit.count * unit.area_mm2 for unit in machine.units.values() if unit.area_mm2]
     fixed = [m.area_mm2 for m in machine.memories.values() if m.area_mm2 is not None]
     sized = [
@@ -304,12 +304,12 @@ def area_mm2(machine: Machine) -> float | None:
 
 
 def bound_level(machine: Machine) -> ExecutionLevel | None:
-    """Return the level whose instances perform the iterations of parallel loops; None if threads do."""
+    """Return the level whose instances perform the iterations of parallel loops, or None if threads do."""
     return machine.levels[1] if machine.levels else None
 
 
 def team_level(machine: Machine) -> ExecutionLevel | None:
-    """Return the level whose instances share the iterations of one instance of `bound_level`; None without it."""
+    """Return the level whose instances share the iterations of one instance of `bound_level`, or None without it."""
     return machine.levels[2] if len(machine.levels) == 4 else None
 
 
@@ -343,7 +343,7 @@ def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
 
 
 def line_bytes(machine: Machine) -> int:
-    """Return the bytes of a line of a machine's caches, the shortest; 0 if none is stated."""
+    """Return the bytes of a line of a machine's caches, the shortest, or 0 if none is stated."""
     stated = [dict(memory.decl.attributes).get("line_bytes") for memory in machine.memories.values()]
     return min((size.value for size in stated if isinstance(size, Index) and size.value), default=0)
 

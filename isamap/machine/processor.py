@@ -44,7 +44,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True, slots=True)
 class SystemCache:
-    """A cache that holds data. Units: bytes; `ways` and `line_bytes` are None if they are not reported."""
+    """A cache that holds data. Units: bytes. `ways` and `line_bytes` are None if they are not reported."""
 
     size_bytes: int
     ways: int | None
@@ -68,14 +68,14 @@ def system_caches(cpus: Path = CPUS) -> tuple[SystemCache, ...]:
 
 
 def _number(path: Path) -> int | None:
-    """Return a positive number, `48K` in bytes; None if there is none."""
+    """Return a positive number, `48K` in bytes, or None if there is none."""
     text = _text(path)
     digits, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
     return int(digits) * unit or None if is_digits(digits) else None
 
 
 def _text(path: Path) -> str:
-    """Return the text of a system file; "" if it does not exist or is not readable."""
+    """Return the text of a system file, or "" if it does not exist or is not readable."""
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError:
@@ -193,7 +193,7 @@ def _read_headers() -> dict[str, MachineHeader]:
 
 
 def _processor_flags() -> frozenset[str]:
-    """Return the flags of the first processor; none if there is no /proc/cpuinfo."""
+    """Return the flags of the first processor, or none if there is no /proc/cpuinfo."""
     try:
         text = CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -284,7 +284,7 @@ def this_cpu() -> Cpu:
 
 
 def cpu_facts() -> dict[str, str]:
-    """Return the operating system's facts about the first processor by their names; {} without any."""
+    """Return the operating system's facts about the first processor by their names, or {} without any."""
     facts: dict[str, str] = {}
     try:
         text = CPUINFO.read_text(encoding="utf-8", errors="replace")

@@ -59,7 +59,7 @@ class _Row:
 
 
 def _row_of(instruction: Instruction, memories: Mapping[str, Memory]) -> _Row | None:
-    """Return the parts of a move of a row; None for all other instructions."""
+    """Return the parts of a move of a row, or None for all other instructions."""
     if (
         len(instruction.operands) != 2
         or len(instruction.params) != 1
@@ -108,7 +108,7 @@ def _is_whole(place: Read, tile: Operand, axis: int, axes: tuple[Axis, ...]) -> 
 
 
 def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
-    """Return the instruction that moves all rows at once; None if one row takes several calls."""
+    """Return the instruction that moves all rows at once, or None if one row takes several calls."""
     emit = _emission(entry.emit, row)
     if emit is None:
         return None

@@ -122,7 +122,7 @@ class TimeSpec:
 
 @dataclass(frozen=True, slots=True)
 class CostSpec:
-    """A cost as written; None for a part that was refused, so that the others are checked all the same."""
+    """A cost as written, or None for a part that was refused, so that the others are checked all the same."""
 
     unit: ScalarNode | None
     interval: TimeSpec | None
@@ -241,7 +241,7 @@ MACHINE = Keys(
 
 
 def read_spec(root: MappingNode, findings: Findings) -> Spec:
-    """Return the file as data; errors are added to `findings`."""
+    """Return the file as data. Errors are added to `findings`."""
     _check_version(root, findings)
     keys = read_mapping(root, "a machine", MACHINE, findings)
     name = read_text(keys.get("name"), "`name`", findings)

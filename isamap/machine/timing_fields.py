@@ -22,7 +22,7 @@ T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures, AccessEner
 
 @dataclass(frozen=True, slots=True)
 class StatedParameters(Generic[T]):
-    """Parameters as written, with the citation of their source; `spans` are those of the values, by key."""
+    """Parameters as written, with the citation of their source. `spans` are those of the values, by key."""
 
     figures: T
     source: ScalarNode | None
@@ -105,7 +105,7 @@ def read_model(node: Node | None, findings: Findings) -> StatedParameters[ModelF
 def _read_stated(
     kind: type[T], node: Node | None, what: str, findings: Findings, table: Keys
 ) -> StatedParameters[T] | None:
-    """Return the parameters of a mapping whose keys are a class's fields; None if one of them is not a number."""
+    """Return the parameters of a mapping whose keys are a class's fields, or None if one of them is not a number."""
     if node is None:
         return None
     names = [name for name in table.values if name != "source"]

@@ -140,7 +140,7 @@ class LoopTimes:
 
 @dataclass(frozen=True, slots=True)
 class AccessEnergy:
-    """The energy of a memory: an access reads or writes up to `access_bytes`; leakage counts at all times.
+    """The energy of a memory: an access reads or writes up to `access_bytes`. Leakage counts at all times.
 
     Units: picojoules. A narrower access takes a proportional part, so that a byte costs the same everywhere.
     """

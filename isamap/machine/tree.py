@@ -26,7 +26,7 @@ _MAX_REFUSALS = 20
 
 @dataclass(frozen=True, slots=True)
 class ScalarNode:
-    """A text; `style` is how it was written: `plain`, `quoted`, `literal` (|) or `folded` (>)."""
+    """A text. `style` is how it was written: `plain`, `quoted`, `literal` (|) or `folded` (>)."""
 
     text: str
     span: Span
@@ -92,7 +92,7 @@ _BEFORE = re.compile(r"(?:[ ]*(?:#[^\n]*)?\n)*")
 
 
 def joined_entries(source: Source) -> MappingNode | None:
-    """Return the tree of a text whose top-level entries are correct each by itself; None for any other text.
+    """Return the tree of a text whose top-level entries are correct each by itself, or None for any other text.
 
     An entry that was read in another text is not parsed again: descriptions of a sweep differ in few of them.
     """
@@ -112,7 +112,7 @@ def joined_entries(source: Source) -> MappingNode | None:
 
 @lru_cache(maxsize=512)
 def _entry(text: str) -> tuple[ScalarNode, Node] | None:
-    """Return the key and the value of a text that is one entry; None for any other text."""
+    """Return the key and the value of a text that is one entry, or None for any other text."""
     try:
         tree = whole_tree(Source("entry", text), None)
     except SpecProblem:
@@ -241,7 +241,7 @@ class _Reader:
         return Span(self.source, event.start_mark.index, max(event.end_mark.index, event.start_mark.index))
 
     def refuse_alias(self, kind: str, event: Any) -> None:
-        """Refuse the first alias; later ones are not reported, as a bomb has very many."""
+        """Refuse the first alias. Later ones are not reported, as a bomb has very many."""
         if all(d.code != "yaml-alias" for d in self.refused):
             word = "aliases (`*name`)" if kind == "Alias" else "anchors (`&name`)"
             self.refuse(
@@ -311,7 +311,7 @@ class Findings:
         self.report(code, f"there is no {what} called `{name}`", span, listed, *notes, advice=advice)
 
     def nearest(self, name: str, known: Iterable[str]) -> str | None:
-        """Return the known name that was probably meant; None if more is wrong already than is shown."""
+        """Return the known name that was probably meant, or None if more is wrong already than is shown."""
         return nearest(name, known) if len(self.diagnostics) < MAX_FINDINGS else None
 
     @contextmanager

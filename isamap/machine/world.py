@@ -91,7 +91,7 @@ def stand_in(spec: ProgramSpec) -> ProgramFormat:
 
 
 def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]:
-    """Return the queues; two units have one in each direction. Raises: SpecProblem."""
+    """Return the queues. Two units have one in each direction. Raises: SpecProblem."""
     found: list[TokenQueue] = []
     for queue in spec.queues:
         for unit in (queue.giver, queue.taker):
@@ -369,7 +369,7 @@ def _check_peaks(spec: Spec, clock_ghz: float | None, findings: Findings) -> Non
 def check_source(
     cited: ScalarNode | None, sources: Iterable[str], findings: Findings, name: str | None = None
 ) -> None:
-    """Keep a finding when a citation names no source; `name` is its text with variables replaced."""
+    """Keep a finding when a citation names no source. `name` is its text with variables replaced."""
     if cited is not None and (name or cited.text) not in sources:
         findings.unknown("unknown-source", "source", name or cited.text, cited.span, sources)
 
@@ -589,7 +589,7 @@ def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findin
 
 
 def _cycle(graph: dict[str, list[str]]) -> list[str] | None:
-    """Return the nodes of a cycle, its first one at both ends; None if there is none."""
+    """Return the nodes of a cycle, its first one at both ends, or None if there is none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -83,7 +83,7 @@ _SPELLED = {"f16": "float16", "f32": "float", "f64": "double", "bf16": "bfloat16
 
 @cache
 def _schema(op: str, opset: int, domain: str) -> Any:
-    """Return how ONNX defines an operator; None for one that it does not have."""
+    """Return how ONNX defines an operator, or None for one that it does not have."""
     onnx: Any = import_module("onnx")
     try:
         return onnx.defs.get_schema(op, opset, domain)
@@ -151,7 +151,7 @@ def _check_types(schema: Any, inputs: Sequence[Typed | None]) -> None:
 
 
 def function_of(node: Node, inputs: Sequence[Typed | None], opset: int) -> GraphFunction | None:
-    """Return the function that defines a node's operator; None if there is none.
+    """Return the function that defines a node's operator, or None if there is none.
 
     Shapes of inputs are known, so the function may depend on them.
     """
@@ -259,7 +259,7 @@ def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Fo
 
 
 def fold(node: Node, inputs: Sequence[Array | None], opset: int, room: FoldingBudget) -> list[Array] | None:
-    """Return the results of a node for inputs that are known; None if it is not to be computed now."""
+    """Return the results of a node for inputs that are known, or None if it is not to be computed now."""
     if any(isinstance(value, Graph) for value in node.attributes.values()):
         return None
     if (
@@ -321,7 +321,7 @@ def evaluator_of(model: Any) -> Any:
 
 
 def _count(onnx: Any, model: Any, given: dict[str, Array]) -> int | None:
-    """Return how many elements the results have; None if that is not known, or too many."""
+    """Return how many elements the results have, or None if that is not known, or too many."""
     count = 0
     del model.graph.input[:]
     for name, array in given.items():

@@ -59,7 +59,7 @@ def read_model(path: Path) -> Model:
 
 
 def parse_model(content: bytes | memoryview, path: Path) -> Model:
-    """Return the model of a file's bytes; `path` says where its other files are. Raises: UsageProblem."""
+    """Return the model of a file's bytes. `path` says where its other files are. Raises: UsageProblem."""
     onnx = onnx_package()
     errors: Any = import_module("google.protobuf.message")
     proto = onnx.ModelProto()
@@ -195,7 +195,7 @@ class OnnxReference:
         return found
 
     def _results(self, node: Any, known: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the results of a node; () where one of its inputs is not known, or it takes no f64."""
+        """Return the results of a node, or () where one of its inputs is not known, or it takes no f64."""
         if any(name not in known for name in node.input):
             return ()
         is_loop = node.onnx_node.op_type == "Loop"  # its missing condition is false to the evaluator

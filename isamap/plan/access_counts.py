@@ -489,7 +489,7 @@ def with_energy(
 
 
 def _memory_of(level: str) -> str:
-    """Return the memory of a level; "" for a workspace, which lies where the arrays do."""
+    """Return the memory of a level, or "" for a workspace, which lies where the arrays do."""
     return "" if level == "workspace" else level
 
 

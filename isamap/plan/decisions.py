@@ -38,7 +38,7 @@ def sweep_of(statement: int, outer: str, inner: str) -> str:
 
 
 def parallel_of(statement: int, axis: str) -> str:
-    """Return how many parts of an axis are distributed to threads; 1 if it is not distributed."""
+    """Return how many parts of an axis are distributed to threads, or 1 if it is not distributed."""
     return f"nest{statement}.parallel.{axis}"
 
 
@@ -72,13 +72,13 @@ def rows_of(statement: int, operand: str) -> str:
 
 
 def prefetch_of(statement: int, operand: str) -> str:
-    """Return the cache into which an operand's lines are prefetched; 0 for none."""
+    """Return the cache into which an operand's lines are prefetched, or 0 for none."""
     return f"nest{statement}.prefetch.{operand}"
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionDomain:
-    """The values of decisions of one kind, for any mapping; `high` is None without an upper limit."""
+    """The values of decisions of one kind, for any mapping. `high` is None without an upper limit."""
 
     low: int
     high: int | None

@@ -94,7 +94,7 @@ def cost_ns(problem: DeviceProblem, phases: Sequence[Phase]) -> float:
 
 
 def check_device_plan(problem: DeviceProblem, plan: DevicePlan) -> tuple[Diagnostic, ...]:
-    """Return the errors in a plan; () when it is right."""
+    """Return the errors in a plan, or () when it is right."""
     found: list[Diagnostic] = []
     if sorted(plan.order) != list(range(len(problem.jobs))):
         return (_wrong("a kernel is missing, or there twice"),)

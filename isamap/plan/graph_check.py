@@ -66,7 +66,7 @@ def far_ns(problem: GraphProblem, tensor: str) -> float:
 def check_graph_plan(
     problem: GraphProblem, plan: GraphPlan, limit_bytes: int | None = None
 ) -> tuple[Diagnostic, ...]:
-    """Return the errors in a plan; () when it is right."""
+    """Return the errors in a plan, or () when it is right."""
     found: list[Diagnostic] = []
     there: set[str] = set()
     for place, number in enumerate(plan.order):

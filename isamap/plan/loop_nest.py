@@ -128,7 +128,7 @@ class NestFacts:
 
 @dataclass(frozen=True, slots=True)
 class CountedOperand:
-    """An operand: `subscripts` per tensor axis; `keeps` are its tiles from the backing memory inward.
+    """An operand: `subscripts` per tensor axis. `keeps` are its tiles from the backing memory inward.
 
     `role` says whether it is read, written, or read and written back: a partial sum. `element_bytes` is the
     size of an element in its backing memory, `kept_bytes` its size elsewhere. A buffer stores each element of

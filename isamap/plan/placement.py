@@ -34,7 +34,7 @@ class PlacedBuffer:
 def check_placement(
     buffers: Sequence[PlacedBuffer], offsets: Mapping[str, int], capacity_bytes: int
 ) -> tuple[Diagnostic, ...]:
-    """Return the errors in a placement; () if it is right.
+    """Return the errors in a placement, or () if it is right.
 
     It is quadratic on purpose, and shares no code with the packers, so that it is obviously right.
     """
@@ -125,7 +125,7 @@ def print_offsets(table: BufferTable, offsets: Mapping[str, int]) -> str:
 
 
 def _rows(source: Source, lines: Sequence[str]) -> list[tuple[int, list[str]]]:
-    """Return cells of each line with its number; a quoted cell does not run over lines. Raises: UsageProblem."""
+    """Return cells of each line with its number. A quoted cell does not run over lines. Raises: UsageProblem."""
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(lines):
         try:

@@ -61,7 +61,7 @@ def known_names(kind: Kind) -> tuple[str, ...]:
 
 
 def check_name(kind: Kind, name: str) -> None:
-    """Check that there is such a plug-in; it is loaded only if it takes a word.
+    """Check that there is such a plug-in. It is loaded only if it takes a word.
 
     Raises: UsageProblem, also for a wrong word, before any other work.
     """
@@ -104,7 +104,7 @@ def load_evaluator(name: str) -> Evaluator:
 
 
 def load_searcher(name: str) -> object:
-    """Return the searcher of that name; its protocol is in `isamap.tune.searching`, a higher layer.
+    """Return the searcher of that name. Its protocol is in `isamap.tune.searching`, a higher layer.
 
     Raises: UsageProblem if there is none, or if it does not load.
     """
@@ -112,7 +112,7 @@ def load_searcher(name: str) -> object:
 
 
 def plugin_package(plugin: object) -> str | None:
-    """Return the package of a plug-in; None for built-in ones."""
+    """Return the package of a plug-in, or None for built-in ones."""
     module = type(plugin).__module__
     if module.startswith("isamap."):
         return None

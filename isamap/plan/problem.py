@@ -116,11 +116,11 @@ class Energies:
     leakage_pj_per_ns: float = 0.0
 
     def access_pj(self, memory: str) -> tuple[float, float]:
-        """Return the energy to read a byte and to write one; 0 if none is stated."""
+        """Return the energy to read a byte and to write one, or 0 if none is stated."""
         return next(((r, w) for name, r, w in self.memories if name == (memory or self.home)), (0.0, 0.0))
 
     def link_pj(self, one: str, other: str) -> float:
-        """Return the energy to carry a byte between two memories; 0 if no link joins them."""
+        """Return the energy to carry a byte between two memories, or 0 if no link joins them."""
         ends = {one or self.home, other or self.home}
         return next((pj for a, b, pj in self.links if {a, b} == ends), 0.0)
 
@@ -348,7 +348,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class NestProblem:
-    """A statement and its options; the first option is never better known than the others.
+    """A statement and its options. The first option is never better known than the others.
 
     Mappings that cannot win may be omitted: by the model that omitted them, no schedule with one of them
     costs less than `others_ns`. Units: nanoseconds, infinite if all are present. Schedules may be known

@@ -190,7 +190,7 @@ def forget_cost(schedule: Schedule) -> Schedule:
 
 
 def spread_of(nest: NestSchedule, operand: str) -> DeferredWriteBack | None:
-    """Return how the write-back of an operand is spread; None if it happens at once."""
+    """Return how the write-back of an operand is spread, or None if it happens at once."""
     return next((spread for spread in nest.spread if spread.operand == operand), None)
 
 
@@ -200,7 +200,7 @@ def slots_of(nest: NestSchedule, stage: Stage) -> int:
 
 
 def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:
-    """Return the loops, by number, with which a move for another iteration is interleaved; () if it runs at once.
+    """Return the loops, by number, with which a move for another iteration is interleaved, or () if it runs at once.
 
     These are the loops down to the named one. By default a buffer is filled in the next inner loop, and one
     in a scratchpad in all loops around sums, because many transfers at once would delay the others. They end

@@ -39,13 +39,13 @@ def accesses_json(
 
 
 def total_energy_pj(found: Sequence[StatementAccesses]) -> float | None:
-    """Return the energy of all statements; None if the machine states no energies. Units: picojoules."""
+    """Return the energy of all statements, or None if the machine states no energies. Units: picojoules."""
     stated = [s.energy.total_pj for s in found if s.energy is not None]
     return add_up(stated) if stated else None
 
 
 def energy_figures(found: Sequence[StatementAccesses]) -> list[tuple[str, str]]:
-    """Return the energy of all statements and its parts, with names; nothing if the machine states no energies."""
+    """Return the energy of all statements and its parts, with names, or nothing if the machine states no energies."""
     energies = [s.energy for s in found if s.energy is not None]
     if not energies:
         return []
@@ -67,7 +67,7 @@ def _energy_lines(found: Sequence[StatementAccesses]) -> Iterator[str]:
 
 
 def energy_table(found: Sequence[StatementAccesses]) -> str:
-    """Return the energy in its parts, and of each level and operand, the largest first; "" without energies."""
+    """Return the energy in its parts, and of each level and operand, the largest first, or "" without energies."""
     total = total_energy_pj(found)
     if not total:
         return ""

@@ -29,7 +29,7 @@ _BRACKETS = {"ceiling(": ("⌈", "⌉"), "floor(": ("⌊", "⌋"), "(": ("(", ")
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm:
-    """The accesses of one level to one operand as formulas. Units: elements; None if no formula is exact."""
+    """The accesses of one level to one operand as formulas. Units: elements, or None if no formula is exact."""
 
     level: str
     operand: str
@@ -183,7 +183,7 @@ def _filled_elements(operand: CountedOperand, outer: tuple[NestLoop, ...], exten
 
 
 def _image(subscript: Subscript, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
-    """Return the number of elements that all tiles cover along a tensor axis; None if tiles leave gaps.
+    """Return the number of elements that all tiles cover along a tensor axis, or None if tiles leave gaps.
 
     Pieces of lengths a and b of two axes that move it by one element each access a + b - 1 elements. The sum
     over all pairs of pieces is A·(pieces of B) + B·(pieces of A) - (pieces of A)·(pieces of B).

@@ -14,7 +14,7 @@ Row = Sequence[str]
 
 
 def align(rows: Sequence[Row], right: Collection[int] = ()) -> str:
-    """Return rows as columns of equal width, the last one ragged; columns in `right` end flush."""
+    """Return rows as columns of equal width, the last one ragged. Columns in `right` end flush."""
     if not rows:
         return ""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

@@ -118,7 +118,7 @@ def _unshared_bytes(program: LoweredProgram) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pipelined:
-    """The pipeline of a statement's main loop; `solved` is None if there is none."""
+    """The pipeline of a statement's main loop. `solved` is None if there is none."""
 
     statement: int
     steady: Steady | None
@@ -161,7 +161,7 @@ def pipeline_line(found: Pipelined) -> str:
 
 
 def pipeline_json(found: Pipelined) -> dict[str, object]:
-    """Return one statement's pipeline as JSON; numbers are null if none was found."""
+    """Return one statement's pipeline as JSON. Numbers are null if none was found."""
     solved = found.solved
     return {
         "statement": found.statement,
@@ -264,13 +264,13 @@ def _steps(steps: list[LoopStep]) -> str:
 
 
 def gap_text(schedule: Schedule) -> str:
-    """Return the gap in percent with one digit behind the point; 0.0 is a proof."""
+    """Return the gap in percent with one digit behind the point. 0.0 is a proof."""
     shown = f"{100 * (schedule.gap or 0):.1f}"
     return "0.1" if shown == "0.0" and not schedule.is_proven else shown
 
 
 def cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
-    """Yield the known parts of a schedule's cost, a line each; `figures` names the source of the parameters."""
+    """Yield the known parts of a schedule's cost, a line each. `figures` names the source of the parameters."""
     if schedule.cost_ns is None:
         yield f"schedule: {schedule.status}"
         return

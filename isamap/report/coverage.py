@@ -67,7 +67,7 @@ class CoverageRow:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Statements against instructions. `instructions` are all computing ones; few may have a mapping."""
+    """Statements against instructions. `instructions` are all computing ones. Few may have a mapping."""
 
     machine: str
     mode: str
@@ -139,7 +139,7 @@ def coverage_text(coverage: Coverage) -> str:
 
 
 def cell_text(one: Tally) -> str:
-    """Return the counts by kind without trailing zeros; composed mappings are not counted."""
+    """Return the counts by kind without trailing zeros. Composed mappings are not counted."""
     numbers = [one.count, one.split, one.degenerate]
     while len(numbers) > 1 and not numbers[-1]:
         numbers.pop()

@@ -55,7 +55,7 @@ class StatementTime:
 
 @dataclass(frozen=True, slots=True)
 class TimeShares:
-    """The time of a statement in parts, the largest first; none if the model names none."""
+    """The time of a statement in parts, the largest first, or none if the model names none."""
 
     statement: int
     total_ns: float
@@ -169,14 +169,14 @@ MOST_WORDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A schedule by its cost in nanoseconds, and by its decisions; a mapping is known by its name."""
+    """A schedule by its cost in nanoseconds, and by its decisions. A mapping is known by its name."""
 
     cost_ns: float
     decisions: Mapping[str, int | str]
 
 
 def runner_rows(runners: Sequence[Runner]) -> list[Row]:
-    """Return the list as a table's rows, the header first; the others are compared with the first schedule."""
+    """Return the list as a table's rows, the header first. The others are compared with the first schedule."""
     rows: list[Row] = [("number", "cost_ns", "more", "decides otherwise")]
     best = runners[0].cost_ns
     for number, runner in enumerate(runners, 1):
@@ -202,7 +202,7 @@ def runners_json(runners: Sequence[Runner]) -> list[dict[str, object]]:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The views of one schedule; `runners` are it and the next cheapest ones, or nothing."""
+    """The views of one schedule. `runners` are it and the next cheapest ones, or nothing."""
 
     schedule: Schedule
     problem: Problem
@@ -218,7 +218,7 @@ class Explained:
 
     @property
     def cheaper_note(self) -> str:
-        """The reason why the model prices a runner-up below the choice; "" where it prices none so."""
+        """The reason why the model prices a runner-up below the choice, or "" where it prices none so."""
         costs = [runner.cost_ns for runner in self.runners]
         if not costs or min(costs) >= costs[0] * (1 - PROVEN):
             return ""

@@ -59,7 +59,7 @@ GAINS = 4
 
 @dataclass(frozen=True, slots=True)
 class KernelVariant:
-    """A variant of a kernel and its mappings; the kernel as written has no steps.
+    """A variant of a kernel and its mappings. The kernel as written has no steps.
 
     `kernel` is before sizes are given. `gains` are the instructions that perform more of it, `rounded` is as
     that of the rewrite.

@@ -24,7 +24,7 @@ COST = "cost of"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A difference in one item; `before` or `after` is None if that machine does not have it."""
+    """A difference in one item. `before` or `after` is None if that machine does not have it."""
 
     what: str
     name: str
@@ -114,7 +114,7 @@ def _cost_text(item: MachineInstruction) -> str:
 
 
 def changes_text(found: list[Change]) -> str:
-    """Return a line for each change; instructions of one machine alone are counted, with a few names."""
+    """Return a line for each change. Instructions of one machine alone are counted, with a few names."""
     rows: list[tuple[str, str, str]] = []
     counts: list[str] = []
     for what, group in groupby(found, key=lambda change: change.what):

@@ -319,7 +319,7 @@ class Look:
         return variants(matched.kernel, statement, mapping, matched.machine, search=self._search)
 
     def count_variants(self, mapping: Found) -> int | None:
-        """Return how many variants a mapping has; None if it has too many orders to look at each."""
+        """Return how many variants a mapping has, or None if it has too many orders to look at each."""
         if count_groupings(mapping) > COUNTED:
             return None
         matched = self._matched

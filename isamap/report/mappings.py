@@ -52,7 +52,7 @@ _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
 def axes_text(mapping: Mapping, order: Sequence[str] = ()) -> str:
-    """Return which kernel axes run on which axes of the instruction, in its order; axes left empty have a 1."""
+    """Return which kernel axes run on which axes of the instruction, in its order. Axes left empty have a 1."""
     shown = [(g.instruction_axes[0], f"{_together(g.instruction_axes)} ← {g.name}") for g in mapping.groups]
     shown += [(axis, f"{axis} ← 1") for axis in mapping.empty]
     if order:
@@ -89,14 +89,14 @@ def movement_text(facts: MappingFacts) -> str:
 
 
 def utilisation_text(facts: MappingFacts) -> str:
-    """Return the share of busy lanes; while sizes are open, its upper limit, if known."""
+    """Return the share of busy lanes. While sizes are open, its upper limit, if known."""
     if facts.utilisation is not None:
         return _percent(facts.utilisation)
     return OPEN if facts.bound is None else f"≤ {_percent(facts.bound)}"
 
 
 def cost_text(facts: MappingFacts) -> str:
-    """Return the estimated time with three digits; while sizes are open, nothing."""
+    """Return the estimated time with three digits. While sizes are open, nothing."""
     return OPEN if facts.cost_ns is None else time_text(facts.cost_ns)
 
 
@@ -137,7 +137,7 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
 
 
 def unmoved_text(matched: Matched, *, every: bool = False) -> str:
-    """Return why operands of the mappings in `mappings_text` cannot be moved; empty where all can.
+    """Return why operands of the mappings in `mappings_text` cannot be moved, or empty where all can.
 
     cannot move for statement 0:
       tdpbf16ps  a, b  no move of x86-amx writes bf16[16, 32] to tmm: …

@@ -47,7 +47,7 @@ PLOT = """
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture by the name of its files. Units: pixels; `text` has no newline at its end."""
+    """A picture by the name of its files. Units: pixels. `text` has no newline at its end."""
 
     name: str
     title: str
@@ -115,14 +115,14 @@ def label_bar(
 
 
 def stripes(picture: str) -> str:
-    """Return the stripe patterns that `told_apart` refers to; each picture of a page has its own names."""
+    """Return the stripe patterns that `told_apart` refers to. Each picture of a page has its own names."""
     line = '<path d="M0 0V6" style="stroke: var(--ink); stroke-width: 2"/>'
     size = 'width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
     return f'<defs><pattern id="{picture}-stripes" {size}>{line}</pattern></defs>'
 
 
 def colour(number: int) -> str:
-    """Return a colour of the style; there are few, so they repeat."""
+    """Return a colour of the style. There are few, so they repeat."""
     return f"var(--c{number % COLOURS})"
 
 

@@ -44,7 +44,7 @@ class Roofline:
     slopes: tuple[Slope, ...]
 
     def intensity(self, slope: Slope) -> float | None:
-        """Return operations per byte from a level; None if nothing comes from it."""
+        """Return operations per byte from a level, or None if nothing comes from it."""
         return self.operations / slope.moved_bytes if slope.moved_bytes > 0 else None
 
     def allowed_per_ns(self, slope: Slope) -> float:

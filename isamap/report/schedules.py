@@ -145,7 +145,7 @@ def change_json(change: NestChange) -> dict[str, object]:
 
 
 def _reasons(change: NestChange) -> dict[str, str]:
-    """Return why there is no price before, and after; nothing if there is one."""
+    """Return why there is no price before, and after, or nothing if there is one."""
     return {when: why for when, why in zip(("before", "after"), change.unpriced, strict=True) if why}
 
 
@@ -166,7 +166,7 @@ class Verdicts:
         return self.said[schedule.nests].cost_ns
 
     def rank(self, schedule: Schedule) -> int:
-        """Return the rank, 1 for the fastest; equal costs share a rank."""
+        """Return the rank, 1 for the fastest. Equal costs share a rank."""
         own = self.cost_ns(schedule)
         return 1 + sum(1 for e in self.said.values() if e.cost_ns < own)
 
@@ -199,7 +199,7 @@ def agreement(verdicts: Verdicts, attempts: Sequence[Attempt]) -> Agreement:
 
 
 def kendall_tau(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Return Kendall's tau-b of two orders; None if one of them has only ties."""
+    """Return Kendall's tau-b of two orders, or None if one of them has only ties."""
     score, left, right = 0, 0, 0
     for (a, b), (c, d) in combinations(pairs, 2):
         one, other = (a > c) - (a < c), (b > d) - (b < d)

@@ -53,7 +53,7 @@ class SweepLine:
 
     @property
     def least(self) -> int | None:
-        """The first point whose time is as good as the least; None if there is no time."""
+        """The first point whose time is as good as the least, or None if there is no time."""
         times = [point.ns for point in self.points if point.ns is not None]
         good = [n for n, p in enumerate(self.points) if p.ns is not None and p.ns <= ENOUGH * min(times)]
         return good[0] if good else None

@@ -125,7 +125,7 @@ def make_call(
     scalars: Mapping[str, float],
     in_place: bool = False,
 ) -> CallArguments:
-    """Return the arguments of a call; `in_place` takes arrays where they lie. Raises: UsageProblem."""
+    """Return the arguments of a call. `in_place` takes arrays where they lie. Raises: UsageProblem."""
     given = _whole_sizes(interface, sizes)
     types = dict(interface.scalars)
     _check_names("scalar", scalars, list(types), interface)
@@ -267,7 +267,7 @@ def _check_values(t: Tensor, array: NDArray[Any]) -> None:
 
 
 def _why_not(array: NDArray[Any]) -> str:
-    """Return why an array cannot be used where it lies, with a place for its name; nothing if it can be."""
+    """Return why an array cannot be used where it lies, with a place for its name, or nothing if it can be."""
     size = array.itemsize
     if not array.flags.aligned:
         return f"elements of {{}} do not begin at multiples of {array.dtype.alignment} bytes"
@@ -281,7 +281,7 @@ def _why_not(array: NDArray[Any]) -> str:
 
 
 def _gaps_in(t: Tensor, array: NDArray[Any]) -> str:
-    """Return why dimensions of an array cannot be one, with a place for its name; nothing if they can be."""
+    """Return why dimensions of an array cannot be one, with a place for its name, or nothing if they can be."""
     if t.given is None or array.flags.c_contiguous:
         return ""
     return "{} has gaps between rows that the program takes as one"
@@ -381,14 +381,14 @@ _CPU = 1
 
 
 def dlpack_code(dtype: DType) -> int:
-    """Return DLPack's code for the kind of a type; -1 for none."""
+    """Return DLPack's code for the kind of a type, or -1 for none."""
     if dtype.name == "bf16":
         return _BFLOAT
     return _CODES[dtype.kind] if not dtype.is_float or dtype.bits >= 16 else -1
 
 
 def capsule_of(value: Any) -> Any:
-    """Return the DLPack capsule of a tensor of torch, in a fraction of a microsecond; None for all else."""
+    """Return the DLPack capsule of a tensor of torch, in a fraction of a microsecond, or None for all else."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         return None
@@ -401,7 +401,7 @@ def capsule_of(value: Any) -> Any:
 
 
 def as_numpy(value: object, name: str) -> NDArray[Any] | None:
-    """Return an array in the same memory; None for other objects. Raises: UsageProblem for unreachable memory."""
+    """Return an array in the same memory, or None for other objects. Raises: UsageProblem for unreachable memory."""
     if not hasattr(value, "__dlpack__") or isinstance(value, np.ndarray):
         return None
     torch = sys.modules.get("torch")

@@ -28,7 +28,7 @@ _DEFINITION = re.compile(r"^[A-Za-z0-9_][^;=]*?([A-Za-z0-9_]+)\(.*\{$")
 
 @dataclass(frozen=True, slots=True)
 class Emissions:
-    """Instructions whose emissions are compiled; `owners` names those that a C function is written for."""
+    """Instructions whose emissions are compiled. `owners` names those that a C function is written for."""
 
     machine: Machine
     owners: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -63,7 +63,7 @@ class _Fault:
 def find_refused_emissions(
     compiler: str, says: str, files: Mapping[str, str], emissions: Emissions
 ) -> tuple[Diagnostic, ...]:
-    """Return a finding for each instruction whose emission a compiler does not accept; none if none is found."""
+    """Return a finding for each instruction whose emission a compiler does not accept, or none if none is found."""
     found: dict[str, _Fault] = {}
     for fault in _faults(says, files, emissions):
         found.setdefault(fault.blamed.name, fault)

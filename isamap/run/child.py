@@ -56,7 +56,7 @@ class Emulator:
 
     @staticmethod
     def read(text: str) -> Emulator:
-        """Return the emulator that a text names, quoted as for a shell; no shell reads it.
+        """Return the emulator that a text names, quoted as for a shell. No shell reads it.
 
         Raises: UsageProblem for a text without words or with a quote left open; MissingTool where there is no
         such program.
@@ -79,7 +79,7 @@ class Emulator:
 
 
 def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | None:
-    """Return the emulator for a machine's programs: the named one, or the description's own; None without one.
+    """Return the emulator for a machine's programs: the named one, or the description's own, or None without one.
 
     With a named emulator, a machine of any architecture is compiled for the emulator's architecture.
 
@@ -244,7 +244,7 @@ class _Ended:
 
 
 def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> _Ended | None:
-    """Return how the child ended on a job; None if it exceeded its time. No process of it remains."""
+    """Return how the child ended on a job, or None if it exceeded its time. No process of it remains."""
     nonce = secrets.token_hex(16)
     emulated = emulator.words if emulator and "words" not in job else ()
     words = (*emulated, sys.executable, "-I", "-S", _WORKER) if emulated else ("-", _WORKER)
@@ -287,7 +287,7 @@ def _open_unnamed(content: bytes) -> Generator[IO[bytes]]:
 def _read_output(
     child: Process[bytes], most: dict[IO[bytes], int], deadline: float
 ) -> tuple[bytes, ...] | None:
-    """Return the output of a child on each pipe, up to a limit; None if it did not end.
+    """Return the output of a child on each pipe, up to a limit, or None if it did not end.
 
     `deadline` is on the monotonic clock. Output beyond the limit is read, too, because a full pipe blocks the
     writer.

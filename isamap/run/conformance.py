@@ -166,7 +166,7 @@ def _read_by_compiler(machine: Machine, forms: tuple[EncodedForm, ...]) -> str:
 
 
 def _architecture(machine: Machine) -> tuple[str, ...]:
-    """Return compiler flags for the processor's family; none for the family of this computer.
+    """Return compiler flags for the processor's family, or none for the family of this computer.
 
     Raises: MissingTool for another one that no compiler is known to make code for.
     """
@@ -413,7 +413,7 @@ def _scalar_bytes(dtype: Any, value: Any) -> bytes:
 
 
 def _compare(machine: Machine, trial: _Trial, image: list[bytes], shared: mmap.mmap) -> str | None:
-    """Return the error in the results of a trial; None if they are right."""
+    """Return the error in the results of a trial, or None if they are right."""
     found: dict[str, NDArray[Any]] = {}
     for o, before, (offset, size, _, _) in zip(trial.form.passed, image, trial.places, strict=False):
         after = shared[offset : offset + size]

@@ -41,7 +41,7 @@ _MOST_ELEMENTS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class InstructionTrial:
-    """One trial. Shapes: `arrays` has those of the operands; `strides` are in elements, by operand."""
+    """One trial. Shapes: `arrays` has those of the operands. `strides` are in elements, by operand."""
 
     counts: tuple[tuple[str, int], ...]
     scalars: tuple[tuple[str, Any], ...]
@@ -84,7 +84,7 @@ def meets(where: tuple[Constraint, ...], binding: Mapping[str, int]) -> bool:
 def make_cases(
     instruction: Instruction, encoded: Mapping[str, int], in_memory: frozenset[str], tame: bool, seed: int
 ) -> Iterator[InstructionTrial]:
-    """Yield trials of one encoding; `tame` excludes values with which sums depend too much on their order."""
+    """Yield trials of one encoding. `tame` excludes values with which sums depend too much on their order."""
     rng = np.random.default_rng(seed)
     counted = [p for p in instruction.params if p.kind == "scalar" and p.dtype is None]
     kinds = ["whole", "random", "random"] + ([] if tame else ["awkward"] * 4 + ["mixed"] * 2)
@@ -250,7 +250,7 @@ def is_tame(instruction: Instruction) -> bool:
 def difference(
     instruction: Instruction, encoded: Mapping[str, int], case: InstructionTrial, found: Mapping[str, Array]
 ) -> str | None:
-    """Return the first wrong element, in words; None if all outputs agree with the semantics."""
+    """Return the first wrong element, in words, or None if all outputs agree with the semantics."""
     sizes = {**encoded, **dict(case.counts)}
     scalars = dict(case.scalars)
     bound = bind_all(instruction, sizes)

@@ -163,7 +163,7 @@ def _divisors(kernel: Kernel) -> dict[str, float]:
 
 
 def _terms_in_turn(site: Site) -> int:
-    """Return the terms that one iteration of loops that run in order adds up; 1 if it is no sum inside of one."""
+    """Return the terms that one iteration of loops that run in order adds up, or 1 if it is no sum inside of one."""
     if site.assign.op != "add" or not any(a.ordered for a in site.axes):
         return 1
     kept = symbols(site.assign.target) | {a.name for a in site.axes if a.ordered}
@@ -514,7 +514,7 @@ def _find_compared(kernel: Kernel, operand: Operand) -> Array:
 
 
 def _factor_of(e: Expr, name: str, scalars: Mapping[str, tuple[DType, int]]) -> float:
-    """Return the factor of an input's element in an expression; 0 if the expression is not a product."""
+    """Return the factor of an input's element in an expression, or 0 if the expression is not a product."""
     match e:
         case Cast(value):
             return _factor_of(value, name, scalars)

@@ -87,7 +87,7 @@ class InProcess:
         sizes: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> int:
-        """Return the status; outputs are written in place. Raises: UsageProblem if arrays do not fit."""
+        """Return the status. Outputs are written in place. Raises: UsageProblem if arrays do not fit."""
         held, pointer, needed = self._check_arguments(arrays, sizes, scalars)
         if self._is_repeated:
             if len(self._repeated) >= MOST_SIZES:
@@ -192,7 +192,7 @@ class InProcess:
 
 
 def _known_sizes(sizes: object) -> tuple[tuple[str, int], ...] | None:
-    """Return sizes that are Python integers, with their names; None if a size needs a closer check."""
+    """Return sizes that are Python integers, with their names, or None if a size needs a closer check."""
     if sizes is None:
         return ()
     if type(sizes) is not dict:
@@ -259,7 +259,7 @@ class RepeatedCall:
 
     @staticmethod
     def is_possible(interface: Interface) -> bool:
-        """Return whether types, shapes and strides identify calls; else their values count, too."""
+        """Return whether types, shapes and strides identify calls, else their values count, too."""
         types = [t.dtype for t in interface.tensors if t.role != "out"]
         whole = all(not t.is_integer or t.bits == 8 * t.numpy().itemsize for t in types)
         return whole and all(_range(dtype) is not None for _, dtype in interface.scalars)
@@ -317,7 +317,7 @@ def _numbers(values: Sequence[int]) -> Any:
 
 
 def _range(dtype: DType) -> tuple[float, float] | None:
-    """Return the numbers that C takes for a scalar just as they are, or rounded once; None if it does not."""
+    """Return the numbers that C takes for a scalar just as they are, or rounded once, or None if it does not."""
     if dtype.is_integer:
         return (dtype.low, dtype.high) if dtype.high <= _EXACT else None
     return (-dtype.largest, dtype.largest) if dtype.name in ("f32", "f64") else None

@@ -455,7 +455,7 @@ def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
 
 
 def _ask_compiler(name: str, words: Sequence[str]) -> str | None:
-    """Return the answer of a compiler; None if it refuses. Raises: MissingTool if it lacks something."""
+    """Return the answer of a compiler, or None if it refuses. Raises: MissingTool if it lacks something."""
     result = run_compiler(list(words), None)
     if result.returncode == 0:
         return result.stdout

@@ -32,7 +32,7 @@ _SCALARS: dict[str, Any] = {
 
 
 def make_arguments(fields: list[tuple[str, str, Any]], pointers: list[int]) -> ctypes.Structure:
-    """Return the argument struct; a field is (kind, C type, value), a pointer's value its position in `pointers`."""
+    """Return the argument struct. A field is (kind, C type, value), a pointer's value its position in `pointers`."""
     struct = _struct(tuple(["" if kind == "pointer" else c_type for kind, c_type, _ in fields]))
     return struct(*[pointers[value] if kind == "pointer" else value for kind, _, value in fields])
 
@@ -96,7 +96,7 @@ def ask_permission(component: int) -> bool:
 
 
 def ask_for_large_pages(room: mmap.mmap) -> None:
-    """Ask for large pages behind memory that was not touched yet; a system without them gives small ones."""
+    """Ask for large pages behind memory that was not touched yet. A system without them gives small ones."""
     with suppress(OSError, AttributeError):
         room.madvise(mmap.MADV_HUGEPAGE)
 
@@ -168,7 +168,7 @@ class OperandMemory:
         self.end = self.region.address + self.region.size
 
     def place(self, data: bytes, slack: int) -> int:
-        """Return the address of a copy of data that ends `slack` bytes before the page; poison is around it."""
+        """Return the address of a copy of data that ends `slack` bytes before the page. Poison is around it."""
         ctypes.memset(self.region.address, _POISON, self.region.size)
         address = self.end - len(data) - slack
         ctypes.memmove(address, data, len(data))
@@ -176,7 +176,7 @@ class OperandMemory:
 
 
 def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
-    """Call functions one after the other on small data; the shared file starts with the number of completed ones."""
+    """Call functions one after the other on small data. The shared file starts with the number of completed ones."""
     ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
     library = ctypes.CDLL(job["library"])
     calls = job["calls"]

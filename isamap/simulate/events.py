@@ -101,7 +101,7 @@ Counts = dict[int, int]
 
 @dataclass(slots=True)
 class _Walk:
-    """A running program; `env` has the values of sizes, strides and the current loops.
+    """A running program. `env` has the values of sizes, strides and the current loops.
 
     `counted` are the issues of whole loops, by the variables that move them; `steps` are all issues by
     identity.
@@ -118,7 +118,7 @@ class _Walk:
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
 
     def run(self, body: Sequence[Run], past_first: int) -> None:
-        """Run all items of a body; `past_first` has the bits of the loops past their first iteration."""
+        """Run all items of a body. `past_first` has the bits of the loops past their first iteration."""
         for item in body:
             match item:
                 case PreparedLoop():

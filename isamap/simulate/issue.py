@@ -163,7 +163,7 @@ def _is_param(pattern: Pattern, binding: Binding) -> bool:
 
 
 def _operands(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> dict[str, Array]:
-    """Return every input operand of every issue; unused lanes hold their fill."""
+    """Return every input operand of every issue. Unused lanes hold their fill."""
     shapes = operand_shapes(job.pattern.instruction, grid.params)
     found: dict[str, Array] = {}
     for binding in job.mapping.bindings:

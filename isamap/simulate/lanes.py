@@ -120,7 +120,7 @@ def make_grids(
 
 
 def lengths_of(pattern: Pattern, params: Sizes) -> Sizes:
-    """Return the extents of all axes of the instruction; its parameters have values."""
+    """Return the extents of all axes of the instruction. Its parameters have values."""
     return {a.name: number(a.extent, params) for a in pattern.axes}
 
 

@@ -151,7 +151,7 @@ class MachineTime:
     def issue(
         self, step: Step, lines: Sequence[tuple[bool, Weights]], env: Mapping[str, int] | None = None
     ) -> None:
-        """Simulate one issue; `lines` are the lines of each access that come from behind the nearest cache.
+        """Simulate one issue. `lines` are the lines of each access that come from behind the nearest cache.
 
         `env` has the values of loops, for the bytes that it accesses in scratchpads.
         """

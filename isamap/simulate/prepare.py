@@ -37,7 +37,7 @@ FILL_BYTES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedLoop:
-    """A loop; `inner` are the expressions inside it that its variable moves, `variables` of loops inside.
+    """A loop. `inner` are the expressions inside it that its variable moves, `variables` of loops inside.
 
     The number of its issues over all iterations depends on the loops and sizes in `around`.
     """
@@ -63,7 +63,7 @@ Run = Step | PreparedLoop | Branch
 
 @dataclass(frozen=True, slots=True)
 class PreparedProgram:
-    """A program ready to be run. Units: `array_bytes`; `masks` are the bits of the loops around an access."""
+    """A program ready to be run. Units: `array_bytes`. `masks` are the bits of the loops around an access."""
 
     body: tuple[Run, ...]
     units: tuple[str, ...]
@@ -75,7 +75,7 @@ class PreparedProgram:
 
 
 def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int]) -> PreparedProgram:
-    """Return the program with dense tensors; `profile` has values for open sizes."""
+    """Return the program with dense tensors. `profile` has values for open sizes."""
     env = dense_numbers(program, profile)
     array_bytes: dict[str, int] = {}
     item_bytes: dict[str, int] = {}
@@ -257,7 +257,7 @@ class _Builder:
         return unit, work, cost_value(item.cost.latency_ns, numbers)
 
     def _also(self, item: MachineInstruction, work_ns: float) -> tuple[int, float]:
-        """Return another unit that an instruction occupies, and for how long; -1 if there is none."""
+        """Return another unit that an instruction occupies, and for how long, or -1 if there is none."""
         if not item.cost.also:
             return -1, 0.0
         copies, others = (max(1, self.machine.units[u].count) for u in (item.cost.unit, item.cost.also))

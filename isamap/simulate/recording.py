@@ -49,7 +49,7 @@ class LineTransfer:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedIterations:
-    """Iterations of a loop as the one from `since_ns` to `begin_ns`, until `end_ns`; they were not run."""
+    """Iterations of a loop as the one from `since_ns` to `begin_ns`, until `end_ns`. They were not run."""
 
     since_ns: float
     begin_ns: float
@@ -91,7 +91,7 @@ def record(
     profile: Mapping[str, int] | None = None,
     most: int = MOST_EVENTS,
 ) -> Recorded:
-    """Return the recorded events of one call; `profile` has values for open sizes."""
+    """Return the recorded events of one call. `profile` has values for open sizes."""
     prepared = prepare(program, machine, profile or {})
     recorder = _Recorder(prepared, link_names(problem), most)
     simulation = simulate_prepared(prepared, problem, recorder)

@@ -53,7 +53,7 @@ kept_here: Counter[str] = Counter()
 
 
 def cache_root() -> Path:
-    """Return the user's cache folder, private to them; `ISAMAP_CACHE_DIR` names another.
+    """Return the user's cache folder, private to them. `ISAMAP_CACHE_DIR` names another.
 
     Raises: Unkept if it cannot be used; UsageProblem if others may write to it.
     """
@@ -146,7 +146,7 @@ class Cache:
         return Cache(folder, limit_bytes)
 
     def find(self, key: str) -> Path | None:
-        """Return the file kept under a key, its content verified; None if there is none or it is damaged."""
+        """Return the file kept under a key, its content verified, or None if there is none or it is damaged."""
         try:
             name = _read_object_name(self.folder / "keys" / key)
             if not DIGEST.fullmatch(name):
@@ -211,7 +211,7 @@ class Cache:
 def recall_or_make(
     kind: str, key: str, read: Callable[[bytes], T | None], make: Callable[[], T], write: Callable[[T], bytes]
 ) -> T:
-    """Return the cached value that `read` decodes; else the value that `make` returns, which is then cached.
+    """Return the cached value that `read` decodes, else the value that `make` returns, which is then cached.
 
     A folder that cannot be used only costs time. `read` returns None for content that `write` has not made.
     """

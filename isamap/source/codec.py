@@ -143,7 +143,7 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _check_fields(kind: type[Any], rows: Sequence[Sequence[Any]], names: Mapping[str, type[Any]]) -> None:
-    """Compare the fields of all objects of a class with its annotations; `names` has classes that circles hide.
+    """Compare the fields of all objects of a class with its annotations. `names` has classes that circles hide.
 
     Raises: ValueError for a value of another type, TypeError for a row of another length.
     """

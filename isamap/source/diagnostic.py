@@ -93,7 +93,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def is_digits(text: str) -> bool:
-    """Return whether a text is digits from 0 to 9; Python takes those of other scripts for digits, too."""
+    """Return whether a text is digits from 0 to 9. Python takes those of other scripts for digits, too."""
     return text.isascii() and text.isdigit()
 
 
@@ -194,7 +194,7 @@ def _window(line: str, offset: int) -> tuple[str, int]:
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Return the text with every edit made; edits do not overlap, and stand in any order."""
+    """Return the text with every edit made. Edits do not overlap, and stand in any order."""
     pieces: list[str] = []
     at = 0
     for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end)):

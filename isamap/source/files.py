@@ -145,7 +145,7 @@ def spill(content: memoryview) -> memoryview:
 
 
 def release(content: Any) -> None:
-    """Give back the memory of a mapped file that an array or a view looks at; other content stays."""
+    """Give back the memory of a mapped file that an array or a view looks at. Other content stays."""
     owner = content
     while owner is not None and not isinstance(owner, mmap.mmap):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
@@ -154,7 +154,7 @@ def release(content: Any) -> None:
 
 
 def read_json(text: str | bytes, *, finite: bool = True) -> Any:
-    """Return the value of a text of JSON; bytes are UTF-8.
+    """Return the value of a text of JSON. Bytes are UTF-8.
 
     Raises: ValueError for invalid JSON, repeated keys, and lists that are nested too deeply; with `finite`
     also for NaN, infinities, and numbers beyond all floats.
@@ -208,7 +208,7 @@ def replace_file(
     *,
     durable: bool = False,
 ) -> None:
-    """Create or replace a file atomically, with the rights `mode`; `place` gives the finished one its name.
+    """Create or replace a file atomically, with the rights `mode`. `place` gives the finished one its name.
 
     A `durable` one is on the disk at return. Raises: OSError; no partial file remains.
     """

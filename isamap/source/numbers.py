@@ -33,7 +33,7 @@ _MOST_CHARACTERS = 40
 
 
 def whole_number(value: object) -> int | None:
-    """Return the exact integer that a value represents; None if it is not an integer."""
+    """Return the exact integer that a value represents, or None if it is not an integer."""
     if isinstance(value, bool):
         return None
     try:
@@ -43,7 +43,7 @@ def whole_number(value: object) -> int | None:
 
 
 def real_number(value: object) -> float | None:
-    """Return the float nearest to a number, infinite beyond all floats; None if it is not a number."""
+    """Return the float nearest to a number, infinite beyond all floats, or None if it is not a number."""
     if truth_value(value) is not None or isinstance(value, str | bytes):
         return None
     try:
@@ -55,7 +55,7 @@ def real_number(value: object) -> float | None:
 
 
 def truth_value(value: object) -> bool | None:
-    """Return the truth value of a Python or numpy bool; None for any other value."""
+    """Return the truth value of a Python or numpy bool, or None for any other value."""
     if isinstance(value, bool):
         return value
     is_single = getattr(value, "shape", None) == ()

@@ -35,7 +35,7 @@ from typing import Any
 
 
 def hard_limit(limit: str) -> int | None:
-    """Return the hard limit of this process on a resource, such as `RLIMIT_AS`; None if there is none.
+    """Return the hard limit of this process on a resource, such as `RLIMIT_AS`, or None if there is none.
 
     It can be lowered, but not raised again: `ulimit -v` of a shell sets it for all its children.
     """

@@ -33,7 +33,7 @@ else:
         return tuple(field.name for field in fields(kind) if field.init)
 
     def dataclass(kind=None, /, *, frozen=False, slots=False, eq=True, kw_only=False):
-        """Return the decorator of a record; `eq=False` compares objects by identity."""
+        """Return the decorator of a record. `eq=False` compares objects by identity."""
 
         def decorate(kind):
             if not (frozen and slots) or any(map(is_dataclass, kind.__bases__)):

@@ -73,7 +73,7 @@ def _complain(words: list[str], error: OSError) -> NoReturn:
 
 
 def _wait_for(child: int, caller: int) -> int | None:
-    """Return how the child ended, as of waitpid; None if it has to be ended."""
+    """Return how the child ended, as of waitpid, or None if it has to be ended."""
     while True:
         heard = signal.sigwait(_HEARD)
         if heard == signal.SIGTERM or (heard == signal.SIGHUP and os.getppid() != caller):

@@ -40,7 +40,7 @@ class AccessedBytes:
 
 
 def accesses(command: Command, instruction: Instruction) -> Iterator[AccessedBytes]:
-    """Yield the accesses of a command; a register is the one byte of a memory of its own."""
+    """Yield the accesses of a command. A register is the one byte of a memory of its own."""
     strides = tuple(where.strides if isinstance(where, Address) else None for _, where in command.operands)
     found = _shapes_of(instruction, integers(instruction, command.params), strides)
     for one, (name, where) in zip(found, command.operands, strict=True):

@@ -46,7 +46,7 @@ BundleCommands = tuple[SlotCommand, ...]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Words that are performed `trips` times; `at` is the number of the first of them."""
+    """Words that are performed `trips` times. `at` is the number of the first of them."""
 
     trips: int
     body: tuple[BundleCommands, ...]

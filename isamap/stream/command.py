@@ -33,7 +33,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An instruction performed once; parameters of a type are given by their bits.
+    """An instruction performed once. Parameters of a type are given by their bits.
 
     `tokens` are those that it takes before and gives after, as ("pop", "load"), ("push", "store").
     """
@@ -47,7 +47,7 @@ class Command:
 def quantities(
     command: Command, instruction: Instruction, tokens: Iterable[Quantity] = ()
 ) -> dict[Quantity, int]:
-    """Return all quantities that a command decides; `tokens` are the possible ones. Units: bytes."""
+    """Return all quantities that a command decides. `tokens` are the possible ones. Units: bytes."""
     found = {Quantity("param", name): value for name, value in command.params}
     found |= {token: int((token.kind, token.name) in command.tokens) for token in tokens}
     for name, where in command.operands:

@@ -87,7 +87,7 @@ def runs_of(
 
 
 def decode_end(words: Sequence[int], machine: Machine) -> Numbered | None:
-    """Return the end of a program; None if the machine's programs have none. Raises: VerificationFailed."""
+    """Return the end of a program, or None if the machine's programs have none. Raises: VerificationFailed."""
     end = machine.program.end if machine.program is not None else None
     if end is None:
         return None
@@ -224,7 +224,7 @@ def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[
 
 
 def _free(words: Sequence[Sequence[SlotCommand]], first: int, slots: Sequence[int]) -> tuple[int, int]:
-    """Return the first word, from one on, with a free slot among these; behind the last one all are free."""
+    """Return the first word, from one on, with a free slot among these. Behind the last one all are free."""
     for number in range(first, len(words)):
         taken = {one.slot for one in words[number]}
         if (slot := next((s for s in slots if s not in taken), None)) is not None:
@@ -326,7 +326,7 @@ def _steps(word: BundleCommands) -> list[tuple[tuple[str, int], ...]]:
 def _growth(
     iteration: Sequence[BundleCommands], following: Sequence[BundleCommands], machine: Machine
 ) -> tuple[BundleCommands, ...] | None:
-    """Return the words of an iteration with the address increments to the next; None if a field is too small."""
+    """Return the words of an iteration with the address increments to the next, or None if a field is too small."""
     found: list[BundleCommands] = []
     for word, after in zip(iteration, following, strict=True):
         grown: list[SlotCommand] = []

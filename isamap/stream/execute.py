@@ -91,7 +91,7 @@ class Execution:
 
     @staticmethod
     def of(program: ProgramFile, machine: Machine, given: Mapping[str, Array]) -> Execution:
-        """Return the state before the first word; `given` are inputs and old values of outputs, by name."""
+        """Return the state before the first word. `given` are inputs and old values of outputs, by name."""
         return Execution(program, machine, _memories(program, given))
 
     def perform(self, words: Sequence[int], instructions: int) -> None:
@@ -128,7 +128,7 @@ class Execution:
 
 
 def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the outputs by name; `given` are inputs and old values of outputs, which are not changed.
+    """Return the outputs by name. `given` are inputs and old values of outputs, which are not changed.
 
     Raises: VerificationFailed if a word is not an instruction, or an instruction goes wrong.
     """

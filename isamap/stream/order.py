@@ -74,7 +74,7 @@ class LastCommands:
 
 
 def room(numbers: Array | None, size: int) -> Array:
-    """Return the numbers extended to a size; new bytes have the value NEVER."""
+    """Return the numbers extended to a size. New bytes have the value NEVER."""
     if numbers is None:
         return np.full(size, NEVER, np.int32)
     if numbers.size >= size:

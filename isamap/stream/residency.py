@@ -41,7 +41,7 @@ GONE = -(1 << 40)
 
 @dataclass(frozen=True, slots=True)
 class StepCommands:
-    """The commands of a step. The host writes `changed` before them; nothing after them reads `own`."""
+    """The commands of a step. The host writes `changed` before them. Nothing after them reads `own`."""
 
     commands: Sequence[Command]
     changed: tuple[StreamArray, ...] = ()
@@ -153,7 +153,7 @@ class _Trace:
             self.parents[self.web(value)] = self.web(known[0])
 
     def _write(self, access: AccessedBytes, joined: Sequence[int], now: int) -> int:
-        """Return the new value in the bytes of an access; it is of the web of those that it changes."""
+        """Return the new value in the bytes of an access. It is of the web of those that it changes."""
         value = len(self.values)
         for other in self._owning(access):
             if other != NEVER:
@@ -268,7 +268,7 @@ class _Allocation:
         return [web for _, web in sorted(found)]
 
     def _equal_tiles(self, web: int) -> list[tuple[int, _EqualTile]]:
-        """Return, by value of a web, a tile of other webs that is equal to it; nothing if one has none.
+        """Return, by value of a web, a tile of other webs that is equal to it, or nothing if one has none.
 
         Values that are equal to each other, as columns of one that is repeated, come from one web in the same order.
         """

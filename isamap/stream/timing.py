@@ -36,7 +36,7 @@ class StreamTime:
 
 
 def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
-    """Return the time of a program by its tokens, or by the queues of its units; None where it has neither.
+    """Return the time of a program by its tokens, or by the queues of its units, or None where it has neither.
 
     Raises: VerificationFailed.
     """

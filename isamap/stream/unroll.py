@@ -109,7 +109,7 @@ class _Walk:
         self.env.pop(variable, None)
 
     def _command(self, issue: Issue) -> Command | None:
-        """Return the command of an issue; None if it has no elements, as beyond a ragged end."""
+        """Return the command of an issue, or None if it has no elements, as beyond a ragged end."""
         item = self.machine.instructions[issue.instruction]
         decided = dict(issue.params)
         params = tuple((p.name, self._param(decided[p.name], p.dtype, item)) for p in item.instruction.params)

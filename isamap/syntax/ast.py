@@ -25,7 +25,7 @@ class Ident:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A literal; `value` is an int when it was written without point and exponent."""
+    """A literal. `value` is an int when it was written without point and exponent."""
 
     value: int | float
     span: Span
@@ -68,7 +68,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """`-x` or `~x`; `op` is the operation's name in `isamap.ir.ops`."""
+    """`-x` or `~x`. `op` is the operation's name in `isamap.ir.ops`."""
 
     op: str
     operand: ExprSyntax
@@ -77,7 +77,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`x + y` and the like; `op` is the operation's name in `isamap.ir.ops`."""
+    """`x + y` and the like. `op` is the operation's name in `isamap.ir.ops`."""
 
     op: str
     left: ExprSyntax
@@ -113,7 +113,7 @@ class LoopSyntax:
 
 @dataclass(frozen=True, slots=True)
 class AssignSyntax:
-    """An assignment; `op` is the operator before `=`, such as `+` or `max`, empty for a plain one."""
+    """An assignment. `op` is the operator before `=`, such as `+` or `max`, empty for a plain one."""
 
     target: Access
     op: str
@@ -150,7 +150,7 @@ class PlacementSyntax:
 
 @dataclass(frozen=True, slots=True)
 class StridesSyntax:
-    """Strides of an operand; None for `any`."""
+    """Strides of an operand, or None for `any`."""
 
     values: tuple[ExprSyntax | None, ...]
     span: Span

@@ -88,7 +88,7 @@ def resolve_extent(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
 
 
 def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index:
-    """Return an extent that may be one; elements may say it for each iteration of `seq`. Raises: TypeProblem."""
+    """Return an extent that may be one. Elements may say it for each iteration of `seq`. Raises: TypeProblem."""
     moving = sorted(s for s in extent.symbols if scope.indices.get(s) == "axis")
     if has_elements(extent) and (loose := [s for s in moving if s not in scope.ordered]):
         raise problem_at(

@@ -22,7 +22,7 @@ from isamap.syntax.scope import Scope, problem_at
 
 
 def cast_target(name: str) -> tuple[DType, CastMode] | None:
-    """Return the type and the mode of a cast's name: `f32`, `wrap_i8`, `sat_u8`; None if it is not a cast."""
+    """Return the type and the mode of a cast's name: `f32`, `wrap_i8`, `sat_u8`, or None if it is not a cast."""
     if name in DTYPES:
         return DTYPES[name], "exact"
     mode, _, type_name = name.partition("_")
@@ -57,7 +57,7 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
 
 
 def _may_reinterpret(value: Expr, dtype: DType, span: Span) -> bool:
-    """Return whether bits change their meaning; False for a value's own type. Raises: TypeProblem."""
+    """Return whether bits change their meaning, or False for a value's own type. Raises: TypeProblem."""
     source = value.dtype
     widths_agree = source.bits == dtype.bits and "tf32" not in (source.name, dtype.name)
     if source != dtype and not (widths_agree and {source.is_float, dtype.is_float} == {True, False}):
@@ -103,7 +103,7 @@ def _refuse(value: Expr, dtype: DType, span: Span) -> None:
 
 
 def integer_bounds(e: Expr) -> tuple[int, int] | None:
-    """Return smallest and largest value that an integer expression may have; None for floats."""
+    """Return smallest and largest value that an integer expression may have, or None for floats."""
     dtype = e.dtype
     if not dtype.is_integer and dtype != BOOL:
         return None
@@ -138,7 +138,7 @@ def is_known(e: ast.ExprSyntax, scope: Scope) -> bool:
 
 
 def literal_value(e: ast.ExprSyntax) -> int | float | None:
-    """Return the number of a literal, with or without a sign; None for anything else."""
+    """Return the number of a literal, with or without a sign, or None for anything else."""
     match e:
         case ast.Number(value, _):
             return value

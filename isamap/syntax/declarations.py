@@ -63,7 +63,7 @@ NAMED = ("compiler", "immediate", "chosen")
 def resolve_module(
     declarations: tuple[ast.DeclarationSyntax, ...], known: Module, findings: TextFindings
 ) -> Module:
-    """Return the module of a text; refused declarations are missing, with their errors in `findings`."""
+    """Return the module of a text. Refused declarations are missing, with their errors in `findings`."""
     found: list[Declaration] = []
     functions = dict[str, Function]()
     taken = {declaration_name(d) for d in known.declarations}

@@ -48,7 +48,7 @@ _REMARKS = {"pow": "for positive bases"}
 
 
 def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
-    """Return the equivalent of a call from another language; None if there is none."""
+    """Return the equivalent of a call from another language, or None if there is none."""
     arity, text = FUNCTIONS.get(name, (-1, ""))
     return text.format(*(a.span.text for a in args)) if len(args) == arity else None
 

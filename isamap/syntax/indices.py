@@ -23,7 +23,7 @@ _COMPARISONS: dict[str, Comparison] = {"eq": "==", "ne": "!=", "le": "<=", "lt":
 
 
 def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
-    """Return the polynomial of an expression; `place` describes its place in messages.
+    """Return the polynomial of an expression. `place` describes its place in messages.
 
     Raises: TypeProblem if it is not an integer expression that is affine in the axes.
     """
@@ -178,7 +178,7 @@ Resolve = Callable[[ast.ExprSyntax, Scope, str], Index]
 
 
 def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -> Index:
-    """Return an element of an input as a part of an index; `resolve` is how its subscript becomes one.
+    """Return an element of an input as a part of an index. `resolve` is how its subscript becomes one.
 
     Raises: TypeProblem if the operand says nothing of its values, or is not read by one subscript.
     """

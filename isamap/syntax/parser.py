@@ -51,7 +51,7 @@ def load_parser() -> Lark:
 
 
 def render_tables() -> str:
-    """Return a text for `grammar.json`. Lark numbers its states differently at each run; the parser is the same."""
+    """Return a text for `grammar.json`. Lark numbers its states differently at each run. The parser is the same."""
     grammar = read_part("grammar.lark")
     built: Any = build_parser(grammar)
     data, memo = built.memo_serialize([TerminalDef, Rule])

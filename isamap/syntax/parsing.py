@@ -120,7 +120,7 @@ def resolve_template(
 
 
 def substitute_text(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with its variables replaced; a variable without a value stays as it is."""
+    """Return a text with its variables replaced. A variable without a value stays as it is."""
     return VARIABLE.sub(lambda m: values.get(m[1], m[0]), text) if "$" in text else text
 
 
@@ -129,7 +129,7 @@ def _move_span(span: Span | None, source: Source) -> Span | None:
 
 
 def _instantiate(node: object, values: Mapping[str, str]) -> object:
-    """Return a syntax tree with variables replaced; subtrees without variables are shared."""
+    """Return a syntax tree with variables replaced. Subtrees without variables are shared."""
     match node:
         case ast.Name(_, span) if "$" in (text := span.text):
             written = substitute_text(text, values)

@@ -114,7 +114,7 @@ class Scope:
 
 @dataclass
 class TextFindings:
-    """Collects diagnostics; used only while one text is resolved."""
+    """Collects diagnostics. Used only while one text is resolved."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     refused: int = 0

@@ -52,7 +52,7 @@ class _Builder:
         return ast.Ident(str(token), Span(self.source, token.start_pos, token.start_pos + len(token)))
 
     def integer(self, node: SyntaxTree | None) -> int | None:
-        """Return the number of an `integer` rule; a fraction is truncated by the grammar's users' checks."""
+        """Return the number of an `integer` rule. A fraction is truncated by the grammar's users' checks."""
         if node is None:
             return None
         minus, digits = node.children

@@ -126,7 +126,7 @@ def _type_filled(
 
 
 def _inside(read: Read, scope: Scope) -> Expr | None:
-    """Return the condition that all subscripts lie within the operand; None if the axes ensure it."""
+    """Return the condition that all subscripts lie within the operand, or None if the axes ensure it."""
     shape = scope.operands[read.buffer].shape
     conditions = [
         condition

@@ -1,4 +1,4 @@
-"""isamap as a backend of `torch.compile`; torch is imported when something is compiled.
+"""isamap as a backend of `torch.compile`. Torch is imported when something is compiled.
 
 import isamap.torch
 fast = torch.compile(model, backend="isamap")

@@ -55,7 +55,7 @@ class AtenCall:
         return self.given[name]
 
     def __call__(self, op: str, *inputs: str, results: int = 1, domain: str = "", **attributes: Any) -> Any:
-        """Add an operator; return the name of its result, or the names of its results."""
+        """Add an operator. Return the name of its result, or the names of its results."""
         names = tuple(f"{self.node.name}:{len(self.to.nodes)}.{n}" for n in range(results))
         self.to.put(self.node, op, *inputs, of=self.node.name, results=names, domain=domain, **attributes)
         return names if results > 1 else names[0]

@@ -258,7 +258,7 @@ class _Layers:
 
     @staticmethod
     def of(node: Any, kind: str) -> _Layers | None:
-        """Return the layers of a node; None for packed sequences, dropout between layers, and projections."""
+        """Return the layers of a node, or None for packed sequences, dropout between layers, and projections."""
         if len(node.args) != 9 or not isinstance(node.args[2], list | tuple):
             return None
         has_biases, count, dropout, training, both, is_transposed = node.args[3:]

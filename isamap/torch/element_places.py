@@ -147,7 +147,7 @@ def _tuples(c: AtenCall, shape: Sequence[int]) -> str:
 
 
 def _apart(c: AtenCall, shape: Sequence[int]) -> list[Any] | None:
-    """Return the indices if each runs along its own axes, in order, so that they apply one by one; else None."""
+    """Return the indices if each runs along its own axes, in order, so that they apply one by one, else None."""
     places = [i for i in c["indices"] if i is not None]
     runs = [
         [len(shape) - i.meta["val"].dim() + n for n, size in enumerate(i.meta["val"].shape) if size != 1]
@@ -256,7 +256,7 @@ def _sort_elements(c: AtenCall) -> tuple[str, ...]:
 
 
 def _rows_of_each(c: AtenCall, bags: int, count: int) -> int:
-    """Return how many rows each bag has, where all have as many; else 0."""
+    """Return how many rows each bag has, where all have as many, else 0."""
     made = c["offsets"]
     numbers = [n for n in made.args if isinstance(n, int)] if name_of(made).startswith("arange.") else []
     first, _, step = ([0, *numbers, 1] if len(numbers) == 1 else [*numbers, 1])[:3] if numbers else (0, 0, 0)

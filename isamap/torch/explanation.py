@@ -19,7 +19,7 @@ from isamap.torch.segments import Options, Ran, TorchProgram
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The nodes of all graphs of a model, in order; printed, it is a table."""
+    """The nodes of all graphs of a model, in order. Printed, it is a table."""
 
     graphs: tuple[tuple[str, tuple[Ran, ...]], ...]
     """By kind of graph the nodes."""

@@ -36,7 +36,7 @@ RESHAPES = frozenset(
 
 
 def name_of(node: Any) -> str:
-    """Return the name of a node's operation without its namespace: "mul.Tensor"; "" for no operation of torch."""
+    """Return the name of a node's operation without its namespace: "mul.Tensor", or "" for no operation of torch."""
     if node.op != "call_function":
         return ""
     said = str(node.target)

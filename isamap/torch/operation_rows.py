@@ -132,7 +132,7 @@ def _remainder(c: AtenCall) -> str:
 
 
 def _divide(c: AtenCall) -> str:
-    """Return a quotient with the given rounding; `floor` is Python's, which may be less than the rounded quotient."""
+    """Return a quotient with the given rounding. `floor` is Python's, which may be less than the rounded quotient."""
     mode = c.given.get("rounding_mode", "floor")
     a, b = (c.term(value) for value in c.terms[:2])
     quotient = c("Div", a, b)

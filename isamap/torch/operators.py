@@ -74,7 +74,7 @@ class Translation:
         return self.names[node]
 
     def source(self, made: Node) -> Any:
-        """Return the node of torch that an operator is a part of; an operator of integers has the name of one."""
+        """Return the node of torch that an operator is a part of. An operator of integers has the name of one."""
         return self.sources.get(made) or next(of for own, of in self.sources.items() if own.name == made.name)
 
     def array(self, node: Any) -> Array | None:
@@ -106,7 +106,7 @@ class Translation:
         return self.constant(found)
 
     def cast(self, value: Any, dtype: str) -> str:
-        """Return a node of floats as other ones; so are terms of several types. Raises: NotTaken."""
+        """Return a node of floats as other ones. So are terms of several types. Raises: NotTaken."""
         if not {layout_of(value).dtype, dtype} <= FLOATS:
             raise NotTaken("a conversion of values that are not floats")
         name = f"{value.name}.{dtype}"
@@ -124,7 +124,7 @@ class Translation:
         domain: str = "",
         **attributes: Any,
     ) -> str:
-        """Add an operator; the name of its result, by default the node's, or of its results."""
+        """Add an operator. The name of its result, by default the node's, or of its results."""
         name = of or node.name
         made = Node(op, domain, name, inputs, results or (name,), attributes)
         self.nodes.append(made)
@@ -163,7 +163,7 @@ class Translation:
         raise NotTaken("a decomposition without a result")
 
     def parts(self, node: Any, count: int) -> tuple[str, ...]:
-        """Return names for the first `count` of several results of a node; "" for those that nothing reads."""
+        """Return names for the first `count` of several results of a node, or "" for those that nothing reads."""
         read = {user.args[1] for user in node.users if is_result(user)}
         return tuple(f"{node.name}.{n}" if n in read else "" for n in range(count))
 

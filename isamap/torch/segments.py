@@ -159,7 +159,7 @@ def make_program(
 
 
 def refusal(node: Any) -> str:
-    """Return why no kernel performs a node; "" where one may."""
+    """Return why no kernel performs a node, or "" where one may."""
     name = name_of(node)
     if not any(name in table for table in (OPERATIONS, PARTS, POINTWISE, ROWS)):
         return NO_KERNEL
@@ -287,7 +287,7 @@ class _Parts:
 
 
 def _compile_segments(parts: _Parts, options: Options) -> dict[int, Segment] | None:
-    """Return the segments by level; None if nodes have failed that were taken for some with an operator."""
+    """Return the segments by level, or None if nodes have failed that were taken for some with an operator."""
     lowered: dict[int, tuple[Imported, Sequence[Any], Sequence[Any]]] = {}
     for level, to in parts.made.items():
         if results := parts.results(level):

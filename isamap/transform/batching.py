@@ -109,7 +109,7 @@ def _offset(index: Index, axes: frozenset[str]) -> Index:
 
 
 def _slopes(group: Sequence[Statement]) -> list[tuple[Index, ...]] | None:
-    """Return the step of each subscript from one statement to the next; None if they are uneven."""
+    """Return the step of each subscript from one statement to the next, or None if they are uneven."""
     names = [frozenset(x.name for x in s.axes) for s in group]
     found: list[tuple[Index, ...]] = []
     for same in zip(*map(accesses, group), strict=True):
@@ -125,7 +125,7 @@ def _slopes(group: Sequence[Statement]) -> list[tuple[Index, ...]] | None:
 
 
 def _stacks(group: Sequence[Statement]) -> list[tuple[str, ...]] | None:
-    """Return the arrays that would have to be one, in the order of the statements; None for a mixture of both."""
+    """Return the arrays that would have to be one, in the order of the statements, or None for a mixture of both."""
     slopes = _slopes(group)
     if slopes is None:
         return None
@@ -266,7 +266,7 @@ def _share_roundings(kernel: Kernel, members: Sequence[Statement]) -> bool:
 def _around(
     given: Sequence[Statement], group: list[int], of: Conflicts
 ) -> tuple[list[int], list[int]] | None:
-    """Return the statements between those of a group, to run before and after it; None if some must do both.
+    """Return the statements between those of a group, to run before and after it, or None if some must do both.
 
     A statement runs after the group if it conflicts with an earlier member, or with a statement that runs
     after it.

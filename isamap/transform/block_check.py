@@ -51,7 +51,7 @@ class Samples:
 def check_blocks(
     before: Kernel, after: Kernel, rows: Mapping[str, int], samples: Samples | None = None
 ) -> tuple[str, ...]:
-    """Return the differences of the kernel in blocks from the kernel; nothing if both compute the same.
+    """Return the differences of the kernel in blocks from the kernel, or nothing if both compute the same.
 
     `rows` says of arrays that both write which dimension their rows are; others have none. All rows are
     looked at if there are no `samples`.
@@ -201,7 +201,7 @@ class _Trace:
 
 
 def _counts(index: Index, extents: Mapping[str, int]) -> int | None:
-    """Return up to where a subscript counts from 0, once each: 4 for `2*h + r`, h and r in 2; else None."""
+    """Return up to where a subscript counts from 0, once each: 4 for `2*h + r`, h and r in 2, else None."""
     total = 1
     for monomial, step in sorted(index.terms, key=lambda term: term[1]):
         match monomial:

@@ -150,7 +150,7 @@ def _split_dimensions(
 
 
 def _storage_of(operand: Operand, split: dict[Dimension, int], sides: Sequence[int] | None) -> Storage:
-    """Return how an array is stored whose dimensions are split; `sides` are those of a block, which come last."""
+    """Return how an array is stored whose dimensions are split. `sides` are those of a block, which come last."""
     shape, places = list[int](), list[tuple[int, ...]]()
     for dimension, extent in enumerate(operand.shape):
         size, count = split.get((operand.name, dimension)), int(extent.evaluate({}))

@@ -272,7 +272,7 @@ def _run_blocks(
 
 
 def _cut_rows(s: Statement, name: str, start: Index, length: int) -> Statement:
-    """Return the statement for some rows only, counted from their first; one row needs no axis."""
+    """Return the statement for some rows only, counted from their first. One row needs no axis."""
     here = start if length == 1 else start + Index.of(name)
     assign = substitute_stmt(s.assign, {name: here})
     assert isinstance(assign, Assign)
@@ -471,7 +471,7 @@ def _is_linear(index: Index, s: Statement) -> bool:
 
 
 def _leading(index: Index, s: Statement) -> str | None:
-    """Return the axis that moves a subscript farthest; None if that is not an axis, or one that goes backwards."""
+    """Return the axis that moves a subscript farthest, or None if that is not an axis, or one that goes backwards."""
     if not _is_linear(index, s):
         return None
     steps = sorted(((c, m[0]) for m, c in index.terms if m), reverse=True, key=lambda t: t[0])
@@ -482,7 +482,7 @@ def _leading(index: Index, s: Statement) -> str | None:
 
 
 def _objection(kernel: Kernel, members: Members) -> str | None:
-    """Return why statements may not share their blocks; None if they may."""
+    """Return why statements may not share their blocks, or None if they may."""
     of = Conflicts.of(kernel)
     return next((why for check in (_in_step, _find_remaining, _movable) for why in check(members, of)), None)
 

@@ -172,7 +172,7 @@ def _start(given: Sequence[Statement], number: int, of: Conflicts) -> Companion 
 def _follower(
     given: Sequence[Statement], number: int, later: int, taken: tuple[Companion, ...], of: Conflicts
 ) -> Companion | None:
-    """Return a later statement as a companion, given those before it; None if its order matters."""
+    """Return a later statement as a companion, given those before it, or None if its order matters."""
     s, c = given[number], given[later]
     value = _value_of(c, of)
     if value is None or c.assign.guard is not None or c.reduction_axes:
@@ -194,7 +194,7 @@ def _follower(
 
 
 def _value_of(c: Statement, of: Conflicts) -> Expr | None:
-    """Return the value of an elementwise statement: C + b for `C += b`; None if it rounds in between."""
+    """Return the value of an elementwise statement: C + b for `C += b`, or None if it rounds in between."""
     a = c.assign
     if a.op is None:
         return a.value
@@ -203,7 +203,7 @@ def _value_of(c: Statement, of: Conflicts) -> Expr | None:
 
 
 def _compose(c: Companion, s: Statement, taken: tuple[Companion, ...]) -> Companion | None:
-    """Return the companion with its prerequisites in its value; None if arrays are written alternately."""
+    """Return the companion with its prerequisites in its value, or None if arrays are written alternately."""
     values: dict[str, Expr] = {s.assign.target.buffer: _as_accumulated(s.assign.target)}
     needs: set[int] = set()
     mine = {r.buffer for r in reads(c.value)}

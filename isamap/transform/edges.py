@@ -85,7 +85,7 @@ def _cuts(s: Statement, kernel: Kernel) -> list[list[EdgeRange]]:
 
 
 def _parts(s: Statement, index: Index, size: int | None) -> list[EdgeRange] | None:
-    """Return the parts along one subscript: none are needed where it stays inside; None if they are unknown."""
+    """Return the parts along one subscript: none are needed where it stays inside, or None if they are unknown."""
     extents = {a.name: a.extent.value for a in s.axes}
     summed = {a.name for a in s.reduction_axes}
     names = sorted(index.symbols, key=lambda name: name in summed)

@@ -76,7 +76,7 @@ def _without_single_windows(kernel: Kernel) -> Rewrite:
 
 
 def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimensions | None:
-    """Return where two axes are neighbouring subscripts; None unless they are in all arrays that mention them."""
+    """Return where two axes are neighbouring subscripts, or None unless they are in all arrays that mention them."""
     of = Conflicts.of(kernel)
     found: Dimensions = {}
     both = {outer.name, inner.name}
@@ -96,7 +96,7 @@ def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimen
 
 
 def _everywhere(kernel: Kernel, found: Dimensions) -> Dimensions:
-    """Return the arrays whose axes all other statements use alike; none if a statement uses them differently.
+    """Return the arrays whose axes all other statements use alike, or none if a statement uses them differently.
 
     A statement with a number instead of the outer axis, `x[n, 0, j]`, gets `x[n, j]`.
     """

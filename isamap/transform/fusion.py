@@ -24,7 +24,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def fission(kernel: Kernel) -> Rewrite | None:
-    """Return every statement in a loop of its own; None if it is so already."""
+    """Return every statement in a loop of its own, or None if it is so already."""
     after = with_statements(kernel, statements(kernel))
     if after.body == kernel.body or not is_accepted(kernel, after):
         return None
@@ -164,7 +164,7 @@ def _replace_marked(stmt: Stmt, mark: Statement, loop: Loop) -> Stmt:
 
 
 def _rename_axes(b: Statement, common: dict[str, str], a: Statement) -> Statement:
-    """Return the second statement with the first one's names for common axes; its own are kept clear of those."""
+    """Return the second statement with the first one's names for common axes. Its own are kept clear of those."""
     names = {y: x for x, y in common.items()}
     taken = {*names.values(), *(x.name for x in (*a.axes, *a.sequence))}
     for axis in b.axes:

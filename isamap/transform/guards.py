@@ -355,7 +355,7 @@ def _numeric_range(index: Index, extents: dict[str, Index], read: Read) -> tuple
 
 
 def _quotient_range(index: Index, extents: dict[str, int]) -> tuple[int, int] | None:
-    """Return bounds by enumerating the corners of each axis; None if too large or a size is not a number."""
+    """Return bounds by enumerating the corners of each axis, or None if too large or a size is not a number."""
     import numpy as np
 
     names = sorted(index.symbols)
@@ -393,7 +393,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]:
-    """Return statements instead of one whose guard tests remainders of its axes; else the statement itself.
+    """Return statements instead of one whose guard tests remainders of its axes, else the statement itself.
 
     They may run in any order: iterations over unordered axes are independent of each other, and if several
     add to one element, the order of its sum is free.
@@ -464,7 +464,7 @@ def _holds(condition: Expr, moved: Mapping[str, Index | int]) -> bool:
 
 
 def _decide(condition: Expr) -> bool | None:
-    """Return whether a comparison holds; None if it is not one of numbers."""
+    """Return whether a comparison holds, or None if it is not one of numbers."""
     match condition:
         case Call(op, (Const(int(left)), Const(int(right)))) if op in _COMPARISONS:
             return _COMPARISONS[op](left, right)

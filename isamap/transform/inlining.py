@@ -119,7 +119,7 @@ def _put_in(filling: Statement, s: Statement) -> Statement:
 
 
 def _find_obstacle(filling: Statement, s: Statement, between: list[Statement], of: Conflicts) -> str | None:
-    """Return why a statement cannot compute its input itself; None if it can."""
+    """Return why a statement cannot compute its input itself, or None if it can."""
     target, needed = filling.assign.target, reads(filling.assign.value)
     found = [r for r in accesses(s)[1:] if r.buffer == target.buffer]
     if s.ordered_loops != filling.ordered_loops or not all(_is_filled(filling, r, of) for r in found):
@@ -147,7 +147,7 @@ def _is_filled(filling: Statement, read: Read, of: Conflicts) -> bool:
 
 
 def _refuse_recomputing(filling: Statement, readers: list[Statement]) -> str | None:
-    """Return why computing elements if they are read takes too many operations; None if it does not."""
+    """Return why computing elements if they are read takes too many operations, or None if it does not."""
     name, places = filling.assign.target.buffer, 0
     for s in readers:
         found = {r.index for r in accesses(s)[1:] if r.buffer == name}

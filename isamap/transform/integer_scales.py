@@ -19,7 +19,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def with_integer_scales(kernel: Kernel, most: Mapping[str, int]) -> Kernel | None:
-    """Return a kernel whose scales that are powers of two are shifts; None if there are none.
+    """Return a kernel whose scales that are powers of two are shifts, or None if there are none.
 
     `most` has the largest absolute value of each constant input. Axes have numbers of iterations.
     """

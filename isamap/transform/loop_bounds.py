@@ -128,7 +128,7 @@ def _bounds_of(fact: Index, statement: Statement, *, of_block: bool = False) -> 
 
 
 def _largest_over(index: Index, axis: str, extent: Index) -> Index | None:
-    """Return an index with an axis at the end of its range that makes it largest; None if that is not known."""
+    """Return an index with an axis at the end of its range that makes it largest, or None if that is not known."""
     slope = index.coefficient(axis)
     if slope is None or slope.value is None:
         return None
@@ -195,7 +195,7 @@ def _bounds_of_sums(kernel: Kernel, given: Sequence[Statement]) -> list[list[Bou
 
 
 def _whole(s: Statement, kernel: Kernel) -> dict[str, Index | int] | None:
-    """Return the axes `%d` of an array for those of a statement that goes through all of it; None for others."""
+    """Return the axes `%d` of an array for those of a statement that goes through all of it, or None for others."""
     names: dict[str, Index | int] = {}
     extents = {a.name: a.extent for a in s.axes}
     shape = kernel.operand(s.assign.target.buffer).shape

@@ -132,7 +132,7 @@ def units_of(kernel: Kernel) -> tuple[Unit, ...]:
 
 
 def _order_groups(groups: Sequence[int], needs: set[tuple[int, int]]) -> list[int] | None:
-    """Return the groups, each as late as those allow that need it; None if they need each other."""
+    """Return the groups, each as late as those allow that need it, or None if they need each other."""
     found, left = list[int](), list(groups)
     while left:
         free = [one for one in left if not any(need == one and other in left for other, need in needs)]
@@ -156,7 +156,7 @@ def kernel_of(kernel: Kernel, units: Sequence[Unit], first: int, behind: int, na
 
 
 def _take_operand(operand: Operand, written: set[str], read: set[str], wanted: set[str]) -> Operand | None:
-    """Return an operand as a part takes it, None if it does not; `wanted` are buffers that other parts read."""
+    """Return an operand as a part takes it, None if it does not. `wanted` are buffers that other parts read."""
     name = operand.name
     if name not in written:
         return replace(operand, role="in") if name in read else None

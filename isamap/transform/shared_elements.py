@@ -91,7 +91,7 @@ def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, i
 
 
 def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
-    """Return whether two statements of the same ordered loops may change one element; equal reductions count."""
+    """Return whether two statements of the same ordered loops may change one element. Equal reductions count."""
     mine, its = a.assign.target, b.assign.target
     if mine.buffer != its.buffer:
         return False
@@ -140,7 +140,7 @@ def writes_all(given: Iterable[Statement], operand: Operand, of: Conflicts) -> b
 
 
 def _slice(s: Statement, operand: Operand, of: Conflicts) -> tuple[int | None, ...] | None:
-    """Return the value of each subscript that is a number; None for one that runs over everything."""
+    """Return the value of each subscript that is a number, or None for one that runs over everything."""
     axes = {a.name: a.extent for a in s.axes}
     found: list[int | None] = []
     for subscript, extent in zip(s.assign.target.index, operand.shape, strict=True):

@@ -170,7 +170,7 @@ def merges(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _addends(a: Assign) -> Iterator[tuple[Read, Expr | None]]:
-    """Yield the term that a statement adds to each access; None for the access' own old value."""
+    """Yield the term that a statement adds to each access, or None for the access' own old value."""
     if a.guard is not None:
         return
     match a:

@@ -59,7 +59,7 @@ class Filtering:
 
 @cache
 def derive_filtering(count: int, taps: int) -> Filtering | None:
-    """Return the minimal filtering of so many results and taps; None if it takes more points than there are.
+    """Return the minimal filtering of so many results and taps, or None if it takes more points than there are.
 
     The product of two polynomials of `count` and `taps` coefficients is interpolated from its values at the
     points, by Lagrange. A correlation is the transpose of that. Denominators go to the filters' matrix.
@@ -197,7 +197,7 @@ def _as_convolution(s: Statement, pixel: Read, tap: Read) -> _Convolution | None
 
 
 def _steps(read: Read) -> list[dict[str, int]] | None:
-    """Return the axes with their coefficients of each subscript; None for subscripts that are not affine."""
+    """Return the axes with their coefficients of each subscript, or None for subscripts that are not affine."""
     found: list[dict[str, int]] = []
     for index in read.index:
         atoms = [(atom, c) for monomial, c in index.terms for atom in monomial]
@@ -213,13 +213,13 @@ def _steps(read: Read) -> list[dict[str, int]] | None:
 
 @dataclass(frozen=True, slots=True)
 class WinogradForm(Rewrite):
-    """A rewrite that computes a convolution at points; `filters` is the array that has its taps."""
+    """A rewrite that computes a convolution at points. `filters` is the array that has its taps."""
 
     filters: str
 
 
 def winograd_forms(kernel: Kernel) -> tuple[WinogradForm, ...]:
-    """Return the kernel with its first convolution computed at points, with tiles of each size; its sizes are bound.
+    """Return the kernel with its first convolution computed at points, with tiles of each size. Its sizes are bound.
 
     A convolution of groups, of other strides than 1, or in floats narrower than f32 stays as it is.
     """
@@ -312,7 +312,7 @@ class _Tiled:
         return [w.taps for w in self.of.windows]
 
     def _tiles(self, axis: Axis, windows: Sequence[_Window]) -> Axis:
-        """Return an axis of the image that counts tiles, if one of these windows moves along it; else as it is."""
+        """Return an axis of the image that counts tiles, if one of these windows moves along it, else as it is."""
         is_moved = any(w.result == axis for w in windows)
         return replace(axis, extent=Index.of(ceil(_size(axis) / self.count))) if is_moved else axis
 

@@ -169,7 +169,7 @@ def _with(value: Expr, factor: Read) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Factor:
-    """A factor that is `value - offset`; an offset of None is none."""
+    """A factor that is `value - offset`. An offset of None is none."""
 
     value: Expr
     offset: Expr | None

@@ -63,7 +63,7 @@ class Stream:
 
 
 def streams(machine: Machine, reported_bytes: int = 0) -> tuple[Stream, ...]:
-    """Return the streams through every level of a machine; none if no register can be loaded and stored.
+    """Return the streams through every level of a machine, or none if no register can be loaded and stored.
 
     `reported_bytes` is the size of the largest cache as the system reports it, which may exceed the
     machine's.
@@ -107,7 +107,7 @@ def _sizes(machine: Machine, reported_bytes: int) -> Iterator[tuple[str, int]]:
 
 
 def move_bytes(entry: MachineInstruction) -> int:
-    """Return the bytes that a move without parameters copies; 0 for any other instruction."""
+    """Return the bytes that a move without parameters copies, or 0 for any other instruction."""
     i = entry.instruction
     if i.params or len(i.operands) != 2 or not is_copy(i) or isinstance(entry.emit, EmitNothing):
         return 0

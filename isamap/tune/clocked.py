@@ -73,7 +73,7 @@ class ClockedKernel:
     def calls_ns(
         self, library: Compiled, arrays: Mapping[str, NDArray[Any]], calls: int, limit_s: float
     ) -> list[float]:
-        """Return the time of each of some calls; together they may take `limit_s`. Units: nanoseconds.
+        """Return the time of each of some calls. Together they may take `limit_s`. Units: nanoseconds.
 
         Raises: RunProblem if they crash, take longer, or refuse their operands.
         """
@@ -120,7 +120,7 @@ def copies() -> Iterator[Copy]:
 
 
 def time_copy(copy: Copy, machine: Machine, rng: np.random.Generator) -> PackingFigure | None:
-    """Return the ns for each element; None if the machine has no instruction that copies this type.
+    """Return the ns for each element, or None if the machine has no instruction that copies this type.
 
     Raises: Infeasible, RunProblem, CompilerRefused, MissingTool.
     """

@@ -35,7 +35,7 @@ NO_CHAIN = "no result of it can go in again: it has no latency of its own"
 
 @dataclass(frozen=True, slots=True)
 class TimedInstruction:
-    """An instruction with its parameters and the timings made of it; `said` is why there are none."""
+    """An instruction with its parameters and the timings made of it. `said` is why there are none."""
 
     entry: MachineInstruction
     form: EncodedForm | None
@@ -66,7 +66,7 @@ def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[TimedI
 
 
 def _encodings(entry: MachineInstruction) -> list[dict[str, int]]:
-    """Return values of the parameters encoded in the instruction; chosen ones start with their smallest values."""
+    """Return values of the parameters encoded in the instruction. Chosen ones start with their smallest values."""
     encoded = [p for p in entry.instruction.params if p.kind in ("choose", "imm", "machine")]
     ranges = [_range(p) for p in encoded]
     if any(not r for r in ranges):

@@ -74,7 +74,7 @@ class MeasuredEvaluator:
 
 @dataclass(slots=True)
 class MeasuredSchedule:
-    """A compiled schedule with its data. Units: seconds; a list of times per round."""
+    """A compiled schedule with its data. Units: seconds. A list of times per round."""
 
     compiled: Compiled
     arrays: Mapping[str, NDArray[Any]]
@@ -87,7 +87,7 @@ class MeasuredSchedule:
     processor_time: bool = False
 
     def run(self, calls: int, *, counts: bool = False) -> None:
-        """Run a number of calls in a child process; a crash or an exceeded limit is a failure."""
+        """Run a number of calls in a child process. A crash or an exceeded limit is a failure."""
         if self.failure:
             return
         try:

@@ -42,7 +42,7 @@ class BandwidthFigure:
 
 @dataclass(frozen=True, slots=True)
 class CacheFigure:
-    """The measured properties of a cache; `reported_bytes` is its size as the system reports it.
+    """The measured properties of a cache. `reported_bytes` is its size as the system reports it.
 
     None means unknown, and the description's value remains. `said` is the origin of the values. A line not
     touched for longer than `kept_ns` is lost. Units: bytes and nanoseconds.
@@ -68,7 +68,7 @@ class PackingFigure:
 
 @dataclass(frozen=True, slots=True)
 class UnmeasuredPacking:
-    """A copy that could not be timed; `said` is why."""
+    """A copy that could not be timed. `said` is why."""
 
     way: str
     dtype: str
@@ -147,7 +147,7 @@ class PieceFigure:
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
-    """A memory of which some parameter keeps its stated value; `said` is the reason."""
+    """A memory of which some parameter keeps its stated value. `said` is the reason."""
 
     memory: str
     said: str

@@ -23,7 +23,7 @@ from isamap.tune.profile import Profile
 
 
 def lay_over(machine: Machine, profile: Profile) -> Machine:
-    """Return the machine with measured intervals, latencies, caches, links and thread start; the rest stays."""
+    """Return the machine with measured intervals, latencies, caches, links and thread start. The rest stays."""
     figures: dict[str, list[InstructionFigure]] = {}
     for figure in profile.instructions:
         figures.setdefault(figure.instruction, []).append(figure)
@@ -41,7 +41,7 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
 
 
 def with_caches(machine: Machine, figures: Iterable[CacheFigure]) -> Machine:
-    """Return the machine with measured cache sizes; unmeasured ones stay."""
+    """Return the machine with measured cache sizes. Unmeasured ones stay."""
     memories = dict(machine.memories)
     for figure in figures:
         memories[figure.memory] = _measured_cache(memories[figure.memory], figure)
@@ -110,7 +110,7 @@ def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
 
 
 def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
-    """Return a link into a cache with the measured time to start rows; a short piece takes a proportional part."""
+    """Return a link into a cache with the measured time to start rows. A short piece takes a proportional part."""
     found = next((r for r in profile.rows if r.memory == link.source_memory), None)
     if found is None or machine.memories[link.target_memory].kind != "cache":
         return link

@@ -70,7 +70,7 @@ class Profile:
         return tuple(f for f in self.instructions if f.instruction == instruction)
 
     def bandwidth(self, memory: str, access: str = "read") -> float | None:
-        """Return the best bandwidth of a memory; None if it was not measured. Units: bytes per ns."""
+        """Return the best bandwidth of a memory, or None if it was not measured. Units: bytes per ns."""
         found = [b.ns_per_byte.least for b in self.bandwidths if (b.memory, b.access) == (memory, access)]
         return 1 / found[0] if found and found[0] > 0 else None
 

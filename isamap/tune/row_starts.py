@@ -365,7 +365,7 @@ def _in_one_set(
 
 
 def crowded_ns(crowded: RowTime, apart: RowTime, together: int) -> float | None:
-    """Return the wait of each register block for so many rows of B; None if pieces differ in size."""
+    """Return the wait of each register block for so many rows of B, or None if pieces differ in size."""
     if crowded.piece_bytes != apart.piece_bytes:
         return None
     return max(0.0, crowded.per_piece_ns - apart.per_piece_ns) * together * FEW / MANY
@@ -410,7 +410,7 @@ def _odd(count: int) -> int:
 def _least(
     programs: Mapping[TwoMemoryProduct, Program], rng: np.random.Generator
 ) -> dict[TwoMemoryProduct, RowTime]:
-    """Return the least time of each product; all have operands of the same shapes. Raises: RunProblem."""
+    """Return the least time of each product. All have operands of the same shapes. Raises: RunProblem."""
     found: dict[TwoMemoryProduct, RowTime] = {}
     one = next(iter(programs))
     arrays = {

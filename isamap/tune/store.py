@@ -49,7 +49,7 @@ MAX_BYTES = 16 << 20
 
 
 def data_path() -> Path:
-    """Return the user's data folder, which may not be there; `ISAMAP_DATA_DIR` names another."""
+    """Return the user's data folder, which may not be there. `ISAMAP_DATA_DIR` names another."""
     given = os.environ.get("ISAMAP_DATA_DIR")
     if given:
         return Path(given)
@@ -80,7 +80,7 @@ def keep_profile(profile: Profile, path: Path | None = None) -> Path:
 
 
 def newest_profile(machine_digest: str) -> Profile | None:
-    """Return the newest profile of a machine on this processor; None if there is none.
+    """Return the newest profile of a machine on this processor, or None if there is none.
 
     Raises: UsageProblem if it is damaged, or the folder belongs to others.
     """
@@ -233,7 +233,7 @@ def shipped_profile(machine: str) -> Profile | None:
 
 @lru_cache(maxsize=4)
 def family_profile(family: str) -> Profile | None:
-    """Return the profile that is shipped for a family of processors (`Cpu.family`); None if there is none."""
+    """Return the profile that is shipped for a family of processors (`Cpu.family`), or None if there is none."""
     path = profile_path(family)
     if path is None:
         return None

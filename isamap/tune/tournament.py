@@ -157,7 +157,7 @@ class TournamentWinner:
 
 
 def standing(rounds: Rounds, first: str) -> TournamentWinner | None:
-    """Return the schedule with the best paired ratio to the first choice; None if nothing ran.
+    """Return the schedule with the best paired ratio to the first choice, or None if nothing ran.
 
     Another schedule than the first wins only if it was faster in significantly many rounds.
     """
@@ -180,7 +180,7 @@ def schedule_digest(trial: Trial) -> str:
 
 
 def _count_needed(rounds: int) -> int:
-    """Return how many rounds have to be won: the sign test, one-sided; more than there are where these are few."""
+    """Return how many rounds have to be won: the sign test, one-sided. More than there are where these are few."""
     chance, won = 0.0, rounds + 1
     while won > 0 and chance + comb(rounds, won - 1) / 2**rounds <= CHANCE:
         won -= 1
@@ -231,7 +231,7 @@ Clock = Callable[[], int]
 
 
 def time_alternately(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
-    """Return the nanoseconds per call of each contender, by round; the others are compared with the first one."""
+    """Return the nanoseconds per call of each contender, by round. The others are compared with the first one."""
     stop = clock() + LIMIT_NS
     return play({name: _turn(call, clock) for name, call in calls.items()}, clock, stop)
 

@@ -294,7 +294,7 @@ CAUSES: Sequence[Callable[[Space], Cause | None]] = (
 
 
 def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
-    """Return the diagnostic where no mapping has registers for one issue; it names the nearest one."""
+    """Return the diagnostic where no mapping has registers for one issue. It names the nearest one."""
     space = min(spaces, key=lambda s: max(needed - s.registers[m] for m, needed in _one_issue(s).items()))
     short = {m: needed for m, needed in _one_issue(space).items() if needed > space.registers[m]}
     block = {axis.name: 1 for axis in space.register_axes}
@@ -406,7 +406,7 @@ def explain_conflict(problem: Problem, fixed: Assignment) -> Generator[None]:
 
 
 def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
-    """Return the reason for each statement that has no schedule; empty if every statement has one."""
+    """Return the reason for each statement that has no schedule, or empty if every statement has one."""
     found: list[Diagnostic] = []
     for nest in problem.nests:
         if not nest.options:  # it has no nest of its own, but may be fused

@@ -48,7 +48,7 @@ MOST_ITERATIONS = 64
 
 
 def prefetch_level(option: NestOption, operand: TileOperand) -> int:
-    """Return the cache, counted from 1, into which an input's lines may be prefetched; 0 for none.
+    """Return the cache, counted from 1, into which an input's lines may be prefetched, or 0 for none.
 
     Rows go to the cache that the loads read. Pieces of rows go one level farther, where more lines can be in
     flight.
@@ -64,7 +64,7 @@ def in_rows(option: NestOption, operand: TileOperand) -> bool:
 
 
 def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """Return the depth and the distance of hints for pieces of later rows; None if whole rows are hinted."""
+    """Return the depth and the distance of hints for pieces of later rows, or None if whole rows are hinted."""
     staged = any(stage.operand == operand.name for stage in nest.stages)
     inside = [
         number
@@ -80,7 +80,7 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
 
 
 def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
-    """Return the prefetch distance in iterations of a loop; small pieces need more than one iteration.
+    """Return the prefetch distance in iterations of a loop. Small pieces need more than one iteration.
 
     The distance covers half the bytes in flight of a pure memory stream: the hardware prefetcher brings some.
     If several register blocks share the hints of an iteration, the distance is at least two: otherwise the

@@ -48,7 +48,7 @@ def agrees(values: Assignment, fixed: Assignment) -> bool:
 
 
 def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> dict[str, int] | None:
-    """Return the given order with the fewest changes that fixed decisions need; None if they form a cycle."""
+    """Return the given order with the fewest changes that fixed decisions need, or None if they form a cycle."""
     around: dict[str, set[str]] = {axis.name: set() for axis in axes}
     for name, outer, inner in pairs:
         if name in fixed:
@@ -66,7 +66,7 @@ def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> di
 
 
 def order_clauses(space: Choices) -> Iterator[Facts]:
-    """Yield clauses: loops with one iteration are innermost in a canonical order, unless fixed; orders are acyclic.
+    """Yield clauses: loops with one iteration are innermost in a canonical order, unless fixed. Orders are acyclic.
 
     Any other place of such a loop gives the same schedule.
     """

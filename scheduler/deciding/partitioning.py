@@ -65,7 +65,7 @@ def part_options(
 
 
 def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
-    """Return the option of the largest part under a partition; None if an axis cannot be cut like that.
+    """Return the option of the largest part under a partition, or None if an axis cannot be cut like that.
 
     Parts are whole issues and as even as possible: six issues cannot make five parts.
     """

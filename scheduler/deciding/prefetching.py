@@ -32,7 +32,7 @@ from isamap.source.records import replace
 
 
 def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """Return the decisions with their values; none if the fixed value is not possible."""
+    """Return the decisions with their values, or none if the fixed value is not possible."""
     return {name: _values(space, name, operand) for name, operand in _operands_by_name(space).items()}
 
 

@@ -75,7 +75,7 @@ def capacities(space: Choices) -> Iterator[AtMost]:
 
 
 def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
-    """Return the bytes of an operand's buffers in a scratchpad, all copies; 0 if it has none."""
+    """Return the bytes of an operand's buffers in a scratchpad, all copies, or 0 if it has none."""
 
     def size(reach: int) -> Cost:
         tiles = {

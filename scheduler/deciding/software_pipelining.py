@@ -45,7 +45,7 @@ def pipelined_operands(space: Choices) -> tuple[TileOperand, ...]:
 
 
 def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
-    """Return the values that an operand's decision may have; none if the fixed value is not possible.
+    """Return the values that an operand's decision may have, or none if the fixed value is not possible.
 
     Parts that threads perform have their buffers filled at once.
     """
@@ -211,7 +211,7 @@ def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSch
 
 
 def _with_iterations(nest: NestSchedule, space: Choices) -> int:
-    """Return the number of loops around a result whose iterations are pipelined; the loops inside run once."""
+    """Return the number of loops around a result whose iterations are pipelined. The loops inside run once."""
     left = {axis.name: axis.extent for axis in space.option.axes}
     depth = 0
     for number, loop in enumerate(nest.loops[: nest.hold]):

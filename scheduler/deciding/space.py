@@ -279,7 +279,7 @@ class Space:
         return max(missing, default=0), sum(needed.values())
 
     def blocks(self, axis: TileAxis, unroll: int) -> tuple[int, ...]:
-        """Return the cache-block sizes of an axis, largest first. Units: elements; the extent stands for no block."""
+        """Return the cache-block sizes of an axis, largest first. Units: elements. The extent stands for no block."""
         step = unroll * axis.tile
         fixed = self.fixed.get(self.block(axis))
         if fixed is not None and fixed < axis.extent:

@@ -244,7 +244,7 @@ def usable_bytes(cache: Cache) -> int:
 
 
 def kept_points(space: Space, cache: Cache) -> int:
-    """Return the number of points whose issues end while a cache keeps untouched lines; 0 for all of them."""
+    """Return the number of points whose issues end while a cache keeps untouched lines, or 0 for all of them."""
     option = space.option
     issues = prod(issues_along(axis) for axis in option.axes)
     if not cache.kept_ns or issues * option.interval_ns <= cache.kept_ns:
@@ -253,7 +253,7 @@ def kept_points(space: Space, cache: Cache) -> int:
 
 
 def rows_held(operand: TileOperand, cache: Cache) -> int:
-    """Return the number of rows, read in place, that a cache holds before they evict each other; 0 if unknown.
+    """Return the number of rows, read in place, that a cache holds before they evict each other, or 0 if unknown.
 
     Rows whose distance is a multiple of the size of a way all map to the same sets. Rows that miss such a
     distance by little map to neighbouring sets, where as many pieces of rows overlap as the cache has ways.

@@ -70,7 +70,7 @@ def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
 
 
 def _taken_out_ns(tiling: Tiling, operand: TileOperand, flow: Flow) -> float:
-    """Return the time to store a tile; 0 if the computing unit stores it, which `sums` already counts."""
+    """Return the time to store a tile, or 0 if the computing unit stores it, which `sums` already counts."""
     others = tuple((unit, ns) for unit, ns in flow.finished if unit != tiling.space.option.unit)
     return longest_ns(others) / tiles_of(tiling, operand)
 
@@ -108,7 +108,7 @@ def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
 
 
 def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
-    """Return the time that an operand keeps a unit busy; `again` are factors of how often it is moved."""
+    """Return the time that an operand keeps a unit busy. `again` are factors of how often it is moved."""
     flow = operand.staging.flow
     if flow is None:
         return Const(0)
@@ -128,7 +128,7 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
 
 
 def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
-    """Return the time of computing with all waits, or of the busiest unit; 0 if nothing flows.
+    """Return the time of computing with all waits, or of the busiest unit, or 0 if nothing flows.
 
     A unit counts with the fills before its work and the results behind it.
     """
@@ -255,7 +255,7 @@ def _filled_early(
 
 
 def _moved_axes(tiling: Tiling, operand: TileOperand) -> list[TileAxis]:
-    """Return the axes along which blocks are cut and moved; the taps of a window share one load."""
+    """Return the axes along which blocks are cut and moved. The taps of a window share one load."""
     taps = {window.tap for window in operand.staging.windows}
     axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
     return [a for a in axes if a.name not in taps]
@@ -355,7 +355,7 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
 
 
 def _sweeps(tiling: Tiling, operand: TileOperand, *, inside: bool = False) -> Cost:
-    """Return how many register blocks read each element of a block; `inside`, before the next one is filled."""
+    """Return how many register blocks read each element of a block. `inside`, before the next one is filled."""
     others = [a for a in tiling.space.register_axes if a.name not in operand.axes]
     blocks = [_inside(tiling, operand, a) for a in others if inside]
     return times(*(tiling.iterations[a.name] for a in others), *blocks)

@@ -232,7 +232,7 @@ def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Co
 
 
 def _afar_bandwidth(space: Space, problem: Problem) -> float:
-    """Return the bandwidth of the memory of all tensors; 0 for the first cache. Units: bytes per nanosecond."""
+    """Return the bandwidth of the memory of all tensors, or 0 for the first cache. Units: bytes per nanosecond."""
     behind = [
         bandwidth
         for level, (_, bandwidth) in enumerate(sources(problem))

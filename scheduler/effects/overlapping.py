@@ -159,7 +159,7 @@ def busy_with_copies(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cos
 
 
 def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:
-    """Return how often the whole operand is moved; software-pipelined results are complete, and are stored once."""
+    """Return how often the whole operand is moved. Software-pipelined results are complete, and are stored once."""
     return () if operand.is_accumulator else repeats
 
 

@@ -23,7 +23,7 @@ TOGETHER = (1, 2, 4)
 
 
 def line_bytes_of(problem: Problem) -> int:
-    """Return the bytes of the last cache's lines; 0 if there is none, or nothing is said. Units: bytes."""
+    """Return the bytes of the last cache's lines, or 0 if there is none, or nothing is said. Units: bytes."""
     return problem.caches[-1].line_bytes if problem.caches else 0
 
 

@@ -69,7 +69,7 @@ def _between_columns(tiling: Tiling, result: TileOperand, columns: TileAxis, hel
 
 
 def _part(step: Cost, whole: Cost) -> Cost:
-    """Return the fraction of a whole that one register block covers; the fractions of all blocks have the mean 1."""
+    """Return the fraction of a whole that one register block covers. The fractions of all blocks have the mean 1."""
     return CeilDiv(times(PARTS, step), whole)
 
 

@@ -85,7 +85,7 @@ def beginnings(
 
 
 def exposed_stream(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) -> Cost:
-    """Return how long traffic that streams and computing take together; 0 if nothing streams.
+    """Return how long traffic that streams and computing take together, or 0 if nothing streams.
 
     The largest input counts.
     """

@@ -80,7 +80,7 @@ class SharingModel(Protocol):
 
 
 def where_time_goes(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[NestTime | None, ...]:
-    """Return, per statement, the time in parts; None if the model cannot price it, no parts if it has none.
+    """Return, per statement, the time in parts, or None if the model cannot price it, no parts if it has none.
 
     A statement that is fused with another one has no time of its own.
     """

@@ -30,7 +30,7 @@ Ask = Callable[["DeviceWindow"], DevicePlan | Diagnostic | None]
 
 @dataclass(frozen=True, slots=True)
 class DeviceWindow:
-    """Kernels to assign after others, which left tensors on a device; `start` is a possible assignment."""
+    """Kernels to assign after others, which left tensors on a device. `start` is a possible assignment."""
 
     problem: DeviceProblem
     wrote: Mapping[str, int]
@@ -120,7 +120,7 @@ def _wrote(problem: DeviceProblem, phases: Sequence[Phase]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class _Model:
-    """`at` says of each kernel by slot and device whether it is there; even slots are the first device's."""
+    """`at` says of each kernel by slot and device whether it is there. Even slots are the first device's."""
 
     stretch: DeviceWindow
     model: Any
@@ -133,7 +133,7 @@ class _Model:
 
 
 def deal(stretch: DeviceWindow) -> DevicePlan | None:
-    """Return the best partition of a stretch within its effort; None if nothing was found."""
+    """Return the best partition of a stretch within its effort, or None if nothing was found."""
     from ortools.sat.python import cp_model
 
     problem = stretch.problem

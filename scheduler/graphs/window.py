@@ -109,7 +109,7 @@ class WindowModel:
 
 
 def decide(window: Window) -> WindowPlan | None:
-    """Return the best that is found within the window's effort; None if nothing was.
+    """Return the best that is found within the window's effort, or None if nothing was.
 
     Which groups is decided first, without their order and their room: that is soon done, and a bound. Where
     the start costs no more, it is the best; else the whole question is asked, with that answer as its hint.

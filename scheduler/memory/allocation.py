@@ -137,7 +137,7 @@ def pack(buffers: Sequence[PlacedBuffer]) -> dict[str, int]:
 
 
 def _place_buffers(buffers: Sequence[PlacedBuffer], capacity: int) -> dict[str, int] | None:
-    """Return offsets within a capacity; None if there are none, or none was found."""
+    """Return offsets within a capacity, or None if there are none, or none was found."""
     instance = make_instance(buffers, capacity)
     lengths = [last - first for first, last in zip(instance.first, instance.last, strict=True)]
     effort = Effort("fewest", lambda b: -lengths[b] * instance.size[b], NODES)

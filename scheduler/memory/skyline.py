@@ -51,7 +51,7 @@ class Instance:
 
 
 def make_instance(buffers: Sequence[PlacedBuffer], capacity_bytes: int) -> Instance:
-    """Time compressed to sections, sizes divided by their common divisor; there is at least one buffer."""
+    """Time compressed to sections, sizes divided by their common divisor. There is at least one buffer."""
     unit = gcd(*(b.size_bytes for b in buffers), *(b.alignment_bytes for b in buffers if _matters(b)))
     times = sorted({t for b in buffers for t in (b.start, b.end)})
     alive = [frozenset(n for n, b in enumerate(buffers) if b.start <= t < b.end) for t in times[:-1]]
@@ -149,7 +149,7 @@ class _Search:
         return tuple(self.offsets)
 
     def branch(self) -> _Choice | None:
-        """Return where to place next; None when everything is placed."""
+        """Return where to place next, or None when everything is placed."""
         found: _Choice | None = None
         best: tuple[int, ...] = ()
         for left, right in self.valleys():
@@ -238,7 +238,7 @@ class _Search:
             self.rest[s] += self.instance.size[b]
 
     def bridge(self, choice: _Choice) -> int | None:
-        """Return the least height at which a buffer could cover a section that stays empty; None if none can.
+        """Return the least height at which a buffer could cover a section that stays empty, or None if none can.
 
         The next buffer over the section rests on a wall of the valley, or on a buffer that will be next to it
         there.

@@ -81,7 +81,7 @@ def _is_one_block(option: NestOption, blocks: Sequence[LoopStep], sweeps: Sequen
 def _stages(
     space: Space, assignment: Assignment, outside: tuple[int, Sequence[LoopStep]], hold: int
 ) -> tuple[Stage, ...]:
-    """Return the nest; `outside` is the number of loops that distribute parts to threads."""
+    """Return the nest. `outside` is the number of loops that distribute parts to threads."""
     parts, blocks = outside
     # What lies in a scratchpad is dealt only where each part has its own, which it fills.
     outermost = {operand.name: parts if operand.staging.homes[0] else 0 for operand in space.option.operands}

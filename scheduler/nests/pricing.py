@@ -124,7 +124,7 @@ def _in_order(loops: Sequence[LoopStep], option: NestOption) -> tuple[LoopStep, 
 
 
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
-    """Return the cost of each statement, in the order of the problem; None if the model cannot say.
+    """Return the cost of each statement, in the order of the problem, or None if the model cannot say.
 
     Units: nanoseconds. A statement that is fused with another one costs nothing by itself.
     """
@@ -146,7 +146,7 @@ def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model
 def read_nest(
     problem: Problem, nest: NestProblem, chosen: NestSchedule
 ) -> tuple[NestOption, Assignment] | None:
-    """Return the option and the decisions that a nest expresses; None if no decisions lead to it.
+    """Return the option and the decisions that a nest expresses, or None if no decisions lead to it.
 
     If the loops are distributed over threads, the option is that of one of the nest's parts.
     """
@@ -217,7 +217,7 @@ def _cheaper(
 
 
 def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
-    """Return the option, or that of a part that a nest distributes over threads; None if they do not match."""
+    """Return the option, or that of a part that a nest distributes over threads, or None if they do not match."""
     dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
     if not dealt:
         return option
@@ -228,7 +228,7 @@ def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
 
 
 def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
-    """Yield assignments that may have led to the nest; they are few, as most decisions can be read off."""
+    """Yield assignments that may have led to the nest. They are few, as most decisions can be read off."""
     single = {step.axis for step in nest.loops} - {step.axis for step in nest.loops if step.counts}
     loops = [step for step in nest.loops if step.counts or (step.is_dealt and step.axis in single)]
     unrolled = {step.axis for step in nest.loops if step.is_unrolled}
@@ -263,7 +263,7 @@ MOST_LOOPS = 2
 
 
 def why_unpriced(schedule: Schedule, problem: Problem) -> tuple[str, ...]:
-    """Return, per statement of the problem, why the model cannot price it; "" if it can."""
+    """Return, per statement of the problem, why the model cannot price it, or "" if it can."""
     nests = {nest.statement: nest for nest in schedule.nests}
     return tuple(
         _why(problem, nest, nests[nest.statement]) if nest.statement in nests else ""

@@ -45,7 +45,7 @@ class ModuloQuestion:
 def pipeline_apart(
     steady: Steady, limit_s: float, command: tuple[str, ...] = COMMAND
 ) -> BoundedAnswer | None:
-    """Return the best order that was found within the limit; None if none was, or where the solver failed."""
+    """Return the best order that was found within the limit, or None if none was, or where the solver failed."""
     try:
         environment = {**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])}
         job = write(ModuloQuestion(steady, limit_s)).encode()
@@ -58,7 +58,7 @@ def pipeline_apart(
 
 
 def find_pipeline(steady: Steady, limit_s: float) -> BoundedAnswer | None:
-    """Find a pipeline as `pipeline_apart` does, in this process; None if iterations cannot even run one by one."""
+    """Find a pipeline as `pipeline_apart` does, in this process, or None if iterations cannot even run one by one."""
     stop = time.monotonic() + limit_s
     plain = begin(steady, least_interval(steady))
     bound = interval = least_interval(steady)
@@ -267,7 +267,7 @@ def begin(steady: Steady, least: int) -> Pipeline | None:
 
 
 def in_sequence(steady: Steady) -> Pipeline | None:
-    """Return operations in the order listed, iteration after iteration; None if registers forbid it."""
+    """Return operations in the order listed, iteration after iteration, or None if registers forbid it."""
     starts: list[int] = []
     free = 0
     for i, operation in enumerate(steady.operations):

@@ -33,11 +33,11 @@ Command = tuple[str, ...]
 
 
 class ChildLost(Exception):
-    """An error: the solver process no longer answers; the text gives the reason."""
+    """An error: the solver process no longer answers. The text gives the reason."""
 
 
 class ChildLate(Exception):
-    """A child that has not answered by the deadline; `was_asked` says whether it had a job."""
+    """A child that has not answered by the deadline. `was_asked` says whether it had a job."""
 
     def __init__(self, *, was_asked: bool) -> None:
         super().__init__("no answer in time")
@@ -46,7 +46,7 @@ class ChildLate(Exception):
 
 @dataclass(slots=True)
 class Child:
-    """One solver process. `lines` are its answers, an empty one at its end; `said` is its error output.
+    """One solver process. `lines` are its answers, an empty one at its end. `said` is its error output.
 
     It is busy from the moment that it gets a job until the caller has read all of the answer.
     """

@@ -22,7 +22,7 @@ UNHEARD = (ChildLost, ChildLate, ValueError, TypeError, KeyError, IndexError)
 
 @dataclass(frozen=True, slots=True)
 class SolverAnswer:
-    """The last message of the solver; `failure` says why it was the last."""
+    """The last message of the solver. `failure` says why it was the last."""
 
     found: SearchResult | None
     failure: Diagnostic | None = None
@@ -58,7 +58,7 @@ def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Search
 
 
 def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> Diagnostic | None:
-    """Return the warning that one of `UNHEARD` is worth; None if the time was up before anything was asked."""
+    """Return the warning that one of `UNHEARD` is worth, or None if the time was up before anything was asked."""
     if isinstance(error, ChildLost):
         return warn_of_failure(str(error), sought)
     if isinstance(error, ChildLate):

@@ -1,4 +1,4 @@
-"""The options of a statement under a cost model, open or completely decided; greedy and CP-SAT share them."""
+"""The options of a statement under a cost model, open or completely decided. Greedy and CP-SAT share them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Candidate:
 def open_options(
     problem: Problem, nest: NestProblem, model: CostModel, fixed: Assignment, stop: float = inf
 ) -> tuple[OpenOption, ...]:
-    """Return the options that agree with the fixed decisions, most promising first; none if no option agrees.
+    """Return the options that agree with the fixed decisions, most promising first, or none if no option agrees.
 
     `stop` is on the monotonic clock: after it, one agreeing option suffices, the first of those with the most
     work per issue.

@@ -150,7 +150,7 @@ class FusedOption:
 def _cheapest(
     option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment
 ) -> FusedOption | None:
-    """Return the best choice for an option; None if the fixed decisions allow none."""
+    """Return the best choice for an option, or None if the fixed decisions allow none."""
     return min(
         choices_of(option, alone, fixed), key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None
     )
@@ -218,7 +218,7 @@ def _closed_sets(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed: Assignment) -> bool:
-    """Return whether a choice agrees with a person's decisions; a statement with a decided nest keeps its nest."""
+    """Return whether a choice agrees with a person's decisions. A statement with a decided nest keeps its nest."""
     for other in alone:
         pinned = fixed.get(fuse_of(statement, other), 0 if fixed_names(fixed, other) else None)
         if pinned not in (None, int(other in fused)):

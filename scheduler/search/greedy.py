@@ -93,7 +93,7 @@ def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
 
 
 def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candidate | None:
-    """Return the best that descent finds by `stop`; None if the fixed decisions leave nothing."""
+    """Return the best that descent finds by `stop`, or None if the fixed decisions leave nothing."""
     given = (candidate_of(option, option.start) for option in options if option.start is not None)
     known = min(given, key=lambda c: c.cost_ns, default=None)
     best, tried = known, Tried()

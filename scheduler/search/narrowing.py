@@ -248,7 +248,7 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
 
 
 def _refine_once(outline: Outline) -> Outline | None:
-    """Return the outline refined by one step; None if nothing performs the mapping."""
+    """Return the outline refined by one step, or None if nothing performs the mapping."""
     return outline.further() if outline.further is not None else outline
 
 
@@ -257,7 +257,7 @@ def _instruction(outline: Outline) -> str:
 
 
 def _complete_outline(outline: Outline) -> Outline | None:
-    """Return the complete outline of a mapping; None if nothing performs it."""
+    """Return the complete outline of a mapping, or None if nothing performs it."""
     found: Outline | None = outline
     while found is not None and found.further is not None:
         found = found.further()

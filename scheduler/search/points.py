@@ -125,7 +125,7 @@ class SearchSpace:
         first: Schedule,
         listed: Sequence[Schedule] = (),
     ) -> SearchSpace | None:
-        """Return the space that a schedule lies in; None if no decisions lead to it, as to some that are written.
+        """Return the space that a schedule lies in, or None if no decisions lead to it, as to some that are written.
 
         Raises: Infeasible if nothing agrees with `fixed`.
         """
@@ -149,7 +149,7 @@ class SearchSpace:
         return replace(empty, first=start, listed=tuple(others))
 
     def point_of(self, schedule: Schedule) -> Point | None:
-        """Return the point of a schedule; None if no decisions lead to its loops."""
+        """Return the point of a schedule, or None if no decisions lead to its loops."""
         nests = {nest.statement: nest for nest in schedule.nests}
         found: list[Candidate] = []
         for group, ways in zip(self.groups, self.ways, strict=True):
@@ -191,7 +191,7 @@ class SearchSpace:
         return None
 
     def crossed(self, one: Point, other: Point, rng: random.Random) -> Point | None:
-        """Return a point with each decision from one of two points; None if the result is not a schedule.
+        """Return a point with each decision from one of two points, or None if the result is not a schedule.
 
         Loop orders are taken together, and so is a register block, because only whole ones are known to be
         possible. If the mappings differ, a statement is as in one of the points.
@@ -295,7 +295,7 @@ def _as_solved(candidate: Candidate) -> Solved:
 def _draw_decisions(
     space: Space, one: Assignment, other: Assignment, rng: random.Random
 ) -> Assignment | None:
-    """Return decisions from either assignment, those that hang together from the same one; None if none fit."""
+    """Return decisions from either assignment, those that hang together from the same one, or None if none fit."""
     genes = {name: name for name in one.keys() & other.keys()}
     genes |= {name: "order" for name, _, _ in space.order_pairs()}
     genes |= {name: "sweep" for name, _, _ in space.sweep_pairs()}

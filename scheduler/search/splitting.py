@@ -99,7 +99,7 @@ def raised_floors(
 
 
 def _probe_boxes(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
-    """Return an improved schedule from the lowest boxes, if cheaper; open decisions are as in the best schedule."""
+    """Return an improved schedule from the lowest boxes, if cheaper. Open decisions are as in the best schedule."""
     option, found = best.option, best
     for made in _each(boxes.taken(np.argsort(boxes.floors, kind="stable")[:PROBED])):
         whole = {**best.assignment, **made}

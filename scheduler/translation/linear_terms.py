@@ -92,7 +92,7 @@ def variable(model: cp_model.CpModel, term: LinearTerm) -> LinearTerm:
 def multiply_terms(
     model: cp_model.CpModel, left: LinearTerm, right: LinearTerm, limit: int | None
 ) -> LinearTerm:
-    """Return the product; values above `limit` are excluded."""
+    """Return the product. Values above `limit` are excluded."""
     if left.low == left.high:
         return weight_term(left.low, right)
     if right.low == right.high:

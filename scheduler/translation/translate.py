@@ -142,7 +142,7 @@ class Translator:
         return self._scale_cost(self._spread(broken, others), factor, paid=paid)
 
     def _of_two(self, one: Cost, other: Cost, factor: float, *, paid: bool) -> LinearTerm:
-        """Return the product of two sums, each as one number; the least of both has as many steps."""
+        """Return the product of two sums, each as one number. The least of both has as many steps."""
         first, second = (max(1, self._scale_cost(part, 1.0, paid=False).low) for part in (one, other))
         steps = sqrt(factor * second / first), sqrt(factor * first / second)
         left, right = (
@@ -194,7 +194,7 @@ class Translator:
     # --- whole-numbered expressions -----------------------------------------------------------------------
 
     def _exact(self, cost: Cost, most: int | None = None) -> LinearTerm:
-        """Return the value of a whole expression; values above `most` are excluded."""
+        """Return the value of a whole expression. Values above `most` are excluded."""
         if id(cost) not in self.terms:
             axes = self._axes(cost)
             if not axes:
@@ -243,7 +243,7 @@ class Translator:
         return select_by_literal(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
 
     def _product(self, parts: Sequence[Cost], most: int | None) -> LinearTerm:
-        """Return the product; factors over one axis are tabulated together, the others multiplied one by one."""
+        """Return the product. Factors over one axis are tabulated together, the others multiplied one by one."""
         flat = _flatten_factors(parts)
         factor = prod(part.value for part in flat if isinstance(part, Const))
         number = int(factor)

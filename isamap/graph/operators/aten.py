@@ -160,7 +160,7 @@ _CONVERSIONS = ("_to_copy", "convert_element_type", "where")
 
 
 def _entry(name: str) -> Formula | Optioned | None:
-    """Return the row of a torch operation such as `mul.Tensor`; None if no elementwise text computes it."""
+    """Return the row of a torch operation such as `mul.Tensor`, or None if no elementwise text computes it."""
     base = name.partition(".")[0]
     if base in _CONVERSIONS:
         return None
@@ -307,7 +307,7 @@ def _cut_axis(shape: Sequence[int], axis: int, parts: int) -> tuple[int, ...]:
 
 
 def _convolution(o: Applied, dtype: str) -> Kernel:
-    """Return the convolution of a gradient as a kernel; several groups are an axis of their own."""
+    """Return the convolution of a gradient as a kernel. Several groups are an axis of their own."""
     image, filters, result = o[1].shape, o[2].shape, o[0].shape
     count, groups = len(image) - 2, o.integer("group", 1)
     stride, padding, dilation = (o.list(name) or () for name in ("strides", "pads", "dilations"))

@@ -80,7 +80,7 @@ def convolve(
 
 
 def _taken_out(point: Value, w: Value, bias: Value | None) -> Value | None:
-    """Return the bias less an image's zero point times each filter's sum; None if one of them is not known.
+    """Return the bias less an image's zero point times each filter's sum, or None if one of them is not known.
 
     Products are then of bytes as they lie, which machines multiply. Taps beyond the image read the zero point.
     Source: Jacob et al. 2018, equation 7.

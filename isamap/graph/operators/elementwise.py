@@ -107,7 +107,7 @@ def looked_up(o: Applied, x: Value, table: Value) -> Value:
 
 
 def of_bytes(o: Applied, x: Value, through: Callable[[Value], Value]) -> Value:
-    """Return an elementwise operation; on bytes it becomes a table lookup if its other operands are known."""
+    """Return an elementwise operation. On bytes it becomes a table lookup if its other operands are known."""
     if DTYPES[x.dtype].is_integer and DTYPES[x.dtype].bits == 8 and x.known is None:
         mark, low = o.making.mark(), DTYPES[x.dtype].low
         table = through(known_value(np.arange(low, low + 256), x.dtype))

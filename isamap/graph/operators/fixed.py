@@ -154,7 +154,7 @@ _OF_SIZES: Mapping[str, Callable[[Applied, list[Any]], Any]] = {
 
 
 def fold_sizes(o: Applied) -> Value | None:
-    """Return the result of a node on known integers, some of them open sizes; None if a step must compute it."""
+    """Return the result of a node on known integers, some of them open sizes, or None if a step must compute it."""
     rule = _OF_SIZES.get(o.node.op)
     if rule is None or o.node.domain or any(v.dtype not in ("i32", "i64", "bool") for v in o.all):
         return None

@@ -179,7 +179,7 @@ def _in_f32(zero: Value) -> Value:
 
 
 def _along(value: Value, rank: int, axis: int) -> Value:
-    """Return one number of all, or one for each element along an axis; others as they are."""
+    """Return one number of all, or one for each element along an axis. Others as they are."""
     if value.count == 1:
         return value.shaped(())
     return value.shaped([value.count if n == axis else 1 for n in range(rank)]) if value.rank == 1 else value

@@ -89,7 +89,7 @@ def _fused_matmul(o: Applied) -> Value:
 
 
 def _skip_norm(*, centred: bool) -> Lowered:
-    """Return a norm of the rows of a sum; the sum is the fourth result."""
+    """Return a norm of the rows of a sum. The sum is the fourth result."""
 
     def lowered(o: Applied) -> tuple[Value | None, ...]:
         beta, bias = (o.optional(3), o.optional(4)) if centred else (None, o.optional(3))
@@ -284,7 +284,7 @@ def _unpack_bits(array: Array, bits: int, count: int) -> Array:
 
 
 def _matmul_nbits(o: Applied) -> Value:
-    """Lower MatMulNBits: weights of a few bits in blocks, each with a scale; they are unpacked at import."""
+    """Lower MatMulNBits: weights of a few bits in blocks, each with a scale. They are unpacked at import."""
     x, bits, size = o[0], o.integer("bits", 4), o.integer("block_size", 0)
     depth, columns = o.integer("K", 0), o.integer("N", 0)
     packed, scales, points, group = (o.known(n) for n in range(1, 5))
@@ -310,7 +310,7 @@ def _real(o: Applied, x: Value, scale: Value, zero: Value | None) -> Value:
 
 
 def _number(value: Value) -> Value:
-    """Return a scale or a zero point of all elements as a single number; others as they are."""
+    """Return a scale or a zero point of all elements as a single number. Others as they are."""
     return value.shaped(()) if value.count == 1 else value
 
 

@@ -104,7 +104,7 @@ def find_in_statement(
 def find_candidates(
     pattern: Pattern, statement: Statement, number: int, mode: CountMode = "complete"
 ) -> Iterator[Mapping]:
-    """Yield all mappings whose signatures agree; elements and parameters are not checked."""
+    """Yield all mappings whose signatures agree. Elements and parameters are not checked."""
 
     def test(bindings: Bindings) -> Test:
         own = {a.name: instruction_signature(a.name, pattern, bindings) for a in pattern.axes}
@@ -300,7 +300,7 @@ def statement_mappings(
     *,
     writes: bool = False,
 ) -> Iterator[Mapping]:
-    """Yield all mappings of a statement, or those of one instruction; `kernel` has the facts about its sizes.
+    """Yield all mappings of a statement, or those of one instruction. `kernel` has the facts about its sizes.
 
     With `writes`, those of a statement that only assigns write to memory: no others perform it.
     """
@@ -424,7 +424,7 @@ def _subsets(axes: list[str]) -> list[tuple[str, ...]]:
 
 
 def _is_filled(pattern: Pattern, statement: Statement, axis: str, on: tuple[str, ...]) -> bool:
-    """Return whether fused extents reach the instruction's; True if either is not a number."""
+    """Return whether fused extents reach the instruction's, or True if either is not a number."""
     length = pattern.statement.axis(axis).extent.substitute(largest_parameters(pattern.instruction)).value
     extent = Index.of(1)
     for x in on:

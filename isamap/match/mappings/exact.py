@@ -96,7 +96,7 @@ def _is_empty(text: str) -> bool:
 
 
 def largest_values(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int | None] | None:
-    """Return the largest value of each name for which all comparisons hold; None for a name without a bound.
+    """Return the largest value of each name for which all comparisons hold, or None for a name without a bound.
 
     Return None if no values satisfy them. Comparisons that are not affine are assumed to hold.
     """
@@ -127,7 +127,7 @@ def _orders(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
 
 
 class _Writer:
-    """Writes sets in isl's notation; names are numbered, for kernels may use isl's words."""
+    """Writes sets in isl's notation. Names are numbered, for kernels may use isl's words."""
 
     def __init__(self, space: IterationSpace) -> None:
         self.lengths, self.extents = dict(space.lengths), dict(space.extents)
@@ -259,7 +259,7 @@ class _Writer:
         return self.parameters.setdefault(symbol, f"n{len(self.parameters)}")
 
     def _text(self, index: Index) -> str | None:
-        """Return an index expression; None if it multiplies symbols."""
+        """Return an index expression, or None if it multiplies symbols."""
         terms: list[str] = []
         for monomial, coefficient in index.terms:
             if len(monomial) > 1:

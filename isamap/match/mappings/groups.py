@@ -73,7 +73,7 @@ class _Part:
 
     @property
     def loops(self) -> dict[str, Index]:
-        """Kernel axes that are loops around the issue, with their extents; unit axes need none."""
+        """Kernel axes that are loops around the issue, with their extents. Unit axes need none."""
         placed = {k for ks in self.mapping.axes.values() for k in ks}
         return {a.name: a.extent for a in self.statement.axes if a.name not in placed and a.extent.value != 1}
 
@@ -175,7 +175,7 @@ def _common_loops(parts: tuple[_Part, ...]) -> bool:
 
 
 def _fits(part: _Part, instruction_axes: tuple[str, ...], kernel_axes: tuple[str, ...]) -> bool:
-    """Return whether fused kernel axes are no longer than the instruction's axes; False if that is unknown."""
+    """Return whether fused kernel axes are no longer than the instruction's axes, or False if that is unknown."""
     required = [part.statement.axis(k).extent.value for k in kernel_axes]
     lengths = [_longest(part.pattern, a) for a in instruction_axes]
     if None in required or None in lengths:

@@ -70,7 +70,7 @@ class Mapping:
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
-        """Kernel axes on each instruction axis; axes of a split class all list the same set."""
+        """Kernel axes on each instruction axis. Axes of a split class all list the same set."""
         found = {i: g.kernel_axes for g in self.groups for i in g.instruction_axes}
         return found | dict.fromkeys(self.empty, ())
 

@@ -75,7 +75,7 @@ class Condition:
 def first_violation(
     pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None
 ) -> Violation | None:
-    """Return the first condition that a mapping breaks; None if it is valid.
+    """Return the first condition that a mapping breaks, or None if it is valid.
 
     `kernel` has the facts about its sizes; without it every size is at least 1.
     """
@@ -356,7 +356,7 @@ def _follow(required: list[Row], given: list[Row], columns: int) -> bool:
 
 
 def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | None:
-    """Return the steps of each subscript along the axes; None if one does not step evenly."""
+    """Return the steps of each subscript along the axes, or None if one does not step evenly."""
     found: list[Row] = []
     for subscript in subscripts:
         steps = tuple(subscript.coefficient(a) for a in axes)

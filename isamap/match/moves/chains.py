@@ -42,7 +42,7 @@ class Movement:
 
 
 def steps_of(found: OperandMove | Present) -> tuple[OperandMove, ...]:
-    """Return the instructions of a chain in the order in which they are performed; equal ones run once."""
+    """Return the instructions of a chain in the order in which they are performed. Equal ones run once."""
     if isinstance(found, Present):
         return ()
     inner = [s for _, source in found.inputs if isinstance(source, OperandMove) for s in steps_of(source)]

@@ -92,7 +92,7 @@ class WayOut:
 
 
 def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch) -> WayOut | None:
-    """Return the path of a written expression of sums to its array; None if no instructions perform it.
+    """Return the path of a written expression of sums to its array, or None if no instructions perform it.
 
     The path starts at the registers that hold the sums if possible, else at scratchpad `home`.
     """
@@ -103,7 +103,7 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, search: M
 def stored_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> WayOut | None:
-    """Return the path of results out of the scratchpad `home` of their sums; None if no instruction moves them."""
+    """Return the path of results out of the scratchpad `home` of their sums, or None if no instruction moves them."""
     copy, counts = _tile_out(acc, written, tile, home, search)
     at_once = find_dma(copy, counts, search)
     if at_once is not None:
@@ -114,7 +114,7 @@ def stored_way_out(
 def held_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> WayOut | None:
-    """Return how results leave registers; None if no sums are there, or one move takes them out unchanged."""
+    """Return how results leave registers, or None if no sums are there, or one move takes them out unchanged."""
     if search.is_addressable(acc.memory):
         return None
     copy, counts = _tile_out(acc, written, tile, home, search)
@@ -143,7 +143,7 @@ def _through_buffers(
     *,
     held: bool,
 ) -> WayOut | None:
-    """Return the way through buffers of the first scratchpads that serve; some are kept where a `tile` says so."""
+    """Return the way through buffers of the first scratchpads that serve. Some are kept where a `tile` says so."""
     cells = in_tiles(acc, search, home).buffer
     others = other_arrays(copy, cells)
     kinds = [(copy.target.dtype, acc.cell_shape)]
@@ -236,7 +236,7 @@ def _stores_registers(search: MoveSearch) -> bool:
 
 
 def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, tuple[int, ...]] | None:
-    """Return the axis that an array is read along, with its elements; None if no two tiles read the same."""
+    """Return the axis that an array is read along, with its elements, or None if no two tiles read the same."""
     own = [a for a in tile.axes if f"~{a.name}" in find_counters(read, copy)]
     moving = {symbol for symbol in symbols(read) if symbol.startswith("@")}
     again = [a for a in tile.axes if a.name in acc.axes and a not in own and (a.extent.value or inf) > a.tile]
@@ -279,7 +279,7 @@ def _moves(
     cut: Cut,
     holding: OperandTile | None,
 ) -> tuple[Moves, Moves] | None:
-    """Return the moves that fill persistent buffers, and those of each tile; None if a step has no moves.
+    """Return the moves that fill persistent buffers, and those of each tile, or None if a step has no moves.
 
     With `holding`, the sums are in registers.
     """
@@ -432,7 +432,7 @@ def cuts(value: Expr, buffer: str) -> Iterator[Cut]:
 
 
 def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) -> tuple[Expr, ...]:
-    """Return the parts of a value in execution order; each part reads the previous result from `between`."""
+    """Return the parts of a value in execution order. Each part reads the previous result from `between`."""
     way, found = _way_down(value, buffer), list[Expr]()
     inner = None
     for depth, read in zip((*cut, 0), (*between, None), strict=True):

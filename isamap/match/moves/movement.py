@@ -91,7 +91,7 @@ def choices(
     *,
     search: MoveSearch | None = None,
 ) -> tuple[tuple[Movement, ...], ...]:
-    """Return all ways to move each operand; the first one is used without other decisions."""
+    """Return all ways to move each operand. The first one is used without other decisions."""
     return _choices(statement, mapping, search or move_search_of(kernel, machine), every=True)
 
 
@@ -111,7 +111,7 @@ def _choices(
 
 
 def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | None:
-    """Return one issue of a mapping as it is executed; None if it is not."""
+    """Return one issue of a mapping as it is executed, or None if it is not."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
     if pattern is None:
         return None
@@ -146,7 +146,7 @@ def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple
 
 
 def _input_ways(operand: OperandTile, tile: Tile, search: MoveSearch, every: bool) -> tuple[Movement, ...]:
-    """Return the ways to read an input, in place or through a buffer; the preferred one is first."""
+    """Return the ways to read an input, in place or through a buffer. The preferred one is first."""
     direct = _direct(operand, tile, search)
     if direct is not None and direct.kind != "gathered" and not every:
         return (direct,)

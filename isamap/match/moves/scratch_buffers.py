@@ -67,7 +67,7 @@ class Dma:
 
 
 def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
-    """Return the cheapest instruction that moves as much of a copy as it can; None if there is none."""
+    """Return the cheapest instruction that moves as much of a copy as it can, or None if there is none."""
     key = copy.target, copy.value, tuple((counter, counts[counter]) for counter in copy.counters)
     if key not in search.movers:
         search.movers[key] = _find_transfer_of(copy, counts, search)
@@ -131,7 +131,7 @@ def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[
 def lay_over_copy(
     copy: Copy, counts: Mapping[str, Index], pattern: Pattern, counters: dict[str, str], search: MoveSearch
 ) -> Dma | None:
-    """Return the instruction with its axes on these counters; None if addresses or extents do not fit."""
+    """Return the instruction with its axes on these counters, or None if addresses or extents do not fit."""
     extents, over = _pieces(pattern, counters, counts)
     sizes = _params(pattern, extents)
     counted, lengths = set(counters.values()), dict[str, Index]()
@@ -194,13 +194,13 @@ def _pieces(
 
 
 def _most(pattern: Pattern, axis: Axis) -> int | None:
-    """Return how far an axis goes at most where a parameter says how far; None if there is no limit."""
+    """Return how far an axis goes at most where a parameter says how far, or None if there is no limit."""
     limits = [p.high for p in pattern.instruction.params if axis.extent == Index.of(p.name)]
     return limits[0].value if limits and limits[0] is not None else None
 
 
 def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] | None:
-    """Return the values of the parameters that extents are; None if an extent is fixed, or limited, otherwise."""
+    """Return the values of the parameters that extents are, or None if an extent is fixed, or limited, otherwise."""
     found: dict[str, Index] = {}
     for axis in pattern.axes:
         requested, most = extents[axis.name], largest(extents[axis.name])
@@ -222,7 +222,7 @@ def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] 
 
 
 def largest(count: Index) -> int | None:
-    """Return the most that a count can be: a number, or a number in a minimum; None if neither is there."""
+    """Return the most that a count can be: a number, or a number in a minimum, or None if neither is there."""
     if count.value is not None:
         return count.value
     if len(count.terms) != 1 or count.terms[0][1] != 1 or len(count.terms[0][0]) != 1:
@@ -235,7 +235,7 @@ def largest(count: Index) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """An instruction that sets `most` neighbouring elements of a memory to zero; `param` says how many."""
+    """An instruction that sets `most` neighbouring elements of a memory to zero. `param` says how many."""
 
     instruction: str
     operand: str
@@ -244,7 +244,7 @@ class Clearing:
 
 
 def find_clearing(search: MoveSearch, memory: str, dtype: str) -> Clearing | None:
-    """Return the move that zeroes a scratchpad; None if the machine has no such instruction."""
+    """Return the move that zeroes a scratchpad, or None if the machine has no such instruction."""
     for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None or len(pattern.axes) != 1:
@@ -286,7 +286,7 @@ def scratchpads(machine: Machine) -> tuple[Memory, ...]:
 def homes_of(
     tile: Tile, operand: OperandTile, search: MoveSearch
 ) -> dict[str, OperandMove | Present | Location]:
-    """Return how a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace.
+    """Return how a tile is brought from a buffer, by the memory that the buffer may lie in. "" is the workspace.
 
     A result that is overwritten is brought from nowhere: it needs a buffer only.
     A memory of each part of a parallel loop is nearer than the workspace, and comes first.
@@ -356,7 +356,7 @@ def no_clearing(dtype: DType, home: str, what: str, search: MoveSearch) -> NoMap
 def scratch_move(
     operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> ScratchMove | None:
-    """Return the move of a whole tile into a buffer in a scratchpad, or back; None if there is none."""
+    """Return the move of a whole tile into a buffer in a scratchpad, or back, or None if there is none."""
     written = get_own_sum(tile) if back else None
     copy, counts = _tile_copy(operand, tile, home, search, written)
     elements = prod(operand.cell_shape)
@@ -597,7 +597,7 @@ Counts = Mapping[str, Index]
 
 
 def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
-    """Return the copy with the counter of a fused axis in runs; None if no counter is one of a fused axis."""
+    """Return the copy with the counter of a fused axis in runs, or None if no counter is one of a fused axis."""
     for counter in copy.counters:
         found = {(atom.value, atom.divisor) for atom in _divisions(copy, counter)}
         if len(found) != 1:
@@ -613,7 +613,7 @@ def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
 def _cut_counter(
     copy: Copy, counts: Counts, counter: str, before: Index, length: int
 ) -> tuple[Copy, dict[str, Index]] | None:
-    """Return the copy with a counter cut into runs of at most `length`; the first starts `before` its start."""
+    """Return the copy with a counter cut into runs of at most `length`. The first starts `before` its start."""
     run, inside, count = f"{counter}/", Index.of(counter), counts[counter]
     here, skipped = Index.of(run) * length, before.mod(length)
     start = here if skipped.value == 0 else index_max(0, here - skipped)

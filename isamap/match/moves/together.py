@@ -36,7 +36,7 @@ class TilesMove:
 def tiles_move(
     operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> TilesMove | None:
-    """Return the cheapest way to bring tiles of an operand into its scratchpad, or back; None if there is none.
+    """Return the cheapest way to bring tiles of an operand into its scratchpad, or back, or None if there is none.
 
     Sums come and go a register block at a time, each tile by itself. Tiles of a window may move together along
     its rows, such as the rows of an image, if an instruction can be told the distance of two rows.
@@ -61,7 +61,7 @@ def tiles_move(
 def _along(
     operand: OperandTile, tile: Tile, axis: str, home: str, distance: Index, search: MoveSearch
 ) -> TilesMove | None:
-    """Return the move of all whole tiles along an axis; None for fewer than two, or an extent that is not known.
+    """Return the move of all whole tiles along an axis, or None for fewer than two, or an extent that is not known.
 
     Units: `distance` between two tiles in the buffer, in elements.
     """

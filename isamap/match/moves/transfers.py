@@ -59,7 +59,7 @@ class Transfer:
 
 
 def find_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer | None:
-    """Return the cheapest way to move a copy's elements; None if the machine cannot even move a single one."""
+    """Return the cheapest way to move a copy's elements, or None if the machine cannot even move a single one."""
     question = copy, tuple(counts.items())  # mappings with equal tiles ask for the same copies
     if question not in search.transfers:
         search.transfers[question] = _search_transfer(copy, counts, search)
@@ -212,7 +212,7 @@ def _groups(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Iterator[
 
 
 def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float | None:
-    """Return the price of the result of `find_packing`; copies of equal layout share one. Units: ns per element."""
+    """Return the price of the result of `find_packing`. Copies of equal layout share one. Units: ns per element."""
     first, last = copy.counters[0], copy.counters[-1]
     alike = replace(copy, value=hide_position(copy.value, lambda symbol: symbol == last))
     rows = shape[:1] if first == last or first in symbols(alike.value) else ()
@@ -224,7 +224,7 @@ def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float 
 
 
 def _group_ns(target: Expr, value: Expr, width: int, register: int, search: MoveSearch) -> float | None:
-    """Return the price of a group of elements that are contiguous in the buffer; groups of equal layout share one."""
+    """Return the price of a group of elements that are contiguous in the buffer. Groups of equal layout share one."""
     alike = hide_position(value, is_lane)
     question = (target.dtype, (not search.homes and lying(alike, search.strides)) or alike, width, register)
     if question not in search.groups:
@@ -250,6 +250,6 @@ def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Inde
 def find_joining(
     operand: OperandTile, buffer: str, op: str, here: Index, other: Index, search: MoveSearch
 ) -> Transfer | None:
-    """Return how a machine joins a block of partial results; None if it cannot."""
+    """Return how a machine joins a block of partial results, or None if it cannot."""
     copy = joining(operand, buffer, op, here, other)
     return find_transfer(copy, {COUNTER: Index.of(BLOCK)}, search)

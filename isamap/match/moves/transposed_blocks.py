@@ -48,7 +48,7 @@ class Counters:
 def find_block(
     copy: Copy, counts: Mapping[str, int], search: MoveSearch, around: Mapping[str, int | None] | None = None
 ) -> BlockMove | None:
-    """Return the cheapest instruction that moves blocks of a copy; None if there is none.
+    """Return the cheapest instruction that moves blocks of a copy, or None if there is none.
 
     Blocks run over the counters of `counts`. The counters in `around` shorten them at the end; their value is
     the largest count, if known.
@@ -124,7 +124,7 @@ def _lengths(pattern: Pattern) -> dict[str, int]:
 def _laid_over(
     copy: Copy, counters: Counters, pattern: Pattern, cost: float, search: MoveSearch
 ) -> BlockMove | None:
-    """Return the instruction with its axes on some of the counters; None if nothing fits."""
+    """Return the instruction with its axes on some of the counters, or None if nothing fits."""
     reads = _same_casts(pattern.value, copy.value)
     if reads is None or pattern.output.dtype != copy.target.dtype:
         return None
@@ -147,7 +147,7 @@ def _laid_over(
 
 
 def _same_casts(own: Expr, value: Expr) -> tuple[Read, Read] | None:
-    """Return the reads in two expressions that apply the same casts; else None."""
+    """Return the reads in two expressions that apply the same casts, else None."""
     match own, value:
         case Read(), Read(fill=None) if own.dtype == value.dtype:
             return own, value

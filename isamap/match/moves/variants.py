@@ -166,7 +166,7 @@ def _divides(axis: LoopAxis) -> bool:
 
 
 def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] | None:
-    """Return values for operands behind the end of summed axes; None if none leaves the result as it is."""
+    """Return values for operands behind the end of summed axes, or None if none leaves the result as it is."""
     if not summed:
         return ()
     found = fills_behind(tile.pattern, tile.inputs, summed)

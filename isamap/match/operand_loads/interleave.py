@@ -54,7 +54,7 @@ Source = OperandMove | Location | Present
 
 
 def used_lanes(request: LoadRequest) -> Lanes | None:
-    """Return the lanes of a register of one coordinate that matter; None if their number is known only later."""
+    """Return the lanes of a register of one coordinate that matter, or None if their number is known only later."""
     if len(request.shape) != 1 or request.fill is not None:
         return None
     if request.used is not None:
@@ -78,7 +78,7 @@ def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
 
 
 def rows_beside(search: MoveSearch, request: LoadRequest) -> int | None:
-    """Return the length of the rows that the lanes hold one after the other; None for another layout."""
+    """Return the length of the rows that the lanes hold one after the other, or None for another layout."""
     places, apart = _places(search, request), lanes_apart(search, request)
     if request.used is not None or places is None or apart is None:
         return None
@@ -112,7 +112,7 @@ def places_of(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | N
 
 
 def _places(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | None:
-    """Return the lanes that matter and where their elements lie; None where that is unclear. Shapes: (2, lanes).
+    """Return the lanes that matter and where their elements lie, or None where that is unclear. Shapes: (2, lanes).
 
     Given for made-up positions and strides: it spares searches, and is no proof of anything.
     """
@@ -242,7 +242,7 @@ def requested_lanes(
     limits: dict[str, int],
     params: Params,
 ) -> LoadRequest | None:
-    """Return the load request for a register in the lanes that a subscript reads; None if that is unclear.
+    """Return the load request for a register in the lanes that a subscript reads, or None if that is unclear.
 
     `subject` is over axes `%a`; every axis runs from 0 to its limit.
     """

@@ -234,7 +234,7 @@ class Lookup:
 
 
 def lookup_of(pattern: Pattern) -> Lookup | None:
-    """Return the look-up that an instruction performs; None if its subscripts depend on no values."""
+    """Return the look-up that an instruction performs, or None if its subscripts depend on no values."""
     value = pattern.value
     if not isinstance(value, Read) or not any(map(has_elements, value.index)):
         return None
@@ -362,7 +362,7 @@ class MoveSearch:
     def locate(
         self, instruction: Instruction, binding: Binding, params: Params, limits: dict[str, int]
     ) -> Location | None:
-        """Return where an operand of an instruction lies; None where that is not as the instruction requires."""
+        """Return where an operand of an instruction lies, or None where that is not as the instruction requires."""
         operand = instruction.operand(binding.name)
         found = locate(self.strides, operand, binding, params, limits)
         if found is None or not self.lies_in(found.buffer, operand.memory):
@@ -393,12 +393,12 @@ class MoveSearch:
         return costs[key]
 
     def energy_pj(self, name: str, params: Params) -> float:
-        """Energy of one issue without its accesses; 0 if none is stated. Units: pJ."""
+        """Energy of one issue without its accesses, or 0 if none is stated. Units: pJ."""
         item = self.machine.instructions[name]
         energy = item.cost.energy_pj
         return 0.0 if energy is None else cost_value(energy, self._numbers(item, params))
 
     def _numbers(self, item: MachineInstruction, params: Params) -> dict[str, int]:
-        """Return all values that the costs of an instruction may use; an unknown one is as large as possible."""
+        """Return all values that the costs of an instruction may use. An unknown one is as large as possible."""
         most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
         return cost_params(item, self.machine, {**most, **params})

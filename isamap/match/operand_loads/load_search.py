@@ -58,7 +58,7 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 def find_place(
     search: MoveSearch, instruction: Instruction, name: str, request: LoadRequest, params: Params
 ) -> Location | None:
-    """Return where an instruction that reads memory finds its operand; None if the layout does not fit."""
+    """Return where an instruction that reads memory finds its operand, or None if the layout does not fit."""
     if any(
         part is not None and part.value != size
         for part, size in zip(request.valid, request.shape, strict=True)
@@ -75,7 +75,7 @@ def find_place(
 def find_operand_load(
     search: MoveSearch, request: LoadRequest, moves: int = 0
 ) -> OperandMove | Present | None:
-    """Return the cheapest chain that fills the requested register with so many moves; None if there is none."""
+    """Return the cheapest chain that fills the requested register with so many moves, or None if there is none."""
     if search.is_addressable(request.memory):  # no register, and nothing is written to memory on the way
         return None
     if _is_there(request):
@@ -329,7 +329,7 @@ def _request_register(
     reach: dict[Digits, Index | None],
     fill: Const | None,
 ) -> LoadRequest | None:
-    """Return the load request of a register operand, over its own coordinates; None if its value is unclear."""
+    """Return the load request of a register operand, over its own coordinates, or None if its value is unclear."""
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
         return None

@@ -57,7 +57,7 @@ class LaneBox:
 
 @lru_cache(maxsize=4096)
 def pieces_of(instruction: Instruction) -> tuple[Pattern, ...]:
-    """Return the pieces in which an instruction writes its only output, each from an operand of its own; else ()."""
+    """Return the pieces in which an instruction writes its only output, each from an operand of its own, else ()."""
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(outputs) != 1 or outputs[0].role != "out" or len(outputs[0].shape) != 1:
         return ()
@@ -76,7 +76,7 @@ def pieces_of(instruction: Instruction) -> tuple[Pattern, ...]:
 
 
 def _cases(statement: Statement) -> list[Statement] | None:
-    """Return the statement for every value of the axes that its conditions ask; None if they ask more."""
+    """Return the statement for every value of the axes that its conditions ask, or None if they ask more."""
     asked = _asked_axes(statement.assign.value)
     axes = [a for a in statement.axes if a.name in asked]
     if asked - {a.name for a in axes}:
@@ -134,7 +134,7 @@ def _number(value: Expr) -> int | None:
 def box_of(
     subscript: Index, axes: tuple[Axis, ...], lengths: Mapping[str, int], used: Lanes
 ) -> LaneBox | None:
-    """Return the part of the lanes `used` that a subscript names; None if that is nothing, or no box."""
+    """Return the part of the lanes `used` that a subscript names, or None if that is nothing, or no box."""
     return _box_of(subscript, axes, (*lengths.items(),), used)
 
 
@@ -184,7 +184,7 @@ def _lanes(offset: int, digits: tuple[tuple[str, int, int], ...]) -> Lanes:
 
 
 def axes_at(box: LaneBox, lane: str) -> dict[str, Index] | None:
-    """Return each axis of a box as an expression of the lane; None if two places share a lane."""
+    """Return each axis of a box as an expression of the lane, or None if two places share a lane."""
     found: dict[str, Index] = {}
     cut = [(a, s, n) for a, s, n in box.digits if n > 1]
     for position, (axis, step, count) in enumerate(cut):

@@ -39,7 +39,7 @@ Lying = tuple[tuple[tuple[DType, str], ...], Expr | None, tuple[tuple[Index, Ind
 
 
 def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
-    """Return the relative layout of elements over lanes, for any array; None for a computed value.
+    """Return the relative layout of elements over lanes, for any array, or None for a computed value.
 
     `X[@0, @1, @2 + %0 % 4, @3 + %0 / 4]` and `F[@0, @1 + %0 % 4, @2, @3 + %0 / 4]` have the same layout: four
     runs, at a distance that some stride gives. Strides are numbered in the order of their first use.

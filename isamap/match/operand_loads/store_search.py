@@ -62,7 +62,7 @@ def _writers(search: MoveSearch, dtype: DType) -> list[Pattern]:
 def _try_store(
     search: MoveSearch, pattern: Pattern, operand: Operand, target: Read, value: Expr, request: LoadRequest
 ) -> OperandMove | None:
-    """Return the store of a value by this instruction; None if its register operand cannot have that shape."""
+    """Return the store of a value by this instruction, or None if its register operand cannot have that shape."""
     params = fit_shape(operand, request.shape)
     own = [b for b in reads(pattern.value) if b.buffer == operand.name]
     if params is None or len(own) != 1:

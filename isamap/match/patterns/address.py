@@ -34,7 +34,7 @@ Interval = tuple[int, int]
 
 
 def interval(index: Index, extents: Mapping[str, int]) -> Interval | None:
-    """Return smallest and largest value when each symbol runs over 0 … extent-1; None if a symbol has no range."""
+    """Return smallest and largest value when each symbol runs over 0 … extent-1, or None if a symbol has no range."""
     low = high = 0
     for monomial, coefficient in index.terms:
         ends = (coefficient, coefficient)
@@ -182,7 +182,7 @@ def locate(
 
 
 def address_of(read: Read, strides: Strides) -> Index | None:
-    """Return the element offset of an access; None for a buffer whose place is not known."""
+    """Return the element offset of an access, or None for a buffer whose place is not known."""
     return _address(read.index, strides[read.buffer]) if read.buffer in strides else None
 
 

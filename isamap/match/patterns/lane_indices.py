@@ -29,7 +29,7 @@ COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 
 
 def bind_affine(pattern: Expr, subject: Expr, axes: Iterable[str]) -> Bindings | None:
-    """Return the parameters with which an instruction counts as an index does along its axes; None if it cannot.
+    """Return the parameters with which an instruction counts as an index does along its axes, or None if it cannot.
 
     The subject names the instruction's axes with `%`.
     """
@@ -53,7 +53,7 @@ def bind_affine(pattern: Expr, subject: Expr, axes: Iterable[str]) -> Bindings |
 
 
 def _polynomial(e: Expr) -> Index | None:
-    """Return an integer expression of axes and parameters as a polynomial of them; None for anything else."""
+    """Return an integer expression of axes and parameters as a polynomial of them, or None for anything else."""
     match e:
         case Scalar(name, dtype) if dtype.is_integer:
             return Index.of(name)
@@ -69,7 +69,7 @@ def _polynomial(e: Expr) -> Index | None:
 
 
 def index_of(e: Expr) -> Index | None:
-    """Return the index of which an expression has the low bits; None if it is no such value."""
+    """Return the index of which an expression has the low bits, or None if it is no such value."""
     match e:
         case IndexValue(index) | Cast(IndexValue(index), _, "wrap"):
             return index

@@ -31,7 +31,7 @@ def layout_holds(
     params: Mapping[str, int],
     steps: Mapping[str, int],
 ) -> bool:
-    """Return whether a place meets the layout that an operand requires; `steps` are as in `alignment`.
+    """Return whether a place meets the layout that an operand requires. `steps` are as in `alignment`.
 
     Units: `aligned_bytes` is a divisor of the address.
     """
@@ -112,7 +112,7 @@ def address_steps(machine: Machine) -> dict[str, int]:
 
 
 def _stated_alignment(constraint: Constraint, align: Index) -> int:
-    """Return the alignment that a constraint promises; 1 if it promises none."""
+    """Return the alignment that a constraint promises, or 1 if it promises none."""
     number = constraint.right.value
     if constraint.left == align and constraint.comparison in (">=", "==") and number:
         return 1 << (number - 1).bit_length()  # an alignment is a power of two: at least 48 means 64

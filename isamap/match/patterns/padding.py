@@ -44,7 +44,7 @@ def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = F
 
 
 def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
-    """Return the value of an expression when the operands in `known` hold these constants; None if it depends."""
+    """Return the value of an expression when the operands in `known` hold these constants, or None if it depends."""
     match expr:
         case Const():
             return expr
@@ -108,7 +108,7 @@ def _is(neutral: Const, found: Const | None) -> bool:
 
 
 def _value(expr: Expr) -> Const | None:
-    """Return the constant that an expression of constants is; None if it is not a number."""
+    """Return the constant that an expression of constants is, or None if it is not a number."""
     with np.errstate(all="ignore"):
         found = evaluate_expr(expr, Env()).item()
     if expr.dtype.is_float and found != found:

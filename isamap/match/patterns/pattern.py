@@ -59,7 +59,7 @@ def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
 
 
 def encoded_values(instruction: Instruction, bindings: Iterable[Binding]) -> dict[str, int] | None:
-    """Return the numbers for encoded parameters; None if one is not a number, or cannot be encoded."""
+    """Return the numbers for encoded parameters, or None if one is not a number, or cannot be encoded."""
     names = encoded_params(instruction)
     found: dict[str, int] = {}
     for binding in bindings:
@@ -110,7 +110,7 @@ class Pattern:
 
 
 def pattern_of(instruction: Instruction) -> Pattern | None:
-    """Return the instruction as a pattern; None if it is not one plain statement, but a configuration, say."""
+    """Return the instruction as a pattern, or None if it is not one plain statement, but a configuration, say."""
     return _pattern_of(instruction, instruction.span)
 
 
@@ -195,7 +195,7 @@ def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
 
 
 def patterns_of(instruction: Instruction) -> tuple[Pattern, ...]:
-    """Return a pattern for each statement of an instruction; () where one is ordered or under a condition.
+    """Return a pattern for each statement of an instruction, or () where one is ordered or under a condition.
 
     A condition that asks predicate operands only is no hindrance: the predicate is set for the lanes in use.
     """
@@ -263,7 +263,7 @@ def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
 def invert(
     subscripts: tuple[Index, ...], extents: dict[str, int], dims: tuple[str, ...]
 ) -> dict[str, Index] | None:
-    """Return each axis as an expression of the element's coordinates `dims`; None if they do not determine axes.
+    """Return each axis as an expression of the element's coordinates `dims`, or None if they do not determine axes.
 
     Axes of extent one are 0. An axis that the subscripts do not use is left out.
     """
@@ -281,7 +281,7 @@ def invert(
 
 
 def span_factor(pattern: Pattern, masks: Mapping[str, Index]) -> float:
-    """Return the factor by which a load spans more than its elements, at least 1; 1 for a run-time mask."""
+    """Return the factor by which a load spans more than its elements, at least 1, or 1 for a run-time mask."""
     factor = 1.0
     for param in pattern.instruction.params:
         taken = masks[param.name].value if param.name in masks else None

@@ -28,7 +28,7 @@ def fit_shape(operand: Operand, shape: tuple[int, ...]) -> Params | None:
 
 
 def solve(index: Index, size: int) -> Params | None:
-    """Return the value of the one symbol of `index` that makes it `size`; {} when it is that already."""
+    """Return the value of the one symbol of `index` that makes it `size`, or {} when it is that already."""
     if index.value is not None:
         return {} if index.value == size else None
     if len(index.symbols) != 1:

@@ -165,7 +165,7 @@ class Pairs:
 def implies_equality(
     lanes: Sequence[Index], iterations: Sequence[Index], pairs: Pairs, *, from_lanes: bool
 ) -> bool | None:
-    """Return whether equal `lanes` mean equal `iterations`, or the other way round; None if it is not known.
+    """Return whether equal `lanes` mean equal `iterations`, or the other way round, or None if it is not known.
 
     `lanes` are subscripts over the instruction's axes, `iterations` over the kernel's.
     """

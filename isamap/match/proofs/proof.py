@@ -103,7 +103,7 @@ class _Case:
 
 
 def prove(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None) -> Proof:
-    """Return whether the mapping is sound. `kernel` has the facts about its sizes; else each size is at least 1."""
+    """Return whether the mapping is sound. `kernel` has the facts about its sizes, else each size is at least 1."""
     moving = _moving_params(pattern)
     values = tuple(islice(_values_of(pattern, moving), MOST_VALUES + 1))
     if len(values) > MOST_VALUES:
@@ -358,7 +358,7 @@ def _padded_cases(case: _Case) -> Iterator[frozenset[str]]:
 
 
 def _full_lengths(pattern: Pattern) -> dict[str, int]:
-    """Return the largest lengths of all axes; 1 for those without an upper bound, whose length is arbitrary."""
+    """Return the largest lengths of all axes, or 1 for those without an upper bound, whose length is arbitrary."""
     highs = largest_parameters(pattern.instruction)
     return {a.name: a.extent.substitute(highs).value or 1 for a in pattern.axes}
 

@@ -203,7 +203,7 @@ def _utilisation(axes: tuple[Axis, ...]) -> str:
 
 
 def refuse_instruction(case: Pair) -> Failure | None:
-    """Return the cause for an instruction that is not one plain statement; None for others."""
+    """Return the cause for an instruction that is not one plain statement, or None for others."""
     if case.pattern is not None:
         return None
     instruction = case.item.instruction
@@ -513,7 +513,7 @@ def refuse_order(case: Pair) -> Failure | None:
 
 
 def _reassociates(case: Pair, mapping: Mapping) -> str | None:
-    """Return how the mapping would change the order of the additions; None if it keeps the written order."""
+    """Return how the mapping would change the order of the additions, or None if it keeps the written order."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     if statement.assign.op not in ("add", "mul") or not statement.accumulator.is_float:
@@ -587,7 +587,7 @@ def _explain_unpadded(case: Pair, mapping: Mapping) -> Iterator[Failure]:
 
 
 def _lowest(case: Pair, axis: Axis) -> int | None:
-    """Return the shortest length of an instruction's axis; None if a run-time parameter masks it."""
+    """Return the shortest length of an instruction's axis, or None if a run-time parameter masks it."""
     value = axis.extent.value
     if value is not None:
         return value

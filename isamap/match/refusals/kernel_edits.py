@@ -66,7 +66,7 @@ def _syntax(kernel: Kernel) -> ast.RoutineSyntax | None:
 
 
 def as_written(kernel: Kernel) -> Kernel | None:
-    """Return the kernel as its text says, no size bound; None for one that was not read from a text."""
+    """Return the kernel as its text says, no size bound, or None for one that was not read from a text."""
     return _as_written(kernel, kernel.span)
 
 
@@ -117,7 +117,7 @@ def retype(kernel: Kernel, name: str, dtype: DType) -> Edits:
 
 
 def accumulate_in(kernel: Kernel, name: str, dtype: DType) -> Edits:
-    """Return an output summed in another type; () where the language does not allow it."""
+    """Return an output summed in another type, or () where the language does not allow it."""
     operand = _operand(kernel, name)
     if operand is None:
         return ()
@@ -227,7 +227,7 @@ def replace_statement(assign: Assign, text: str) -> Edits:
 
 
 def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
-    """Return the edits after which the expressions agree; None if casts alone do not make them agree."""
+    """Return the edits after which the expressions agree, or None if casts alone do not make them agree."""
     match pattern, subject:
         case Call(op, args), Call(other, others):
             if (op, pattern.mode, len(args)) != (other, subject.mode, len(others)):
@@ -288,7 +288,7 @@ def _unwrap_cast(outer: Expr, inner: Expr) -> Edits | None:
 
 
 def _around(subject: Expr, dtype: DType, mode: str, inner: Edits) -> Edits | None:
-    """Return the edit that adds a cast around an edited expression; edits at one place are merged."""
+    """Return the edit that adds a cast around an edited expression. Edits at one place are merged."""
     name = dtype.name if mode == "exact" else f"{mode}_{dtype}"
     if not inner:
         return wrap(subject, f"{name}(", ")")

@@ -527,7 +527,7 @@ Ability = tuple[str, str, str]
 
 
 def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool = False) -> tuple[str, ...]:
-    """Return the missing abilities in words: those that no instruction of the machine has; () if none is missing.
+    """Return the missing abilities in words: those that no instruction of the machine has, or () if none is missing.
 
     Types come first, because a missing type has no operations. Innermost operations come first. With
     `in_lanes`, only instructions that perform several iterations in one issue count.

@@ -126,7 +126,7 @@ def changes_result(rejection: Rejection) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A condition that fails; `message` goes on after the instruction's name."""
+    """A condition that fails. `message` goes on after the instruction's name."""
 
     reason: str
     message: str
@@ -138,7 +138,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Pair:
-    """An instruction and a statement; `pattern` is None for a sequence, `mappings` are all.
+    """An instruction and a statement. `pattern` is None for a sequence, `mappings` are all.
 
     `others` are the kernel's other statements.
     """

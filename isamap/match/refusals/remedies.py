@@ -60,7 +60,7 @@ class Fix:
 def fixes(
     kernel: Kernel, machine: Machine, rejections: Iterable[Rejection], sizes: Sizes | None = None
 ) -> tuple[Fix, ...]:
-    """Return a fix for each rejection that has one, in their order; `sizes` are bound again where they were."""
+    """Return a fix for each rejection that has one, in their order. `sizes` are bound again where they were."""
     found: list[Fix] = []
     texts: dict[str, Kernel | None] = {}
     for rejection in rejections:
@@ -217,7 +217,7 @@ def _count_gained(found: Improvement) -> dict[str, list[int]]:
 
 
 def _sums(kernel: Kernel) -> list[Counter[str]]:
-    """Return the extents of each sum with its axes; the order of two open sizes is not known."""
+    """Return the extents of each sum with its axes. The order of two open sizes is not known."""
     sums = (s for s in statements(kernel) if s.is_reduction and s.reduction_axes)
     return sorted((Counter(str(a.extent) for a in s.axes) for s in sums), key=lambda c: -c.total())
 
@@ -250,7 +250,7 @@ class _Counted:
 
 
 def _computes(s: Statement) -> bool:
-    """Return whether a statement does more than copy or add; mappings of the others follow from the kernel."""
+    """Return whether a statement does more than copy or add. Mappings of the others follow from the kernel."""
     return bool(s.is_reduction and s.reduction_axes) or _operates(s.assign.value)
 
 

@@ -420,7 +420,7 @@ def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> 
 
 
 def over_tile(tile: Tile, expr: Expr) -> OperandTile | None:
-    """Return an expression over the statement's axes in terms of the accumulator's tile; None if it has none."""
+    """Return an expression over the statement's axes in terms of the accumulator's tile, or None if it has none."""
     target, lengths = tile.pattern.target, extents_of(tile.pattern, dict(tile.params))[0]
     positions = _positions(tile.statement, tile.mapping, tile.axes)
     args = (dict(tile.params), tile.axes, lengths, positions)

@@ -17,7 +17,7 @@ from isamap.transform import Statement, reads, statements
 
 
 def beginning_of(name: str, machine: Machine) -> str | None:
-    """Return the instruction that computes what `name` does, from 0 instead of the old sum; None if none does."""
+    """Return the instruction that computes what `name` does, from 0 instead of the old sum, or None if none does."""
     own = pattern_of(machine.instructions[name].instruction)
     if own is None:
         return None
@@ -29,14 +29,14 @@ def beginning_of(name: str, machine: Machine) -> str | None:
 
 
 def find_zeroing(first: OperandTile, tile: Tile, search: MoveSearch) -> str:
-    """Return the instruction that begins sums in a scratchpad where they start from 0; "" where none does."""
+    """Return the instruction that begins sums in a scratchpad where they start from 0, or "" where none does."""
     if first.subject != first.fill or first.fill.value != 0 or not search.is_addressable(first.memory):
         return ""
     return beginning_of(tile.mapping.instruction, search.machine) or ""
 
 
 def initial_load(first: OperandTile, search: MoveSearch) -> OperandMove | None:
-    """Return the operand load that initialises sums without memory; None if no instruction does it."""
+    """Return the operand load that initialises sums without memory, or None if no instruction does it."""
     found = None if reads(first.subject) else find_operand_load(search, first.request({}))
     return found if isinstance(found, OperandMove) else None
 

@@ -216,7 +216,7 @@ class Loops:
 
 
 def walk_of(loops: Loops, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]) -> Walk | None:
-    """Return the loops of a mapping; None if it has none."""
+    """Return the loops of a mapping, or None if it has none."""
     if read_twice(mapping.bindings):
         return None
     encoded = encoded_values(pattern.instruction, mapping.bindings)

@@ -74,7 +74,7 @@ def get_own_sum(tile: Tile) -> Written:
 
 
 def written_value(tile: Tile, outcome: CompanionValues) -> tuple[Written, ...] | None:
-    """Return the expression that is written of a finished tile; None if a value has no place in the tile."""
+    """Return the expression that is written of a finished tile, or None if a value has no place in the tile."""
     found = [_find_written(tile, target, value) for target, value in outcome.writes]
     known = [w for w in found if w is not None]
     return tuple(replace(w, alone=len(found) == 1) for w in known) if len(known) == len(found) else None

@@ -30,7 +30,7 @@ LEAST_USED = 16  # less than one part in so many of a capacity is almost nothing
 
 
 def check_schedule(schedule: Schedule, problem: Problem) -> tuple[Diagnostic, ...]:
-    """Return the faults of a schedule as an answer to a problem; nothing if it may be lowered."""
+    """Return the faults of a schedule as an answer to a problem, or nothing if it may be lowered."""
     return (*_check_header(schedule, problem), *_check_nests(schedule, problem))
 
 

@@ -16,7 +16,7 @@ ROUNDING = 1e-9
 
 
 def check_problem(problem: Problem) -> tuple[str, ...]:
-    """Return the broken rules of a problem, each with its place; nothing if it may be scheduled."""
+    """Return the broken rules of a problem, each with its place, or nothing if it may be scheduled."""
     return (*_whole(problem), *_nests(problem))
 
 

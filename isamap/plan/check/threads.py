@@ -25,7 +25,7 @@ MAX_PARTS = 4096
 def check_parallel(
     nest: NestSchedule, option: NestOption, private: Collection[str] = ()
 ) -> Iterator[Diagnostic]:
-    """Yield the errors in the parallel loops of a nest; each part has `private` memories of its own."""
+    """Yield the errors in the parallel loops of a nest. Each part has `private` memories of its own."""
     dealt = [loop for loop in nest.loops if loop.is_dealt]
     if not dealt:
         return

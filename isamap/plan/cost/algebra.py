@@ -57,7 +57,7 @@ class Max:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CeilDiv:
-    """`dividend / divisor`, rounded up; both are integers."""
+    """`dividend / divisor`, rounded up. Both are integers."""
 
     dividend: Cost
     divisor: Cost

@@ -137,7 +137,7 @@ def _either(one: Numbers, other: Numbers) -> Numbers:
 
 
 def _over_blocks(axes: Sequence[tuple[str, int]], body: Cost, spans: _Spans) -> Numbers:
-    """Return where the sizes of blocks are given, their sum; else as few or many as there may be, of any size."""
+    """Return where the sizes of blocks are given, their sum, else as few or many as there may be, of any size."""
     own = {name: spans.boxes[name] for name, _ in axes}
     if all(len(span) == 1 for span in own.values()):
         # A class that a box has no block of may have no bounds there, nor does it count.

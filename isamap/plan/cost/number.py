@@ -36,7 +36,7 @@ def evaluate(cost: Cost, assignment: Assignment) -> Number:
 
 
 def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> Number:
-    """Return the value of a cost; `known` holds the values of shared parts, by identity."""
+    """Return the value of a cost. `known` holds the values of shared parts, by identity."""
     if id(cost) in known:
         return known[id(cost)]
     match cost:

@@ -28,7 +28,7 @@ def print_versions(schedules: Iterable[Schedule]) -> str:
 
 
 def split_versions(source: Source) -> tuple[Source, ...]:
-    """Return the text of each schedule; lines keep their numbers."""
+    """Return the text of each schedule. Lines keep their numbers."""
     lines = source.text.splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if line.partition("#")[0].strip() == FORMAT]
     if len(starts) < 2:
@@ -53,7 +53,7 @@ def _bounds(value: int | str) -> tuple[int, int]:
 
 
 def check_versions(boxes: Sequence[Box], whole: Box) -> tuple[Diagnostic, ...]:
-    """Return findings on the sizes of several versions; nothing if exactly one of them covers each call."""
+    """Return findings on the sizes of several versions, or nothing if exactly one of them covers each call."""
     for box in boxes:
         outside = [name for name in whole if name not in box or not _is_within(box[name], whole[name])]
         if outside or box.keys() - whole.keys():

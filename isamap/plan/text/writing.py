@@ -40,7 +40,7 @@ def text_digest(schedule: Schedule) -> str:
 
 
 def fixed_words(schedule: Schedule) -> str:
-    """Return the decisions that a person made; cost and bound hold for schedules with these."""
+    """Return the decisions that a person made. Cost and bound hold for schedules with these."""
     return ", ".join(f"{name} = {value}" for name, value in schedule.fixed)
 
 

@@ -205,7 +205,7 @@ def _figures(pictures: Sequence[Picture]) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Row], right: Collection[int] = ()) -> str:
-    """Return rows as a table, the header first; columns in `right` end flush."""
+    """Return rows as a table, the header first. Columns in `right` end flush."""
     head, *others = rows
     body = "".join(f"<tr>{_cells(row, right, 'td')}</tr>" for row in others)
     top = f"<thead><tr>{_cells(head, right, 'th')}</tr></thead>"

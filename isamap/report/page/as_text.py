@@ -47,7 +47,7 @@ def _parts(report: Report) -> Iterator[str]:
 
 
 def report_json(report: Report) -> dict[str, object]:
-    """Return the facts; texts are lines with the names of their subjects."""
+    """Return the facts. Texts are lines with the names of their subjects."""
     head, *rows = report.accesses
     return {
         "schema": "isamap.report/1",

@@ -51,7 +51,7 @@ class LinkedNest:
 
 
 def kernel_lines(text: str, kernel: Kernel, nests: Sequence[LinkedNest]) -> tuple[SubjectLine, ...]:
-    """Return the lines of a kernel's text; loops and statements are marks in them.
+    """Return the lines of a kernel's text. Loops and statements are marks in them.
 
     `kernel` is the scheduled kernel: statements that are not in the text have no place there.
     """
@@ -158,7 +158,7 @@ def schedule_lines(text: str, nests: Sequence[LinkedNest]) -> tuple[SubjectLine,
 
 
 def _link_names(words: str, nest: LinkedNest, counts: dict[str, int]) -> Names:
-    """Return the names in a line inside a nest; `counts` are the loops over each axis so far."""
+    """Return the names in a line inside a nest. `counts` are the loops over each axis so far."""
     if (loop := _LOOP.match(words)) is not None:
         axis = loop["axis"]
         number = counts.get(axis, 0)
@@ -293,7 +293,7 @@ def _loop(name: str, last: _Scope, nest: LinkedNest) -> _Scope:
 
 
 def _axis(counter: str, nest: LinkedNest) -> str:
-    """Return the axis that a counter is named after, with a number behind it; "" if there is none."""
+    """Return the axis that a counter is named after, with a number behind it, or "" if there is none."""
     stems = {re.sub(r"[^0-9A-Za-z_]", "", loop.axis): loop.axis for loop in nest.schedule.loops}
     fitting = [stem for stem in stems if re.fullmatch(f"{stem}[0-9]*_*", counter)]
     return stems[max(fitting, key=len)] if fitting else ""

@@ -120,7 +120,7 @@ def _stays(buffers: Sequence[Buffer], recorded: Recorded) -> Iterator[Stay]:
 
 
 def _touches(recorded: Recorded) -> list[tuple[str, float, float]]:
-    """Return accesses by the names of arrays, in their order; skipped iterations have those of the last one."""
+    """Return accesses by the names of arrays, in their order. Skipped iterations have those of the last one."""
     found = sorted(
         ((name, i.begin_ns, i.end_ns) for i in recorded.issued for name in i.arrays),
         key=lambda touch: touch[1],

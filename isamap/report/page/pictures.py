@@ -56,7 +56,7 @@ def traffic_pictures(report: Report) -> Iterator[Picture]:
 
 
 def all_pictures(report: Report) -> tuple[Picture, ...]:
-    """Return every picture; no two have one name."""
+    """Return every picture. No two have one name."""
     kinds = (time_pictures, memory_pictures, roofline_pictures, traffic_pictures)
     return tuple(picture for kind in kinds for picture in kind(report))
 
@@ -176,7 +176,7 @@ class _Down:
         return _Down(tuple(places))
 
     def at(self, address: int) -> float:
-        """Return the pixels from the top; all edges of buffers have one."""
+        """Return the pixels from the top. All edges of buffers have one."""
         return dict(self.places)[address]
 
     @property

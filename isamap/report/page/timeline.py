@@ -22,7 +22,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A unit, or a link between two memories (`is_link`). Units: nanoseconds; `busy_ns` of the whole run."""
+    """A unit, or a link between two memories (`is_link`). Units: nanoseconds. `busy_ns` of the whole run."""
 
     name: str
     is_link: bool
@@ -113,7 +113,7 @@ def _busy(bars: Iterable[Bar]) -> Mapping[str, float]:
 
 
 def route_of(name: str, machine: Machine) -> str | None:
-    """Return the link that an instruction moves data along, as `dram → spad`; None if it does something else."""
+    """Return the link that an instruction moves data along, as `dram → spad`, or None if it does something else."""
     known = machine.instructions.get(name)
     if known is None:
         return None

@@ -22,7 +22,7 @@ from isamap.source.records import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class LevelBytes:
-    """The bytes that are read from a level and written to it; `arrays` by name, both together. Units: bytes.
+    """The bytes that are read from a level and written to it. `arrays` by name, both together. Units: bytes.
 
     For a cache the model knows the bytes read from it, but not which of them are written back.
     """

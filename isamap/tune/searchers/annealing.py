@@ -31,7 +31,7 @@ class Annealing:
         self._heat = HOTTEST
 
     def propose(self, space: SearchSpace, told: Sequence[MeasuredPoint], count: int) -> Sequence[Point]:
-        """Return one change of each walk; the first half of the walks begins where the model likes it best."""
+        """Return one change of each walk. The first half of the walks begins where the model likes it best."""
         if not self._walks:
             self._walks = [told[0]] * count
             self._asked = {point: place for place, point in enumerate(space.listed[: count // 2])}
