@@ -42,7 +42,7 @@ Ask = Callable[[Search], SolverAnswer]
 
 @dataclass(frozen=True, slots=True)
 class CpSat:
-    """The solver, started from greedy's schedule. `ask` is the way to call it: in a child process.
+    """The solver, started from the greedy schedule. `ask` calls it in a child process.
 
     Without `splits` it also searches the options that splitting would have excluded.
     """
@@ -158,7 +158,7 @@ def solve_nest(
 def _claim_bound(
     best: Candidate, known: Sequence[_Known], found_by: str, proved_by: str, bound_ns: float = 0.0
 ) -> Solved:
-    """Return a schedule with the bound that the lower bounds prove, or with another known bound."""
+    """Return a schedule with the lower bound that follows from `known`, or with another known bound."""
     floor = min(best.cost_ns, max(bound_ns, _least_ns(known)))
     is_best = floor >= best.cost_ns * (1 - SAME)
     bound, word = (best.cost_ns, "OPTIMAL") if is_best else (floor, "FEASIBLE")
@@ -189,7 +189,7 @@ def _ask_solver(
 
 
 def _is_within(candidate: Candidate) -> bool:
-    """Return whether the candidate is a valid answer of this step.
+    """Return whether the candidate is a valid answer to this step of the search.
 
     If the option must not use software pipelining, a pipelined candidate serves only as a cost to undercut.
     """
@@ -200,7 +200,7 @@ def _is_within(candidate: Candidate) -> bool:
 def _best_of(
     known: Solved, contenders: Sequence[OpenOptionModel], answer: SolverAnswer, proved_by: str
 ) -> Solved:
-    """Return the solver's result, or the known one if that is as good."""
+    """Return the solver's result, or the known one if it is as good."""
     found, best = answer.found, known.candidate
     notes = (answer.failure,) if answer.failure is not None else ()
     if found is None:
@@ -221,7 +221,7 @@ def _best_of(
 
 
 def _report_denial(found: SearchResult) -> Diagnostic:
-    """Return the warning that the solver called a problem infeasible that has a schedule."""
+    """Return the warning that the solver called a feasible problem infeasible."""
     return Diagnostic(
         "solver-denied",
         "the solver said that there is no schedule, although one is known; it was asked in another way",
@@ -261,7 +261,7 @@ def _find_floors(options: Sequence[OpenOption], best: Candidate, stop: float) ->
 
 
 def _start_options(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Known]:
-    """Return the options, with a first schedule for each that may win, as far as time allows."""
+    """Return the options, as far as time allows each with a first schedule if it may win."""
     found: list[_Known] = []
     for own in known:
         start = best if own.option is best.option else None

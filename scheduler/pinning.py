@@ -1,4 +1,4 @@
-"""Complete a partial schedule: keep the parts that a person named, and solve for the others.
+"""Complete a partial schedule: keep the parts that a user named, and solve for the others.
 
     complete(problem, schedule, {"nest0.unroll": None, "nest0.block.k": 256}, solve)
 
@@ -23,7 +23,7 @@ Solve = Callable[[Problem, Mapping[str, int]], Schedule]
 
 
 def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], solve: Solve) -> Schedule:
-    """Return the schedule with parts solved anew. A decision fixed to None keeps the value that the schedule has.
+    """Return the schedule with parts solved again. A decision fixed to None keeps its value in the schedule.
 
     Raises: UsageProblem for names that are unknown, or whose value cannot be read off; as `solve`.
     """
@@ -50,13 +50,13 @@ def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], 
 
 
 def _together(base: Schedule, statement: int) -> set[int]:
-    """Return the statements that one nest performs, if the given statement is one of them."""
+    """Return the statements that the nest of a given statement performs."""
     groups = [{nest.statement, *nest.fused} for nest in base.nests]
     return next((group for group in groups if statement in group), set[int]())
 
 
 def _merge_nests(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> Schedule:
-    """Return the nests kept and those found. Nothing is proven about a sum with parts by hand."""
+    """Return the kept nests and the found ones. A total with hand-written parts has no proof."""
     ordered = tuple(sorted((*kept, *found.nests), key=lambda nest: nest.statement))
     if not kept:
         return replace(found, kernel=base.kernel, machine=base.machine, sizes=base.sizes, blocks=base.blocks)
@@ -76,12 +76,12 @@ def _merge_nests(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> S
 
 
 def _is_part(name: str, pin: str) -> bool:
-    """Return whether a decision is the one named, or one of those under that name, its statement left out or not."""
+    """Return whether `pin` names a decision or a group of decisions with this one, with or without its statement."""
     return any(own == pin or own.startswith(f"{pin}.") for own in (name, name.partition(".")[2]))
 
 
 def _values(problem: Problem, nest: NestProblem, chosen: NestSchedule, pinned: list[str]) -> dict[str, int]:
-    """Return the values that a nest has of the decisions named."""
+    """Return the values of the pinned decisions in a nest."""
     read = read_nest(problem, nest, chosen)
     if read is None:
         raise UsageProblem(

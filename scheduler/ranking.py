@@ -104,7 +104,7 @@ class _Found:
         return min(self.candidates[0].cost_ns, self.rest_ns)
 
     def solved(self, candidate: Candidate) -> Solved:
-        """Return one of them as an answer."""
+        """Return one of the schedules as an answer."""
         is_best = candidate.cost_ns <= self.least_ns * (1 + ROUNDING)
         word = "OPTIMAL" if is_best else "FEASIBLE"
         bound_ns = min(self.least_ns, candidate.cost_ns)
@@ -114,7 +114,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """The schedules of a nest, each with those of the statements that it may fuse, or fuses."""
+    """The ranked schedules of a nest, each with those of the statements that it may fuse."""
 
     group: FusedGroup
     found: _Found
@@ -152,7 +152,7 @@ def _rank_nest(
 
 
 def _next_ns(pool: Pool, k: int) -> float:
-    """Return the cost of the first schedule after the list, of a pool that holds all there are."""
+    """Return the cost of the first schedule after the first `k`, from a complete pool."""
     ranked = pool.ranked(k + 1)
     return ranked[k].cost_ns if len(ranked) > k else inf
 
@@ -187,7 +187,7 @@ def _sum(lists: Sequence[_Found], picks: Sequence[int]) -> float:
 
 
 def _cheapest_sums(costs: Sequence[Sequence[float]], count: int) -> list[tuple[int, ...]]:
-    """Return the `count` cheapest ways to pick one number of each sorted list, as positions, cheapest first."""
+    """Return the `count` cheapest ways to pick one number from each sorted list, as positions."""
     start = tuple(0 for _ in costs)
     queue = [(add_up(own[0] for own in costs), start)]
     found: list[tuple[int, ...]] = []
@@ -206,7 +206,7 @@ def _cheapest_sums(costs: Sequence[Sequence[float]], count: int) -> list[tuple[i
 
 @dataclass(slots=True)
 class Pool:
-    """For each text the cheapest decisions that lead to it, and all others.
+    """The cheapest decisions for each distinct schedule text, and all other decisions that lead to it.
 
     The neighbours of those `expanded` are listed.
     """
@@ -216,7 +216,7 @@ class Pool:
     expanded: set[str] = field(default_factory=set[str])
 
     def add(self, candidate: Candidate) -> bool:
-        """Take a candidate in. Whether it is new."""
+        """Add a candidate. Return whether it is new."""
         text = print_nest(candidate.nest())
         ways = self.seen.setdefault(text, [])
         own = canonical(candidate.option.space, candidate.assignment)
@@ -228,11 +228,11 @@ class Pool:
         return True
 
     def ranked(self, k: int) -> list[Candidate]:
-        """Return the cheapest `k`, in an order that depends on nothing but them."""
+        """Return the cheapest `k` in a deterministic order."""
         return [self.best[text] for text in self._texts(k)]
 
     def ways(self, candidates: Sequence[Candidate], last: Candidate) -> list[Candidate]:
-        """Return all assignments seen with these candidates' loops, except those that a solver takes for `last`.
+        """Return all assignments seen with these candidates' loops, without those that a solver takes for `last`.
 
         A one-iteration loop may be anywhere in a text; a solver sees it in one place only.
         """
@@ -245,8 +245,7 @@ class Pool:
         ]
 
     def expand(self, k: int, stop: float) -> bool:
-        """Add neighbours of the cheapest `k` until nothing changes; return whether that was completed in
-        time."""
+        """Add neighbours of the cheapest `k` until nothing changes; return whether that ended in time."""
         while open_ones := [text for text in self._texts(k) if text not in self.expanded]:
             for text in open_ones:
                 if time.monotonic() > stop:
@@ -285,7 +284,7 @@ def _block_sizes(space: Space, block: RegisterBlock, iterations: Assignment) -> 
 
 
 def all_candidates(option: OpenOption) -> Iterator[Candidate]:
-    """Yield every way to decide an option."""
+    """Yield all candidates of an option."""
     space = option.space
     orders = [decisions_of(order, space.order_pairs()) for order in permutations(space.axes)]
     sweeps = [decisions_of(order, space.sweep_pairs()) for order in permutations(space.register_axes)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenOptionModel:
-    """An option that may still win: a schedule of it, and the register blocks not proven useless.
+    """An option that may still win: one of its schedules, and the register blocks not proven worse.
 
     Units: `floors_ns`, one per block, in nanoseconds.
     """
@@ -34,7 +34,7 @@ class OpenOptionModel:
 
 @dataclass(frozen=True, slots=True)
 class OptionModel:
-    """One option in a model: whether it is selected, and its decisions."""
+    """An option in a model: the literal that selects it, and its decisions."""
 
     contender: OpenOptionModel
     selected: cp_model.IntVar
@@ -107,7 +107,7 @@ def _exclude(
 def _decision_literals(
     model: cp_model.CpModel, contender: OpenOptionModel, picked: Sequence[cp_model.IntVar]
 ) -> Literals:
-    """Return literals for every decision of an option, and the constraints between them. `picked` are its blocks."""
+    """Return literals for all decisions of an option, with their constraints. `picked` are the block literals."""
     space, blocks = contender.start.option.space, contender.blocks
     model.add_exactly_one(picked)
     joint: dict[str, list[tuple[Literal, Assignment]]] = {}
@@ -129,7 +129,7 @@ def _decision_literals(
 def _way_literals(
     model: cp_model.CpModel, choice: Choice, picked: Sequence[cp_model.IntVar]
 ) -> list[tuple[Literal, Assignment]]:
-    """Return one literal per way of a choice; register blocks of whose kind it is none rule it out."""
+    """Return one literal per value of a choice. It excludes the register blocks whose kind lacks that value."""
     kinds: dict[Way, list[int]] = {}
     for kind, ways in enumerate(choice.ways):
         for way in ways:

@@ -77,5 +77,5 @@ def cast(e: Expr, dtype: DType) -> Expr:
 
 
 def wide(e: Expr) -> Expr:
-    """Return the value in the type in which derivatives are computed. Other than floats as they are."""
+    """Return the value in the type in which derivatives are computed. A value that is no float is unchanged."""
     return cast(e, adjoint_type(e.dtype)) if e.dtype.is_float else e

@@ -72,7 +72,7 @@ class Backward:
             self.add(place.name, Contribution(axes, place.index(index), value, None), (), ())
 
     def reaching(self, results: set[str]) -> set[str]:
-        """Return active arrays that results are computed from, these among them."""
+        """Return the results and the active arrays that they are computed from."""
         found = results & self.active
         while True:
             given = [s for s in self.built.statements if s.assign.target.buffer in found]
@@ -153,7 +153,7 @@ class Backward:
     # --- arrays of adjoints ------------------------------------------------------------
 
     def add(self, name: str, c: Contribution, sequence: tuple[Axis, ...], loops: tuple[int, ...]) -> None:
-        """Append a statement that adds a contribution, or assigns it if it is the first, for all elements."""
+        """Append a statement that adds a contribution for all elements, or assigns it if it is the first one."""
         to = self.adjoints_of(name)
         axes = {a.name: a.extent for a in (*sequence, *c.axes)}
         plain = [str(i) for i in c.index]
@@ -180,7 +180,7 @@ class Backward:
     # --- the kernel -----------------------------------------------------------------------------------
 
     def finish(self, sources: Sequence[str], keep: Collection[str] = ()) -> tuple[Kernel, tuple[str, ...]]:
-        """Return the kernel with the adjoints of `sources` as its outputs; and arrays that it computes again.
+        """Return the kernel whose outputs are the adjoints of `sources`, and the names of recomputed arrays.
 
         Those of `keep` are inputs instead.
         """
@@ -231,7 +231,7 @@ class Backward:
         return required_arrays
 
     def narrowed(self, adjoint: Operand, dtype: DType) -> Operand:
-        """Return the output for a sum in a wider type: it is rounded once, after the last sum."""
+        """Return the output for a sum in a wider type. It is rounded once, after the last sum."""
         sums = [s for s in self.made if s.assign.target.buffer == adjoint.name]
         if len(sums) == 1 and sums[0].assign.op is not None:
             return replace(adjoint, role="out", dtype=dtype, accumulate=adjoint.dtype)
@@ -260,7 +260,7 @@ class Backward:
 
 
 def required_arrays(given: Sequence[Statement], names: set[str]) -> list[Statement]:
-    """Return the statements that some arrays are computed by, in their order."""
+    """Return, in their order, the statements that compute the named arrays."""
     needed = set(names)
     while True:
         kept = [s for s in given if s.assign.target.buffer in needed]
@@ -291,12 +291,12 @@ def _scalars(e: Expr) -> Iterator[str]:
 
 
 def is_data_bound(axes: Sequence[Axis]) -> bool:
-    """Return whether data says how long one of the loops is."""
+    """Return whether a loop bound is read from an input."""
     return any(has_elements(a.extent) for a in axes)
 
 
 def check_gathered(name: str, index: Sequence[Index], span: Span | None) -> None:
-    """Check that no data selects the element of `name` to which a derivative is added. Raises: UsageProblem."""
+    """Check that the index of `name` in a derivative does not depend on data. Raises: UsageProblem."""
     arrays = dict.fromkeys(e.buffer for i in index for e in elements_of(i))
     if arrays:
         by = " and ".join(f"`{a}`" for a in arrays)
@@ -329,7 +329,7 @@ Value = Callable[[Statement, DType], Expr]
 
 @dataclass(slots=True)
 class Shares:
-    """Auxiliary arrays for the adjoints of reductions, made once each.
+    """Auxiliary arrays for the adjoints of reductions, each created once.
 
     `made`, `zeroed` and `arrays` are the derivative's: statements in order, arrays that start as zeros, and
     all arrays.
@@ -376,7 +376,7 @@ class Shares:
     def _count_values(
         self, what: str, target: Read, value: Value, of: Callable[[str], bool] | None = None
     ) -> Operand:
-        """Return the number of values reduced into each element, of those that read arrays `of` a kind."""
+        """Return the array that adds `value` for each statement that reduces into an element and reads from `of`."""
         known = self.extra.get((what, target.buffer))
         if known is None:
             known = self._begin_target(what, target)

@@ -93,7 +93,7 @@ def _run_along(
 def _solve_axis(
     c: Contribution, dim: int, shapes: Shapes, along: Axis, axis: Axis, factor: Index
 ) -> Contribution:
-    """Return the contribution with `axis` computed from the position `along` the target, which takes its place."""
+    """Return the contribution with `axis` replaced by a solution in `along`, the position in the target."""
     rest = c.index[dim] - factor * Index.of(axis.name)
     distance = Index.of(along.name) - rest
     solution = {axis.name: distance.floordiv(factor)}

@@ -18,7 +18,7 @@ from isamap.transform.statements import Statement
 
 @dataclass(frozen=True, slots=True)
 class Derivative:
-    """The backward kernel, and the forward kernel that returns the kept arrays, or None if it keeps nothing.
+    """The backward kernel, and the forward kernel that returns the kept arrays (None if no array is kept).
 
     `kept` are outputs of the forward kernel and inputs of the backward kernel; `again` are recomputed arrays.
     """
@@ -30,14 +30,14 @@ class Derivative:
 
 
 def gradient(kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = ()) -> Kernel:
-    """Return the kernel of derivatives that recomputes all values that it needs: `derivative` with nothing kept."""
+    """Return the kernel of derivatives that recomputes all intermediate values that it needs."""
     return differentiate(kernel, of, by).backward
 
 
 def differentiate(
     kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = (), keep: Sequence[str] = ()
 ) -> Derivative:
-    """Return the kernel `NAME_back`: the adjoints of `by` from those of `of`; and with it `NAME_forward`.
+    """Return the kernels `NAME_back` and `NAME_forward`: the first computes adjoints of `by` from those of `of`.
 
     It reads the inputs of `kernel` and, for each result Y in `of`, an input `d_Y`; for each A in `by` it has
     an output `d_A`. `of` are all results of floats unless some are named, `by` all inputs of floats that the
@@ -98,7 +98,7 @@ def check_names(named: Sequence[str], known: Sequence[str], what: str, option: s
 
 
 def _active(built: Built, sources: set[str]) -> set[str]:
-    """Return arrays that depend on `sources` by floats."""
+    """Return the arrays that depend on `sources` through floating-point values."""
     found = set(sources)
     while True:
         more = {
@@ -135,7 +135,7 @@ def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: AdjointNam
 
 
 def _handed_out(built: Built, result: Operand, names: AdjointNames) -> Statement:
-    """Assign a result, which is the value of another array at the end."""
+    """Assign a result that is an alias of another array at the end."""
     place = built.finals[result.name]
     axes = names.axes(result.shape)
     index = tuple(Index.of(a.name) for a in axes)

@@ -11,7 +11,7 @@ from isamap.syntax.bodies import RESERVED
 
 
 class AdjointNames:
-    """The names of a kernel, and those that were made since."""
+    """The names of a kernel, and the names generated since."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
@@ -19,7 +19,7 @@ class AdjointNames:
         self._axes = set(_axes(kernel.body))
 
     def fresh(self, preferred: str) -> str:
-        """Return this name, or a similar one if it is in use, for an array: `h`, `h_1` and `h_2`, or `x` and `x_`."""
+        """Return `preferred` or a similar unused name for an array: `h`, then `h_1` and `h_2`; or `x`, then `x_`."""
         stem, _, end = preferred.rpartition("_")
         others = (
             (f"{stem}_{n}" for n in count(int(end)))
@@ -31,7 +31,7 @@ class AdjointNames:
         return name
 
     def axis(self, preferred: str, others: Iterable[Axis]) -> str:
-        """Return this name, or a similar one if it is in use, for an axis of a statement that has also `others`."""
+        """Return an unused name for an axis of a statement whose other axes are `others`."""
         taken = self._taken | {a.name for a in others}
         return next(n for n in _longer(preferred) if n not in taken)
 

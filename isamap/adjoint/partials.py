@@ -83,7 +83,7 @@ def _visit(taking: _Taking, e: Expr, adjoint: Expr, stored: Read | None = None) 
 
 
 def depends(e: Expr, is_active: Callable[[str], bool]) -> bool:
-    """Return whether an expression reads anything active as a float."""
+    """Return whether an expression reads an active element as a float."""
     for part in walk(e):
         match part:
             case Read(name) | Scalar(name) if part.dtype.is_float and is_active(name):
@@ -95,7 +95,7 @@ def depends(e: Expr, is_active: Callable[[str], bool]) -> bool:
 
 @cache
 def _parse(derivative: str) -> Expr:
-    """Return the expression of a row's text."""
+    """Return the expression that the text of a derivative in the table of operations denotes."""
     return parse_expression(Text("derivative", derivative), {**dict.fromkeys("abyw", F64), "c": BOOL})
 
 
@@ -103,7 +103,7 @@ _BUILT = {"add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "select": 
 
 
 def _put_in(e: Expr, known: Mapping[str, Expr]) -> Expr:
-    """Return a derivative with known operands, result and adjoint `w`, without neutral operations."""
+    """Substitute operands, result and adjoint `w` into a derivative, without neutral operations."""
     match e:
         case Scalar(name):
             return known[name]

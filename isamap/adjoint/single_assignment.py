@@ -27,19 +27,19 @@ from isamap.transform.statements import Statement, statements
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The kernel's statements in single-assignment form, and the place of each result at the end."""
+    """The kernel's statements in single-assignment form, and the storage of each result at the end."""
 
     operands: tuple[Operand, ...]
     statements: tuple[Statement, ...]
     finals: Mapping[str, StoragePlace]
 
     def operand(self, name: str) -> Operand:
-        """Return the array of that name; it exists."""
+        """Return the array with an existing name."""
         return next(o for o in self.operands if o.name == name)
 
 
 def single_assignment(kernel: Kernel, names: AdjointNames) -> Built:
-    """Return the kernel so. Raises: UsageProblem if that cannot be made."""
+    """Return the kernel in single-assignment form. Raises: UsageProblem if that is not possible."""
     made = StorageState(kernel, Conflicts.of(kernel), names)
     for operand in kernel.operands:
         if operand.role in ("in", "inout"):
@@ -58,7 +58,7 @@ def single_assignment(kernel: Kernel, names: AdjointNames) -> Built:
 
 
 def _names_of_results(kernel: Kernel, built: Built, names: AdjointNames) -> dict[str, str]:
-    """Return new names of arrays that have the name of a result and are none."""
+    """Return new names of arrays, so that each result has its own name."""
     known, found = {o.name for o in built.operands}, dict[str, str]()
     for name in (o.name for o in kernel.operands if o.role == "out" and o.name in built.finals):
         final = built.finals[name]
@@ -109,8 +109,8 @@ class Values:
     """The values that an array has within one step of an ordered loop.
 
     `slice_` is the dimension that the step selects, with its subscript, where each step has elements of its
-    own. `values` says for each statement which value it writes, `seen` which it reads (-1: that of before).
-    `is_sum`: nothing but one kind of reduction touches it, over all steps.
+    own. `values` says for each statement which value it writes, `seen` which it reads (-1: the value before the
+    loop). `is_sum`: only reductions of one kind, over all steps, access it.
     """
 
     operand: Operand
@@ -155,7 +155,7 @@ class Values:
         return self.before if number < 0 else self.places[number]
 
     def writing(self, b: StorageState, s: Statement) -> StoragePlace:
-        """Return the place of a statement's result in this step; a copy if the statement changes an old value."""
+        """Return the storage of a statement's result in this step. A copy if the statement changes an old value."""
         number = self.values[id(s)]
         if number < 0:
             return self.places[-1]
@@ -167,7 +167,7 @@ class Values:
         return self.places[number]
 
     def leave(self, b: StorageState) -> None:
-        """Leave a loop: after it the array has the value of the last step."""
+        """Assign the value of the last step to the array after the loop."""
         last = self.places[-1]
         if last.step is not None:
             behind = last.step.substitute({self.axis.name: self.axis.extent - 1})
@@ -224,12 +224,12 @@ _SUMS: set[str | None] = {"add"}
 
 
 def found_in_step(r: Read, slice_: tuple[int, Index] | None) -> bool:
-    """Return whether an access is one of the elements that its step assigns."""
+    """Return whether an access selects the slice that its own step assigns."""
     return slice_ is None or r.index[slice_[0]] == slice_[1]
 
 
 def _slice(writes: Sequence[Statement], axis: Axis) -> tuple[int, Index] | None:
-    """Return the dimension that the step selects in all targets alike."""
+    """Return the dimension of the array that the step selects, the same in all targets, with its subscript."""
     first = writes[0].assign.target.index
     for dim, subscript in enumerate(first):
         free = {a.name for s in writes for a in s.axes}

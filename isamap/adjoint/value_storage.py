@@ -36,7 +36,7 @@ class StoragePlace:
 
 
 def no_derivative(message: str, span: Span | None, help_: str) -> UsageProblem:
-    """Return the error of a kernel that has no derivative here."""
+    """Return the error that a kernel has no derivative for the reason in `message`."""
     return UsageProblem(Diagnostic("no-gradient", message, span, help=help_))
 
 
@@ -60,7 +60,7 @@ class StorageState:
     # --- one statement --------------------------------------------------------------------------------
 
     def single(self, s: Statement) -> None:
-        """Append a statement that is in no ordered loop."""
+        """Append a statement that is outside of ordered loops."""
         operand = self.kernel.operand(s.assign.target.buffer)
         own = any(r.buffer == operand.name for r in accesses(s)[1:])
         known = self.current.get(operand.name)
@@ -75,7 +75,7 @@ class StorageState:
         self.current[operand.name] = place
 
     def open(self, operand: Operand, anew: bool = False) -> StoragePlace:
-        """Return a place that may be added to: the value that is there where none has read it, else a copy of it."""
+        """Return a place that may be added to: the current value if no statement has read it, else a copy of it."""
         known = self.current.get(operand.name)
         if known is None:
             return self.begin(operand)
@@ -86,7 +86,7 @@ class StorageState:
         return place
 
     def changes_how(self, s: Statement) -> bool:
-        """Return whether other statements have reduced into its target by another operation."""
+        """Return whether other statements have reduced into the target of `s` by another operation."""
         place = self.current.get(s.assign.target.buffer)
         if place is None or s.assign.op is None:
             return False
@@ -139,7 +139,7 @@ class StorageState:
         )
 
     def others(self, s: Statement, operand: Operand) -> Others:
-        """Return conditions on axes, one of which holds for each element that an assignment does not write.
+        """Return conditions on axes. One of them holds for each element that an assignment does not write.
 
         Raises: UsageProblem if these are no whole slices.
         """
@@ -218,7 +218,7 @@ def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None
 
 
 def _beside(subscripts: Sequence[tuple[Index, Index]]) -> list[Expr]:
-    """Return conditions, at most one of which holds, that some index differs from its counterpart."""
+    """Return disjoint conditions, one of which holds where some pair of subscripts differs."""
     found: list[Expr] = []
     equal: list[Expr] = []
     for i, fixed in subscripts:

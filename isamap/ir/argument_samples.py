@@ -1,9 +1,9 @@
 """Samples of the arguments that a kernel's operations meet, drawn without running the kernel.
 
-Of `top[m] max= x[m, n]` over 100 columns each sample of `top` is the largest of some samples of `x`, and of
-`s += a[k] * b[k]` over K terms a sample is a sum of some products, enlarged as sums of K terms are. Samples
-of an array are all alike: the element that a statement reads is drawn anew. So the work depends on the length
-of the text and not on sizes, and samples tell how large an argument is, not how arguments hang together.
+Of `top[m] max= x[m, n]` over 100 columns each sample of `top` is the largest of some samples of `x`, and of `s
++= a[k] * b[k]` over K terms a sample is a sum of some products, enlarged as sums of K terms are. Samples of an
+array are all alike: the element that a statement reads is drawn anew. So the work depends on the length of the
+text and not on sizes. Samples show the size of arguments, not their correlation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ITERATIONS = 3
 def sample_arguments(
     routine: Routine, needed: Collection[Expr], given: Mapping[str, Array], scalars: Mapping[str, float]
 ) -> dict[Expr, Array]:
-    """Return samples of the values of wanted parts of a routine's expressions, floats unrounded.
+    """Return samples of the values of the `needed` subexpressions of a routine, floats unrounded.
 
     `given` has samples of inputs, each of `SAMPLES` values; the routine's sizes are bound.
     """
@@ -49,7 +49,7 @@ def sample_arguments(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The samples of all arrays, changed as statements are performed, and those that were asked for."""
+    """The samples of all arrays, updated statement by statement, and the samples that were requested."""
 
     routine: Routine
     needed: frozenset[Expr]

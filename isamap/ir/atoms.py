@@ -30,7 +30,7 @@ class _Division:
 
 
 class FloorDiv(_Division):
-    """`value / divisor`, rounded down."""
+    """`value / divisor`, rounded towards negative infinity."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class MinMax:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element of an input of integers: a number in the data of a call, with the declared facts about it.
+    """An element of an integer input that an index reads, with the declared facts about it.
 
     It is between `low` and `high`, both included. There are `count` elements; if they are `ascending`, none
     is smaller than the previous one. Each call checks these facts before it computes.

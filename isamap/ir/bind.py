@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Routine)
 class Range:
     """A size that stays symbolic: bounds, both included, and the value that costs are computed for.
 
-    Without one that is the highest.
+    The default value is the upper bound.
     """
 
     low: int
@@ -44,7 +44,7 @@ class Range:
 
 
 def typical_size(value: int | Range) -> int:
-    """Return the typical number for a size, which may be a range."""
+    """Return the number that represents a size: itself, or the profile value of a range."""
     return value if isinstance(value, int) else value.typical
 
 
@@ -107,7 +107,7 @@ def _check_names(routine: Routine, sizes: Mapping[str, int | Range]) -> None:
 def _bind_params(
     routine: Routine, sizes: Mapping[str, int | Range]
 ) -> tuple[tuple[Param, ...], dict[str, Index | int]]:
-    """Return the parameters that stay, and the numbers of the others."""
+    """Return the parameters that stay symbolic, and the numbers of the others."""
     kept: list[Param] = []
     numbers: dict[str, Index | int] = {}
     missing: list[Param] = []
@@ -179,7 +179,7 @@ def _check_range(param: Param, given: Range, low: Index | None, high: Index | No
 def _bind_lets(
     routine: Routine, numbers: dict[str, Index | int]
 ) -> tuple[tuple[Let, ...], dict[str, Index | int]]:
-    """Return the lets that stay symbolic, and all replacements together."""
+    """Return the lets that stay symbolic, and the replacements of all others."""
     bindings = dict(numbers)
     kept: list[Let] = []
     for let in routine.lets:
@@ -211,7 +211,7 @@ def _check_divisors(index: Index, name: str, span: Span | None) -> None:
 
 
 def allows_sizes(routine: Routine, sizes: Mapping[str, int]) -> bool:
-    """Return whether numbers for all parameters satisfy `where`, as far as sizes decide it."""
+    """Return whether the given sizes satisfy `where`. Conditions that they leave open count as satisfied."""
     return next(_find_violated(routine, _bind_lets(routine, dict(sizes))[1]), None) is None
 
 

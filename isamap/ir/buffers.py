@@ -23,7 +23,7 @@ _POISON = 0xA5A5A5A5A5A5A5A5
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A piece of an iteration space: for each axis its name, first value and count. Axis i is dimension i."""
+    """A part of an iteration space: the name, first value and count of each axis. Axis i is dimension i."""
 
     names: tuple[str, ...]
     starts: tuple[int, ...]
@@ -64,7 +64,7 @@ def take_arrays(
 
 
 def take_scalars(routine: Routine, scalars: Mapping[str, float]) -> dict[str, Array]:
-    """Return every typed scalar parameter in its type. Raises: UsageProblem if one is missing or unknown."""
+    """Return each typed scalar parameter in its type. Raises: UsageProblem if one is missing or unknown."""
     expected = dict(_typed_scalars(routine))
     for name in scalars:
         if name not in expected:
@@ -82,7 +82,7 @@ def _typed_scalars(routine: Routine) -> Iterator[tuple[str, DType]]:
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:
-    """Return the operand's extents. Its routine is bound, so they are numbers."""
+    """Return an operand's extents as numbers. Its routine is bound."""
     return tuple(int(evaluate_index(e, {})) for e in operand.shape)
 
 
@@ -105,7 +105,7 @@ def _take(
 
 
 def storage(values: Array, dtype: DType, exact: bool) -> Array:
-    """Return a copy that the interpreter may change, in float64 where floats are exact."""
+    """Return a copy that the interpreter may change, with floats as float64 if they are `exact`."""
     # An array in every case: what numpy computes of an array without axes is a number that cannot be changed.
     return np.array(values, np.float64 if exact and dtype.is_float else dtype.numpy())
 
@@ -143,7 +143,7 @@ def _refuse(code: str, message: str, *notes: str) -> UsageProblem:
 
 
 def load(buffer: Array, read: Read, box: Box, symbols: Mapping[str, int | Array]) -> Array:
-    """Return the values of an access at all points of a box; outside the buffer its fill.
+    """Return the values of an access at all points of a box. Points outside the buffer have the fill.
 
     An access that leaves the buffer without a fill is behind a guard: there it reads any element, and the
     guard drops it. Shapes: the box's rank, with length 1 if an axis does not matter.
@@ -156,7 +156,7 @@ def load(buffer: Array, read: Read, box: Box, symbols: Mapping[str, int | Array]
 
 
 def gather(buffer: Array, positions: list[Array], inside: Array | None, read: Read) -> Array:
-    """Return the elements at positions that lie inside; where they did not, the access's fill."""
+    """Return the elements at the positions that lie inside, and the fill of the access elsewhere."""
     found = np.asarray(buffer[tuple(positions)])
     if inside is None or read.fill is None:
         return found
@@ -166,7 +166,7 @@ def gather(buffer: Array, positions: list[Array], inside: Array | None, read: Re
 def locate(
     shape: tuple[int, ...], index: tuple[Index, ...], symbols: Mapping[str, int | Array]
 ) -> tuple[list[Array], Array | None]:
-    """Return the position of every point, moved inside the buffer, and where it was inside; None for everywhere."""
+    """Return each point's position, clamped to the buffer, and a mask of the points inside (None: all are)."""
     inside: Array | None = None
     positions: list[Array] = []
     for subscript, extent in zip(index, shape, strict=True):
@@ -213,7 +213,7 @@ def slices(
 
 
 def _progression(subscript: Index, box: Box) -> tuple[int, int | None, int] | None:
-    """Return first value, axis and step of `c*axis + b` over the box, with c > 0; the axis None for a constant."""
+    """Return first value, axis and step of `c*axis + b` over the box, with c > 0. A constant has the axis None."""
     start, axis, step = 0, None, 0
     for monomial, coefficient in subscript.terms:
         match monomial:

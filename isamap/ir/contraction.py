@@ -33,7 +33,7 @@ def factors_of(e: Expr) -> tuple[Expr, ...]:
 
 
 def written_by(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """Return the buffers that statements assign."""
+    """Return the names of the buffers that statements assign."""
     found: set[str] = set()
     for statement in body:
         match statement:
@@ -104,7 +104,7 @@ def sum_of_products(factors: Sequence[Array], extents: tuple[int, ...], kept: fr
 
 
 def _sums_early(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> bool:
-    """Return whether some factor is multiplied with a sum of the others, which is not the sum of its products."""
+    """Return whether a factor lacks a summed axis, so that it would multiply a sum instead of each product."""
     summed = [axis for axis, n in enumerate(extents) if axis not in kept and n > 1]
     return any(f.shape[axis] == 1 for f in factors for axis in summed)
 
@@ -165,7 +165,7 @@ class _Roles(NamedTuple):
 
 
 def _pair(a: Array, b: Array, kept: frozenset[int] | set[int]) -> Array:
-    """Return the product of two arrays, summed over the axes of either that are not kept."""
+    """Return the product of two arrays, summed over all axes that are not kept."""
     rank = a.ndim
     a, b = _sum(a, _only_in(a, b, kept)), _sum(b, _only_in(b, a, kept))
     both = [axis for axis in range(rank) if a.shape[axis] > 1 and b.shape[axis] > 1]

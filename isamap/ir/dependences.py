@@ -64,8 +64,9 @@ def check_dependences(
 class _Sorted:
     """An access with the data of its proofs: its `shape`, without the `constants` of its subscripts.
 
-    Accesses in one `place`, of one buffer inside one outermost loop, may meet in an iteration of it. `loops`
-    numbers the loop of each axis; accesses of one `kind` differ only in the statements that have them.
+    Accesses in one `place`, of one buffer inside one outermost loop, may access the same element in an
+    iteration of it. `loops` numbers the loop of each axis; accesses of one `kind` differ only in the statements
+    that have them.
     """
 
     site: Site
@@ -102,7 +103,7 @@ def _against(
     proofs: _Proofs,
     meeting: _Meeting,
 ) -> Iterator[Diagnostic]:
-    """Yield a finding for each statement before, and for this one itself, that has elements in common with it."""
+    """Yield a finding for each statement up to this one that may access an element in common with it."""
     site, said = target.site, set[int]()
     op = site.assign.op
     for (_, other_op), other in [*writes.get(target.place, {}).items(), ((None, op), target)]:
@@ -124,7 +125,7 @@ def _against(
 
 
 class _Proofs:
-    """Proofs about pairs of accesses, each made once: pairs at one distance are one question."""
+    """Proofs about pairs of accesses, cached: pairs at equal distances need only one proof."""
 
     def __init__(self, known: FreeSizes) -> None:
         self.known = known
@@ -132,7 +133,7 @@ class _Proofs:
         self.made: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def shared_axes(self, one: _Sorted, other: _Sorted, *, by_guards: bool = False) -> tuple[str, ...]:
-        """Return the unordered axes of which two iterations may access one element."""
+        """Return the unordered axes in which two iterations with a common element may differ."""
         self.pairs += 1
         depth = _common_depth(one.loops, other.loops)
         apart = tuple(map(sub, one.constants, other.constants))
@@ -146,7 +147,7 @@ class _Proofs:
 
 
 def _common_depth(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """Return how many axes two sites have in common, the outermost ones."""
+    """Return how many of the outermost axes two sites have in common."""
     differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differ, min(len(one), len(other)))
 

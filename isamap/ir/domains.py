@@ -34,7 +34,7 @@ def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Arr
 
 
 def largest_value(index: Index, ordered: Mapping[str, Index] = NO_AXES) -> Index:
-    """Return an upper bound of an index for any data, and any iteration of ordered loops of these extents."""
+    """Return an upper bound of an index for any data and for any iteration of ordered loops with these extents."""
     return _end_of(index, ordered, upper=True)
 
 
@@ -66,7 +66,7 @@ def _end_of_atom(atom: Atom, ordered: Mapping[str, Index], *, upper: bool) -> In
 
 
 def with_domains(routine: Routine) -> Iterator[tuple[Operand, Domain]]:
-    """Yield the operands whose values indices may be made of."""
+    """Yield the operands with a declared domain, which index expressions may read."""
     for operand in routine.operands:
         if operand.domain is not None:
             yield operand, operand.domain
@@ -98,7 +98,7 @@ def check_domain(name: str, domain: Domain, values: Array, sizes: Mapping[str, i
 
 
 def drawn_values(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> Array:
-    """Return random values that the declaration allows, int64. Ascending ones begin and end at its ends."""
+    """Return random int64 values that the declaration allows. Ascending values include both ends of the range."""
     low, high = int(domain.low.evaluate({})), int(domain.high.evaluate({}))
     values = rng.integers(low, high, size=shape, dtype=np.int64, endpoint=True)
     if not domain.ascending:

@@ -150,7 +150,7 @@ def converts_exactly(source: DType, target: DType) -> bool:
 
 
 def passes_through(source: DType, between: DType, target: DType) -> bool:
-    """Return whether a cast equals two casts, the first of which is exact: i8 to f32 through i32.
+    """Return whether a cast equals a chain of two casts of which the first is exact: i8 to f32 through i32.
 
     The second one rounds and wraps exactly the original number.
     """

@@ -54,7 +54,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The inputs that stay fixed while single elements are evaluated."""
+    """The constant inputs of an evaluation of single elements."""
 
     routine: Routine
     steps: tuple[_Step, ...]
@@ -89,7 +89,7 @@ def evaluate_samples(
 
 
 def _without_temps(routine: Routine) -> Routine:
-    """Return the routine without its temporaries, which may be too large to be made."""
+    """Return the routine without its temporaries, which may be too large to allocate."""
     return replace(routine, operands=tuple(o for o in routine.operands if o.role != "temp"))
 
 
@@ -120,7 +120,7 @@ def _steps(routine: Routine) -> list[_Step]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Elements of a step's target: the axes that they determine, and where an iteration writes them."""
+    """Requested elements of a step's target: the axes that they determine, and where an iteration writes them."""
 
     step: _Step
     position: int
@@ -161,7 +161,7 @@ def _ask(buffer: str, at: list[Array], shape: tuple[int, ...], before: int, work
 def _solve(
     step: _Step, at: list[Array], shape: tuple[int, ...], work: _Work
 ) -> tuple[dict[str, Array], Array]:
-    """Return the axes' values in the iteration that writes each element, and where there is one."""
+    """Return the axes' values in the iteration that writes each element, and a mask of elements that have one."""
     hit = np.ones(shape, np.bool_)
     extents = dict(step.axes)
     solved: dict[str, Array] = {}
@@ -206,7 +206,7 @@ def _linear(
 
 
 def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
-    """Return the elements after a step; `old` before it, None if it does not matter."""
+    """Return the elements after a step. `old` are those before it, or None if they are not needed."""
     s = asked.step.assign
     operand = work.routine.operand(s.target.buffer)
     dtype = operand.dtype if s.op is None else operand.accumulate or operand.dtype
@@ -230,7 +230,7 @@ def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
 
 
 def _begin(s: Assign, old: Pair | None, again: bool, work: _Work) -> tuple[Pair | None, Contributions | None]:
-    """Return the initial value of a step, and the tally of a reduction; `again` where one went before it."""
+    """Return the initial value of a step, and a reduction's tally. `again` marks a reduction that follows another."""
     if old is None or s.op is None:
         return old, None
     values, sizes = old
@@ -285,7 +285,7 @@ def _perform_box(
 
 
 def _symbols(asked: _Asked, box: Box) -> dict[str, int | Array]:
-    """Return the axes: those that an element determines over the elements, the others over trailing dimensions."""
+    """Return the value of each axis: determined by the element, or along a trailing dimension."""
     rank = len(box.names)
     own = {
         n: np.broadcast_to(v, asked.shape).reshape(asked.shape + (1,) * rank)
@@ -295,7 +295,7 @@ def _symbols(asked: _Asked, box: Box) -> dict[str, int | Array]:
 
 
 def _holds(asked: _Asked, box: Box, symbols: dict[str, int | Array], work: _Work) -> Array:
-    """Return where the step runs: an iteration exists for the element, and the guards hold."""
+    """Return a mask of the points where the step runs: an iteration exists and the guards hold."""
     runs = asked.hit.reshape(asked.shape + (1,) * len(box.names))
     for guard, before in asked.step.guards:
         reader = _Reader(symbols, before, work, {})
@@ -313,7 +313,7 @@ def _reduce_runs(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """The loader of a step's reads, as they were before step number `before`; it caches each access."""
+    """A cached loader of a step's reads, with array contents as they are before step number `before`."""
 
     symbols: Mapping[str, int | Array]
     before: int

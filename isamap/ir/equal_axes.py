@@ -76,7 +76,7 @@ def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[st
 def _own(
     axes: Sequence[AxisAt], guards: Sequence[Index], renamed: Mapping[str, Index], known: FreeSizes
 ) -> list[Index]:
-    """Return terms that are >= 0 in an iteration that guards let through."""
+    """Return terms that are >= 0 in every iteration that satisfies the guards."""
     extents = [(x.name, x.extent.substitute(known.bindings)) for x in axes]
     at = [(Index.of(name).substitute(renamed), extent) for name, extent in extents]
     inside = [term for value, extent in at for term in (value, extent - 1 - value)]
@@ -96,7 +96,7 @@ def _is_contradictory(assumed: _Assumed, facts: Facts) -> bool:
 
 
 def _solve(assumed: _Assumed) -> bool:
-    """Replace unknowns that an equation gives. Whether an equation cannot hold."""
+    """Substitute unknowns that equations determine. Return whether an equation is unsatisfiable."""
     while True:
         found = next(
             (
@@ -241,7 +241,7 @@ def _digits(
     solved: set[Atom],
     facts: Facts,
 ) -> _Digits | None:
-    """Return left - right with common unknowns as differences, or None if it is not linear in the axes."""
+    """Return left - right over differences of common unknowns, or None if it is not linear in the axes."""
     digits = _Digits()
     mine, mine_rest = _linear(left, extents_a)
     its, its_rest = _linear(right, extents_b)
@@ -273,7 +273,7 @@ def _same_private(names: frozenset[str] | set[str], a: dict[str, Index], b: dict
 
 
 def _linear(index: Index, extents: dict[str, Index]) -> tuple[dict[Atom, Index] | None, Index]:
-    """Return the coefficients of axes and of divisions of axes, and the remainder."""
+    """Return the coefficients of axes and of divisions of axes, and the remaining terms."""
     slopes: dict[Atom, Index] = {}
     rest = Index()
     for m, c in index.terms:
@@ -319,7 +319,7 @@ def _magnitude(c: Index, facts: Facts) -> Index | None:
 
 
 def _is_leading(unknown: Atom, digits: _Digits, facts: Facts) -> bool:
-    """Return whether one step of this unknown outweighs everything else, so that the sum is 0 only if it is."""
+    """Return whether one step of this unknown outweighs all others, so that a zero sum implies that it is 0."""
     slope = _magnitude(digits.shared[unknown][0], facts)
     others = _reach({u: v for u, v in digits.shared.items() if u != unknown}, digits, facts)
     constant = _magnitude(digits.constant, facts)

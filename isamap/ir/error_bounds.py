@@ -1,4 +1,4 @@
-"""Bound rounding errors: convert magnitudes to errors, and add the roundings of reductions.
+"""Bound rounding errors: convert magnitudes to errors, and account for the roundings of reductions.
 
 With `Measure(scale=4 * 2**-23, growth=0.25)` the error of a float of magnitude m is at most 4·2⁻²³·m. Each
 rounding of a sum adds a quarter of the rounded value to the magnitude, which is 2⁻²³ of it as an error.
@@ -52,7 +52,7 @@ class Measure:
         return (magnitudes > 0) & (np.abs(values) <= within + lost)
 
     def beyond(self, magnitudes: Array, values: Array, dtype: DType) -> Array:
-        """Return the magnitudes of operands; infinite if a value may have overflowed in its type.
+        """Return the magnitudes of operands, infinite where a value may have overflowed in its type.
 
         The result of an overflow may be an infinity, a NaN or, if both meet a bound, a number.
         """
@@ -63,7 +63,7 @@ class Measure:
         return np.where(over, np.inf, magnitudes) if over.any() else magnitudes
 
     def reach(self, op: str, magnitudes: Array, values: Array) -> tuple[Array, Array]:
-        """Return the least and the greatest that values may be: negated and swapped for `min`, so that `max` chooses.
+        """Return the least and the greatest possible values. For `min` they are negated and swapped.
 
         The error of a maximum is that of values whose greatest is not below the greatest of all leasts.
         """
@@ -75,7 +75,7 @@ class Measure:
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
     def narrowing(self, magnitudes: Array, values: Callable[[], Array], dtype: DType) -> Array:
-        """Return the rounding error of a type for given magnitudes: zero for small integers, which are exact."""
+        """Return the rounding error of a type for given magnitudes. It is zero for small, exact integers."""
         if self.exact_below:
             return np.where(magnitudes < 2.0**dtype.mantissa_bits, 0.0, self.exact_below)
         if dtype.mantissa_bits >= self.mantissa_bits:
@@ -93,7 +93,7 @@ PLAIN = Measure()
 
 
 def size_of(values: Array) -> Array:
-    """Return absolute values, float64; 0 for infinities and NaN, which nothing rounds: they are as exact as 0 is."""
+    """Return absolute values as float64, and 0 for infinities and NaN, which have no rounding error."""
     sizes = np.abs(values.astype(np.float64))
     return np.where(np.isfinite(sizes), sizes, 0.0)
 
@@ -146,7 +146,7 @@ class Contributions:
 
 
 def is_tallied(s: Assign, measure: Measure, again: bool = False) -> bool:
-    """Return whether a statement is a reduction of floats that adds errors, `again` to an already rounded value."""
+    """Return whether a statement is a float reduction with rounding errors, `again` on a rounded target."""
     return s.value.dtype.is_float and (s.op == "mul" or (s.op == "add" and (again or measure.growth > 0)))
 
 
@@ -173,7 +173,7 @@ def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True)
 class FloatReduction:
-    """A float reduction: its operation, how many values an element takes in, and the roundings in each.
+    """A float reduction: its operation, the number of values per element, and the roundings in each value.
 
     `ordered` when the statement runs again for the same elements, in order; `largest` is the largest number
     of the type that it runs in.

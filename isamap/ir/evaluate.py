@@ -1,4 +1,4 @@
-"""The value of an expression over numpy arrays: each operation as its type says, many points at once.
+"""Evaluate an expression over numpy arrays: each operation in its own type, for many points at once.
 
 `evaluate_expr(f32(A[m, k]) * f32(B[k, n]), env)` with m, n, k bound to index arrays of shapes (M, 1, 1),
 (1, N, 1), (1, 1, K) is an array of shape (M, N, K).
@@ -133,7 +133,7 @@ def _atom(atom: Atom, symbols: Mapping[str, int | Array]) -> int | Array:
 
 
 def _float_or(values: Array, dtype: DType, env: Env) -> Array:
-    """Return floats as the mode wants them: unrounded float64, or values of the type. Others as they are."""
+    """Return floats in the mode's precision: unrounded float64, or the given type. Other values are unchanged."""
     if not dtype.is_float:
         return values
     return values.astype(np.float64, copy=False) if env.exact else round_to(values, dtype)

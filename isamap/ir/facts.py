@@ -149,7 +149,7 @@ def _index_value(index: Index, span: Span | None) -> Expr:
 
 
 def unequal_gaps(guard: Expr) -> list[Index]:
-    """Return the terms that are not 0 if a guard holds: the differences of unequal expressions."""
+    """Return the terms that are nonzero if a guard holds: the differences of unequal expressions."""
     match guard:
         case Call("and", (left, right), _, _, _):
             return unequal_gaps(left) + unequal_gaps(right)
@@ -172,7 +172,7 @@ def _index_of(e: Expr) -> Index | None:
 
 @dataclass(frozen=True, slots=True)
 class AxisAt:
-    """An axis around a site; `loop` numbers its loop, so that two axes of one name can be told apart."""
+    """An axis around a site. `loop` is the number of its loop, which distinguishes axes of equal names."""
 
     name: str
     extent: Index
@@ -236,7 +236,7 @@ def facts_of(conditions: tuple[Expr, ...]) -> tuple[Index, ...]:
 
 
 def loop_guards(routine: Routine) -> Iterator[tuple[Expr, tuple[AxisAt, ...], tuple[Expr, ...]]]:
-    """Yield guards of loops with the axes in scope and the conditions under which it is evaluated."""
+    """Yield each guard of a loop with the axes in scope and the conditions under which it is evaluated."""
 
     def visit(
         statement: Stmt, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]

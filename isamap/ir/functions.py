@@ -41,7 +41,7 @@ MOST_NODES = 5000
 
 
 def inline_call(function: Function, args: Sequence[Expr], span: Span | None) -> Expr | None:
-    """Return the result with arguments put in, or None if that would become enormous."""
+    """Return the result with arguments substituted, or None if the expression would become too large."""
     known: dict[str, Expr] = {p.name: a for p, a in zip(function.params, args, strict=True)}
     for name, value in function.steps:
         known[name] = _put_in(value, known, span)

@@ -27,18 +27,18 @@ def _atom_key(atom: Atom) -> tuple[int, str]:
 
 @lru_cache(maxsize=1 << 16)
 def _atom_text(atom: FloorDiv | Mod | MinMax | Element) -> str:
-    """Return the text of an atom, by which terms are ordered: asked for the same few atoms over and over."""
+    """Return the text of an atom, which is its sort key. It is cached."""
     return str(atom)
 
 
 def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
-    """Return the sort key of a term: most factors first, equal numbers by their text."""
+    """Return the sort key of a term: most factors first, then by text."""
     return -len(monomial), tuple([_atom_key(atom) for atom in monomial])
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A polynomial: sorted pairs (monomial, coefficient), none of them zero. () is the constant monomial."""
+    """A polynomial: sorted pairs (monomial, coefficient) without zero coefficients. () is the constant monomial."""
 
     terms: tuple[tuple[Monomial, int], ...] = ()
     _hash: int = field(default=0, init=False, compare=False, repr=False)
@@ -52,7 +52,7 @@ class Index:
 
     @staticmethod
     def of(value: Index | int | Atom) -> Index:
-        """Return an index from a number, a symbol's name, an atom, or an index itself."""
+        """Return an index for a number, a symbol's name, an atom, or an index."""
         return value if isinstance(value, Index) else _index_of(value)
 
     def __add__(self, other: Index | int) -> Index:
@@ -203,7 +203,7 @@ class Index:
 
 @lru_cache(maxsize=1 << 16)
 def _index_of(value: int | Atom) -> Index:
-    """Return the index of a number or a symbol. It is cached, as the same few are requested again and again."""
+    """Return the index of a number or a symbol. It is cached."""
     if isinstance(value, int):
         return Index((((), int(value)),)) if value else ZERO
     return Index((((value,), 1),))
@@ -237,12 +237,12 @@ ONE = Index((((), 1),))
 
 
 def index_min(left: Index | int, right: Index | int) -> Index:
-    """Return the smaller of two, folded when both are numbers or equal."""
+    """Return the minimum of two indices, folded when both are numbers or equal."""
     return _min_max("min", Index.of(left), Index.of(right))
 
 
 def index_max(left: Index | int, right: Index | int) -> Index:
-    """Return the larger of two, folded when both are numbers or equal."""
+    """Return the maximum of two indices, folded when both are numbers or equal."""
     return _min_max("max", Index.of(left), Index.of(right))
 
 
@@ -259,7 +259,7 @@ def product(factors: Iterable[Index | int]) -> Index:
 
 
 def _split_multiples(index: Index, divisor: int | None) -> tuple[Index, Index]:
-    """Return `whole` and `rest` with `index = divisor * whole + rest`. `whole` has all evenly divisible terms."""
+    """Return `whole` and `rest` with `index = divisor * whole + rest`. `divisor` divides each term of `whole`."""
     if not divisor:
         return ZERO, index
     whole = _collect((m, c // divisor) for m, c in index.terms if c % divisor == 0)
@@ -298,7 +298,7 @@ def _rejoin_division(sums: dict[Monomial, int], divided: Iterable[Monomial]) -> 
 
 
 def elements_of(index: Index) -> Iterator[Element]:
-    """Yield the elements of arrays that an index reads, each behind those inside of it."""
+    """Yield the array elements that an index reads, inner ones first."""
     for monomial, _ in index.terms:
         for atom in monomial:
             yield from _elements_in(atom)
@@ -310,7 +310,7 @@ def has_elements(index: Index) -> bool:
 
 
 def typical_value(index: Index, sizes: Mapping[str, int]) -> int | None:
-    """Return the value of an index at these sizes; for an element of data, a typical value of such data.
+    """Return the value of an index at these sizes, with a typical value for each element of data.
 
     None if a size is not known.
     """

@@ -1,4 +1,4 @@
-"""Casts of indices to integers keep their values, for all sizes that the routine allows.
+"""Prove that casts of indices to integers keep their values, for all sizes that the routine allows.
 
 `u8(2*j)` keeps it for `j in 100`, and for `j in J` only if a range, `where` or a guard ensures it. Casts to
 32 bits and more are checked when sizes are bound.
@@ -22,7 +22,7 @@ CHECKED_WHEN_BOUND = 32
 
 
 def check_casts(routine: Routine, known: FreeSizes, *, bound: bool) -> Iterator[Diagnostic]:
-    """Yield a finding for every cast of an index that is not proved to keep its value; of all types once bound."""
+    """Yield a finding for each cast of an index that may change its value. Wide types are checked once bound."""
     seen: set[Cast] = set()
     for expr, extents, conditions in _expressions(routine):
         for cast, index in _index_casts(expr):
@@ -77,7 +77,7 @@ def _finding(cast: Cast, index: Index, inside: Index, facts: Facts) -> Diagnosti
 
 
 def as_performed(assign: Assign) -> Assign:
-    """Return the assignment with every cast to a narrower integer as one that wraps, a choice for each condition.
+    """Return the assignment with narrowing casts as wrapping casts, and one `select` per condition.
 
     The cast was proved to keep the value, and no machine has an instruction that would ask. Vector units
     compare and choose at once: `select(p | q, a, b)` is `select(p, a, select(q, a, b))`.
@@ -101,7 +101,7 @@ def _as_performed(e: Expr) -> Expr:
 
 
 def _is_of_data(condition: Expr) -> bool:
-    """Return whether a condition reads elements: one of indices is decided for whole tiles at once."""
+    """Return whether a condition reads elements. A condition of indices is decided for whole tiles at once."""
     return next(iter(reads(condition)), None) is not None
 
 

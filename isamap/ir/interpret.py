@@ -74,7 +74,7 @@ def execute_bound(
     exact: bool = False,
     rng: np.random.Generator | None = None,
 ) -> dict[str, Array]:
-    """Interpret a routine without open sizes: for many executions of one instruction."""
+    """Interpret a routine without open sizes. It is meant for many executions of one instruction."""
     state = _start(routine, arrays, scalars or {}, exact, rng)
     _run_all(routine, state)
     return {o.name: _finish(o.name, state, rng) for o in routine.operands if o.role in ("out", "inout")}
@@ -194,7 +194,7 @@ def _run_statement(statement: Stmt, nest: StatementLoops, state: State) -> None:
 
 
 def _run_body(loop: Loop, nest: StatementLoops, state: State) -> None:
-    """Run the statements one after the other, each for all points: iterations are independent."""
+    """Run the statements one after the other, each for all points, because iterations are independent."""
     if loop.guard is not None:
         changes = any(read in written_by(loop.body) for read in state.reads(loop.guard))
         guard = guard_values(loop.guard, nest, state) if changes else loop.guard
@@ -204,7 +204,7 @@ def _run_body(loop: Loop, nest: StatementLoops, state: State) -> None:
 
 
 def _finish(name: str, state: State, rng: np.random.Generator | None) -> Array:
-    """Return the output, with the value of `outside` for unwritten elements of an output with an old value."""
+    """Return an output. Its unwritten elements get the value of `outside`."""
     values = state.values[name]
     if name in state.written:
         operand = state.routine.operand(name)
@@ -225,7 +225,7 @@ def _finish(name: str, state: State, rng: np.random.Generator | None) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class StatementLoops:
-    """The loops around a statement: unordered axes with extents, ordered ones at their value, and guards.
+    """The loops around a statement: unordered axes with extents, ordered axes with their values, and guards.
 
     A guard is an expression, or its values if the loop changes its operands; those have one dimension per
     unordered axis that was in scope.
@@ -285,7 +285,7 @@ def execute(s: Assign, nest: StatementLoops, state: State) -> None:
 
 
 def _begin_tally(s: Assign, state: State) -> Contributions | None:
-    """Return the tally that measures a reduction of floats, or None for other statements, or without a measure.
+    """Return the tally of a float reduction's errors, or None for other statements or without a measure.
 
     The result of an earlier reduction may have been rounded to the operand's type before.
     """
@@ -314,7 +314,7 @@ def _finish_tally(s: Assign, nest: StatementLoops, state: State, tally: Contribu
 
 
 def _arrays(s: Assign, nest: StatementLoops, by_products: bool) -> tuple[frozenset[str], ...]:
-    """Return the axes of the arrays that computing a statement makes."""
+    """Return the axes of each array that the computation of a statement creates."""
     everything = frozenset(name for name, _ in nest.axes)
     target = symbols(s.target)
     if not by_products:
@@ -332,7 +332,7 @@ def flush(name: str, state: State) -> None:
 
 
 def accumulator(operand: Operand) -> DType:
-    """Return the type in which sums into an operand run."""
+    """Return the type in which sums into an operand are computed."""
     return operand.accumulate or operand.dtype
 
 
@@ -349,14 +349,14 @@ def guard_values(guard: Expr, nest: StatementLoops, state: State) -> Array:
 
 
 def _rounds_each_step(s: Assign, state: State) -> bool:
-    """Return whether each operation of a float reduction rounds: a narrow, strict or instruction's one."""
+    """Return whether a float reduction rounds after each operation: in narrow types, strict kernels, instructions."""
     acc = accumulator(state.routine.operand(s.target.buffer))
     plain = acc.mantissa_bits < 24 or state.routine.strict or isinstance(state.routine, Instruction)
     return acc.is_float and plain and not state.exact and s.op in ("add", "mul")
 
 
 def _in_steps(s: Assign, nest: StatementLoops, state: State) -> None:
-    """Run one step for every point of the reduced axes, in the order of the loops."""
+    """Run the statement for one point of the reduced axes after the other, in loop order."""
     target = symbols(s.target)
     names = tuple(name for name, _ in nest.axes)
     kept = tuple((name, n) for name, n in nest.axes if name in target)
@@ -373,7 +373,7 @@ def _in_steps(s: Assign, nest: StatementLoops, state: State) -> None:
 
 
 def _guards_at(nest: StatementLoops, at: Mapping[str, int]) -> tuple[Expr | Array, ...]:
-    """Return the guards, those with values cut at a point of some axes, whose dimensions vanish."""
+    """Return the guards at a point of some axes, whose dimensions disappear from evaluated guards."""
 
     def cut(guard: Array) -> Array:
         names = [name for name, _ in nest.axes[: guard.ndim]]
@@ -433,7 +433,7 @@ def _mask(s: Assign, box: Box, nest: StatementLoops, env: Env) -> Array | None:
 
 
 def _values(s: Assign, env: Env, cells: Cells, by_products: bool) -> tuple[Array, Cells]:
-    """Return the values that are written or reduced, and their cells. Sums of products are summed already."""
+    """Return the values that a statement writes or reduces, and their cells. Sums of products are already summed."""
     if not by_products:
         return evaluate_expr(s.value, env), cells
     rank = len(cells.box.names)
@@ -453,7 +453,7 @@ def _home(s: Assign, operand: Operand, state: State) -> Array:
 
 
 def _settle(values: Array, dtype: DType, home: Array, exact: bool, s: Assign, state: State) -> Array:
-    """Return reduced values in the type that the array stores."""
+    """Return reduced values converted to the type that the array stores."""
     if not dtype.is_float:
         return wrap(values, dtype)
     if exact:

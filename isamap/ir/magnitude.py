@@ -27,7 +27,7 @@ from isamap.source.records import dataclass, field, replace
 def evaluate_magnitude(
     e: Expr, env: Env, load_magnitude: Loader, measure: Measure = PLAIN, *, summed: bool = False
 ) -> Array:
-    """Return the magnitudes of an expression at all points, float64; of floats never below finite absolute values.
+    """Return the magnitudes of an expression at all points as float64, at least the absolute values of floats.
 
     `env` gives the values and `load_magnitude` the magnitudes of the elements read. Elementwise functions
     pass an error on by the size of their derivative, to first order; a rounding to integers by the
@@ -86,13 +86,13 @@ class _Work:
                 assert_never(e)
 
     def operand(self, e: Expr) -> Array:
-        """Return the magnitudes of a float that something is computed with. An input has not overflowed."""
+        """Return the magnitudes of a float that is an operand. An input has not overflowed."""
         if is_given(e, self.measure):
             return self.floats(e)
         return self.measure.beyond(self.floats(e), self.value(e), e.dtype)
 
     def _addends(self, e: Call, args: list[Array]) -> list[Array]:
-        """Return the magnitudes of two addends, finite ones where their sum is beyond the largest number as they are.
+        """Return the magnitudes of two addends, limited to finite ones where only their sum overflows.
 
         What reads the sum finds that it may be an infinity, and `exp` has one result for all such numbers.
         """
@@ -111,7 +111,7 @@ class _Work:
         return np.where(certain, 0.0, np.where(odd | vague | np.isnan(magnitude), np.inf, magnitude))
 
     def _is_vague(self, e: Call, args: list[Array]) -> Array:
-        """Return where an operation may or may not be infinite or NaN.
+        """Return where the result of an operation may or may not be infinite or NaN.
 
         Examples are quotients by a possible 0, products of such a value and infinity, functions near the ends
         of their domain, and overflows of f64, in which values are computed.
@@ -175,7 +175,7 @@ class _Work:
                 return self._function(e, args)
 
     def _product(self, left: Expr, right: Expr, a: Array, b: Array) -> Array:
-        """Return two bounds: products of terms, and errors multiplied by the other factor's value and error.
+        """Return two upper bounds of a product's magnitude: by the terms, and by the errors of both factors.
 
         The first is smaller for inputs, the second for computed values.
         """
@@ -206,14 +206,14 @@ class _Work:
     # --- floats that become whole numbers -----------------------------------------------------------------
 
     def _steps(self, e: Expr) -> Array:
-        """Return the largest distance of a float from the ends of its range."""
+        """Return the largest distance of a float from the ends of its interval."""
         low, high = self._ends(e)
         value = self._declared_values(e)
         steps = np.maximum(high - value, value - low)
         return np.where(np.isfinite(steps), steps, 0.0)  # an infinity has no neighbours
 
     def _ends(self, e: Expr) -> tuple[Array, Array]:
-        """Return the lowest and the highest that a float may be. Integers stay whole, and so do their sums."""
+        """Return the lowest and the highest possible value of a float. Sums of integers stay integers."""
         match e:
             case Call("round", (value,), _, mode):
                 low, high = self._ends(value)
@@ -238,7 +238,7 @@ class _Work:
                 return self._around(e)
 
     def _around(self, e: Expr) -> tuple[Array, Array]:
-        """Return a float less and plus the error that its magnitude allows."""
+        """Return a float minus and plus the error that its magnitude allows."""
         value = self._declared_values(e)
         if not self.measure.scale or is_one_rounding(e, self.measure):
             return value, value
@@ -246,13 +246,13 @@ class _Work:
         return value - errors, value + errors
 
     def _declared_values(self, e: Expr) -> Array:
-        """Return the values of floats, rounded as their types say."""
+        """Return the values of a float expression, rounded as their types say."""
         return evaluate_expr(e, replace(self.env, exact=False)).astype(np.float64)
 
     # --- integers -----------------------------------------------------------------------------------------
 
     def integers(self, e: Expr) -> Array:
-        """Return the largest difference of integers as integers."""
+        """Return the largest deviation of an integer expression."""
         match e:
             case Const() | IndexValue() | Scalar():
                 return np.zeros(())
@@ -297,13 +297,13 @@ class _Work:
                 return anything(np.sum(np.broadcast_arrays(*args), axis=0), e.dtype)
 
     def _partly(self, e: Call) -> Callable[[Array], Array]:
-        """Return an operation of two integers as a function of the first."""
+        """Return an operation with a constant second operand as a function of the first."""
         second = evaluate_expr(e.args[1], self.env).astype(np.int64)
         more = () if e.mode is None else (e.mode,)
         return lambda x: np.asarray(OPS[e.op].compute(x, second, *more))
 
     def _passed_on(self, e: Expr, function: Callable[[Array], Array], dtype: DType) -> Array:
-        """Return the largest difference of a monotone integer function; its whole range where it wraps around."""
+        """Return the largest deviation of a monotone integer function, or the whole range where it wraps around."""
         radius = self.integers(e)
         if not radius.any():
             return np.zeros(())
@@ -314,7 +314,7 @@ class _Work:
 
 
 def anything(radius: Array, dtype: DType) -> Array:
-    """Return the full range of the type wherever an integer may differ."""
+    """Return the full range of the type wherever the deviation of an integer is nonzero."""
     return np.where(radius > 0, float(dtype.high - dtype.low), 0.0)
 
 

@@ -43,7 +43,7 @@ def measure_box(
     measured: MeasuredMagnitudes,
     tally: Contributions | None,
 ) -> None:
-    """Take the terms of one box into the magnitudes of the statement's target, and into its tally."""
+    """Add the terms of one box to the magnitudes of the statement's target and to its tally."""
     home = measured.magnitudes[s.target.buffer]
     within = cells.reduced() if by_products else cells
     if tally is None:
@@ -67,7 +67,7 @@ def _as_is(values: Array) -> Array:
 
 
 def most_hits(index: tuple[Index, ...], axes: Mapping[str, int]) -> int:
-    """Return how often at most one element is written, by a target with these subscripts inside axes with extents.
+    """Return how often at most a statement writes one element, from the target's subscripts and the axes' extents.
 
     A subscript settles one of its axes once the others are known: the longest of those in no other subscript.
     """
@@ -91,13 +91,13 @@ def _linear(subscript: Index) -> frozenset[str]:
 
 
 def fill_magnitude(fill: Const) -> float:
-    """Return the magnitude of reads outside an operand: that of a constant."""
+    """Return the magnitude of the constant that reads outside an operand return."""
     size = abs(float(fill.value))
     return size if fill.dtype.is_float and isfinite(size) else 0.0
 
 
 def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) -> Array:
-    """Return magnitudes of a result, with the roundings of its operations, which add up along a chain."""
+    """Return magnitudes of a result that include the roundings of its operations."""
     roundings = count_roundings(e) if e.dtype.is_float else 0
     if not measure.growth or not roundings:
         return magnitudes
@@ -105,7 +105,7 @@ def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) 
 
 
 def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand, measure: Measure) -> Array:
-    """Return magnitudes of reads, with the rounding of sums in a wider type to the operand's type.
+    """Return magnitudes of reads that include the rounding of wide sums to the operand's type.
 
     Subnormal numbers are included if they may be flushed to zero.
     """
@@ -158,7 +158,7 @@ def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measu
 
 
 def _passed_on(values: list[Array], magnitudes: list[Array], cells: Cells, measure: Measure) -> Array:
-    """Return the magnitudes of sums of products of inexact factors: Σ (Π (|x| + s·m) - Π |x|) / s, exactly.
+    """Return the magnitudes of sums of products of inexact factors, exactly: Σ (Π (|x| + s·m) - Π |x|) / s.
 
     For computed factors it is far less than the sums of products of magnitudes.
     """
@@ -172,7 +172,7 @@ def _passed_on(values: list[Array], magnitudes: list[Array], cells: Cells, measu
 def _vague_products(
     values: list[Array], sizes: list[Array], dtype: DType, cells: Cells, measure: Measure
 ) -> Array:
-    """Return where a term is infinity times a possible 0, whose sum may be anything."""
+    """Return where a term is a product of infinity and a possible 0, so that the sum may have any value."""
     found, infinite = np.zeros((), np.bool_), [np.isinf(v) for v in values]
     if any(i.any() for i in infinite):
         near = [measure.may_be_zero(m, v, dtype) for m, v in zip(sizes, values, strict=True)]
@@ -195,7 +195,7 @@ def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
 def _measure_write(
     s: Assign, env: Env, cells: Cells, mask: Array | None, by_products: bool, measured: MeasuredMagnitudes
 ) -> tuple[Array, str | None]:
-    """Return the magnitudes of a statement that is no rounding reduction of floats, and how they are reduced."""
+    """Return the magnitudes that a non-tallied statement writes, and the operation that reduces them."""
     sizes = _sizes(s, env, cells, by_products, measured)
     if s.op is None:
         return with_roundings(sizes, s.value, evaluate_expr(s.value, env), measured.measure), None

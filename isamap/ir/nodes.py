@@ -1,4 +1,4 @@
-"""The whole intermediate representation on one page: frozen nodes that kernels and machines are made of.
+"""The whole intermediate representation: immutable nodes of kernels and machine instructions.
 
 A kernel and an instruction are the same thing, a `Routine`: parameters, operands, and a nest of loops over
 statements. `C[m, n] += A[m, k] * B[k, n]` is
@@ -58,7 +58,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An element of an operand. Outside the operand's shape it is `fill`, if one is given."""
+    """An element of an operand, or `fill`, if given, outside the operand's shape."""
 
     buffer: str
     index: tuple[Index, ...]
@@ -69,7 +69,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation of `isamap.ir.ops` on operands. `mode` is a rounding mode where the operation has one."""
+    """An operation of `isamap.ir.ops` on operands. `mode` is its rounding mode, if it has one."""
 
     op: str
     args: tuple[Expr, ...]
@@ -83,7 +83,7 @@ CastMode = Literal["exact", "wrap", "sat", "bits"]
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A conversion: rounding to nearest even for floats; integers proved in range, wrapped or saturated.
+    """A conversion. Floats round to nearest even. Integers wrap, saturate, or are proved to be in range.
 
     The mode `bits` takes the bits of a float as an integer of the same width, or the other way round.
     """
@@ -101,7 +101,7 @@ Expr = Const | IndexValue | Scalar | Read | Call | Cast
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """`target = value` (op None) or `target op= value`; only where `guard` holds."""
+    """`target = value` (op None) or `target op= value`, executed only where `guard` holds."""
 
     target: Read
     op: str | None
@@ -180,7 +180,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of each element: index names, and each memory coordinate as an expression of them."""
+    """The memory location of each element: index names, and each coordinate as an expression of them."""
 
     indices: tuple[str, ...]
     coordinates: tuple[tuple[str, Index], ...]
@@ -189,8 +189,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The values of an input of integers: from `low` to `high`, both included, none below the one before
-    if they are `ascending`."""
+    """The values of an integer input: from `low` to `high`, both included, and sorted if they are `ascending`."""
 
     low: Index
     high: Index
@@ -224,7 +223,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class StateField:
-    """A field of configuration state; `count` None for a scalar field."""
+    """A field of configuration state. `count` is None for a scalar field."""
 
     name: str
     dtype: DType
@@ -234,7 +233,7 @@ class StateField:
 
 @dataclass(frozen=True, slots=True)
 class StateRef:
-    """A field of a state, indexed by a number or by an operand (then: by that operand's register number)."""
+    """A reference to a field of a state, indexed by a number or by the register number of an operand."""
 
     state: str
     field: str
@@ -243,7 +242,7 @@ class StateRef:
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """A field must have a value when the instruction is issued."""
+    """A condition that a field has a certain value when the instruction is issued."""
 
     field: StateRef
     value: Index
@@ -252,7 +251,7 @@ class Require:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A field has a value from when the instruction was issued."""
+    """An assignment of a value to a field when the instruction is issued."""
 
     field: StateRef
     value: Index
@@ -273,22 +272,22 @@ class Routine:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def operand(self, name: str) -> Operand:
-        """Return the operand of that name. It exists, for the resolver has checked it."""
+        """Return the operand with an existing name."""
         return next(o for o in self.operands if o.name == name)
 
     def param(self, name: str) -> Param:
-        """Return the parameter of that name. It exists, for the resolver has checked it."""
+        """Return the parameter with an existing name."""
         return next(p for p in self.params if p.name == name)
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Routine):
-    """A computation that a person wants performed."""
+    """A computation that a user wants performed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction(Routine):
-    """A computation that a machine performs at once.
+    """A computation that a machine performs as one instruction.
 
     `sets_state` names the states that it loads as a whole, `settings` single fields with their new values,
     `clobbers` the memories whose contents it destroys. `numerics` are words of `isamap.ir.dtypes`: how its
@@ -326,7 +325,7 @@ class MemoryDecl:
 
 @dataclass(frozen=True, slots=True)
 class StateDecl:
-    """Configuration state of a machine. `per_thread` when each thread has its own."""
+    """Configuration state of a machine. If `per_thread`, each thread has its own."""
 
     name: str
     fields: tuple[StateField, ...]
@@ -336,7 +335,7 @@ class StateDecl:
 
 @dataclass(frozen=True, slots=True)
 class ConstantDecl:
-    """A `machine` parameter that all of a machine's declarations share (a vector length)."""
+    """A constant that all declarations of a machine share, such as a vector length."""
 
     param: Param
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -347,6 +346,6 @@ Declaration = Kernel | Instruction | MemoryDecl | StateDecl | ConstantDecl
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """The declarations of one text, in their order."""
+    """The declarations of one text, in textual order."""
 
     declarations: tuple[Declaration, ...]

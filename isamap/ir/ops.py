@@ -1,4 +1,4 @@
-"""The operations of expressions: one row each, with everything that other modules know of an operation.
+"""The operations of expressions: one table row each, with all facts that other modules need.
 
     Op("tanh", 1, "float", np.tanh, ulp=4, image=(-1, 1), derivative=("w * (1 - y*y)",), onnx=("Tanh",), …)
 
@@ -175,12 +175,12 @@ def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
 
 
 def _popcount(x: Any) -> Any:
-    """Return how many bits of a pattern without a sign are 1."""
+    """Return the population count of an unsigned bit pattern."""
     return np.bitwise_count(x).astype(np.int64)
 
 
 def _product_bounds(low: Bounds, high: Bounds) -> Bounds:
-    """Return the bounds of a product; NaN if 0 is multiplied by infinity."""
+    """Return the bounds of a product, NaN if 0 is multiplied by infinity."""
     corners = [x * y for x in (low[0], high[0]) for y in (low[1], high[1])]
     return (nan, nan) if any(x != x for x in corners) else (min(corners), max(corners))
 
@@ -203,17 +203,17 @@ def _shift_bounds(low: Bounds, high: Bounds) -> Bounds | None:
 
 
 def _near(x: Any, e: Any) -> Any:
-    """Return the sizes that are nearest to 0 within an error: most functions are steepest there."""
+    """Return the values nearest to 0 within the error, where most functions are steepest."""
     return np.maximum(np.abs(x) - e, 0.0)
 
 
 def _slope_of_tangent(x: Any, e: Any) -> Any:
-    """Return the slope, infinite where a pole lies within the error."""
+    """Return the derivative of tan, infinite where a pole lies within the error."""
     return 1 / np.maximum(np.abs(np.cos(x)) - e, 0.0) ** 2
 
 
 def _slopes_of_arc(given: Any, errors: Any) -> Any:
-    """Return the slopes by y and by x, infinite where y may have either sign and x be below 0."""
+    """Return the partial derivatives of atan2, infinite where y may change its sign while x is negative."""
     (y, x), (ey, ex) = given, errors
     size = _near(y, ey) ** 2 + _near(x, ex) ** 2
     cut = (np.abs(y) <= ey) & (x - ex <= 0)

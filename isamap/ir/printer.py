@@ -42,13 +42,13 @@ def print_routine(routine: Routine) -> str:
 
 
 def print_stmt(statement: Stmt) -> str:
-    """Return the text of a statement, without a line end after it. An assignment is one line, however long."""
+    """Return the text of a statement without a final line end. An assignment is one line."""
     text = _statement(statement)
     return one_line(text) if isinstance(statement, Assign) else layout(text).rstrip("\n")
 
 
 def print_expr(e: Expr) -> str:
-    """Return the text of an expression where its type is known from around it: one line, however long."""
+    """Return the text of an expression on one line. The context determines its type."""
     return one_line(_expr(e, typed=True))
 
 
@@ -136,7 +136,7 @@ def _statement(s: Stmt) -> str:
 
 
 def _expr(e: Expr, above: int = 0, typed: bool = False) -> str:
-    """Return the expression, in parentheses if it binds less tightly than `above`.
+    """Return the expression's text, in parentheses if it binds less tightly than `above`.
 
     With `typed`, the context gives literals their type; else the first literal states its own.
     """
@@ -184,7 +184,7 @@ def _call(name: str, args: tuple[Expr, ...], mode: str | None, typed: bool) -> t
 
 
 def _is_bare(e: Expr) -> bool:
-    """Return whether an expression prints as literals only, so that its text has no type of its own."""
+    """Return whether an expression prints as literals only, so that its text does not show a type."""
     match e:
         case Const(value, _, _):
             return not isinstance(value, bool)

@@ -34,7 +34,7 @@ PRODUCT = "product "
 
 @dataclass
 class IslNames:
-    """The symbols of some index expressions as isl reads them, each the same wherever it occurs."""
+    """The symbols of index expressions as isl variables, one for each symbol."""
 
     known: dict[str, str] = field(default_factory=dict[str, str])
     opaque: dict[Monomial, str] | None = None
@@ -43,7 +43,7 @@ class IslNames:
         return self.known.setdefault(symbol, f"v{len(self.known)}")
 
     def text(self, index: Index) -> str | None:
-        """Return an index expression in isl's words, or None if it is not affine.
+        """Return an index expression in isl's syntax, or None if it is not affine.
 
         With `opaque`, each product that is not affine gets a variable of its own, kept there.
         """
@@ -75,7 +75,7 @@ class IslNames:
 
 
 def is_empty(names: IslNames, conditions: Iterable[str]) -> bool | None:
-    """Return whether no integers meet all conditions, or None if that is too hard to say."""
+    """Return whether no integers satisfy all conditions, or None if isl exceeds its limit."""
     return _is_empty(tuple(names.known.values()), tuple(conditions))
 
 
@@ -94,7 +94,7 @@ def _is_empty(variables: tuple[str, ...], conditions: tuple[str, ...]) -> bool |
 
 @lru_cache(maxsize=1)
 def isl_context() -> islpy.Context:
-    """Return the context of all questions: reset its operations before each."""
+    """Return the shared isl context. Callers reset its operation count before each query."""
     import islpy
 
     context = islpy.Context()
@@ -119,7 +119,7 @@ class Facts:
     nonnegative: tuple[Index, ...] = ()
 
     def with_axes(self, extents: dict[str, Index]) -> Facts:
-        """Return the facts with more axes. Inside their loop their extents are at least 1."""
+        """Return the facts with additional axes, whose extents are at least 1 inside their loop."""
         positive = tuple(e - 1 for e in extents.values() if e.value is None)
         return replace(self, extents={**self.extents, **extents}, nonnegative=(*self.nonnegative, *positive))
 
@@ -129,7 +129,7 @@ class Facts:
 
 @dataclass
 class _Search:
-    """The steps that one proof may still take."""
+    """The number of steps that one proof may still take."""
 
     facts: Facts
     left: int = _STEPS
@@ -137,7 +137,7 @@ class _Search:
 
 
 def is_nonnegative(e: Index, facts: Facts, steps: int = _STEPS) -> bool:
-    """Return whether the facts prove `e >= 0` within a number of steps. A minimum is proved by its cases."""
+    """Return whether the facts prove `e >= 0` within a number of steps. A minimum is proved case by case."""
     if _prove(e, _Search(facts, steps), _FACTS_DEEP):
         return True
     # Only the cases of a minimum together may say it: min(max(a, -a), 2*n - a) <= n.
@@ -145,7 +145,7 @@ def is_nonnegative(e: Index, facts: Facts, steps: int = _STEPS) -> bool:
 
 
 def is_impossible(terms: Iterable[Index], facts: Facts) -> bool:
-    """Return whether isl proves that no integers meet the facts and make all terms at least 0."""
+    """Return whether isl proves that the facts and `terms >= 0` have no common integer solution."""
     opaque: dict[Monomial, str] = {}
     names = IslNames(opaque=opaque)
     conditions = [f"{names.text(term)} >= 0" for term in (*terms, *facts.nonnegative)]
@@ -187,7 +187,7 @@ def _low(symbol: str, facts: Facts) -> int:
 
 
 def smallest_value(e: Index, facts: Facts) -> Index | None:
-    """Return `e` with every axis at the end of its range that makes it smallest, or None if that is not known."""
+    """Return `e` with each axis at the end of its range that minimises it, or None if that end is unknown."""
     for axis in reversed(facts.extents):
         if axis not in e.symbols:
             continue
@@ -237,7 +237,7 @@ def _prove_by_steps(e: Index, search: _Search, deep: int) -> bool:
 
 
 def _is_a_fact(e: Index, facts: Facts) -> bool:
-    """Return whether a fact implies it directly, perhaps by a margin: a repeated guard needs no further steps."""
+    """Return whether one fact directly implies `e >= 0`, possibly with a margin."""
     negative = [(m, c) for m, c in e.terms if c < 0 and m]
     for fact in facts.nonnegative:
         given = dict(fact.terms)
@@ -248,7 +248,7 @@ def _is_a_fact(e: Index, facts: Facts) -> bool:
 
 
 def _is_plainly_nonnegative(e: Index, facts: Facts) -> bool:
-    """Return whether no coefficient is negative once each symbol is its least value plus a new symbol."""
+    """Return whether all coefficients are nonnegative once each symbol is its least value plus a new symbol."""
     shifted = _shift(e, facts)
     return shifted is not None and all(c >= 0 for _, c in shifted.terms)
 
@@ -292,7 +292,7 @@ def _split_at(e: Index, atom: Atom) -> tuple[Index, Index] | None:
 
 
 def _without(atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int) -> Iterator[Index]:
-    """Yield expressions without the atom whose being >= 0 implies that `c*atom + rest` is."""
+    """Yield expressions without the atom. If one of them is >= 0, so is `c*atom + rest`."""
     match atom:
         case str():
             yield rest if rising else rest + c * (search.facts.extents[atom] - 1)
@@ -314,7 +314,7 @@ def _without(atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, d
 def _element(
     atom: Element, c: Index, rest: Index, rising: bool, search: _Search, deep: int
 ) -> Iterator[Index]:
-    """Yield the other elements of an ascending array on the worse side of it, and the end of its range."""
+    """Yield bounds of an element of an ascending array: its neighbours on the worse side, the end of its range."""
     others = {a for m, _ in rest.terms for a in m if isinstance(a, Element) and a.buffer == atom.buffer}
     for other in sorted(others, key=str) if atom.ascending else ():
         if _prove(atom.at - other.at if rising else other.at - atom.at, search, deep):
@@ -342,7 +342,7 @@ def _bounded_by_facts(
 
 
 def _scale_bound(factor: Index, e: Index) -> Index:
-    """Factor times an integer e. That this is > -factor is enough for e >= 0."""
+    """Return `factor` times an integer e. A proof that it exceeds -factor proves e >= 0."""
     return factor * e + (factor - 1)
 
 
@@ -364,7 +364,7 @@ def _division(
 
 
 def _divides(divisor: Index, value: Index, facts: Facts) -> bool:
-    """Return whether facts such as `M % G == 0` say that a division leaves nothing."""
+    """Return whether facts such as `M % G == 0` imply that a division has no remainder."""
     for fact in facts.nonnegative:
         match fact.terms:
             case (((Mod(multiple, d),), -1),) if d == divisor:
@@ -375,19 +375,14 @@ def _divides(divisor: Index, value: Index, facts: Facts) -> bool:
 
 
 def _modulo(value: Index, multiple: Index) -> Index:
-    """Return the terms of a value that are no multiples of the other one."""
+    """Return the terms of a value that are not multiples of `multiple`."""
     if len(multiple.terms) != 1:
         return Index() if value == multiple else value
     return Index(tuple(t for t in value.terms if Index((t,)).divide_exactly(multiple) is None))
 
 
 def _min_max(atom: MinMax, c: Index, rest: Index, search: _Search, deep: int) -> Iterator[Index]:
-    """Yield the sides of a minimum or maximum that remain to be proved.
-
-    Both must be proved, or one where the sign makes it the worse one.
-
-    Then it is no worse than their mean, either: one of i - p and p - i is at least 0.
-    """
+    """Yield the sides of a minimum or maximum that remain to be proved nonnegative."""
     one_is_enough = _prove(-c if atom.op == "min" else c, search, deep)
     sides = (rest + c * atom.left, rest + c * atom.right)
     if one_is_enough:

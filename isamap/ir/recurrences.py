@@ -46,7 +46,7 @@ class ParallelKernel:
 
 
 def iterations_apart(kernel: Kernel) -> ParallelKernel | None:
-    """Return the kernel whose iterations start from given results, or None if no output has the carried values."""
+    """Return the kernel whose iterations read given states, or None if no output contains the carried values."""
     shown: dict[str, str] = {}
     body = _all_apart(kernel.body, frozenset(), frozenset(), kernel, shown)
     if not shown:
@@ -66,7 +66,7 @@ def _all_apart(
     kernel: Kernel,
     shown: dict[str, str],
 ) -> tuple[Stmt, ...]:
-    """Return statements, each with the later assigned arrays that statements after it assign."""
+    """Return each statement with independent iterations, given the arrays that later statements assign."""
     behind = [later | {a.target.buffer for a in _assigns(body[n + 1 :])} for n in range(len(body))]
     return tuple(_apart(s, around, b, kernel, shown) for s, b in zip(body, behind, strict=True))
 
@@ -74,7 +74,7 @@ def _all_apart(
 def _apart(
     s: Stmt, around: frozenset[str], later: frozenset[str], kernel: Kernel, shown: dict[str, str]
 ) -> Stmt:
-    """Return the statement with carried values of its ordered loops read from results, if some result has them.
+    """Return the statement with carried values of its ordered loops read from outputs that contain them.
 
     An array that is assigned `later` no longer holds the values that the loop left.
     """
@@ -102,7 +102,7 @@ def _apart(
 
 
 def _assigned_again(loop: Loop) -> frozenset[str]:
-    """Return the arrays of which an iteration of a loop may reassign elements of an earlier one.
+    """Return the arrays of which an iteration may reassign an element that an earlier iteration assigned.
 
     A subscript excludes that if it is a multiple of the axis plus a term bounded inside the loop.
     """
@@ -138,7 +138,7 @@ def _assigns(body: tuple[Stmt, ...]) -> Iterator[Assign]:
 
 
 def _find_copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kernel) -> Read | None:
-    """Return the whole array from inside that an output copies, each iteration to a place of its own."""
+    """Return the array that an output copies in each iteration to a different place, or None."""
     if assign.op is not None or assign.guard is not None or not isinstance(assign.value, Read):
         return None
     source, target = kernel.operand(assign.value.buffer), kernel.operand(assign.target.buffer)
@@ -153,7 +153,7 @@ def _find_copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kern
 
 
 def _is_alone(assign: Assign, written: list[Assign]) -> bool:
-    """Return whether nothing else assigns to the same output."""
+    """Return whether no other statement assigns to the same output."""
     return sum(other.target.buffer == assign.target.buffer for other in written) == 1
 
 
@@ -171,7 +171,7 @@ def _start(target: Read, copied: Read, axis: str, kernel: Kernel, shown: dict[st
 
 
 def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
-    """Return the name of the input for a program's result in an output."""
+    """Return the name of the new input that contains a given output's results."""
     taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
     name = f"{output}_found"
     while name in taken:
@@ -200,7 +200,7 @@ def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]
 
 
 def _of_axis(read: Read, axis: str) -> tuple[Index, ...]:
-    """Return the subscripts that move with the axis, or 0 for the others."""
+    """Return the subscripts that depend on the axis, with 0 in place of the others."""
     return tuple(i if axis in i.symbols else Index.of(0) for i in read.index)
 
 

@@ -1,4 +1,4 @@
-"""Numbers put into a type: one correct rounding for floats, wrapping or saturation for integers.
+"""Convert numbers to a type: one correct rounding for floats, wrapping or saturation for integers.
 
 `convert(np.array([300.7]), F32, DTYPES["u8"], "sat")` is `[255]`. Nothing here rounds twice: numpy and
 ml_dtypes go through float32 on the way from float64 to bfloat16, which this module does not.
@@ -93,7 +93,7 @@ _LARGE, _SMALL = 2.0**900, 2.0**-900
 
 
 def _with_extremes(result: Array, x: Array, y: Array, z: Array) -> Array:
-    """Return `result` with x*y + z computed in fractions where the errors of float64 overflow or vanish."""
+    """Return `result` with x*y + z recomputed as exact fractions where float64 errors overflow or vanish."""
     x, y, z, result = np.broadcast_arrays(x, y, z, result)
     size = np.abs(x * y)
     large = (size > _LARGE) | (np.maximum(np.abs(x), np.abs(y)) > _LARGE) | (np.abs(z) > _LARGE)
@@ -127,7 +127,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return the rounded product of a and b, and its rounding error. Source: Dekker, with Veltkamp's splitting."""
+    """Return the rounded product of a and b, and its rounding error. Source: Dekker; splitting by Veltkamp."""
     product = a * b
     a_high, a_low = _split_halves(a)
     b_high, b_low = _split_halves(b)
@@ -155,7 +155,7 @@ def _add_to_odd(a: Array, b: Array) -> Array:
 
 
 def _as_float64(values: Array) -> Array:
-    """Return integers as float64: exact below 2**53, above with the lost bits folded into an odd last one.
+    """Return integers as float64: exact below 2**53, otherwise rounded to odd.
 
     Correct for a rounding that follows to any type of at most 51 bits; to f64 itself numpy's own cast is
     taken.
@@ -182,7 +182,7 @@ def _float_to_integer(values: Array, target: DType, mode: CastMode) -> Array:
 
 
 def _saturate(whole: Array, target: DType) -> Array:
-    """Return whole float64 numbers clipped. The limits of 64-bit types are no float64 and are put in afterwards."""
+    """Return float64 integers clipped to the type. The limits of 64-bit types are no float64 and are added later."""
     above, below = whole >= float(target.high), whole <= float(target.low)
     inside = np.where(above | below, 0.0, whole).astype(np.uint64 if target.name == "u64" else np.int64)
     stored = inside.astype(target.numpy())

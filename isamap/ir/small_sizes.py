@@ -1,4 +1,4 @@
-"""Small sizes that a routine allows, for finding counterexamples: never a proof, always a good explanation.
+"""Small sizes that a routine allows, for finding counterexamples. They explain an error and prove nothing.
 
 A GEMM's samples start with M = N = K = 1, then M = 2, N = 3, K = 4.
 
@@ -70,7 +70,7 @@ def _allowed_sizes(
 
 
 def _offsets(n: int) -> Iterator[tuple[int, ...]]:
-    """Yield how far above its smallest value each parameter is: telling patterns first, then a grid."""
+    """Yield each parameter's offset above its smallest value: distinguishing patterns first, then a grid."""
     yield (0,) * n
     yield tuple(1 + i % 3 for i in range(n))
     yield tuple(3 - i % 3 for i in range(n))
@@ -105,7 +105,7 @@ def _holds(c: Constraint, env: Mapping[str, int]) -> bool:
 
 
 def grid(extents: Mapping[str, Index], env: Mapping[str, int], limit: int) -> dict[str, np.ndarray] | None:
-    """Return all points of axes as flat arrays, None if there are more than `limit`."""
+    """Return all points of axes as flat arrays, or None if there are more than `limit`."""
     sizes = {name: max(0, typical_value(e, env) or 0) for name, e in extents.items()}
     total = 1
     for size in sizes.values():
@@ -130,7 +130,7 @@ def evaluate_on(
 def may_hold_on(
     condition: Expr, env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
 ) -> np.ndarray:
-    """Return where a condition holds for some data, as `count` flags."""
+    """Return a mask of the points where a condition holds for some data, as `count` flags."""
     match condition:
         case Call("and" | "or" as op, (left, right), _, _, _):
             sides = (may_hold_on(left, env, points, count), may_hold_on(right, env, points, count))
@@ -143,7 +143,7 @@ def may_hold_on(
 def _value_on(
     e: Expr, env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
 ) -> np.ndarray | None:
-    """Return the values of an expression at all points, None if they depend on data."""
+    """Return the values of an expression at all points, or None if they depend on data."""
     match e:
         case IndexValue(index, _, _):
             return evaluate_on(index, env, points, count)
@@ -179,7 +179,7 @@ class GuardedAccess:
 
 
 def listed_apart(f: GuardedAccess, g: GuardedAccess, unordered: list[str]) -> bool:
-    """Return whether, all extents being small numbers, listing all elements shows that no two iterations meet."""
+    """Return whether an enumeration of all elements, with constant extents, shows that no two iterations overlap."""
     axes = (*f.site.axes, *g.site.axes)
     if any(x.ordered or x.extent.value is None for x in axes):
         return False
@@ -198,7 +198,7 @@ def listed_apart(f: GuardedAccess, g: GuardedAccess, unordered: list[str]) -> bo
 def find_meeting(
     routine: Routine, f: GuardedAccess, g: GuardedAccess, axis: str, constants: Iterable[Param]
 ) -> str | None:
-    """Return two iterations that differ in an axis and access one element, in words, or None if none is found."""
+    """Return text that names two iterations which differ in `axis` and access one element, or None."""
     loop = next(x.loop for x in f.site.axes if x.name == axis)
     outer = [x.name for x in f.site.axes if x.ordered and x.loop < loop]
     for env in sample_sizes(routine, constants, _SAMPLES):
@@ -229,7 +229,7 @@ def _in_words(
 def _touched_elements(
     access: GuardedAccess, fixed: Iterable[str], axes: list[str], env: Mapping[str, int], limit: int
 ) -> dict[_Key, set[_Key]] | None:
-    """Return the values of axes that touch each element, at each value of the fixed ones, or None if too many."""
+    """Return the axis values that touch each element, by values of the fixed axes, or None if there are too many."""
     site = access.site
     points = grid(site.extents, env, limit)
     if points is None:

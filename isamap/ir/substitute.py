@@ -1,4 +1,4 @@
-"""Symbols replaced by numbers or expressions, everywhere in a statement, an operand or a whole routine.
+"""Replace symbols by numbers or expressions in a statement, an operand or a whole routine.
 
 `substitute_stmt(C[m, n] += …, {"m": Index.of("i") * 16})` is `C[16*i, n] += …`.
 """
@@ -105,7 +105,7 @@ def substitute_constraint(c: Constraint, bindings: Bindings) -> Constraint:
 
 
 def substitute_routine(r: R, bindings: Bindings) -> R:
-    """Return the routine with symbols replaced everywhere. Parameters and lets themselves stay listed."""
+    """Return the routine with symbols replaced everywhere. Its lists of parameters and lets are unchanged."""
     bound = replace(
         r,
         operands=tuple(substitute_operand(o, bindings) for o in r.operands),

@@ -43,7 +43,7 @@ class _Word:
 
     @property
     def is_plain(self) -> bool:
-        """A name or a number: what `*` binds to without spaces."""
+        """Whether the word is a name or a number, which `*` joins without spaces."""
         return self.kind in ("name", "number") and self.text not in KEYWORDS
 
     @property
@@ -74,12 +74,12 @@ def layout(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text with canonical spaces on one line: names derived from it must not depend on a width."""
+    """Return the text with canonical spaces on one line, so that derived names do not depend on a line width."""
     return _join_words(_words(text))
 
 
 def _after_brace(words: list[_Word], position: int) -> bool:
-    """Return whether the last word before a position, comments behind it apart, opened a block (or is none)."""
+    """Return whether the last word before a position, ignoring comments, opens a block or does not exist."""
     while position > 0 and words[position - 1].kind == "comment" and words[position - 1].lines_before == 0:
         position -= 1
     return position == 0 or words[position - 1].text == "{"
@@ -146,7 +146,7 @@ def _set_line(chunk: list[_Word], indent: str) -> list[str]:
 
 
 def _break_lines(words: list[_Word], indent: str, inside: str) -> list[str]:
-    """Return the words as lines that fit where possible: broken before `where`, then where brackets are fewest."""
+    """Return the words as lines of limited width, broken before `where` first, then at the outermost brackets."""
     pieces = _pieces(words)
     lines: list[str] = []
     while pieces:
@@ -158,7 +158,7 @@ def _break_lines(words: list[_Word], indent: str, inside: str) -> list[str]:
 
 
 def _break_at(pieces: list[tuple[str, int]], room: int) -> int:
-    """Return the number of pieces on the next line."""
+    """Return the number of pieces that fit on the next line."""
     used, fitting = -1, 0
     for text, _ in pieces:
         used += 1 + len(text)
@@ -172,7 +172,7 @@ def _break_at(pieces: list[tuple[str, int]], room: int) -> int:
 
 
 def _pieces(words: list[_Word]) -> list[tuple[str, int]]:
-    """Return words joined where there is no space, each with the cost of a line break before it."""
+    """Return words joined where no space separates them, each with the cost of a line break before it."""
     pieces: list[tuple[str, int]] = []
     depth = 0
     for i, word in enumerate(words):

@@ -39,7 +39,7 @@ class Cells:
 
     @property
     def kept(self) -> frozenset[int]:
-        """The dimensions of the box that the subscripts mention. The others are summed over."""
+        """The dimensions of the box that the subscripts mention. Reductions sum over the others."""
         names = {s for i in self.index for s in i.symbols}
         return frozenset(i for i, name in enumerate(self.box.names) if name in names)
 
@@ -89,7 +89,7 @@ def update(
 
 
 def reduce_values(op: str, values: Array, mask: Array | None, dtype: DType, cells: Cells) -> Array:
-    """Return `values` reduced over the dimensions that are not kept, which keep length 1."""
+    """Return `values` reduced over all dimensions that are not kept. The reduced ones keep length 1."""
     wide = widen(values)
     if mask is not None:
         wide = np.where(mask, wide, identity(op, dtype))
@@ -103,7 +103,7 @@ def reduce_values(op: str, values: Array, mask: Array | None, dtype: DType, cell
 
 
 def widen(values: Array) -> Array:
-    """Return floats as float64, integers as int64 or uint64: where reductions run. Bool stays bool."""
+    """Return the values in the type of reductions: float64, int64 or uint64. bool is unchanged."""
     match values.dtype.kind:
         case "b":
             return values
@@ -121,7 +121,7 @@ def full_rank(values: Array, rank: int) -> Array:
 
 
 def identity(op: str, dtype: DType) -> Any:
-    """Return the value that changes nothing under a reduction, in the type that reductions of `dtype` run in."""
+    """Return the neutral element of a reduction, in the type in which reductions of `dtype` run."""
     match OPS[op].identity:
         case "lowest":
             return -np.inf if dtype.is_float else _wide(dtype.low, dtype)

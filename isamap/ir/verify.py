@@ -106,7 +106,7 @@ def _check_points(
 
 
 def check_view(view: MemoryDecl, base: MemoryDecl, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
-    """Yield a finding when a view's bytes are not bytes of its memory, or two of them are one byte."""
+    """Yield a finding when a view exceeds its memory, or when two of its bytes are one byte of the memory."""
     placement = view.placement
     if placement is None:
         return
@@ -196,7 +196,7 @@ def _all_findings(routine: Routine, given: tuple[Param, ...]) -> tuple[Diagnosti
 
 @dataclass(frozen=True, slots=True)
 class _Accesses:
-    """A routine and machine constants, equal where all accesses are: types and operations do not count.
+    """A routine's accesses and the machine constants, hashable: element types and operations do not count.
 
     Hundreds of instructions of a machine have the accesses of one of a few dozen.
     """
@@ -208,7 +208,7 @@ class _Accesses:
 
 @lru_cache(maxsize=1024)
 def _is_sound(accesses: _Accesses) -> bool:
-    """Return whether nothing but a cast can be wrong with a routine of these accesses."""
+    """Return whether a routine with these accesses is correct except possibly for casts."""
     routine, given = accesses.routine, accesses.constants
     known = known_facts(routine, given)
     return not (
@@ -221,7 +221,7 @@ def _is_sound(accesses: _Accesses) -> bool:
 
 
 def _accesses_of(routine: Routine, constants: tuple[Param, ...]) -> _Accesses | None:
-    """Return the accesses for all checks but that of casts, or None if a guard's values matter."""
+    """Return the accesses for all checks other than those of casts, or None if a guard depends on values."""
     body = tuple(_statement(s) for s in routine.body)
     if None in body:
         return None
@@ -337,7 +337,7 @@ def _never_written(routine: Routine) -> Iterator[Diagnostic]:
 
 
 class _Found(Exception):
-    """Carries the first finding out of the trace."""
+    """An exception that carries the first finding out of the trace."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(diagnostic.message)
@@ -345,7 +345,7 @@ class _Found(Exception):
 
 
 class _TooLarge(Exception):
-    """This sample has more points than are worth visiting."""
+    """An exception: this sample has too many points to visit."""
 
 
 def _trace(routine: Routine, env: dict[str, int], constants: tuple[Param, ...]) -> Diagnostic | None:
@@ -489,7 +489,7 @@ def _check_read(
 def _elements(
     read: Read, shape: tuple[int, ...], env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the element of every point, and whether it lies inside."""
+    """Return the element that each point accesses, and a mask of points inside the array."""
     index = [evaluate_on(i, env, points, count) for i in read.index]
     inside = np.ones(count, dtype=np.bool_)
     for values, extent in zip(index, shape, strict=True):
@@ -498,7 +498,7 @@ def _elements(
 
 
 def _is_index_guard(guard: Expr | None) -> bool:
-    """Return whether a guard is made of comparisons of indices only, so that the trace follows it exactly."""
+    """Return whether a guard only compares indices, so that the trace can follow it exactly."""
     match guard:
         case None:
             return True
@@ -520,7 +520,7 @@ _RANGE_POINTS = 20_000
 
 
 def check_ranges(routine: Routine, known: FreeSizes, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
-    """Yield a finding for every subscript that is not proved to stay inside."""
+    """Yield a finding for each subscript that is not proved to stay inside its array."""
     seen: set[tuple[object, ...]] = set()
     for access, axes, conditions in _accesses(routine):
         shape = routine.operand(access.buffer).shape
@@ -628,7 +628,7 @@ def _whole_blocks(
     conditions: tuple[Expr, ...],
     constants: tuple[Param, ...],
 ) -> Iterator[Constraint]:
-    """Yield the constraints `SIZE % block == 0` of a size in an extent with which the subscript is proved."""
+    """Yield constraints `SIZE % block == 0` under which the subscript can be proved."""
     blocks = dict.fromkeys(
         (size, atom.divisor)
         for monomial, _ in extent.terms
@@ -644,7 +644,7 @@ def _whole_blocks(
 
 
 def _as_constraint(worst: Index) -> str:
-    """Return `worst >= 0` with the negative terms on the other side."""
+    """Return `worst >= 0` as a comparison, with the negative terms moved to the other side."""
     left = Index(tuple((m, c) for m, c in worst.terms if c > 0)) + 0
     right = Index(tuple((m, -c) for m, c in worst.terms if c < 0)) + 0
     return f"{right} <= {left}"
@@ -658,7 +658,7 @@ def _counterexample(
     conditions: tuple[Expr, ...],
     constants: tuple[Param, ...],
 ) -> str | None:
-    """Return sizes and axes for which the term is negative, in words."""
+    """Return text with sizes and axes for which the term is negative, or None."""
     used = term.symbols | {s for c in conditions for s in symbols_of_values(c)}
     extents = {a.name: a.extent for a in axes if a.name in used}
     for env in sample_sizes(routine, constants, 40):

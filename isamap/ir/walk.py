@@ -51,7 +51,7 @@ def reads(e: Expr) -> tuple[Read, ...]:
 
 
 def distinct_reads(e: Expr) -> tuple[Read, ...]:
-    """Return the elements that an expression reads, in order and without repetitions."""
+    """Return the elements that an expression reads, in order of first occurrence."""
     return tuple(dict.fromkeys(reads(e)))
 
 
@@ -70,7 +70,7 @@ def symbols(e: Expr) -> frozenset[str]:
 
 
 def symbols_of_values(e: Expr) -> frozenset[str]:
-    """Return the names of axes and sizes that an expression compares or computes with, subscripts apart."""
+    """Return the names of axes and sizes that an expression compares or computes with, except in subscripts."""
     return frozenset(s for part in walk(e) if isinstance(part, IndexValue) for s in part.index.symbols)
 
 
@@ -80,7 +80,7 @@ def map_reads(e: Expr, change: Callable[[Read], Expr]) -> Expr:
 
 
 def conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
-    """Return the conditions that have to hold together."""
+    """Return the conditions whose conjunction is the guard."""
     match guard:
         case None:
             return ()
@@ -92,7 +92,7 @@ def conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
 
 @lru_cache(maxsize=4096)
 def is_copy(instruction: Instruction) -> bool:
-    """Return whether an instruction only copies, index by index."""
+    """Return whether an instruction only copies elements."""
     body: tuple[Stmt, ...] = instruction.body
     while len(body) == 1 and isinstance(body[0], Loop) and body[0].guard is None:
         body = body[0].body

@@ -1,7 +1,7 @@
 """Machine descriptions: from YAML with language text to memories, links, units, instructions and costs.
 
-Names are imported when they are first used: detecting this computer's machine, and checking one that was
-checked before, need neither the language nor numpy.
+Names are imported when they are first used. Detecting this computer's machine and loading a cached one need
+neither the language nor numpy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Give addresses to the registers of an accelerator whose issues name registers by computed numbers.
+"""Give addresses to an accelerator's registers where instructions name registers by computed numbers.
 
     memory weights: registers(count = 128, rows = 32, row_bytes = 32, named = immediate);
     becomes  memory weights: scratchpad(bytes = 128 KiB);  register n begins at byte 1024*n
@@ -35,7 +35,7 @@ def with_addressed_registers(machine: Machine) -> Machine:
 
 
 def _keeps_operands(memory: Memory, machine: Machine) -> bool:
-    """Return whether a loop may count through the registers of a file, and these are only inputs of sums."""
+    """Return whether a loop may count through the registers of a file that holds only inputs of reductions."""
     has_scratchpad = any(m.kind == "scratchpad" for m in machine.memories.values())
     has_views = any(memory.name in (m.base, m.decl.base) for m in machine.memories.values())
     if memory.kind != "registers" or memory.base is not None or has_views or not has_scratchpad:
@@ -54,7 +54,7 @@ def _keeps_operands(memory: Memory, machine: Machine) -> bool:
 
 
 def _is_countable(item: MachineInstruction, operand: Operand, memory: Memory, machine: Machine) -> bool:
-    """Return whether an instruction loads a register from main memory, or adds products of one to its sums."""
+    """Return whether an instruction loads a register from main memory, or reads it as a factor of a reduction."""
     own = item.instruction
     indexed = any(r.field.index == operand.name for r in own.requires)
     if indexed or not isinstance(item.emit, EmitSemantics) or not _is_whole(operand, memory):
@@ -68,7 +68,7 @@ def _is_countable(item: MachineInstruction, operand: Operand, memory: Memory, ma
 
 
 def _is_whole(operand: Operand, memory: Memory) -> bool:
-    """Return whether an operand has an element in each byte of a register, row by row."""
+    """Return whether an operand fills every byte of a register, in row-major order."""
     shape = [extent.value for extent in operand.shape]
     sizes = [n for n in shape if n is not None]
     is_dense = operand.placement is None and operand.strides is None and len(sizes) == len(shape)
@@ -95,7 +95,7 @@ def _as_scratchpad(memory: Memory) -> Memory:
 
 
 def _with_addresses(item: MachineInstruction, files: Mapping[str, Memory]) -> MachineInstruction:
-    """Return an instruction whose register numbers are addresses, in units of whole registers."""
+    """Return an instruction whose register numbers are addresses in units of whole registers."""
     memories = {o.name: o.memory or "" for o in item.instruction.operands}
     sizes = {name: files[m].register_bytes or 1 for name, m in memories.items() if m in files}
     if not sizes:

@@ -1,4 +1,4 @@
-"""The allow-lists: everything that a description may name outside its own text.
+"""The allow-lists: all flags, functions and devices that a description may name.
 
 A description is not trusted. It can name only flags and functions listed in `hw_specs/families`, and no path.
 These files belong to isamap, one for each family of processors; no description adds to them.
@@ -23,7 +23,7 @@ RUNS = ("native", "emulator", "model")
 
 @dataclass(frozen=True, slots=True)
 class AllowedHeader:
-    """A C header: the functions that may be called from it, as a pattern, and its name in messages.
+    """A C header: a pattern for the functions that may be called from it, and its name in messages.
 
     A header of isamap's own is not a file: its `text` is printed in front of the code that calls it.
     """
@@ -48,7 +48,7 @@ class WordPart:
         return WordPart(int(found[1]), (int(found[2]), int(found[3])) if found[2] else None)
 
     def get(self, word: int) -> int:
-        """Return the number in these bits of a word."""
+        """Return the number that these bits of a word encode."""
         high, low = self.bits or (word.bit_length(), 0)
         return word >> low & (1 << high - low + 1) - 1
 
@@ -69,12 +69,12 @@ class IssueForm:
 
     @staticmethod
     def of(content: Any) -> IssueForm:
-        """Return the form that a file describes."""
+        """Return the macro that a file describes."""
         given = tuple(WordPart.of(str(part)) for part in content["given"])
         return IssueForm(content["words"], content["call"], given, content["define"].strip(), content["end"])
 
     def takes_any(self, word: int) -> bool:
-        """Return whether one of the words may be any number. Bits of others are constants."""
+        """Return whether one of the words may be any number. Bits of other words are constants."""
         return WordPart(word) in self.given
 
 
@@ -185,7 +185,7 @@ class Family:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """Return all families, C itself first. The content of the files is cached: each process detects features."""
+    """Return all families, C itself first. Their files are read once per process."""
     texts = families_text()
     contents = recall_or_make(
         "families",
@@ -235,7 +235,7 @@ def support(target: tuple[str, ...]) -> str:
 
 
 def compiler_flags(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:
-    """Return the flags by which a compiler is told of features: behind a `start`, they are parts of one flag."""
+    """Return the compiler flags that enable features. Features behind a `start` are joined in one flag."""
     needed, flags = tuple(needed), list[str]()
     for words in (family.told.get(toolchain, {}) for family in families()):
         named = [words[feature] for feature in needed if feature in words]
@@ -244,13 +244,13 @@ def compiler_flags(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:
 
 
 def told_by(needed: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
-    """Return the features that Linux tells a process of, each with the key of a word and the number of a bit."""
+    """Return the features that Linux reports in the auxiliary vector, each with a key and a bit number."""
     known = {name: bit for family in families() for name, bit in family.hwcaps.items()}
     return tuple((feature, *known[feature]) for feature in needed if feature in known)
 
 
 def emulators() -> dict[str, Runs]:
-    """Return programs that run others for a processor."""
+    """Return the known emulators of other processors, by name."""
     return {name: runs for family in families() for name, runs in family.emulators.items()}
 
 
@@ -260,12 +260,12 @@ def permission_numbers() -> dict[str, int]:
 
 
 def shown_flags() -> tuple[str, ...]:
-    """Return the usual name of the compiler flags that are allowed."""
+    """Return the allowed compiler flags in the form that messages show."""
     return tuple(shown for family in families() for shown in family.flags)
 
 
 def shown_types() -> str:
-    """Return the usual name of the C types that are allowed."""
+    """Return the allowed C types in the form that messages show."""
     return ", ".join(family.shown_types for family in families() if family.shown_types)
 
 
@@ -280,17 +280,17 @@ def is_c_type(name: str) -> bool:
 
 
 def is_vector_type(name: str) -> bool:
-    """Return whether a C type is a vector that one vector register holds: no mask, no pair of them."""
+    """Return whether a C type is a type of one vector register, and neither a mask nor a tuple of vectors."""
     return any(family.vectors.fullmatch(name) for family in families())
 
 
 def is_sizeless(name: str) -> bool:
-    """Return whether the size of a C type is not known before the run, so that `sizeof` has no answer."""
+    """Return whether the size of a C type is unknown at compile time, so that `sizeof` cannot be used."""
     return any(f.sizeless.fullmatch(name) for f in families() if f.types.fullmatch(name))
 
 
 def asked_bytes(name: str, held: int) -> tuple[str, int] | None:
-    """Return the function that returns a vector register's bytes, and their number, if a C type depends on it."""
+    """Return the C function that returns the bytes of a vector register, and their number, for a sizeless C type."""
     for family in families():
         for pattern, registers in family.registers.items():
             if re.fullmatch(pattern, name):
@@ -305,7 +305,7 @@ def is_cast(name: str) -> bool:
 
 
 def declares(named: Iterable[str], function: str) -> bool:
-    """Return whether one of the headers declares the function, and it may be called."""
+    """Return whether one of the named headers declares the function and a description may call it."""
     if any(family.denied.fullmatch(function) for family in families()):
         return False
     known = headers()

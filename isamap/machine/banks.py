@@ -1,4 +1,4 @@
-"""Banks of a scratchpad: the banks that an access uses, and for how long.
+"""Banks of a scratchpad: which banks an access uses, and for how long.
 
     memory spad: scratchpad(bytes = 64 KiB, banks = 4, bank_bytes = 16, interleave_bytes = 16);
 
@@ -32,16 +32,16 @@ class Banks:
 
     @property
     def together_per_ns(self) -> float:
-        """Bytes that all banks move in a nanosecond."""
+        """The bytes that all banks together move in a nanosecond."""
         return self.bytes_per_ns * self.count
 
     @property
     def moved_per_ns(self) -> float:
-        """The most bytes that one access moves: through all banks, or through the bank that holds them."""
+        """The most bytes per nanosecond that one access moves: by all banks, or by the one bank that holds them."""
         return self.together_per_ns if self.is_interleaved else self.bytes_per_ns
 
     def taken(self, first: int, runs: Runs) -> tuple[tuple[int, float], ...]:
-        """Return the banks that an access takes from byte `first` on, each with how long. Units: ns."""
+        """Return each bank that an access from byte `first` occupies, and for how long. Units: ns."""
         return _busy_banks(self, first % (self.count * self.run_bytes), runs)
 
 
@@ -59,7 +59,7 @@ def _busy_banks(banks: Banks, first: int, runs: Runs) -> tuple[tuple[int, float]
 
 
 def banks_of(memory: Memory, clock_ghz: float | None) -> Banks | None:
-    """Return the banks of a memory, or None if it does not state how fast they are."""
+    """Return the banks of a memory, or None if its bandwidth per bank is not stated."""
     if memory.kind != "scratchpad" or clock_ghz is None or (moved := memory.number("bank_bytes")) is None:
         return None
     count, capacity = memory.number("banks") or 1, memory.capacity_bytes or 0

@@ -17,7 +17,7 @@ FEW_PLACES = 4
 
 
 def uncrowding_bytes(row_bytes: int, machine: Machine) -> int:
-    """Return the padding between rows so long that avoids conflict misses: a line, or nothing. Units: bytes."""
+    """Return the padding between rows of this length that avoids conflict misses: a line, or 0. Units: bytes."""
     way, line = _way_bytes(machine), line_bytes(machine)
     if not way or not line or not row_bytes or row_bytes % line:
         return 0

@@ -124,7 +124,7 @@ def _check_number(value: EmitValue, word: Word, instruction: Instruction | None)
 
 
 def check_c_types(instruction: Instruction, memories: Mapping[str, Memory], span: Span) -> None:
-    """Refuse operands in the compiler's registers that have no C type, one of each type. Raises: SpecProblem."""
+    """Refuse operands in compiler-allocated registers that have no C type. Raises: SpecProblem."""
     found: dict[tuple[str, str], Diagnostic] = {}
     for operand in instruction.operands:
         memory = memories.get(operand.memory or "")
@@ -180,7 +180,7 @@ def _cast(word: Word | None, row: Row) -> str | None:
 
 
 def named_result(word: Word, row: Row, instruction: Instruction, around: EmissionNames) -> str:
-    """Return the operand that a call or a step writes by its name. Raises: SpecProblem."""
+    """Return the operand that a call or a step writes under its own name. Raises: SpecProblem."""
     name = substitute_text(word.text, row)
     operand = next((o for o in _passed_operands(instruction) if o.name == name), None)
     if operand is None:
@@ -247,7 +247,7 @@ def _argument(
 
 
 def _passed_operands(instruction: Instruction) -> tuple[Operand, ...]:
-    """Return the operands that a call may name: temporaries of the instruction have no place."""
+    """Return the operands that a call may name. Temporaries of the instruction have no register."""
     return tuple(o for o in instruction.operands if o.role != "temp")
 
 
@@ -327,7 +327,7 @@ def forgotten_by(
 
 
 def _computed_by(written: Nested, call: EmitCall, instruction: Instruction) -> Iterator[SpecProblem]:
-    """Yield the arguments of a call that loads or releases a state, but for images of states and numbers.
+    """Yield errors for computed arguments of a call that loads or releases a state. Images and numbers are allowed.
 
     States are loaded around loops, not as one issue among others: there are no values yet.
     """
@@ -363,7 +363,7 @@ def _any_row_stride(operand: Operand) -> bool:
 
 
 def _is_implied(param: Param, instruction: Instruction) -> bool:
-    """Return whether the hardware knows a parameter without being told by the call, or does not need it.
+    """Return whether a call may omit a parameter, since the hardware knows it or does not need it.
 
     The length of a table only bounds the values with which it is read.
     """

@@ -60,7 +60,7 @@ def read_chain(name_or_path: str, stop_before: str | None = None) -> tuple[File,
 
 
 def follow(file: File, stop_before: str | None = None) -> tuple[File, ...]:
-    """Return a file, which may be no more than a text in an editor, and those that it extends, nearest first.
+    """Return a file and those that it extends, nearest first. The file may be an unsaved text of an editor.
 
     Raises: SpecProblem if a file or its `extends` is bad.
     """
@@ -124,7 +124,7 @@ def _open(name: str) -> File:
 
 @lru_cache(maxsize=1)
 def _read_once(stream: TextIO) -> File:
-    """Return the text of a stream, which may be asked for again: a check reads it several times."""
+    """Return the text of a stream. It is cached, because a check reads it several times."""
     return File(decode("<stdin>", stream.buffer.read(MAX_FILE_BYTES + 1)), None)
 
 
@@ -138,7 +138,7 @@ def _read_file(path: Path, name: str) -> File:
 
 
 def _extends(file: File, stop_before: str | None) -> ScalarNode | None:
-    """Return the value of the key `extends`; the reading of the whole file reports other findings.
+    """Return the value of the key `extends`. Other errors are reported when the whole file is read.
 
     A header is read once: every compilation asks for the digest of its machine.
     """
@@ -246,7 +246,7 @@ def machine_digest(name_or_path: str) -> str:
 
 
 def digest_at(whole: str, given: Given) -> str:
-    """Return the digest of a machine at given values of its constants."""
+    """Return the digest of a machine whose constants have the given values."""
     stated = join_word("", dict(sorted(given.items())))
     return hashlib.sha256(f"{whole}{stated}".encode()).hexdigest() if given else whole
 

@@ -1,10 +1,10 @@
 """Machines and their summaries that are read and checked once, until a text or isamap changes.
 
-`load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends.
-Loading checks a description. A machine without errors is cached under the digest of its texts and of this
-program, so that another process parses neither YAML nor the language again. A cached machine is checked
-against the types of its fields and the digest; if one differs, the texts are read again. An error in this
-module may return stale machines.
+`load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends. Loading
+checks a description. A machine without errors is cached under the digest of its texts and of this program, so
+that another process parses neither YAML nor the language again. A cached machine is checked against the types
+of its fields and the digest; if one differs, the texts are read again. An error in this module may return
+outdated machines.
 
 A stamp in the caller's folder stores the summary of a machine.
 """
@@ -71,7 +71,7 @@ def load_machine(name_or_path: str) -> Machine:
 
 @lru_cache(maxsize=128)
 def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: str) -> Machine:
-    """Return a machine at values of its constants: the same object for the same values."""
+    """Return a machine whose constants have given values: the same object for the same values."""
     from isamap.machine.lengths import at_given
 
     return replace(at_given(machine, dict(given)), word=word, digest=digest_at(machine.digest, dict(given)))
@@ -79,7 +79,7 @@ def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: 
 
 @lru_cache(maxsize=128)
 def _load(files: tuple[File, ...], word: str) -> Machine:
-    """Return the machine of a chain of texts, called so: the same object for the same texts and word."""
+    """Return the machine of a chain of texts, named `word`: the same object for the same texts and word."""
 
     def read_texts() -> Machine:
         from isamap.machine.load import load_files  # brings YAML and the language
@@ -99,7 +99,7 @@ def _load(files: tuple[File, ...], word: str) -> Machine:
 
 
 def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
-    """Return the machine of these files that was cached as such bytes, or None for any other bytes."""
+    """Return the machine of these files that was cached as `data`, or None if the data is not such a machine."""
     from isamap.machine.model import Machine  # brings numpy
 
     try:
@@ -150,7 +150,7 @@ def _read_stamp(stamp: Path) -> MachineSummary | None:
 
 
 def _write(stamp: Path, summary: MachineSummary) -> None:
-    """Write a stamp whole or not at all; a folder that cannot be written only costs time."""
+    """Write a stamp atomically. If the folder cannot be written, the check is repeated next time."""
     fields = asdict(summary)
     try:
         stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ from isamap.syntax import parse_expression, substitute_text
 
 
 def cost_value(expr: Expr, params: Mapping[str, int]) -> float:
-    """Return the number that a cost is, for these values of the parameters. Units: ns."""
+    """Return the value of a cost at these values of the parameters. Units: ns."""
     match expr:
         case Const(value):
             return float(value)
@@ -173,7 +173,7 @@ def is_allowed(values: Mapping[str, int], where: tuple[Constraint, ...]) -> bool
 
 
 def _halves(box: Ranges) -> list[Ranges]:
-    """Return the two halves of a box along its longest side; nothing of a single instance."""
+    """Return the two halves of a box along its longest side, or an empty list for a single instance."""
     name, low, high = max(box, key=lambda r: r[2] - r[1], default=("", 0, 0))
     if low == high:
         return []
@@ -191,7 +191,7 @@ def names_in(expr: Expr) -> frozenset[str]:
 
 
 def _bounds(expr: Expr, ranges: Mapping[str, Bounds]) -> Bounds | None:
-    """Return two numbers between which a cost lies, or None if it may be no number, or nothing is known."""
+    """Return a lower and an upper bound of a cost, or None if it may be undefined or no bound is known."""
     match expr:
         case Const(value):
             return float(value), float(value)
@@ -293,7 +293,7 @@ def _time(
 
 
 def _number(written: str, time: TimeSpec) -> float:
-    """Return the number that a cost is. Raises: SpecProblem if it is below 0, or too large for one."""
+    """Return the value of a constant cost. Raises: SpecProblem if it is negative or too large for a float."""
     value = float(written)
     if value < 0 or not isfinite(value):
         said = f"a cost is a finite number of at least 0, not {written}"
@@ -302,7 +302,7 @@ def _number(written: str, time: TimeSpec) -> float:
 
 
 def _report_flaw(time: TimeSpec, written: str, flaw: Flaw, ranges: Ranges) -> Diagnostic:
-    """Return the finding that a cost is not a number of at least 0, with the instance at which it is not."""
+    """Return the finding that a cost is negative or undefined, with a parameter assignment at which it is."""
     at = f" at {', '.join(f'{name} = {value}' for name, value in flaw.values.items())}" if flaw.values else ""
     used = [f"{name} of {low} to {high}" for name, low, high in ranges if name in flaw.names]
     rule = "a cost is a finite number of at least 0"

@@ -1,4 +1,4 @@
-"""Parse the text of `emit` to a template of a call, which may contain variables of a family.
+"""Parse the text of `emit` to a call template, which may contain variables of an instruction family.
 
     c = (__m512) _mm512_fmadd_$P(a, b, c)
 
@@ -58,7 +58,7 @@ def parse_texts(
 
 
 def _parse_alone(source: Source, region: tuple[int, int] | None, findings: Findings) -> Declarations | None:
-    """Return the declarations of one text, so that an error in one does not hide those in others.
+    """Return the declarations of one text. It is parsed alone, so that its errors hide no errors of other texts.
 
     A parse takes as long as one of the whole file. Once as many errors are found as are shown, texts are skipped.
     """
@@ -92,7 +92,7 @@ def text_region(scalar: ScalarNode) -> tuple[int, int]:
 
 
 def _blank_outside(text: str, regions: Sequence[tuple[int, int]]) -> str:
-    """Return the text with everything outside the regions made blank. Lines stay lines."""
+    """Return the text with all characters outside the regions replaced by blanks. Line ends stay."""
     pieces: list[str] = []
     at = 0
     for start, end in sorted(regions):
@@ -115,7 +115,7 @@ _BINDING = {"<<": 1, "+": 2, "*": 3}
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A name, a number or a C type, with its place."""
+    """A name, a number or a C type, with its position in the text."""
 
     text: str
     span: Span
@@ -141,7 +141,7 @@ class EmissionArgument:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`left operator right`, names unresolved."""
+    """`left operator right`, before names are resolved."""
 
     operator: Word
     left: Written
@@ -155,7 +155,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A call, `(cast) function(args)`, names unresolved."""
+    """A call, `(cast) function(args)`, before names are resolved."""
 
     cast: Word | None
     function: Word
@@ -171,7 +171,7 @@ Written = EmissionArgument | Arithmetic | Nested
 
 @dataclass(frozen=True, slots=True)
 class CallTemplate:
-    """`result = (cast) function(args)`, names unresolved."""
+    """`result = (cast) function(args)`, before names are resolved."""
 
     result: Word | None
     call: Nested
@@ -179,7 +179,7 @@ class CallTemplate:
 
     @property
     def function(self) -> Word:
-        """The function that is called last."""
+        """The name of the outermost function."""
         return self.call.function
 
 
@@ -199,7 +199,7 @@ class EmissionStep:
 
 @dataclass(frozen=True, slots=True)
 class StepsTemplate:
-    """Consecutive calls with unresolved names."""
+    """Consecutive calls, before names are resolved."""
 
     steps: tuple[EmissionStep, ...]
     span: Span
@@ -222,7 +222,7 @@ def parse_emit(text: ScalarNode) -> Template:
 
 
 class _Parser:
-    """Reads one call, or steps, token by token."""
+    """A recursive-descent parser of one call or several steps."""
 
     def __init__(self, text: ScalarNode, token: re.Pattern[str]) -> None:
         start, end = text_region(text)
@@ -276,7 +276,7 @@ class _Parser:
         return Word(" ".join(w.text for w in words), words[0].span.to(words[-1].span))
 
     def place(self) -> tuple[Sum, ...]:
-        """`[sum, …]`, or nothing."""
+        """Parse `[sum, …]`, which may be missing."""
         found: list[Sum] = []
         while self.follows("," if found else "["):
             self.at += 1
@@ -286,7 +286,7 @@ class _Parser:
         return tuple(found)
 
     def sum(self, what: str) -> Sum:
-        """`2*i + 1`."""
+        """Parse a sum such as `2*i + 1`."""
         terms: list[tuple[Word, ...]] = []
         while not terms or self.follows("+"):
             self.at += bool(terms)
@@ -312,7 +312,7 @@ class _Parser:
         return Nested(cast, function, tuple(args))
 
     def argument(self, depth: int, least: int = 1) -> Written:
-        """Return a value, or several with operators between them that bind at least so tightly."""
+        """Return a value, or an expression of operators with at least the precedence `least`."""
         left = self.value(depth)
         while (sign := self.peek()) is not None and (own := _BINDING.get(sign.text, 0)) >= least:
             self.at += 1

@@ -1,4 +1,4 @@
-"""Nodes of an emission: calls with their arguments, steps, the instruction's own meaning, or nothing.
+"""Nodes of an emission: calls with arguments, steps, the instruction's own semantics, or no emission.
 
 `z = f(a, 2*Q)` is `EmitCall("z", None, "f", (EmitArg("operand", "a"), EmitArithmetic("*", …)))`.
 """
@@ -45,7 +45,7 @@ class EmitArithmetic:
 
 @dataclass(frozen=True, slots=True)
 class EmitCall:
-    """`result = (cast) function(args)`; a call that is an argument has no result.
+    """`result = (cast) function(args)`. A call that is an argument has no result.
 
     `span` is the place of its function.
     """
@@ -58,23 +58,23 @@ class EmitCall:
 
     @property
     def calls(self) -> tuple[EmitCall, ...]:
-        """It and the calls in it, in the order in which they are written."""
+        """The call itself and the calls in its arguments, in textual order."""
         return (self, *(c for a in self.args if isinstance(a, EmitCall) for c in a.calls))
 
     @property
     def names(self) -> tuple[EmitArg, ...]:
-        """All that they are given, but for calls."""
+        """All arguments other than calls."""
         return tuple(leaf for c in self.calls for a in c.args for leaf in leaves(a))
 
     @property
     def held(self) -> int:
-        """The most results of inner calls that are live at once."""
+        """The largest number of results of inner calls that are live at once."""
         calls = [a for a in self.args if isinstance(a, EmitCall)]
         return max((before + max(1, call.held) for before, call in enumerate(calls)), default=0)
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """All that they call."""
+        """All functions that the call and its arguments call."""
         return tuple(c.function for c in self.calls)
 
     def __str__(self) -> str:
@@ -120,22 +120,22 @@ class EmitSteps:
 
     @property
     def calls(self) -> tuple[EmitCall, ...]:
-        """All calls, in the order in which they are written."""
+        """All calls, in textual order."""
         return tuple(c for step in self.steps for c in step.call.calls)
 
     @property
     def names(self) -> tuple[EmitArg, ...]:
-        """All that they are given, but for calls."""
+        """All arguments other than calls."""
         return tuple(name for step in self.steps for name in step.call.names)
 
     @property
     def results(self) -> frozenset[str]:
-        """The operands that they write by name."""
+        """The names of the operands that the steps write."""
         return frozenset(step.value for step in self.steps if step.value and not step.c_type)
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """All that they call."""
+        """All functions that the steps call."""
         return tuple(dict.fromkeys(c.function for c in self.calls))
 
     def __str__(self) -> str:

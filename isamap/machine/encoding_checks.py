@@ -44,7 +44,7 @@ def resolve_encoding(
     program: ProgramFormat | None,
     unit: str,
 ) -> Encoding:
-    """Return the words of a unit's instruction, from which each issue can be read back. Raises: SpecProblem."""
+    """Return the encoded words of a unit's instruction, from which issues can be decoded. Raises: SpecProblem."""
     if not spec.words:
         said = f"`{instruction.name}` has entries of tables, and no words that point to them"
         raise SpecProblem(Diagnostic("encoding-words", said, spec.span, help="add an `encoding`"))
@@ -87,12 +87,12 @@ def resolve_encoding(
 
 
 def _steps(known: Iterable[Quantity]) -> tuple[Quantity, ...]:
-    """Return the quantities that fields may hold in addition to those of each issue, if the hardware has loops."""
+    """Return the quantities of hardware loops that fields may hold in addition to those of each issue."""
     return tuple(Quantity("step", q.name) for q in known if q.kind == "address")
 
 
 def check_slot(program: ProgramFormat, name: str, unit: str, words: int, span: Span | None) -> int:
-    """Return the bits of a word of a unit's instruction. Raises: SpecProblem if no slot takes the words."""
+    """Return the width of a unit's instruction word in bits. Raises: SpecProblem if no slot takes the words."""
     if program.bundle is None:
         return program.word_bits
     own = [program.bundle.slots[number] for number in program.bundle.slots_of(unit)]
@@ -109,7 +109,7 @@ def check_slot(program: ProgramFormat, name: str, unit: str, words: int, span: S
 
 
 def _with_least(field: BitField, instruction: Instruction) -> BitField:
-    """Return the field with the least number that it holds of a parameter."""
+    """Return the field with the lower bound of the parameter that it holds."""
     if not isinstance(field.holds, Quantity) or field.holds.kind != "param":
         return field
     low = next((p.low for p in instruction.params if p.name == field.holds.name and p.dtype is None), None)
@@ -118,7 +118,7 @@ def _with_least(field: BitField, instruction: Instruction) -> BitField:
 
 
 def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[tuple[str, Word], ...]:
-    """Return the table entries of an encoding. The machine has each of the tables. Raises: SpecProblem."""
+    """Return the table entries of an encoding. Raises: SpecProblem if the machine lacks one of the tables."""
     for name, _ in spec.entries:
         if name.text not in tables:
             said = f"there is no table called `{name.text}`"
@@ -128,7 +128,7 @@ def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[t
 
 
 def list_decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tuple[Quantity, ...]:
-    """Return all quantities that an issue of an instruction decides."""
+    """Return all quantities that each issue of an instruction determines."""
     found: list[Quantity] = []
     for operand in instruction.operands:
         memory = memories[operand.memory or ""]
@@ -162,7 +162,7 @@ def check_apart(
 
 
 def odd_units(machine: Machine) -> Iterator[Diagnostic]:
-    """Yield a warning for each field whose unit does not divide entries of a memory, or differs from others."""
+    """Yield a warning for each field whose unit does not divide the entries of a memory or differs among operands."""
     first: dict[str, tuple[BitField, int, str]] = {}
     told: set[Span | None] = set()
     for item in machine.instructions.values():
@@ -192,7 +192,7 @@ def odd_units(machine: Machine) -> Iterator[Diagnostic]:
 
 
 def _entry_bytes(operand: Operand) -> int | None:
-    """Return the distance between entries of an operand: its size, or a row if their number is open. Units: bytes."""
+    """Return the bytes between entries of an operand: its size, or one row if the number of rows is open."""
     *rows, last = operand.shape or (Index.of(1),)
     extents = [extent.value for extent in (*rows, last)]
     if None not in extents and None not in (operand.strides or ()):
@@ -207,7 +207,7 @@ def _entry_bytes(operand: Operand) -> int | None:
 
 
 def check_issued(words: tuple[Word, ...], issue: str, what: str, span: Span | None) -> None:
-    """Refuse words that the machine's way to give them cannot give. Raises: SpecProblem."""
+    """Refuse encoded words that the machine's way to issue them cannot carry. Raises: SpecProblem."""
     if not issue:
         return
     form = issues()[issue]
@@ -237,7 +237,7 @@ def resolve_words(spec: EncodingSpec, row: Row, word_bits: int) -> tuple[Word, .
 
 
 def _word(specs: tuple[FieldSpec, ...], row: Row, word_bits: int) -> Word:
-    """Return the fields of a word, which share no bits. Raises: SpecProblem."""
+    """Return the fields of a word. Raises: SpecProblem if two of them share a bit."""
     fields = tuple(_field(spec, row, word_bits) for spec in specs)
     for one, other in combinations(fields, 2):
         if one.mask & other.mask:
@@ -303,7 +303,7 @@ def _number(text: ScalarNode, row: Row) -> int:
 
 
 def check_known(field: BitField, held: Quantity, known: Iterable[Quantity], what: str) -> None:
-    """Refuse a quantity that is not decided at this place, and tokens of more than one bit. Raises: SpecProblem."""
+    """Refuse a quantity that is unknown at this place, and token fields wider than one bit. Raises: SpecProblem."""
     if held not in known:
         raise SpecProblem(
             Diagnostic(
@@ -356,7 +356,7 @@ def _check_room(
 
 
 def _largest(held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]) -> int | None:
-    """Return the largest number, before it is divided by the unit, or None if the file of a program decides."""
+    """Return the largest number before the division by the unit, or None if the program determines the limit."""
     match held.kind:
         case "address":
             size = _memory(held, instruction, memories).capacity_bytes

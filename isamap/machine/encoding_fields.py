@@ -50,7 +50,7 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class EncodingSpec:
-    """The words of an instruction, or those that programs begin or end with; entries by their table."""
+    """The encoded words of an instruction, or of a program's start or end, and its table entries, as written."""
 
     words: tuple[tuple[FieldSpec, ...], ...]
     span: Span
@@ -149,7 +149,7 @@ def _read_field(name: ScalarNode, node: Node, findings: Findings) -> FieldSpec |
 
 
 def read_program(node: Node | None, findings: Findings) -> ProgramSpec | None:
-    """Return the value of `program`."""
+    """Return the program format that the key `program` describes."""
     if node is None:
         return None
     keys = read_mapping(node, "`program`", PROGRAM, findings)

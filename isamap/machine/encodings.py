@@ -64,32 +64,32 @@ class BitField:
 
     @property
     def limit(self) -> int:
-        """The first number that is too large."""
+        """The first number that is too large for the field."""
         return 1 << (self.high - self.low + 1)
 
     @property
     def mask(self) -> int:
-        """Its bits in the word."""
+        """The bits of the word that the field occupies."""
         return (self.limit - 1) << self.low
 
     @property
     def holdable(self) -> tuple[int, int]:
-        """The least and the largest number: a step may be negative, as two's complement."""
+        """The least and the largest number that fit. A step may be negative, in two's complement."""
         if isinstance(self.holds, Quantity) and self.holds.kind == "step":
             return -(self.limit // 2), self.limit // 2 - 1
         return 0, self.limit - 1
 
     def number(self, word: int) -> int:
-        """Return the number in a field of a word, negative if it may be."""
+        """Return the number in this field of a word. It may be negative if the field is signed."""
         found, (_, largest) = self.get(word), self.holdable
         return found if found <= largest else found - self.limit
 
     def put(self, value: int) -> int:
-        """Return the word with only this field."""
+        """Return a word in which only this field is set."""
         return value << self.low
 
     def get(self, word: int) -> int:
-        """Return the number in a word."""
+        """Return the bits of this field in a word."""
         return (word & self.mask) >> self.low
 
 
@@ -108,35 +108,35 @@ class Encoding:
         return " ".join(f"[{', '.join(map(str, word))}]" for word in self.words)
 
     def unit_of(self, operand: str) -> int:
-        """Return the unit that the address of an operand has to be a multiple of for its fields. Units: bytes."""
+        """Return the alignment that the fields require of an operand's address. Units: bytes."""
         held = (f.holds for f in self.fields if isinstance(f.holds, Quantity))
         return lcm(*(q.unit for q in held if (q.kind, q.name) == ("address", operand)))
 
     @property
     def fields(self) -> tuple[BitField, ...]:
-        """The fields of its words, then those of its entries."""
+        """The fields of the encoded words, followed by the fields of the table entries."""
         return tuple(f for word in (*self.words, *(word for _, word in self.entries)) for f in word)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """All that its fields hold, each once."""
+        """All quantities in the fields, without repetitions."""
         held = (f.holds for f in self.fields)
         return tuple(dict.fromkeys(q for q in held if isinstance(q, Quantity)))
 
     @property
     def fixed(self) -> tuple[tuple[int, int], ...]:
-        """Return, for each word, the bits that are the same in every issue, and their values."""
+        """Return, for each word, the mask of the bits that are equal in every issue, and their values."""
         return tuple(_fixed_bits(word) for word in self.words)
 
 
 def _fixed_bits(word: Word) -> tuple[int, int]:
-    """Return the bits of constants and of no field. The latter are zero."""
+    """Return the mask and the value of the constant bits of a word. Bits of no field are zero."""
     free = sum(f.mask for f in word if isinstance(f.holds, Quantity))
     return ~free, sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
 
 
 def are_apart(one: Encoding, other: Encoding) -> bool:
-    """Return whether no words can be read as both."""
+    """Return whether no encoded words can be decoded as both instructions."""
     return (
         any(
             (one_bits & other_bits) & (one_value ^ other_value)
@@ -148,7 +148,7 @@ def are_apart(one: Encoding, other: Encoding) -> bool:
 
 
 def _is_less(one: Encoding, other: Encoding) -> bool:
-    """Return whether constants stand where a field of the other has a larger number."""
+    """Return whether a constant of `one` lies below the least number of a field of `other`."""
     return any(
         bits & field.mask == field.mask and field.get(value) < field.least
         for (bits, value), word in zip(one.fixed, other.words, strict=False)
@@ -158,7 +158,7 @@ def _is_less(one: Encoding, other: Encoding) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TokenQueue:
-    """Tokens that one unit gives and another waits for and takes. It holds `depth` of them."""
+    """A queue of at most `depth` tokens that one unit pushes and another unit waits for and pops."""
 
     giver: str
     taker: str
@@ -167,7 +167,7 @@ class TokenQueue:
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """The words that a program ends with, and the unit that performs them when all others are done."""
+    """The final words of a program, and the unit that executes them when all other units have finished."""
 
     unit: str
     encoding: Encoding
@@ -175,7 +175,7 @@ class ProgramEnd:
 
 @dataclass(frozen=True, slots=True)
 class WordBits:
-    """Bits `high` to `low` of a word for one instruction of a unit; zero if there is none."""
+    """Bits `high` to `low` of a word, for one instruction of a unit. They are zero if the slot is empty."""
 
     unit: str
     high: int
@@ -184,15 +184,15 @@ class WordBits:
 
     @property
     def bits(self) -> int:
-        """The number of elements."""
+        """The number of bits."""
         return self.high - self.low + 1
 
     def put(self, word: int) -> int:
-        """Return a word with only this slot, which holds an instruction's word."""
+        """Return a bundle word in which only this slot is filled, with an instruction's word."""
         return word << self.low
 
     def get(self, word: int) -> int:
-        """Return the instruction's word in it."""
+        """Return the word of the instruction in this slot."""
         return word >> self.low & ((1 << self.bits) - 1)
 
 
@@ -213,7 +213,7 @@ class Bundle:
 
     @property
     def mark(self) -> int:
-        """A word with nothing in any slot."""
+        """A word with all slots empty."""
         return constant_words(self.marks.words)[0]
 
     def slots_of(self, unit: str) -> tuple[int, ...]:

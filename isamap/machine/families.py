@@ -23,9 +23,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """A set of the language's types: without those of `omitted`, which may name other variables of the row,
-    and, where `held` names one, with those alone that hold every value of that type.
-    """
+    """A set of the language's types except `omitted` (also variables of the row), or only those that hold `held`."""
 
     names: tuple[str, ...]
     omitted: tuple[ScalarNode, ...]
@@ -94,7 +92,7 @@ def check_variables(rows: tuple[Row, ...], texts: Iterable[ScalarNode], findings
 
 
 def describe_row(row: Row) -> tuple[str, ...]:
-    """Return the note for a finding in a member of a family, or nothing for a single instruction."""
+    """Return the note for a finding in a member of a family, or () for a single instruction."""
     return (f"in the member {', '.join(f'{k}={v}' for k, v in row.items())} of this family",) if row else ()
 
 

@@ -106,7 +106,7 @@ def read_texts(
 def read_number(
     node: Node | None, what: str, findings: Findings, lowest: float = 0.0, whole: bool = False
 ) -> float | None:
-    """Return a number of at least `lowest`."""
+    """Return a number of at least `lowest`. If `whole`, it must be an integer."""
     if node is None:
         return None
     text = node.text if isinstance(node, ScalarNode) and node.style == "plain" else None
@@ -142,7 +142,7 @@ def read_bytes(node: Node | None, what: str, findings: Findings, lowest: float =
 
 
 def read_flag(node: Node | None, what: str, findings: Findings) -> bool:
-    """Return `true` or `false` of a field. False when it is not given."""
+    """Return `true` or `false` of a field, or false if the field is missing."""
     match node:
         case None:
             return False
@@ -185,7 +185,7 @@ def _unknown_key(key: ScalarNode, what: str, allowed: Collection[str], findings:
 
 
 def _head(node: Node) -> Span:
-    """Return the first line of a node, which is underlined when the whole node is meant."""
+    """Return the span of a node's first line, which messages about the whole node underline."""
     if isinstance(node, ScalarNode) and node.style == "plain":
         return node.span
     start, end = node.span.start, node.span.end

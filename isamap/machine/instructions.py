@@ -1,4 +1,4 @@
-"""Resolve the instructions of one description: each member of each family, with its cost and its emission.
+"""Resolve the instructions of one description: the members of each family, with their costs and emissions.
 
 The module also checks that the operands of an instruction fit into their registers.
 
@@ -62,7 +62,7 @@ _INHERITED = "give the registers their bytes, or `remove` the inherited instruct
 def check_inherited_room(
     parent: PartialMachine, world: PartialMachine, entries: Mapping[str, Entry], findings: Findings
 ) -> None:
-    """Report, at each memory that is declared anew, an inherited instruction for which it is too small."""
+    """Report, at each redeclared memory, an inherited instruction that needs larger registers."""
     kept = [e.built.instruction for n, e in entries.items() if parent.instructions.get(n) is e]
     for name, old in parent.memories.items():
         new = world.memories[name]
@@ -80,7 +80,7 @@ def check_room(
     constants: tuple[Param, ...],
     at: Span | None = None,
 ) -> None:
-    """Refuse an operand that is larger than a register of its memory, at its place or at another.
+    """Refuse an operand that is larger than a register of its memory. `at` is the span of the error, if given.
 
     Raises: SpecProblem.
     """
@@ -95,7 +95,7 @@ def check_room(
 
 
 def _is_in_one_register(o: Operand, memories: Mapping[str, Memory]) -> bool:
-    """Return whether all of an operand lies in one register: a placement may say that it takes several."""
+    """Return whether all of an operand lies in one register. A placement may spread it over several."""
     memory = memories.get(o.memory or "")
     placed = [name for name, _ in o.placement.coordinates] if o.placement is not None else []
     return memory is not None and memory.kind == "registers" and "register" not in placed
@@ -107,7 +107,7 @@ def _is_fixed(o: Operand, memories: Mapping[str, Memory]) -> bool:
 
 
 def _bits(o: Operand, env: Mapping[str, int]) -> int:
-    """Return the bits of an operand: a predicate's element may be one bit of a mask register."""
+    """Return the bits of an operand. An element of a predicate may be one bit of a mask register."""
     one = 1 if o.dtype.kind == "bool" else o.dtype.bits
     return one * prod(int(extent.evaluate(env)) for extent in o.shape)
 
@@ -152,7 +152,7 @@ def extend_instructions(
     texts: tuple[Declarations | None, ...],
     findings: Findings,
 ) -> dict[str, Entry]:
-    """Return inherited instructions without those removed, and the file's own, which replace their namesakes."""
+    """Return inherited instructions except removed ones, and the file's own, which replace those of equal names."""
     inherited = dict(world.instructions)
     for name in remove:
         if name.text in inherited:
@@ -213,7 +213,7 @@ class _Written:
 
 
 def _member(written: _Written, module: Module, world: PartialMachine, findings: Findings) -> Entry | None:
-    """Return one instruction, or None if its text was refused, and its other parts were checked all the same."""
+    """Return one instruction, or None if its text was refused. The other parts are checked in either case."""
     spec, row = written.spec, written.row
     notes = describe_row(row)
     instruction: Instruction | None = None
@@ -342,7 +342,7 @@ def resolve_steps(
 
 
 def _check_memories(template: StepsTemplate, instruction: Instruction, around: EmissionNames) -> None:
-    """Refuse registers that C has no variables of, and single values, which a call returns."""
+    """Refuse steps on registers without C variables, and on single values, which only calls return."""
     for operand in instruction.operands:
         memory = around.memories.get(operand.memory or "")
         if operand.role == "temp" or memory is None or memory.kind != "registers":
@@ -360,7 +360,7 @@ def _check_memories(template: StepsTemplate, instruction: Instruction, around: E
 def _iterations(
     step: EmissionStep, row: Row, around: EmissionNames
 ) -> Iterator[tuple[Iteration, tuple[tuple[int, Index], ...]]]:
-    """Return all combinations that `for` counts, the last fastest, with the bounds that depend on constants.
+    """Yield all combinations of the `for` counters, the last fastest, with the bounds that depend on constants.
 
     Constants of the machine count as their largest values.
     """
@@ -416,7 +416,7 @@ class _AtIteration:
         return EmitStep(c_type, value, call)
 
     def nested(self, call: Nested) -> Nested:
-        """Return a call with this iteration's names of values and places."""
+        """Return a call with names of values and places at this iteration."""
         return replace(call, args=tuple(self.written(a) for a in call.args))
 
     def written(self, arg: Written) -> Written:
@@ -460,7 +460,7 @@ class _AtIteration:
         return () if self.instruction is None else self.instruction.operands
 
     def value(self, name: Word, place: tuple[Sum, ...]) -> str:
-        """Return the name of a value: `r[2*i + 1]` is r[7] where i is 3."""
+        """Return the name of a value at this iteration: `r[2*i + 1]` is r[7] where i is 3."""
         text = substitute_text(name.text, self.row)
         return f"{text}[{', '.join(str(self.sum(at)) for at in place)}]" if place else text
 

@@ -45,7 +45,7 @@ def at_one_length(machine: Machine) -> Machine:
 
 
 def at_given(machine: Machine, given: Given) -> Machine:
-    """Return the machine at a value of each constant; where several are given it says which ones it is to serve.
+    """Return the machine with a value for each constant. A program serves all values that are given.
 
     It is at the value that it typically has, or at the middle one of those given.
     Raises: UsageProblem for constants that it lacks, values out of range or several that nothing tells apart.
@@ -75,7 +75,7 @@ def at_given(machine: Machine, given: Given) -> Machine:
 
 
 def _among(machine: Machine, name: str) -> tuple[int, ...]:
-    """Return the values that the description says a constant may have. Raises: UsageProblem."""
+    """Return the values that the description allows for a constant. Raises: UsageProblem."""
     found = next((length.among for length in machine.target.lengths if length.constant == name), ())
     if not found:
         raise UsageProblem(
@@ -89,7 +89,7 @@ def _among(machine: Machine, name: str) -> tuple[int, ...]:
 
 
 def passed_when_run(machine: Machine, described: Machine) -> Machine:
-    """Return a machine at one length whose calls pass the constants that programs ask the hardware for.
+    """Return a machine at one length whose calls pass constants that are read from the hardware at run time.
 
     `described` is the machine before it was at one length.
     """
@@ -104,7 +104,7 @@ def passed_when_run(machine: Machine, described: Machine) -> Machine:
 
 
 def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
-    """Return the machine with constants at given values, and the others where they typically are.
+    """Return the machine with some constants at given values, and the others at their typical values.
 
     Raises: UsageProblem for a constant that it does not have, or a value out of its range.
     """
@@ -129,7 +129,7 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
 
 
 def fixed_lengths(memories: Mapping[str, Memory], headers: tuple[str, ...]) -> tuple[Length, ...]:
-    """Return the question to the hardware where registers have a number of bytes and their C types have none."""
+    """Return the run-time queries of register sizes that a description states and C types do not."""
     found: dict[str, int] = {}
     for memory in memories.values():
         held = memory.register_bytes if memory.kind == "registers" else None
@@ -196,7 +196,7 @@ def _replace_in_calls(emit: Emission, values: Mapping[str, int]) -> Emission:
 
 
 def _is_counted(step: EmitStep, values: Mapping[str, int]) -> bool:
-    """Return whether `for` still counts so far: steps are spelt out for the largest values of constants."""
+    """Return whether the `for` counters of an unrolled step are below their bounds at these values of constants."""
     ends = ((iteration, end.substitute(values).value) for iteration, end in step.iterations)
     return all(end is None or iteration < end for iteration, end in ends)
 

@@ -15,7 +15,7 @@ from isamap.source.records import replace
 
 
 def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
-    """Return the link that units share for an instruction's transfer, and the operand in the farther memory.
+    """Return the shared link that an instruction's transfer uses, and the operand in the farther memory.
 
     The shared links of a memory are its port, which moves as much as the fastest of them: the link returned has that
     bandwidth. A slower link keeps the port busy no longer; its own time bounds the instruction.
@@ -33,7 +33,7 @@ def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
 
 
 def carried_amount(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index, int]:
-    """Return the amount that a link carries for an operand of this shape, and the bits of its unit: bytes, or bits.
+    """Return the amount that a link transfers for an operand of this shape, and the bits of its unit (1 or 8).
 
     Contiguous elements form a row, which takes whole bursts as if it started with one.
     """
@@ -47,14 +47,14 @@ def carried_amount(link: Link, operand: Operand, shape: Sequence[Index]) -> tupl
 
 
 def carried_ns(link: Link, operand: Operand, extents: Sequence[int]) -> float:
-    """Return how long a link takes for an operand of these extents. Units: nanoseconds."""
+    """Return the transfer time of an operand with these extents over a link. Units: nanoseconds."""
     amount, unit = carried_amount(link, operand, [Index.of(extent) for extent in extents])
     assert amount.value is not None, "extents are numbers"
     return amount.value * unit / 8 / link.bandwidth_bytes_per_ns
 
 
 def _row_begins(operand: Operand, shape: Sequence[Index]) -> int:
-    """Return the first of the axes along which elements are contiguous."""
+    """Return the outermost axis from which on elements are contiguous."""
     if operand.strides is None:
         return 0
     dense, first = Index.of(1), len(shape)

@@ -30,7 +30,7 @@ _WORD = re.compile(r"(?<!@ )\b[A-Za-z_][A-Za-z_0-9]*\b")
 
 
 def find_duplicates(machine: Machine) -> Iterator[Diagnostic]:
-    """Yield a warning for each instruction that is never chosen because another one does the same."""
+    """Yield a warning for each instruction that is never chosen, since an equivalent one is at least as fast."""
     known: dict[str, MachineInstruction] = {}
     for item in machine.instructions.values():
         other = known.setdefault(_meaning(item.instruction), item)
@@ -54,7 +54,7 @@ def _twin(slower: MachineInstruction, faster: MachineInstruction) -> Diagnostic:
 
 
 def _meaning(instruction: Instruction) -> str:
-    """Return an instruction's meaning with canonical names of it, its operands, parameters and loops."""
+    """Return an instruction's meaning as text with canonical names, so that equal meanings are equal texts."""
     own = {o.name for o in instruction.operands} | {p.name for p in instruction.params}
     own |= {let.name for let in instruction.lets} | {a for s in instruction.body for a in _axes(s)}
     numbers = count()
@@ -76,7 +76,7 @@ def _axes(statement: Stmt) -> Iterator[str]:
 
 
 def _at_least(one: list[Expr], other: list[Expr]) -> bool:
-    """Return whether times are at least others: numbers as such, expressions if they are the same."""
+    """Return whether times are at least those of `other`. Expressions are comparable only if they are equal."""
     return all(
         a.value >= b.value
         if isinstance(a, Const) and isinstance(b, Const)
@@ -100,7 +100,7 @@ _SLACK = 1.01  # what rounding in a description may come to
 
 
 def find_cost_warnings(machine: Machine) -> Iterator[Diagnostic]:
-    """Yield a warning for each instruction whose cost cannot be."""
+    """Yield a warning for each instruction with an implausible cost."""
     told: set[tuple[str, Span | None]] = set()
     for item in machine.instructions.values():
         found = _beats_unit(item, machine) or _ignores_size(item, machine) or _beats_link(item, machine)
@@ -172,7 +172,7 @@ def _beats_link(item: MachineInstruction, machine: Machine) -> Diagnostic | None
 
 
 def _ends_early(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
-    """Return where its results are there before all copies of its unit together can have done the work."""
+    """Return a warning if results are available before all copies of the unit together can have computed them."""
     unit = machine.units[item.cost.unit]
     if all(o.role == "in" for o in item.instruction.operands):
         return None
@@ -194,7 +194,7 @@ def _warning_cost_lint(code: str, item: MachineInstruction, said: str, advice: s
 
 
 def find_corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the parameters at their least and at their greatest values. Machine constants as they typically are."""
+    """Return the parameters at their least and at their greatest values. Machine constants have typical values."""
     usual = {p.name: p.default for p in machine.constants if p.default is not None}
     ranges = parameter_ranges(item.instruction, machine.constants)
     least = {name: low for name, low, _ in ranges} | usual
@@ -212,7 +212,7 @@ def _where(item: MachineInstruction, at: Mapping[str, int]) -> str:
 
 
 def _products(item: MachineInstruction, at: Mapping[str, int]) -> int:
-    """Return how many multiplications one issue performs; those under guards, which may not happen, aside."""
+    """Return how many multiplications one issue performs. Guarded multiplications are not counted."""
     at = {**at, **{let.name: let.value.evaluate(at) for let in item.instruction.lets}}
     return sum(_in_statement(statement, at) for statement in item.instruction.body)
 
@@ -234,7 +234,7 @@ def _in_value(value: Expr) -> int:
 
 
 def find_warnings(machine: Machine) -> Iterator[Diagnostic]:
-    """Yield a warning for each memory that data cannot pass through, missing link, odd cost and duplicate."""
+    """Yield a warning for each unreachable memory, missing link, implausible cost and duplicate instruction."""
     files = {name: _file(name, machine) for name in machine.memories}
     flows = [_Flow.of(item, files) for item in (*machine.instructions.values(), *machine.hints.values())]
     yield from _memory_warnings(machine, flows, files)
@@ -267,7 +267,7 @@ class _Flow:
 
 
 def _file(name: str, machine: Machine) -> str:
-    """Return the memory that a view lies on. A memory's own name else."""
+    """Return the memory that a view lies on, or the memory itself."""
     base = machine.memories[name].base
     return name if base is None else _file(base, machine)
 
@@ -317,7 +317,7 @@ def _join_names(names: list[str]) -> str:
 
 
 def _find_reached(start: set[str], flows: list[_Flow]) -> set[str]:
-    """Return all memories that something gets into, out of those at the start or out of nothing."""
+    """Return all memories that data can reach from the starting ones or from instructions without inputs."""
     found = set(start)
     while new := {n for f in flows if f.reads - f.writes <= found for n in f.writes} - found:
         found |= new
@@ -440,7 +440,7 @@ def _linked_pairs(machine: Machine) -> set[frozenset[str]]:
 
 
 def _copied_operands(instruction: Instruction) -> tuple[Operand, Operand] | None:
-    """Return the operands between which an instruction copies, as it is or converted, or None if it computes."""
+    """Return the operands between which an instruction copies or converts, or None if it computes."""
     values = [value for statement in instruction.body for value in _values(statement)]
     if len(instruction.operands) != 2 or not all(isinstance(value, Read) for value in values):
         return None
@@ -450,7 +450,7 @@ def _copied_operands(instruction: Instruction) -> tuple[Operand, Operand] | None
 
 
 def _values(statement: Stmt) -> Iterator[Expr | None]:
-    """Yield the assigned values without their conversions; None stands for an accumulation."""
+    """Yield the assigned values without their conversions. None represents an accumulation."""
     if isinstance(statement, Loop):
         for inner in statement.body:
             yield from _values(inner)

@@ -31,7 +31,7 @@ from isamap.source.records import replace
 
 
 def load_files(files: tuple[File, ...], word: str) -> Machine:
-    """Return the machine of a file and those that it extends, called so. Raises: SpecProblem."""
+    """Return the machine of a file and those that it extends, named `word`. Raises: SpecProblem."""
     sources = tuple(file.source for file in files)
     findings = Findings()
     with findings.collect():
@@ -44,7 +44,7 @@ def load_files(files: tuple[File, ...], word: str) -> Machine:
 
 @lru_cache(maxsize=128)
 def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
-    """Return the machine of a chain of texts, called so: the same object for the same texts and word."""
+    """Return the machine of a chain of texts, named `word`: the same object for the same texts and word."""
     world = _world(sources)
     priced = {name: _price_instruction(entry, world) for name, entry in world.instructions.items()}
     target = world.target
@@ -82,7 +82,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
 
 @lru_cache(maxsize=128)
 def _world(sources: tuple[Source, ...]) -> PartialMachine:
-    """Return the declarations of a chain of texts, nearest first, joined."""
+    """Return the joined declarations of a chain of texts, nearest first."""
     source, *parents = sources
     parent = _world(tuple(parents)) if parents else PartialMachine()
     findings = Findings()
@@ -101,7 +101,7 @@ def _world(sources: tuple[Source, ...]) -> PartialMachine:
 
 
 def _price_instruction(entry: Entry, world: PartialMachine) -> MachineInstruction:
-    """Return the instruction with its costs by the clock, links and banks of the machine that was asked for."""
+    """Return the instruction with costs that include the clock, the links and the banks of the final machine."""
     built, cost = entry.built, entry.built.cost
     if entry.clock_ghz != world.clock_ghz and entry.cost is not None:
         cost = read_cost(entry.cost, entry.row, built.instruction, world.constants, world.clock_ghz)
@@ -133,7 +133,7 @@ def _check_name(file: File, findings: Findings) -> None:
 
 
 def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, str], Link]) -> Cost:
-    """Return the cost of an instruction that moves data between two memories: at least the time of their link.
+    """Return the cost of an instruction that moves data between two memories, at least the time of their link.
 
     A link of 16 bytes per ns takes 64 ns for an i8[32, 32], even if the instruction states less. If data are
     converted on the way, the bytes in the farther memory count.
@@ -157,7 +157,7 @@ def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, st
 
 
 def through_banks(cost: Cost, instruction: Instruction, banks: Iterable[Banks]) -> Cost:
-    """Return the cost of an instruction: never less than the banks take that its dense operands lie in."""
+    """Return the cost of an instruction, at least the time of the banks that its dense operands lie in."""
     rates = {one.memory: one.moved_per_ns for one in banks}
     for operand in instruction.operands:
         if operand.memory in rates:

@@ -39,7 +39,7 @@ Instructions = Mapping[str, MachineInstruction]
 
 
 def with_masks_set(instructions: Instructions) -> dict[str, MachineInstruction]:
-    """Return the instructions, and behind them one with all lanes for each that has predicates."""
+    """Return the instructions, followed by an unpredicated variant of each predicated one."""
     found = dict(instructions)
     setters = [s for entry in instructions.values() if (s := _setter_of(entry)) is not None]
     for entry in instructions.values() if setters else ():
@@ -56,7 +56,7 @@ def with_masks_set(instructions: Instructions) -> dict[str, MachineInstruction]:
 
 
 def _masks_of(instruction: Instruction) -> tuple[Operand, ...]:
-    """Return the operands that say which lanes are written, of an instruction of one statement, else ()."""
+    """Return the predicate operands of an instruction of one statement, or ()."""
     if len(instruction.body) != 1 or not isinstance(instruction.body[0], Loop):
         return ()
     loop = instruction.body[0]
@@ -82,7 +82,7 @@ def _conditions(guard: Expr | None) -> Iterator[Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Setter:
-    """An instruction that switches lanes on, and the parameter that says how many, or None for all of them."""
+    """An instruction that activates lanes, and the parameter that gives their number (None: all lanes)."""
 
     entry: MachineInstruction
     mask: Operand
@@ -90,7 +90,7 @@ class _Setter:
 
 
 def _setter_of(entry: MachineInstruction) -> _Setter | None:
-    """Return the setter of an instruction that only switches on the first lanes of a predicate, else None."""
+    """Return the setter if an instruction only activates the first lanes of a predicate, else None."""
     own = entry.instruction
     if len(own.operands) != 1 or len(own.body) != 1 or not isinstance(own.body[0], Loop):
         return None
@@ -116,7 +116,7 @@ def _setter_of(entry: MachineInstruction) -> _Setter | None:
 
 
 def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
-    """Return the call that switches all lanes of a predicate on, or None if nothing does."""
+    """Return the call that activates all lanes of a predicate, or None if no instruction does."""
     for setter in setters:
         own = setter.mask
         alike = (own.memory, own.shape, _element_places(own)) == (
@@ -135,7 +135,7 @@ def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
 
 
 def _element_places(o: Operand) -> tuple[tuple[str, Index], ...] | None:
-    """Return the places of elements independent of the names of indices."""
+    """Return the places of elements with canonical index names."""
     if o.placement is None:
         return None
     named: dict[str, Index | int] = {n: Index.of(f"%{at}") for at, n in enumerate(o.placement.indices)}
@@ -146,7 +146,7 @@ def _element_places(o: Operand) -> tuple[tuple[str, Index], ...] | None:
 
 
 def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineInstruction | None:
-    """Return the instruction without its predicates; None if no call of its emission has a form with all lanes on."""
+    """Return the unpredicated instruction, or None if no call of its emission works with all lanes active."""
     emit = _emission(entry.emit, calls)
     own = entry.instruction
     loop = own.body[0]
@@ -164,7 +164,7 @@ def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineI
 
 
 def _is_overwritten(o: Operand, assign: Assign, loop: Loop) -> bool:
-    """Return whether a merging move overwrites all of an operand once all lanes are on."""
+    """Return whether a merging move overwrites the whole operand once all lanes are active."""
     extents = {Index.of(axis.name): axis.extent for axis in loop.axes}
     covered = len(set(assign.target.index)) == len(o.shape) and all(
         extents.get(at) == size for at, size in zip(assign.target.index, o.shape, strict=False)
@@ -192,7 +192,7 @@ def _inside(call: EmitCall, calls: Mapping[str, EmitCall]) -> EmitCall:
 
 
 def _with(value: EmitValue, calls: Mapping[str, EmitCall], params: Mapping[str, int]) -> EmitValue:
-    """Return an argument with calls instead of operands, and numbers instead of parameters."""
+    """Return an argument with operands replaced by calls, and parameters by numbers."""
     match value:
         case EmitCall():
             return replace(value, args=tuple(_with(arg, calls, params) for arg in value.args))

@@ -81,18 +81,18 @@ class Memory:
 
     @property
     def named(self) -> str | None:
-        """The way in which a register is named: `compiler`, `immediate`, `chosen`, or None for other memories."""
+        """How a program names a register: `compiler`, `immediate` or `chosen`. None for other memories."""
         value = dict(self.decl.attributes).get("named", "compiler" if self.kind == "registers" else None)
         return value if isinstance(value, str) else None
 
     @property
     def count(self) -> int | None:
-        """The number of registers or slots, or None if it is not stated or not a number."""
+        """The number of registers or slots, or None if it is not a stated number."""
         return self.number("count")
 
     @property
     def capacity_bytes(self) -> int | None:
-        """All bytes of the memory, or None for unlimited ones and sizes that only the machine knows."""
+        """All bytes of the memory, or None if it is unlimited or its size is known only at run time."""
         if (one := self.register_bytes) is None:
             return None
         return one * (self.count or 1)
@@ -110,7 +110,7 @@ class Memory:
         return self.c_types.get(dtype, self.c_types.get("default"))
 
     def number(self, name: str) -> int | None:
-        """Return an attribute of its declaration, or None if it is not stated or not a number."""
+        """Return a numeric attribute of the declaration, or None if it is not a stated number."""
         value = dict(self.decl.attributes).get(name)
         return value.value if isinstance(value, Index) else None
 
@@ -164,7 +164,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionLevel:
-    """An execution level: `count` of them, or as many as a program has, run inside one of the level around it.
+    """An execution level: `count` instances of it run inside one instance of the enclosing level.
 
     `most` is the largest number of them that may run inside of one, where a schedule chooses it. `at_once` of
     them run at the same time. Each has `memories` of its own. Units: `barrier_ns` is the time until all that
@@ -197,7 +197,7 @@ class Cost:
 
     @property
     def occupied(self) -> tuple[str, ...]:
-        """All units that it keeps busy."""
+        """All units that the instruction occupies."""
         return (self.unit, self.also) if self.also else (self.unit,)
 
 
@@ -206,8 +206,8 @@ class MachineInstruction:
     """An instruction's meaning, its emission, its cost and their source.
 
     `stated` is its cost as written if a link increases it. `encoding` are its words in a program. `made_of`
-    names the instruction from which it was derived if no text describes it. What an asynchronous one has
-    copied is there when a barrier has waited for it.
+    names the instruction from which it was derived if no text describes it. The result of an asynchronous
+    instruction is available after a barrier has waited for it.
     """
 
     instruction: Instruction
@@ -287,7 +287,7 @@ class Machine:
 
     @property
     def called(self) -> str:
-        """The name on a command line: the machine's name, or the given path."""
+        """The name on a command line: the machine's name, or the path of its file."""
         return self.word or self.name
 
 
@@ -304,17 +304,17 @@ def area_mm2(machine: Machine) -> float | None:
 
 
 def bound_level(machine: Machine) -> ExecutionLevel | None:
-    """Return the level whose instances perform the iterations of parallel loops, or None if threads do."""
+    """Return the level whose instances run the iterations of parallel loops, or None if threads run them."""
     return machine.levels[1] if machine.levels else None
 
 
 def team_level(machine: Machine) -> ExecutionLevel | None:
-    """Return the level whose instances share the iterations of one instance of `bound_level`, or None without it."""
+    """Return the level whose instances share one iteration of a parallel loop, or None if there is none."""
     return machine.levels[2] if len(machine.levels) == 4 else None
 
 
 def threads_of(machine: Machine) -> int | None:
-    """Return how many instances compute at the same time, of the innermost level that has lanes inside.
+    """Return how many instances run at the same time at the innermost level that contains lanes.
 
     None if threads perform parallel loops.
     """
@@ -323,7 +323,7 @@ def threads_of(machine: Machine) -> int | None:
 
 
 def private_memories(machine: Machine) -> tuple[str, ...]:
-    """Return the memories that are private to a part of a parallel loop: those of the level that performs it."""
+    """Return the memories that are private to one part of a parallel loop, those of the level that runs the loop."""
     level = bound_level(machine)
     return () if level is None else level.memories
 
@@ -343,15 +343,13 @@ def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
 
 
 def line_bytes(machine: Machine) -> int:
-    """Return the bytes of a line of a machine's caches, the shortest, or 0 if none is stated."""
+    """Return the shortest line of a machine's caches, or 0 if none is stated. Units: bytes."""
     stated = [dict(memory.decl.attributes).get("line_bytes") for memory in machine.memories.values()]
     return min((size.value for size in stated if isinstance(size, Index) and size.value), default=0)
 
 
 def unset_state(instruction: Instruction, machine: Machine) -> str:
-    """Return a state that an instruction requires and that nothing loads as a whole, nor sets the field by itself;
-    "" if there is none.
-    """
+    """Return a required state that no instruction sets, neither as a whole nor by the field alone; "" if none."""
     if not instruction.requires:
         return ""
     loaded, fields = _settable(machine)
@@ -361,7 +359,7 @@ def unset_state(instruction: Instruction, machine: Machine) -> str:
 
 @lru_cache(maxsize=32)
 def _settable(machine: Machine) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
-    """Return the states that are loaded as a whole, and the fields, each with its state, that are set alone."""
+    """Return the states that instructions load as a whole, and the (state, field) pairs that they set singly."""
     every = [m.instruction for m in machine.instructions.values()]
     loaded = frozenset(state for i in every for state in i.sets_state)
     free = (i for i in every if not i.operands)
@@ -369,7 +367,7 @@ def _settable(machine: Machine) -> tuple[frozenset[str], frozenset[tuple[str, st
 
 
 def count_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:
-    """Return the number of temporary registers of nested calls, by the memory of the last call's target.
+    """Return the number of temporary registers of nested calls, by the memory of the outermost call's target.
 
     A target that is only written serves as one of them. Without nested calls there are none.
     """
@@ -406,7 +404,7 @@ def is_hint(instruction: Instruction, memories: Mapping[str, Memory]) -> bool:
 
 
 def line_hints(machine: Machine) -> Mapping[str, LineHint]:
-    """Return, by cache, the hint that brings a row of bytes out of addressable memory into it."""
+    """Return, for each cache, the hint that prefetches a row of bytes from addressable memory into it."""
     found: dict[str, LineHint] = {}
     for item in machine.hints.values():
         hint = _line_hint(item, machine)

@@ -1,4 +1,4 @@
-"""Vary the parameters of descriptions: find a parameter of `isamap hw sweep --set` in the text, and replace it.
+"""Change parameters in the text of a description, as `isamap hw sweep --set` requests.
 
 memories.spad.bytes = 128KiB          memory spad: scratchpad(bytes = 512 KiB, …)   ->   bytes = 128KiB
 links.dram.spad.bandwidth_bytes_per_ns = 32
@@ -33,7 +33,7 @@ def edit_parameters(file: File, values: Mapping[str, str]) -> File:
 
 @lru_cache(maxsize=64)
 def _place(source: Source, path: str) -> Span:
-    """Return the place of a parameter."""
+    """Return the position of a parameter's value in the text."""
     root, keys = read_tree(source), path.split(".")
     if keys[0] == "memories" and len(keys) == 3 and keys[2] not in ("source", "c_types"):
         return _attribute(source, root, path, keys[1], keys[2])
@@ -61,7 +61,7 @@ def _place(source: Source, path: str) -> Span:
 
 
 def _item(items: Sequence, path: str, keys: list[str]) -> tuple[Node, list[str]]:
-    """Return the link from one memory to another, and the remaining path."""
+    """Return the link from one memory to another, and the rest of the path."""
     ends: list[str] = []
     for item in items.items:
         pair = [item.get(key) if isinstance(item, tree.MappingNode) else None for key in ("from", "to")]
@@ -73,7 +73,7 @@ def _item(items: Sequence, path: str, keys: list[str]) -> tuple[Node, list[str]]
 
 
 def _attribute(source: Source, root: tree.MappingNode, path: str, memory: str, attribute: str) -> Span:
-    """Return where the language states an attribute of a memory."""
+    """Return the position of a memory's attribute in the language text."""
     language = root.get("language")
     span = language.span if language is not None else Span(source, 0, 0)
     # Comments become blanks, so that places stay what they are.

@@ -49,7 +49,7 @@ def resolve_parts(
 
 
 def _call(part: PartText, headers: tuple[str, ...], findings: Findings) -> EmitCall:
-    """Raise SpecProblem."""
+    """Return the parsed and checked call of a part. Raises: SpecProblem."""
     template = parse_emit(part.text)
     given = PARTS[part.name.text.rpartition("_")[0]]
     if not isinstance(template, CallTemplate) or template.result is not None:

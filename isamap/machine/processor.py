@@ -68,7 +68,7 @@ def system_caches(cpus: Path = CPUS) -> tuple[SystemCache, ...]:
 
 
 def _number(path: Path) -> int | None:
-    """Return a positive number, `48K` in bytes, or None if there is none."""
+    """Return a positive number from a system file, where `48K` means 49152. Return None if there is none."""
     text = _text(path)
     digits, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
     return int(digits) * unit or None if is_digits(digits) else None
@@ -114,14 +114,14 @@ def missing_features(machine: Machine) -> tuple[str, ...]:
 
 
 def features_lacking(needed: Iterable[str]) -> tuple[str, ...]:
-    """Return the features and permissions of these that this computer lacks, in their order."""
+    """Return those of the needed features and permissions that this computer lacks, in the same order."""
     here = detect_features()
     return tuple(f for f in needed if f not in here and not has_device(f))
 
 
 @lru_cache(maxsize=1)
 def detect_machine() -> str:
-    """Return the shipped machine that fits this computer best: the longest chain, then the most features.
+    """Return the shipped machine that fits this computer best: the longest chain of files, then the most features.
 
     Raises: MissingTool if none fits.
     """
@@ -139,7 +139,7 @@ def detect_machine() -> str:
 
 @dataclass(frozen=True, slots=True)
 class MachineHeader:
-    """The part of a shipped machine that its files state above the instructions.
+    """The part of a shipped machine's description above its instructions.
 
     `needed` are its features, then its permissions, those of the files that it extends first.
     """
@@ -153,7 +153,7 @@ class MachineHeader:
 
 @lru_cache(maxsize=1)
 def shipped_headers() -> dict[str, MachineHeader]:
-    """Return the header of each shipped machine by name: detection and lists read no instructions."""
+    """Return the header of each shipped machine by name. Detection and lists need no instructions."""
 
     def read(data: bytes) -> dict[str, MachineHeader]:
         stored: dict[str, tuple[str, list[str], list[str], str, str | None]] = json.loads(data)
@@ -214,7 +214,7 @@ def is_granted(permission: str) -> bool:
 
 @lru_cache(maxsize=16)
 def has_device(feature: str) -> bool:
-    """Return whether a feature belongs to a device, and this computer has a driver for one."""
+    """Return whether a feature belongs to a device and this computer has a working driver for it."""
     device = allowed.devices().get(feature)
     if device is None or not device.library:
         return False
@@ -222,7 +222,7 @@ def has_device(feature: str) -> bool:
 
 
 def _succeeds(program: str) -> bool:
-    """Return whether a program of Python ends well in a process of its own."""
+    """Return whether a Python program exits without an error in its own process."""
     command = [sys.executable, "-I", "-S", "-c", program]
     try:
         return run_process(command, _ASK_SECONDS).returncode == 0
@@ -251,7 +251,7 @@ class Cpu:
 
     @property
     def family(self) -> str:
-        """The common name of processors of one design, such as `GenuineIntel-6-207`."""
+        """The common name of processors of one microarchitecture, such as `GenuineIntel-6-207`."""
         return "-".join(value for key, value in self.numbers if key in _FAMILY)
 
     def describe(self) -> str:
@@ -260,7 +260,7 @@ class Cpu:
         return f"{self.name} ({numbers})" if numbers else self.name
 
     def differences(self, other: Cpu) -> tuple[str, ...]:
-        """Return the differences of two processors in words."""
+        """Return the differences between two processors as sentences."""
         mine, theirs = set(self.features), set(other.features)
         pairs = (
             ("processor", self.describe(), other.describe()),
@@ -284,7 +284,7 @@ def this_cpu() -> Cpu:
 
 
 def cpu_facts() -> dict[str, str]:
-    """Return the operating system's facts about the first processor by their names, or {} without any."""
+    """Return the operating system's description of the first processor, or {} if there is none."""
     facts: dict[str, str] = {}
     try:
         text = CPUINFO.read_text(encoding="utf-8", errors="replace")

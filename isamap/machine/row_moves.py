@@ -37,7 +37,7 @@ Instructions = Mapping[str, MachineInstruction]
 def with_whole_tiles(
     instructions: Instructions, memories: Mapping[str, Memory]
 ) -> dict[str, MachineInstruction]:
-    """Return the instructions, and behind them one of a whole tile for each that moves a row of one."""
+    """Return the instructions, followed by a whole-tile move for each instruction that moves one row of a tile."""
     found = dict(instructions)
     for entry in instructions.values():
         row = _row_of(entry.instruction, memories)
@@ -49,7 +49,7 @@ def with_whole_tiles(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A move of one row: the parameter that says which, how many rows there are, the loop over elements."""
+    """A move of one row: the parameter with the row number, the number of rows, the loop over elements."""
 
     param: str
     count: int
@@ -59,7 +59,7 @@ class _Row:
 
 
 def _row_of(instruction: Instruction, memories: Mapping[str, Memory]) -> _Row | None:
-    """Return the parts of a move of a row, or None for all other instructions."""
+    """Return the parts of a row move, or None for all other instructions."""
     if (
         len(instruction.operands) != 2
         or len(instruction.params) != 1
@@ -108,7 +108,7 @@ def _is_whole(place: Read, tile: Operand, axis: int, axes: tuple[Axis, ...]) -> 
 
 
 def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
-    """Return the instruction that moves all rows at once, or None if one row takes several calls."""
+    """Return the instruction that moves all rows, or None if one row takes several calls."""
     emit = _emission(entry.emit, row)
     if emit is None:
         return None
@@ -151,7 +151,7 @@ def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
 
 
 def _cost(cost: Cost, row: _Row) -> Cost:
-    """Return the cost of all rows: they start one after the other, and the last one ends the move."""
+    """Return the cost of all rows, which start one after the other. The last one ends the move."""
     *before, last = (cost_value(cost.interval_ns, {row.param: n}) for n in range(row.count))
     latency = cost_value(cost.latency_ns, {row.param: row.count - 1})
     begun = add_up(before)
@@ -174,7 +174,7 @@ def _emission(emit: Emission, row: _Row) -> Emission | None:
 
 
 def _at(call: EmitCall, row: _Row, number: int) -> EmitCall:
-    """Return the call of one row, with its number and where it lies."""
+    """Return the call that moves row `number`."""
 
     def passed(value: EmitValue) -> EmitValue:
         match value:

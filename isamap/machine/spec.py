@@ -1,4 +1,4 @@
-"""One description file as data: every key read and checked by itself, its language text not yet parsed.
+"""One description file as data. Every key is read and checked alone. Language text is not yet parsed.
 
 It reads no other files: `load` resolves names and inheritance.
 """
@@ -122,7 +122,7 @@ class TimeSpec:
 
 @dataclass(frozen=True, slots=True)
 class CostSpec:
-    """A cost as written, or None for a part that was refused, so that the others are checked all the same."""
+    """A cost as written. A part that was refused is None, so that the other parts are still checked."""
 
     unit: ScalarNode | None
     interval: TimeSpec | None
@@ -160,7 +160,7 @@ class InstructionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One file."""
+    """The content of one description file."""
 
     name: ScalarNode | None
     summary: str
@@ -332,7 +332,7 @@ def _read_memory(name: ScalarNode, node: Node, findings: Findings) -> MemorySpec
 def _require_source(
     source: ScalarNode | None, name: ScalarNode, stated: Sequence[Node], findings: Findings
 ) -> None:
-    """Report an area whose origin nothing says."""
+    """Report an area or energy without a source."""
     if stated and source is None:
         said = f"`{name.text}` states an area and no `source` of it"
         findings.report("missing-key", said, stated[0].span, advice="add `source: …`")

@@ -17,7 +17,7 @@ from isamap.source.records import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """A constant that only the hardware knows: the result of a C function, divided by a divisor.
+    """A constant that only the hardware knows: the result of a C function, divided by `divisor`.
 
     `value` is the number for which a program was compiled; None before a program is compiled. `among` are
     the numbers that the description allows, if it lists them.
@@ -49,7 +49,7 @@ class PartText:
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """The `target` of one file. A part that the file does not state is None."""
+    """The `target` of one file. A key that the file lacks is None."""
 
     toolchains: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Templates of new descriptions: the questions for each kind of machine, and the text made of the answers.
+"""Templates of new descriptions: questions for each kind of machine, and a text built from the answers.
 
 `begin("edge", "matrix", {"rows": 32})` is a description of an array of 32 by 32 cells, all else as usual.
 """
@@ -15,7 +15,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TemplateParameter:
-    """A parameter of a new machine. `is_size`: bytes, so that KiB may be written."""
+    """A parameter of a new machine. `is_size` marks bytes, which may be written in KiB."""
 
     name: str
     question: str
@@ -98,7 +98,7 @@ def begin(name: str, kind: str, given: Mapping[str, float]) -> str:
 
 
 def read_figure(asked: TemplateParameter, word: str, sizes: Mapping[str, int]) -> float:
-    """Return the value of a parameter in a word. Raises: UsageProblem if it cannot be."""
+    """Return the parameter's value from a command-line word. Raises: UsageProblem if the word is no valid value."""
     number = re.fullmatch("([0-9]{1,12}(?:[.][0-9]{1,6})?) ?([A-Za-z]*)", word.strip())
     scale = sizes.get(number[2], 1 if number[2] == "" else 0) if number else 0
     value = float(number[1]) * scale if number else 0.0
@@ -112,7 +112,7 @@ def read_figure(asked: TemplateParameter, word: str, sizes: Mapping[str, int]) -
 
 
 def asked_of(kind: str, name: str) -> TemplateParameter:
-    """Return the parameter of that name. Raises: UsageProblem if the kind has none."""
+    """Return the parameter with a name. Raises: UsageProblem if the kind has none."""
     found = next((asked for asked in KINDS[kind].asked if asked.name == name), None)
     if found is None:
         known = [asked.name for asked in KINDS[kind].asked]

@@ -36,7 +36,7 @@ def _figure(name: str) -> LeafKey:
 
 
 def figure_keys(kind: type[Any], required: Iterable[str] = ()) -> Keys:
-    """Return the keys for the fields of a class of parameters."""
+    """Return the schema keys for the fields of a class of parameters."""
     figures = {f.name: _figure(f.name) for f in fields(kind) if f.name != "source"}
     return Keys({**figures, "source": TEXT}, (*required, "source"))
 
@@ -134,7 +134,7 @@ def _read_figure(name: str, node: Node | None, findings: Findings) -> float | No
 
 
 def _check_part(found: StatedParameters[T], name: str, least: str, findings: Findings) -> None:
-    """Add a finding if a parameter that is a fraction exceeds 1, or is 0 although it must be `above` that."""
+    """Add a finding if a fraction exceeds 1, or is 0 although it must be above it."""
     value = getattr(found.figures, name)
     if name in found.spans and not (0 < value <= 1 or (value == 0 and least == "at least")):
         findings.report(
@@ -161,7 +161,7 @@ def _check_needed(found: StatedParameters[T], what: str, name: str, other: str, 
 
 
 def _check_order(found: StatedParameters[T], small: str, large: str, findings: Findings) -> None:
-    """Add a finding if a parameter is less than its lower limit, another parameter."""
+    """Add a finding if a parameter is less than another one that is its lower limit."""
     least, value = getattr(found.figures, small), getattr(found.figures, large)
     if value < least:
         findings.report(

@@ -1,4 +1,4 @@
-"""Measured parameters of a processor beyond instructions and bandwidths: rows, streams, pages and loops.
+"""Measured parameters of a processor in addition to instructions and bandwidths: rows, streams, pages, loops.
 
     links:
       - {from: l3, to: l2, …, rows: {start_ns: 2, again_ns: 12, source: measured}}
@@ -67,7 +67,7 @@ class RowTimes:
 
     @property
     def hinted_or_other_traffic_factor(self) -> float:
-        """The fraction of the traffic that counts if pieces are hinted; stated for hinted pieces or for all."""
+        """The fraction of the traffic that counts for hinted pieces: stated for them, or for all pieces."""
         stated = self.hinted_traffic_factor
         return self.traffic_factor if stated is None else min(stated, self.traffic_factor)
 
@@ -154,7 +154,7 @@ class AccessEnergy:
 
 @dataclass(frozen=True, slots=True)
 class ModelFigures:
-    """Parameters of cost models for a machine as a whole, used where no part of the machine states its own.
+    """Parameters of the cost model for the whole machine, used where no part of it states its own.
 
     Source: `generic-c` states the defaults up to `copied_rows_count`, and cites their origin; a test compares them.
 

@@ -1,4 +1,4 @@
-"""Parse YAML to a tree of nodes with spans, and refuse content that a description may not have.
+"""Parse YAML to a tree of nodes with spans, and refuse YAML features that a description may not use.
 
 `unit: fma` is `MappingNode(((ScalarNode("unit"), ScalarNode("fma")),))`. Scalars stay text: the reader of each key
 says which are numbers, so that `no` is never a boolean.
@@ -49,7 +49,7 @@ class MappingNode:
     span: Span
 
     def get(self, key: str) -> Node | None:
-        """Return the value of a key."""
+        """Return the value of a key, or None."""
         return next((value for name, value in self.entries if name.text == key), None)
 
 
@@ -92,7 +92,7 @@ _BEFORE = re.compile(r"(?:[ ]*(?:#[^\n]*)?\n)*")
 
 
 def joined_entries(source: Source) -> MappingNode | None:
-    """Return the tree of a text whose top-level entries are correct each by itself, or None for any other text.
+    """Return the tree of a text if each top-level entry is correct alone, else None.
 
     An entry that was read in another text is not parsed again: descriptions of a sweep differ in few of them.
     """
@@ -121,7 +121,7 @@ def _entry(text: str) -> tuple[ScalarNode, Node] | None:
 
 
 def _move_node(node: Node, source: Source, start: int) -> Node:
-    """Return a node of an entry as one of the text in which the entry begins at `start`."""
+    """Return a node with spans moved from its entry to the text that contains the entry from `start` on."""
     span = Span(source, start + node.span.start, start + node.span.end)
     match node:
         case ScalarNode():
@@ -152,7 +152,7 @@ def whole_tree(source: Source, stop_before: str | None) -> MappingNode:
 
 
 class _Reader:
-    """Builds nodes from parser events; keeps refusals that do not stop the reading."""
+    """Builds nodes from parser events and collects errors after which reading can continue."""
 
     def __init__(self, source: Source, stop_before: str | None) -> None:
         self.source = source
@@ -241,7 +241,7 @@ class _Reader:
         return Span(self.source, event.start_mark.index, max(event.end_mark.index, event.start_mark.index))
 
     def refuse_alias(self, kind: str, event: Any) -> None:
-        """Refuse the first alias. Later ones are not reported, as a bomb has very many."""
+        """Refuse the first alias. Later ones are not reported, because there may be millions."""
         if all(d.code != "yaml-alias" for d in self.refused):
             word = "aliases (`*name`)" if kind == "Alias" else "anchors (`&name`)"
             self.refuse(
@@ -263,7 +263,7 @@ def _problem(code: str, message: str, span: Span | None, advice: str | None = No
 
 
 def _translate_error(error: Any, source: Source) -> SpecProblem:
-    """Return the YAML parser's error at its place, without its own layout."""
+    """Return the YAML parser's error as a finding at its position, in our own layout."""
     mark = error.problem_mark or error.context_mark
     # At the end of the text there is nothing to underline: the last character stands in for it.
     last = max(0, len(source.text.rstrip()) - 1)
@@ -288,14 +288,14 @@ MAX_FINDINGS = 50
 
 @dataclass
 class Findings:
-    """Collects diagnostics while one machine is read; used only there."""
+    """The diagnostics that are collected while one machine is read."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def report(
         self, code: str, message: str, span: Span | None, *notes: str, advice: str | None = None
     ) -> None:
-        """Keep one finding and go on."""
+        """Add one finding and continue."""
         self.diagnostics.append(Diagnostic(code, message, span, notes=notes, help=advice))
 
     def unknown(
@@ -311,19 +311,19 @@ class Findings:
         self.report(code, f"there is no {what} called `{name}`", span, listed, *notes, advice=advice)
 
     def nearest(self, name: str, known: Iterable[str]) -> str | None:
-        """Return the known name that was probably meant, or None if more is wrong already than is shown."""
+        """Return the name that was probably meant, or None once more findings exist than are shown."""
         return nearest(name, known) if len(self.diagnostics) < MAX_FINDINGS else None
 
     @contextmanager
     def collect(self, *notes: str) -> Generator[None]:
-        """Run a block; record its errors with these notes instead of raising them."""
+        """Run a block and record its errors, with these notes, instead of raising them."""
         try:
             yield
         except IsamapError as error:
             self.diagnostics += (replace(d, notes=(*d.notes, *notes)) for d in error.diagnostics)
 
     def raise_any(self) -> None:
-        """Raise one error with everything that was found, in the order of the text."""
+        """Raise one error with all findings, in textual order."""
         if not self.diagnostics:
             return
         # Members of one family tend to fail alike: the first one speaks for them.
@@ -335,6 +335,6 @@ class Findings:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant."""
+    """Return the known name that was probably meant, or None."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return close[0] if close else None

@@ -1,4 +1,4 @@
-"""Accumulate a chain of descriptions: each file extends the world that its parent has built.
+"""Accumulate a chain of descriptions: each file extends the declarations of its parents.
 
 `extend(parent, spec, findings)` is a pure function from one `PartialMachine` to the next.
 """
@@ -81,7 +81,7 @@ def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
 
 
 def stand_in(spec: ProgramSpec) -> ProgramFormat:
-    """Return the format to check instructions against where `program` was refused, to report each error once."""
+    """Return a program format that stands in for a refused one, so that each error is reported once."""
     queues = tuple(TokenQueue(q.giver.text, q.taker.text, q.depth) for q in spec.queues)
     bundle = None
     if spec.bundle is not None:
@@ -106,7 +106,7 @@ def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]
 
 
 def _end(spec: ProgramSpec, program: ProgramFormat, units: Collection[str]) -> ProgramEnd | None:
-    """Return the final words, which only make their unit wait. Raises: SpecProblem."""
+    """Return the words that end a program and only make their unit wait. Raises: SpecProblem."""
     if spec.end is None:
         return None
     unit, written = spec.end
@@ -132,7 +132,7 @@ def _check_unit(unit: ScalarNode, units: Collection[str]) -> None:
 
 
 def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
-    """Return the slots of words, their marks, and the word of a loop. Raises: SpecProblem."""
+    """Return the bundle: slots, constant fields, and the word of a loop. Raises: SpecProblem."""
     if program.issue or program.queues or program.end is not None:
         said = "words with slots are performed one behind the other, and `issue`, `tokens` and `end` are not"
         raise SpecProblem(Diagnostic("encoding-issue", said, spec.span, help="leave out one of the two"))
@@ -164,7 +164,7 @@ def _one_word(spec: EncodingSpec, program: ProgramFormat, held: tuple[Quantity, 
 
 
 def _check_slots(slots: tuple[WordBits, ...], marks: Encoding) -> None:
-    """Refuse slots that share bits, or of one unit that differ in width. Raises: SpecProblem."""
+    """Refuse slots that share bits, and slots of one unit that differ in width. Raises: SpecProblem."""
     taken = [(f.high, f.low) for f in marks.fields] + [(s.high, s.low) for s in slots]
     for number, slot in enumerate(slots, len(marks.fields)):
         for high, low in taken[:number]:
@@ -180,7 +180,7 @@ def _check_slots(slots: tuple[WordBits, ...], marks: Encoding) -> None:
 
 
 def _differ(marks: Encoding, loop: Encoding) -> bool:
-    """Return whether both have a constant at the same place, with different values."""
+    """Return whether the two words have different constants in a common bit."""
     (marked,) = marks.words
     constants = [f for f in marked if isinstance(f.holds, int)]
     ((bits, value),) = loop.fixed
@@ -192,7 +192,7 @@ def _differ(marks: Encoding, loop: Encoding) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An instruction, and the expression of its cost: the clock may change further down the chain."""
+    """An instruction with the expression of its cost. A file that extends this one may change the clock."""
 
     built: MachineInstruction
     cost: CostSpec | None
@@ -202,7 +202,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PartialMachine:
-    """Everything known after some files of a chain, by name."""
+    """All declarations of the files of a chain so far, by name."""
 
     declarations: Mapping[str, MemoryDecl | StateDecl | ConstantDecl] = field(
         default_factory=dict[str, MemoryDecl | StateDecl | ConstantDecl]
@@ -232,14 +232,14 @@ class PartialMachine:
 
     @property
     def constants(self) -> tuple[Param, ...]:
-        """Numbers of the machine that only the run knows."""
+        """The constants of the machine that are known only at run time."""
         return tuple(d.param for d in self.declarations.values() if isinstance(d, ConstantDecl))
 
 
 def extend_surroundings(
     world: PartialMachine, spec: Spec, language: Declarations | None, findings: Findings
 ) -> PartialMachine:
-    """Return the world with everything of a file but its instructions."""
+    """Return the declarations extended by all of a file except its instructions."""
     world = replace(
         world,
         summary=spec.summary,
@@ -293,7 +293,7 @@ def extend_surroundings(
 def _levels(
     specs: tuple[LevelSpec, ...], memories: Mapping[str, Memory], findings: Findings
 ) -> tuple[ExecutionLevel, ...]:
-    """Return the execution levels: one device, instances that parallel loops fill, and the lanes inside."""
+    """Return the execution levels: one device, the instances that run parallel loops, and the lanes inside."""
     owners: dict[str, str] = {}
     for spec in specs:
         for memory in spec.memories:
@@ -369,13 +369,13 @@ def _check_peaks(spec: Spec, clock_ghz: float | None, findings: Findings) -> Non
 def check_source(
     cited: ScalarNode | None, sources: Iterable[str], findings: Findings, name: str | None = None
 ) -> None:
-    """Keep a finding when a citation names no source. `name` is its text with variables replaced."""
+    """Report a citation that names no source. `name` is its text with variables replaced."""
     if cited is not None and (name or cited.text) not in sources:
         findings.unknown("unknown-source", "source", name or cited.text, cited.span, sources)
 
 
 def _target(old: Target, new: TargetSpec, findings: Findings) -> Target:
-    """Return the child's target: lists grow, parts go by their names, all else is replaced."""
+    """Return the child's target: lists are appended, parts are merged by name, and other keys are replaced."""
 
     def joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
         return (*a, *(x for x in b if x not in a))
@@ -589,7 +589,7 @@ def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findin
 
 
 def _cycle(graph: dict[str, list[str]]) -> list[str] | None:
-    """Return the nodes of a cycle, its first one at both ends, or None if there is none."""
+    """Return the nodes of a cycle, with its first node at both ends, or None if there is none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

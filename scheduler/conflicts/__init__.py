@@ -1,1 +1,1 @@
-"""Explain why no schedule has a person's fixed decisions, or fits the machine."""
+"""Explain why no schedule has the decisions that a user fixed, or why none fits the machine."""

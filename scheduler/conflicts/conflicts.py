@@ -1,4 +1,4 @@
-"""Explain why no schedule of a statement has a person's fixed decisions, and which change would help.
+"""Explain why no schedule of a statement has the decisions that a user fixed, and which change would help.
 
     {"nest0.unroll.m": 8, "nest0.unroll.n": 8, "nest0.block.k": 256}
     ->  nest0.unroll.m = 8, nest0.unroll.n = 8 need 73 registers of `zmm`, and there are 32
@@ -47,7 +47,7 @@ from isamap.source.records import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A code, one sentence with the numbers, and the parts of these numbers."""
+    """The cause of a conflict: a code, one sentence with numbers, and the parts of these numbers."""
 
     code: str
     message: str
@@ -248,7 +248,7 @@ def _parts(space: Space) -> Cause | None:
 
 
 def _together(space: Space) -> Cause | None:
-    """Return the first constraint that the fixed decisions break, whatever the other decisions are.
+    """Return the first constraint that the fixed decisions alone violate, or None.
 
     If none is broken alone, two constraints conflict; the one that is a condition of a fixed decision is
     reported.
@@ -294,7 +294,7 @@ CAUSES: Sequence[Callable[[Space], Cause | None]] = (
 
 
 def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
-    """Return the diagnostic where no mapping has registers for one issue. It names the nearest one."""
+    """Return the diagnostic that no mapping has enough registers for one issue. It names the nearest mapping."""
     space = min(spaces, key=lambda s: max(needed - s.registers[m] for m, needed in _one_issue(s).items()))
     short = {m: needed for m, needed in _one_issue(space).items() if needed > space.registers[m]}
     block = {axis.name: 1 for axis in space.register_axes}
@@ -326,7 +326,7 @@ def _one_issue(space: Space) -> dict[str, int]:
 
 
 def other_mappings(count: int, cannot: str) -> str:
-    """Return the end of a note that says it of the others, too."""
+    """Return the end of a note which says that the other mappings fail, too."""
     if count < 1:
         return ""
     return f"; another one {cannot}" if count == 1 else f"; {count} others {cannot}"
@@ -337,7 +337,7 @@ def _count(parts: Sequence[tuple[TileOperand, int, int]]) -> int:
 
 
 def unloadable(space: Space) -> Diagnostic:
-    """Return the diagnostic where every mapping has an operand that no move brings."""
+    """Return the diagnostic that every mapping has an operand which no move loads."""
     operand = next(o for o in space.option.operands if not space.stage_values(o))
     return Diagnostic(
         "no-supply",
@@ -373,7 +373,7 @@ class ConflictQuestion:
         return Space(self.nest.statement, option, registers, fixed, self.problem.room(option))
 
     def has_schedule(self, option: NestOption, fixed: Assignment) -> bool:
-        """Return whether an option, which is the fixed one if any is, has a schedule."""
+        """Return whether an option has a schedule with the fixed decisions."""
         rest = {n: v for n, v in fixed.items() if n != mapping_of(self.nest.statement)}
         ways = part_options(self.problem, self.nest.statement, option, rest)
         return any(self._is_possible(self.space(way, rest)) for way in ways)
@@ -388,7 +388,7 @@ class ConflictQuestion:
         )
 
     def options(self, fixed: Assignment) -> Iterator[NestOption]:
-        """Yield the options that remain; a fixed mapping leaves only its own."""
+        """Yield the options that remain. A fixed mapping leaves only its own option."""
         pinned = fixed.get(mapping_of(self.nest.statement))
         return (option for number, option in enumerate(self.nest.options) if pinned in (None, number))
 
@@ -406,7 +406,7 @@ def explain_conflict(problem: Problem, fixed: Assignment) -> Generator[None]:
 
 
 def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
-    """Return the reason for each statement that has no schedule, or empty if every statement has one."""
+    """Return a diagnostic for each statement that has no schedule, or () if every statement has one."""
     found: list[Diagnostic] = []
     for nest in problem.nests:
         if not nest.options:  # it has no nest of its own, but may be fused
@@ -421,7 +421,7 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
 
 
 def _hopeless(question: ConflictQuestion, options: Sequence[NestOption]) -> Diagnostic:
-    """Return the error where no decisions have a schedule: the machine is too small, or lacks a move."""
+    """Return the error that no decisions have a schedule: the machine is too small, or lacks a move."""
     spaces = [question.space(option, {}) for option in options]
     feasible = [space for space in spaces if all(space.stage_values(o) for o in space.option.operands)]
     if not feasible:
@@ -460,7 +460,7 @@ def _conflict(question: ConflictQuestion, fixed: Assignment) -> Diagnostic:
 
 
 def _other_mapping(question: ConflictQuestion, fixed: Assignment) -> Iterator[str]:
-    """Yield the first mapping that is possible with the other fixed decisions."""
+    """Yield the first other mapping that has a schedule with the fixed decisions."""
     for number, option in enumerate(question.nest.options):
         if question.has_schedule(option, fixed):
             yield f"{mapping_of(question.nest.statement)} = {number} (`{option.mapping}`)"
@@ -481,7 +481,7 @@ def _no_such_mapping(question: ConflictQuestion, pinned: int) -> Diagnostic:
 
 
 def _minimal(question: ConflictQuestion, option: NestOption, fixed: Assignment) -> dict[str, int]:
-    """Return a minimal conflict: without any one of its decisions, a schedule exists."""
+    """Return a minimal conflict. Without any one of its decisions, a schedule exists."""
     least = dict(fixed)
     for name in fixed:
         without = {other: value for other, value in least.items() if other != name}
@@ -493,7 +493,7 @@ def _minimal(question: ConflictQuestion, option: NestOption, fixed: Assignment) 
 def _reliefs(
     question: ConflictQuestion, option: NestOption, fixed: Assignment, conflict: Assignment
 ) -> Iterator[str]:
-    """Yield changes of one decision after which there is a schedule: the nearest other value, or none at all."""
+    """Yield single changes that make a schedule possible: the nearest other value, or no fixed value."""
     left = list[str]()
     for name in conflict:
         others = {other: value for other, value in fixed.items() if other != name}

@@ -30,7 +30,7 @@ class MissingBytes:
 
 
 def too_small_scratchpads(spaces: Sequence[Space]) -> Diagnostic | None:
-    """Return the mapping that comes nearest to fitting, or None if one fits, or lacks registers."""
+    """Return the error that names the mapping nearest to fitting, or None if one fits or lacks registers."""
     lack = least_lack(spaces)
     if lack is None:
         return None
@@ -57,7 +57,7 @@ def relief_bytes(lack: MissingBytes) -> str:
 
 
 def least_lack(spaces: Sequence[Space]) -> MissingBytes | None:
-    """Return the smallest overflow of any register block, or None if something fits, or nothing has registers."""
+    """Return the smallest overflow over all register blocks, or None if one fits or none has registers."""
     found: list[MissingBytes] = []
     for space in spaces:
         for block in space.register_blocks():

@@ -29,7 +29,7 @@ Way = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Decisions that are made at once: the ways to make them, for each kind of register block.
+    """Decisions that are made together, with their possible values for each kind of register block.
 
     A block without any way is infeasible. Shapes: `values` (names, kinds, most ways), padded; `counts`
     (kinds,); `kinds` (blocks,).
@@ -48,7 +48,7 @@ class Choice:
         kinds: Sequence[int],
         instead: Sequence[Way] = (),
     ) -> Choice:
-        """Return the choice between these ways, listed for each kind; `instead` of none bounds use another one."""
+        """Return the choice between these values per kind of register block. Empty kinds are bounded by `instead`."""
         most = max(1, *map(len, ways))
         listed = [[*own] or [instead[kind]] for kind, own in enumerate(ways)]
         padded = [[*own, *[own[-1]] * (most - len(own))] for own in listed]
@@ -80,7 +80,7 @@ def choices_of(space: Space, blocks: Sequence[RegisterBlock]) -> Iterator[Choice
 
 
 def _sizes(space: Space, axis: TileAxis, blocks: Sequence[RegisterBlock]) -> Choice:
-    """Return the cache block of an axis, and by how much it is unrolled if that is decided."""
+    """Return the choice of an axis' cache block, together with its unroll factor if that is open."""
     summed = axis == summed_axis(space.option)
     factors = [sum_factors(space, block) if summed else (block.get(axis.name, 1),) for block in blocks]
     kinds = {own: kind for kind, own in enumerate(dict.fromkeys(factors))}
@@ -105,12 +105,12 @@ class Boxes:
     floors: Numbers
 
     def taken(self, numbers: Places | NDArray[np.bool_]) -> Boxes:
-        """Return the boxes of these numbers."""
+        """Return the boxes with these numbers."""
         made = {name: values[numbers] for name, values in self.made.items()}
         return Boxes(self.owner[numbers], made, self.floors[numbers])
 
     def cut(self, choice: Choice) -> Boxes:
-        """Return each of them once for each way of a choice."""
+        """Return the boxes, each copied once for each value of a choice."""
         counts = choice.counts[choice.kinds[self.owner]]
         parts = self.taken(np.repeat(np.arange(len(counts)), counts))
         way = np.arange(len(parts.owner)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -118,7 +118,7 @@ class Boxes:
         return Boxes(parts.owner, {**parts.made, **dict(own)}, parts.floors)
 
     def bounded(self, cost: Cost, left: Sequence[Choice]) -> Boxes:
-        """Return the same boxes with the lower bounds that follow from the decisions made so far."""
+        """Return the boxes with lower bounds that follow from the decisions made so far."""
         spans: dict[str, Box] = {name: (values, values) for name, values in self.made.items()}
         for choice in left:
             spans |= dict(choice.spans(self.owner))

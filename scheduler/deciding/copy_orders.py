@@ -1,4 +1,4 @@
-"""A decision: a copy runs in the order of the buffer, or row by row of the source array.
+"""A decision: whether a copy runs in the order of the buffer, or row by row of the source array.
 
     nest0.rows.b = 0    stage b;            32 columns of all rows of a block, then the next 32
     nest0.rows.b = 1    stage b by rows;    all columns of a block of one row, then those of the next
@@ -21,7 +21,7 @@ from isamap.source.records import replace
 
 
 def order_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """Return the decisions with their values, or none if the fixed value is not possible."""
+    """Return the decisions with their values, or {} if the fixed value is not possible."""
     return {name: _values(space, name, operand) for name, operand in _operands_by_name(space).items()}
 
 
@@ -57,12 +57,12 @@ def leaves_rows(option: NestOption, operand: TileOperand) -> bool:
 
 
 def staged_by_rows(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
-    """Return how an operand may be staged under the fixed decisions: an operand copied by rows has to be staged."""
+    """Return how an operand may be staged under the fixed decisions. An operand copied by rows must be staged."""
     return (1, 2) if space.fixed.get(rows_of(space.statement, operand.name), 0) else None
 
 
 def order_constraints(space: Choices) -> Iterator[DecisionClause]:
-    """Return constraints that only copied operands are copied by rows."""
+    """Return constraints that an operand copied by rows is staged."""
     for name, operand in _operands_by_name(space).items():
         stage = space.stage(operand)
         said = f"{name} = 1 cannot be: {stage} = 0 (read in place) makes no copy"
@@ -70,7 +70,7 @@ def order_constraints(space: Choices) -> Iterator[DecisionClause]:
 
 
 def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
-    """Return the nest with its copies in the orders that are decided."""
+    """Return the nest with the decided copy orders."""
     by_rows = {operand.name for name, operand in _operands_by_name(space).items() if made.get(name, 0)}
     return replace(
         nest, stages=tuple(replace(s, by_rows=True) if s.operand in by_rows else s for s in nest.stages)

@@ -1,4 +1,4 @@
-"""Decide prefetches of inputs that stream from memory once: which data, and where the hint is issued.
+"""Decide prefetches of inputs that stream from memory once: which data, and at which loop.
 
     for n by 6 {                          B[n, k], whose rows lie along the sum, 39 MB of it
       prefetch b ahead 1 into l1;           the next iteration's rows: each one starts a new stream
@@ -59,7 +59,7 @@ def prefetch_level(option: NestOption, operand: TileOperand) -> int:
 
 
 def in_rows(option: NestOption, operand: TileOperand) -> bool:
-    """Return whether an input is contiguous along a sum: register blocks then read rows, not pieces of rows."""
+    """Return whether an input is contiguous along the reduction, so that register blocks read whole rows."""
     return any(axis.is_reduction and axis.name == operand.layout.dense_axis for axis in option.axes)
 
 
@@ -103,7 +103,7 @@ def _iteration_bytes(option: NestOption, nest: NestSchedule, operand: TileOperan
 
 
 def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """Return the depth and the distance, in iterations, of prefetches for rows that loads follow to their ends.
+    """Return depth and distance, in iterations, of prefetches for rows that loads read to their ends, or None.
 
     The distance is more than one for short rows. None if a register block has a loop over rows, or takes all.
     """
@@ -117,7 +117,7 @@ def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
 
 
 def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """Return the depth and the distance of a second hint for prefetched rows, into the nearest cache.
+    """Return depth and distance of a second hint for prefetched rows, into the nearest cache, or None.
 
     Return None in three cases: an iteration of the loop along the rows is not a single register block, it
     reads less than a line of each row, or its issues share no vector. Out-of-order loads then run far enough
@@ -154,7 +154,7 @@ def going_on(option: NestOption, nest: NestSchedule, operand: TileOperand) -> li
 
 
 def _iterations(option: NestOption, loops: Sequence[LoopStep]) -> tuple[list[int], dict[str, int]]:
-    """Return how often each of some loops runs, outermost first, and how far an iteration of the last one goes."""
+    """Return the iteration counts of some loops, outermost first, and the extents of the last one's iteration."""
     spans = {axis.name: axis.extent for axis in option.axes}
     iterations: list[int] = []
     for loop in loops:

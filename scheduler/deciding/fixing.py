@@ -1,4 +1,4 @@
-"""The decisions that a person fixes, by the names that people write.
+"""The decisions that a user fixes, by the names that users write.
 
 tile.K = 512         ->  nest0.block.k = 512       the only statement, `tile` for a block, K for axis k
 order.n.m = 1        ->  nest0.order.m.n = 0       the pair as the problem lists it
@@ -42,7 +42,7 @@ def all_names(problem: Problem) -> list[str]:
 
 
 def names_of(problem: Problem, nest: NestProblem) -> set[str]:
-    """Return all decisions of a statement under any mapping; with threads, also those about the partition of axes."""
+    """Return all decisions of a statement under any mapping, with threads also those about partitioned axes."""
     registers = dict(problem.registers)
     spaces = [Space(nest.statement, option, registers, {}) for option in nest.options]
     found = {mapping_of(nest.statement), *(name for space in spaces for name in space.names())}
@@ -68,20 +68,20 @@ def _resolve_word(word: str, value: int, known: list[str]) -> tuple[str, int]:
 
 
 def _means(word: str, name: str) -> bool:
-    """Return whether a word is a decision's name, with or without its statement, `tile` being a block."""
+    """Return whether a word names a decision, with or without its statement. `tile` means a block."""
     parts = ["block" if part == "tile" else part for part in word.split(".")]
     return ".".join(parts) in (name, name.partition(".")[2])
 
 
 def _reverse_order(word: str, value: int) -> Iterable[tuple[str, int]]:
-    """Return an order of two axes said the other way round."""
+    """Yield the same order of two axes, written with the axes exchanged."""
     parts = word.split(".")
     if len(parts) >= 3 and parts[-3] in ("order", "sweep"):
         yield ".".join([*parts[:-2], parts[-1], parts[-2]]), 1 - value if value in (0, 1) else value
 
 
 def _check_value(name: str, value: int) -> None:
-    """Check that such decisions take the value with some mapping. Raises: UsageProblem."""
+    """Check that some mapping allows this value of a decision. Raises: UsageProblem."""
     domain = domain_of(name)
     if domain is not None and value not in domain:
         said = f"`{name}` is {domain}, not {value}"
@@ -97,7 +97,7 @@ def _ambiguous(word: str, names: list[str]) -> Diagnostic:
 
 
 def unknown(name: str, known: list[str]) -> Diagnostic:
-    """Return the error for a name that no decision has."""
+    """Return the error that no decision has this name."""
     full = name if name.startswith("nest") else f"nest0.{name}"
     near = get_close_matches(full.replace(".tile.", ".block."), known, n=1, cutoff=0.5)
     help_ = f"did you mean `{near[0]}`?" if near else None

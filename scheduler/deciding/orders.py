@@ -1,4 +1,4 @@
-"""Loop orders: between pairs of decisions ("order.n.k is 1: n outside k") and sequences of axes."""
+"""Loop orders: decisions between pairs of axes ("order.n.k is 1: n outside k"), and sequences of axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_PERMUTED = 4
 
 
 def axes_in_order(axes: Sequence[TileAxis], pairs: Pairs, assignment: Assignment) -> list[TileAxis]:
-    """Return the axes, outer to inner, as decided."""
+    """Return the axes in their decided order, outermost first."""
     around = dict.fromkeys((axis.name for axis in axes), 0)
     for name, outer, inner in pairs:
         around[(inner if assignment[name] else outer).name] += 1
@@ -29,7 +29,7 @@ def decisions_of(order: Sequence[TileAxis], pairs: Pairs) -> dict[str, int]:
 
 
 def canonical(space: Choices, assignment: Assignment) -> dict[str, int]:
-    """Return the same assignment with loops that run once innermost, in their order, unless orders are fixed."""
+    """Return the assignment with single-iteration loops innermost, in textual order, unless orders are fixed."""
     found = dict(assignment)
     for axes, pairs, sweep in (
         (space.axes, space.order_pairs(), False),
@@ -48,7 +48,7 @@ def agrees(values: Assignment, fixed: Assignment) -> bool:
 
 
 def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> dict[str, int] | None:
-    """Return the given order with the fewest changes that fixed decisions need, or None if they form a cycle."""
+    """Return the given order with as few changes as fixed decisions need, or None if they form a cycle."""
     around: dict[str, set[str]] = {axis.name: set() for axis in axes}
     for name, outer, inner in pairs:
         if name in fixed:
@@ -66,7 +66,7 @@ def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> di
 
 
 def order_clauses(space: Choices) -> Iterator[Facts]:
-    """Yield clauses: loops with one iteration are innermost in a canonical order, unless fixed. Orders are acyclic.
+    """Yield clauses: loops of one iteration are innermost in canonical order unless fixed, and orders are acyclic.
 
     Any other place of such a loop gives the same schedule.
     """
@@ -95,7 +95,7 @@ def runs_once(space: Choices, axis: TileAxis, *, sweep: bool) -> AtMost:
 def other_orders(
     axes: Sequence[TileAxis], pairs: Pairs, assignment: Assignment, fixed: Assignment
 ) -> Iterator[dict[str, int]]:
-    """Yield orders to try instead of the one decided: all of few axes, else those with one axis moved."""
+    """Yield alternative orders: all orders of few axes, else those with one axis moved."""
     current = axes_in_order(axes, pairs, assignment)
     candidates: Iterable[Sequence[TileAxis]]
     candidates = permutations(axes) if len(axes) <= MAX_PERMUTED else _move_axes(current)

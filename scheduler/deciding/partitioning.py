@@ -41,7 +41,7 @@ CROSSING_NS = 0.04
 def part_options(
     problem: Problem, statement: int, option: NestOption, fixed: Assignment
 ) -> Iterator[NestOption]:
-    """Yield the undivided option, and one option for each way to partition it among the problem's threads.
+    """Yield the unpartitioned option, then one option for each way to partition it among the threads.
 
     Yield nothing if the parts that a person has fixed are impossible.
     """
@@ -85,7 +85,7 @@ def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
 
 
 def _of_part(operand: TileOperand, whole: Sequence[TileAxis], cut: Sequence[TileAxis]) -> TileOperand:
-    """Return an operand of a part: other units move only the tiles of the part."""
+    """Return an operand of a part. Other units move only the tiles of that part."""
     flow = operand.staging.flow
     if flow is None:
         return operand
@@ -94,7 +94,7 @@ def _of_part(operand: TileOperand, whole: Sequence[TileAxis], cut: Sequence[Tile
 
 
 def _moved_elements(operand: TileOperand, axes: Sequence[TileAxis]) -> int:
-    """Return the elements of an operand that are moved once; of a window each plane, with what its taps reach."""
+    """Return the elements of an operand that are moved once. A window counts each plane with its taps' reach."""
     extents = {axis.name: axis.extent for axis in axes if axis.name in operand.axes}
     windows = {w.along: w for w in operand.staging.windows}
     taps = {w.tap for w in operand.staging.windows}
@@ -121,7 +121,7 @@ def _dealable(option: NestOption, private: Collection[str]) -> list[TileAxis]:
 
 
 def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yield parts per axis that use as many threads as possible, along one or two axes besides those already cut.
+    """Yield parts per axis that use as many threads as possible, along one or two axes in addition to `cut`.
 
     With few threads, smaller numbers of parts follow: if cores share a bottleneck, these may be faster.
     """
@@ -155,13 +155,13 @@ def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: Co
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-    """Return the time to start threads and to join partial sums, per iteration."""
+    """Return the time to start threads and to join partial sums, for each iteration."""
     iterations = option.carried.iterations if option.carried is not None else 1  # inside what threads do
     return times(1 / iterations, total(_overheads(problem, nest, option))) if option.parts else Const(0)
 
 
 def part_problem(problem: Problem, option: NestOption) -> Problem:
-    """Return the problem of one thread's part while others run: with its share of common resources."""
+    """Return the problem of one thread's part, with its share of the resources that all threads use."""
     sharing = min(_count(option), problem.teams(option))
     if sharing == 1:
         return problem
@@ -182,7 +182,7 @@ def _count(option: NestOption) -> int:
 
 
 def _bandwidth_of(size_bytes: float, problem: Problem) -> float:
-    """Return the bandwidth of the nearest memory that has room for this size. Units: bytes per nanosecond."""
+    """Return the bandwidth of the nearest memory with room for this size. Units: bytes per nanosecond."""
     held = (c.bandwidth_bytes_per_ns for c in problem.caches if size_bytes <= c.capacity_bytes)
     return next(held, problem.memory_bandwidth_bytes_per_ns)
 

@@ -1,4 +1,4 @@
-"""The table of decisions about single operands, other than their staging.
+"""The table of decisions about single operands. Staging decisions are elsewhere.
 
     nest0.ahead.b = 1       stage b ahead 1;
     nest0.spread.c = 1      stage c; spread write c into k;
@@ -86,7 +86,7 @@ def constraints_of(space: Choices) -> Iterator[DecisionClause]:
 
 
 def staged_by(space: Choices, operand: TileOperand, values: Iterable[int]) -> list[int]:
-    """Return the given stagings of an operand that agree with the fixed decisions."""
+    """Return those stagings of an operand that agree with the fixed decisions."""
     found = list(values)
     for kind in KINDS:
         left = kind.staged(space, operand)
@@ -119,12 +119,12 @@ def first_values(space: Choices) -> dict[str, int]:
 
 
 def least_values(space: Choices) -> dict[str, int]:
-    """Return the fixed values, and for each open decision the value that needs nothing of other decisions."""
+    """Return the fixed values, and for each open decision the value that constrains no other decision."""
     return {name: min(values, default=0) for name, values in open_values(space).items()}
 
 
 def other_values(space: Choices, current: Made, *, tried: bool = False) -> Iterator[dict[str, int]]:
-    """Yield each decision made another way, or only those that short searches try."""
+    """Yield assignments with one decision changed. Short searches try only some of them."""
     for kind in KINDS:
         if kind.tried or not tried:
             for name, values in kind.values(space).items():
@@ -132,5 +132,5 @@ def other_values(space: Choices, current: Made, *, tried: bool = False) -> Itera
 
 
 def is_any_fixed(space: Choices) -> bool:
-    """Return whether something other than 0 is fixed of such decisions."""
+    """Return whether one of these decisions is fixed to a value other than 0."""
     return any(space.fixed.get(name, 0) for name in open_values(space))

@@ -69,7 +69,7 @@ def prefetch_constraints(space: Choices) -> Iterator[DecisionClause]:
 
 
 def _asked_or(name: str, facts: Facts, why: str) -> DecisionClause:
-    """Return the constraint that there is no prefetch, or that one of these facts holds."""
+    """Return the constraint that one of these facts holds if there is a prefetch."""
     return DecisionClause(
         (Is(name, (0,)), *facts), "fix-crossing", lambda made: f"{name} = {made[name]} cannot be: {why}"
     )
@@ -113,7 +113,7 @@ def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSched
 
 
 def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the prefetch decisions that a nest expresses; of each operand, those of the outermost prefetch."""
+    """Return the prefetch decisions of a nest: for each operand, those of its outermost prefetch."""
     into = {prefetch.operand: prefetch.cache for prefetch in reversed(nest.prefetches)}
     found: dict[str, int] = {}
     for name, operand in _operands_by_name(space).items():

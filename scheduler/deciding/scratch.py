@@ -41,7 +41,7 @@ def with_addresses(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def _buffer_bytes(nest: NestSchedule, stage: Stage, operand: TileOperand, option: NestOption) -> int:
-    """Return the bytes of a stage's buffer, all of its copies."""
+    """Return the bytes of a stage's buffer, including all of its copies."""
     inside = {axis.name: axis.extent for axis in option.axes}
     for loop in nest.loops[: stage.depth]:
         inside[loop.axis] = min(inside[loop.axis], loop.step)
@@ -75,7 +75,7 @@ def capacities(space: Choices) -> Iterator[AtMost]:
 
 
 def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
-    """Return the bytes of an operand's buffers in a scratchpad, all copies, or 0 if it has none."""
+    """Return the bytes of all copies of an operand's scratchpad buffers, or 0 if it has none."""
 
     def size(reach: int) -> Cost:
         tiles = {
@@ -94,7 +94,7 @@ def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
 def _in_windows(
     space: Choices, operand: TileOperand, tiles: Mapping[str, Cost], reach: int
 ) -> Iterator[Cost]:
-    """Yield tiles along each axis, or of a window along both of its axes."""
+    """Yield the tiles along each axis. A window counts along both of its axes."""
     axes = {axis.name: axis for axis in space.option.axes}
     rest = dict(tiles)
     for window in operand.staging.windows:
@@ -106,7 +106,7 @@ def _in_windows(
 
 
 def _tiles(space: Choices, axis: TileAxis) -> tuple[Cost, Cost, Cost]:
-    """Return tiles along an axis, whole register blocks, of a buffer that holds one, a cache block, or all."""
+    """Return the tiles along an axis of a buffer for one register block, one cache block, or the whole axis."""
     size = Decision(space.block(axis))
     held: Cost = Const(1)
     if not axis.is_reduction or axis == summed_axis(space.option):
@@ -116,7 +116,7 @@ def _tiles(space: Choices, axis: TileAxis) -> tuple[Cost, Cost, Cost]:
 
 
 def _sum_tiles(space: Choices, axis: TileAxis, operand: TileOperand) -> Cost:
-    """Return the tiles of sums that come and go with each register block.
+    """Return the tiles of sums that are loaded and stored with each register block.
 
     Where their tensor is too narrow for them, they stay while the loops over blocks of summing axes run.
     """

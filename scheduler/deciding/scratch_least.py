@@ -1,4 +1,4 @@
-"""Find the assignments with the least scratchpad use under a register block: if none fits, nothing does.
+"""Find the assignments with the least scratchpad use under a register block. If none fits, no other does.
 
 Smaller blocks never need more, and operands read in place need nothing. Only cutting a sum has two effects:
 its inputs need less, but its partial sums need a backing memory if its tensor's type is too narrow.
@@ -17,7 +17,7 @@ from isamap.scheduler.deciding.summing import sum_choices
 
 
 def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment]:
-    """Yield assignments that each need the least of some scratchpad. If none of them fits, no other does."""
+    """Yield assignments that each minimise the use of some scratchpad. If none of them fits, no other does."""
     sums = [axis for axis in space.axes if axis.is_reduction]
     rests = any(o.is_accumulator and o.staging.stage_whole for o in space.option.operands)
     iterations = next(iter(sum_choices(space, block)), dict[str, int]())

@@ -1,4 +1,4 @@
-"""Decisions about software pipelining: buffers filled one iteration early, deferred write-back of results.
+"""Decisions about software pipelining: filling buffers iterations ahead, and deferring write-back of results.
 
     nest0.ahead.b = 1       stage b ahead 1;
     nest0.ahead.b = 2       stage b ahead 1 into k;         in a memory that lanes share: stage b ahead 2;
@@ -33,19 +33,19 @@ STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
 
 
 def name_of(space: Choices, operand: TileOperand) -> str:
-    """Return the decision about an operand."""
+    """Return the name of the software-pipelining decision about an operand."""
     return (spread_of if operand.is_accumulator else ahead_of)(space.statement, operand.name)
 
 
 def pipelined_operands(space: Choices) -> tuple[TileOperand, ...]:
-    """Return the operands that have such a decision: inputs that may be staged per block, and sums that may be."""
+    """Return the operands with a software-pipelining decision: inputs and sums that may be staged per block."""
     sums = any(axis.is_reduction for axis in space.option.axes)
     staged = [o for o in space.option.operands if o.costs.staged_ns is not None and not o.staging.is_packed]
     return tuple([o for o in staged if sums or not o.is_accumulator])
 
 
 def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
-    """Return the values that an operand's decision may have, or none if the fixed value is not possible.
+    """Return the values that an operand's decision may have, or () if the fixed value is not possible.
 
     Parts that threads perform have their buffers filled at once.
     """
@@ -64,12 +64,12 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
 
 
 def is_filled_by_lanes(option: NestOption, operand: TileOperand) -> bool:
-    """Return whether lanes fill a buffer of an input in a memory that they share, any number of iterations ahead."""
+    """Return whether lanes fill an input's buffer in shared memory, which allows any number of iterations ahead."""
     return not option.shares_work and not operand.is_accumulator and bool(operand.staging.homes[0])
 
 
 def iterations_ahead(option: NestOption, operand: TileOperand) -> tuple[tuple[int, int], ...]:
-    """Return each value of a decision, with the iterations by which a buffer is filled ahead, or stored late."""
+    """Return each value of a decision, with the number of iterations that a fill is ahead or a store late."""
     if is_filled_by_lanes(option, operand):
         return tuple((n, n) for n in range(MOST_AHEAD + 1))
     return ((0, 0), (1, 1)) if operand.is_accumulator else ((0, 0), (1, 1), (CONCURRENT, 1))
@@ -84,7 +84,7 @@ def copies(space: Choices, operand: TileOperand) -> Cost:
 
 
 def shared_by_iterations(operand: TileOperand) -> int:
-    """Return the decision by which iterations of a loop share the copies of an operand."""
+    """Return the decision value with which the iterations of a loop share the copies of an operand."""
     return 1 if operand.is_accumulator else CONCURRENT
 
 
@@ -101,7 +101,7 @@ def allow_stagings(space: Choices, operand: TileOperand) -> tuple[int, ...] | No
 
 
 def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
-    """Return whether an operand's buffer outlives its iteration, so that there are two of it."""
+    """Return whether an operand's buffer outlives its iteration, so that it needs two copies."""
     return made.get(name_of(space, operand), 0) > 0
 
 
@@ -154,7 +154,7 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[DecisionClaus
 
 
 def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[DecisionClause]:
-    """Yield the constraints on work slices in a loop over a sum: each outer loop is the only one over its axis."""
+    """Yield constraints on copies that are interleaved with a reduction loop: each outer loop has its axis alone."""
     name = name_of(space, operand)
 
     def constraint(facts: Iterable[Fact], why: str) -> DecisionClause:
@@ -178,7 +178,7 @@ def _is_dealt(space: Choices) -> bool:
 
 
 def still(space: Choices) -> dict[str, int]:
-    """Return 0, which pipelines nothing, for each decision about software pipelining that is still open."""
+    """Return the value 0 (no pipelining) for each software-pipelining decision that is still open."""
     found = {
         name_of(space, operand): crossing_values(space, operand) for operand in pipelined_operands(space)
     }
@@ -189,7 +189,7 @@ def still(space: Choices) -> dict[str, int]:
 
 
 def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
-    """Return the nest with the decided copies across iterations."""
+    """Return the nest with the decided software pipelining."""
     crossed = {o.name: o for o in pipelined_operands(space) if is_crossed(space, o, made)}
     if not crossed:
         return nest
@@ -211,7 +211,7 @@ def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSch
 
 
 def _with_iterations(nest: NestSchedule, space: Choices) -> int:
-    """Return the number of loops around a result whose iterations are pipelined. The loops inside run once."""
+    """Return the number of pipelined loops around a result. The loops inside them run once."""
     left = {axis.name: axis.extent for axis in space.option.axes}
     depth = 0
     for number, loop in enumerate(nest.loops[: nest.hold]):
@@ -227,7 +227,7 @@ def _last_sum(nest: NestSchedule) -> str:
 
 
 def crossings_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the decisions that a nest corresponds to; only lanes copy more than one iteration ahead."""
+    """Return the software-pipelining decisions of a nest. Only lanes copy more than one iteration ahead."""
     deep = {o.name for o in pipelined_operands(space) if is_filled_by_lanes(space.option, o)}
     ahead = {
         s.operand: s.ahead if s.operand in deep else CONCURRENT if s.into else 1

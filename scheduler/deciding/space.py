@@ -32,7 +32,7 @@ from isamap.source.records import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RegisterNeed:
-    """The register needs of an operand: registers per tile, and the unrolled axes that it depends on."""
+    """The registers that an operand needs: registers per tile, and the unrolled axes that it depends on."""
 
     memory: str
     registers: int
@@ -47,7 +47,7 @@ def fitting(
     limits: tuple[int, ...],
     most: int,
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the factors above 1 for at most two axes that fit, within their limits and `most` in total."""
+    """Return unroll factors above 1 for at most two axes that fit the registers, `limits` and the product `most`."""
     found: list[tuple[int, ...]] = []
     first, second = (*limits, 1, 1)[:2]
     for i in range(2, first + 1) if limits else (1,):
@@ -60,7 +60,7 @@ def fitting(
 
 
 def _fits(takers: Sequence[RegisterNeed], registers: dict[str, int], factors: tuple[int, ...]) -> bool:
-    """Return whether some order of the unrolled axes leaves no memory short of registers."""
+    """Return whether some order of the unrolled axes fits the registers of each memory."""
     return any(_fits_in_order(takers, registers, factors, o) for o in permutations(range(len(factors))))
 
 
@@ -79,7 +79,7 @@ def _fits_in_order(
 
 
 def live(follows: Sequence[bool], factors: Sequence[int], *, is_accumulator: bool) -> int:
-    """Return the number of live tiles: all tiles of an accumulator, else the tiles that are used again.
+    """Return the number of live tiles: all tiles of an accumulator, of another operand those that are reused.
 
     Both arguments are given per unrolled axis, outer to inner: whether the operand follows it, and its
     factor.
@@ -115,7 +115,7 @@ LEAST_SWEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The decisions about one option. `fixed` are decisions that a person has made.
+    """The decisions about one option. `fixed` are decisions that a user has made.
 
     `kept` caches the rules, and `sizes` by its name an operand with its bytes.
     """
@@ -137,7 +137,7 @@ class Space:
 
     @property
     def axes(self) -> tuple[TileAxis, ...]:
-        """The axes that have a loop worth deciding about."""
+        """The axes with more than one tile. Only their loops have decisions."""
         return tuple([axis for axis in self.option.axes if axis.extent > axis.tile])
 
     @property
@@ -160,7 +160,7 @@ class Space:
         return stage_of(self.statement, operand.name)
 
     def order_pairs(self) -> tuple[tuple[str, TileAxis, TileAxis], ...]:
-        """Return the decisions about cache-block loops: name, the axis that is outside when it is 1, the other."""
+        """Return the order decisions of cache-block loops: name, outer axis for value 1, other axis."""
         pairs = combinations(self.axes, 2)
         return tuple((order_of(self.statement, a.name, b.name), a, b) for a, b in pairs)
 
@@ -193,7 +193,7 @@ class Space:
         return self.kept[0]
 
     def is_allowed(self, assignment: Assignment) -> bool:
-        """Return whether decisions keep the constraints, but for scratchpads."""
+        """Return whether decisions satisfy all constraints other than those of scratchpads."""
         return all(is_met(constraint.facts, assignment) for constraint in self.rules.constraints)
 
     def fits_scratchpads(self, assignment: Assignment) -> bool:
@@ -201,11 +201,11 @@ class Space:
         return all(is_met((capacity,), assignment) for capacity in self.rules.capacities)
 
     def is_feasible(self, assignment: Assignment) -> bool:
-        """Return whether the decisions make a schedule; those about orders have to be acyclic."""
+        """Return whether the decisions form a valid schedule. Orders must be acyclic."""
         return self.is_allowed(assignment) and self.fits_scratchpads(assignment)
 
     def axes_of(self, operand: TileOperand) -> list[TileAxis]:
-        """Return the axes with a loop that an operand follows."""
+        """Return the axes with a loop on which an operand depends."""
         return [axis for axis in self.axes if axis.name in operand.axes]
 
     def names(self) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ class Space:
         )
 
     def register_blocks(self) -> tuple[RegisterBlock, ...]:
-        """Unroll factors per register axis that fit into the registers, smallest first."""
+        """Return the unroll factors per register axis that fit into the registers, smallest first."""
         found: set[tuple[int, ...]] = set()
         axes = self.register_axes
         for count in range(min(MAX_UNROLLED_AXES, len(axes)) + 1):
@@ -253,7 +253,7 @@ class Space:
         return all(self.fixed.get(self.unroll(axis), factor) == factor for axis, factor in pairs)
 
     def _fixed_block(self) -> list[tuple[int, ...]]:
-        """Return the block that a person has fixed, if it unrolls more axes than the search does."""
+        """Return the register block that a user has fixed, if it unrolls more axes than the search does."""
         limits = [min(issues_along(axis), MAX_UNROLLED) for axis in self.register_axes]
         block = tuple(self.fixed.get(self.unroll(axis), 1) for axis in self.register_axes)
         inside = all(1 <= factor <= limit for factor, limit in zip(block, limits, strict=True))
@@ -269,7 +269,7 @@ class Space:
         return min(orders, key=lambda order: (self._needs(block, order), orders.index(order)))
 
     def _needs(self, block: RegisterBlock, order: tuple[str, ...]) -> tuple[int, int]:
-        """Return the registers missing in the memory that lacks most, and registers needed in all."""
+        """Return the missing registers of the most overfull memory, and the sum of all needed registers."""
         needed = dict(self.option.between)
         for operand in self.option.operands:
             live = live_tiles(operand, block, order)
@@ -279,7 +279,7 @@ class Space:
         return max(missing, default=0), sum(needed.values())
 
     def blocks(self, axis: TileAxis, unroll: int) -> tuple[int, ...]:
-        """Return the cache-block sizes of an axis, largest first. Units: elements. The extent stands for no block."""
+        """Return the cache-block sizes of an axis in elements, largest first. The full extent means no blocking."""
         step = unroll * axis.tile
         fixed = self.fixed.get(self.block(axis))
         if fixed is not None and fixed < axis.extent:
@@ -305,6 +305,6 @@ def issues_along(axis: TileAxis) -> int:
 
 
 def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:
-    """Return the number of live tiles of an operand: all of an accumulator, else those that are used again."""
+    """Return the number of live tiles: all tiles of an accumulator, of another operand those that are reused."""
     follows = [axis in operand.axes for axis in order]
     return live(follows, [block[axis] for axis in order], is_accumulator=operand.is_accumulator)

@@ -28,7 +28,7 @@ SWEPT = 8
 
 
 def sum_factors(space: Space, block: RegisterBlock) -> tuple[int, ...]:
-    """Return factors by which the innermost summing axis may be unrolled with a register block."""
+    """Return the factors by which the innermost reduction axis may be unrolled under a register block."""
     axis = summed_axis(space.option)
     if axis is None:
         return (1,)
@@ -39,7 +39,7 @@ def sum_factors(space: Space, block: RegisterBlock) -> tuple[int, ...]:
 
 
 def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:
-    """Return the unroll factors as decisions; one empty decision if there is no choice."""
+    """Return the unroll factors as decisions, or one empty decision if there is no choice."""
     axis = summed_axis(space.option)
     if axis is None:
         return [{}]
@@ -47,7 +47,7 @@ def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:
 
 
 def vary_factors(space: Space, current: Assignment) -> list[dict[str, int]]:
-    """Return other factors to try, each with the cache block that is nearest to the current one."""
+    """Return other unroll factors to try, each with the cache block nearest to the current one."""
     axis = summed_axis(space.option)
     if axis is None:
         return []
@@ -60,10 +60,10 @@ def vary_factors(space: Space, current: Assignment) -> list[dict[str, int]]:
 
 
 def nearest(sizes: Sequence[int], target: int) -> int:
-    """Return the size that differs least."""
+    """Return the size nearest to the target."""
     return min(sizes, key=lambda size: abs(size - target))
 
 
 def may_unroll(option: NestOption, axis: TileAxis) -> bool:
-    """Return whether there is a choice how much an axis is unrolled by."""
+    """Return whether the unroll factor of an axis is an open decision."""
     return issues_along(axis) > 1 and (not axis.is_reduction or axis == summed_axis(option))

@@ -1,4 +1,4 @@
-"""Sums: whether the innermost summing loop may be unrolled, and the backing memory of partial sums."""
+"""Sums: whether the innermost reduction loop may be unrolled, and the backing memory of partial sums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_SWEPT_TILE = 2
 
 
 def summed_axis(option: NestOption) -> TileAxis | None:
-    """Return the innermost reduction axis, if its loop may be unrolled: it has iterations, and all inputs follow it.
+    """Return the innermost reduction axis if its loop may be unrolled: it iterates, and all inputs depend on it.
 
     An input that does not follow it would have to stay in registers until the next iteration.
     """
@@ -25,7 +25,7 @@ def summed_axis(option: NestOption) -> TileAxis | None:
 
 
 def sweeping_axis(option: NestOption) -> TileAxis | None:
-    """Return the reduction axis of which a register block may take a few rows of a stream, each by separate loads."""
+    """Return the reduction axis along which a register block may read a few stream rows, each by separate loads."""
     axis = summed_axis(option)
     if axis is None or axis.tile > MOST_SWEPT_TILE:
         return None
@@ -42,7 +42,7 @@ def keeps_sums(option: NestOption) -> bool:
 
 
 def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
-    """Yield each axis of a sum, and that its loop inside the register block goes on."""
+    """Yield each reduction axis with the fact that its loop inside the register block has further iterations."""
     summed = summed_axis(space.option)
 
     def one(axis: TileAxis) -> Cost:

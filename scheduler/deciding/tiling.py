@@ -1,4 +1,4 @@
-"""The loops of one option as cost expressions: how often each runs, and what its body touches.
+"""The loops of one option as cost expressions: their iteration counts, and the data that a body touches.
 
 For an axis n of 1024 elements with 16 per issue, `steps` is ceil(1024 / (16 * unroll.n)) and `blocks` is
 ceil(1024 / block.n).
@@ -22,7 +22,7 @@ PIECE_LINES = 4
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Per axis with more than one issue. Units: `step` and `block` in elements, the others are counts.
+    """The tiling of an axis with more than one issue. Units: `step` and `block` in elements, the others are counts.
 
     `step` is what a register block covers, `blocks` how many cache blocks there are, `iterations` the register
     blocks (of a summing axis: issues) in one cache block, `steps` those of the whole axis. `kept` caches the loops.
@@ -41,7 +41,7 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class TilingLoop:
-    """One loop outside `hold`: its axis, how often it runs, and what its body touches and computes.
+    """A loop outside `hold`: its axis, its iteration count, and what its body touches and computes.
 
     Units: `inside` is how far the body moves along each axis, in elements; `body_points` is how many points
     of the iteration space it computes.
@@ -144,7 +144,7 @@ def _in_pieces(space: Space, operand: TileOperand) -> bool:
 
 
 def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
-    """Return the bytes of an operand where it lies, and in its staging buffers together."""
+    """Return the bytes of an operand in its tensor, and in all its staging buffers."""
     known = space.sizes.get(operand.name)
     if known is None or known[0] is not operand:
         known = space.sizes[operand.name] = operand, _measure_whole(space, operand)
@@ -158,7 +158,7 @@ def _measure_whole(space: Space, operand: TileOperand) -> tuple[int, int]:
 
 
 def by_stage(space: Space, operand: TileOperand, direct: Cost, staged: Cost) -> Cost:
-    """Return one of two costs, after where the operand is read from."""
+    """Return one of two costs, depending on whether the operand is read from its tensor or from a buffer."""
     values = space.stage_values(operand)
     if all(value == 0 for value in values):
         return direct
@@ -168,14 +168,14 @@ def by_stage(space: Space, operand: TileOperand, direct: Cost, staged: Cost) -> 
 
 
 def extent_of(space: Space, axis: str, extents: Mapping[str, Cost]) -> Cost:
-    """Return how far loops of these extents move along an axis; all of an axis that has no decisions."""
+    """Return the distance that loops of these extents cover along an axis: all of it if it has no decisions."""
     if axis in extents:
         return extents[axis]
     return Const(next(a.extent for a in space.option.axes if a.name == axis))
 
 
 def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> tuple[Cost, ...]:
-    """Return the extents that loops cover along the axes of a tensor: windows overlap, caches hold whole lines."""
+    """Return the extents that loops cover along a tensor's axes. Windows overlap, and caches hold whole lines."""
     line = Const(operand.layout.least_row_bytes // max(1, operand.layout.tensor_bytes))
     if not operand.layout.subscripts:
         covered = {axis: extent_of(space, axis, extents) for axis in operand.axes}
@@ -196,7 +196,7 @@ def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Co
 def reloads(
     space: Space, operand: TileOperand, nest: tuple[TilingLoop, ...], caches: Sequence[Cache]
 ) -> tuple[tuple[Cost, ...], tuple[Cost, ...]]:
-    """Return how often each loop that the operand does not follow makes the last cache reload it: in place, staged.
+    """Return, in place and staged, how often each loop independent of the operand makes the last cache reload it.
 
     It does where its body touches more than the cache holds, or takes longer than the cache keeps anything,
     and no cache before it holds and keeps all of that.
@@ -220,7 +220,7 @@ def reloads(
 
 
 def _while_kept(space: Space, loop: TilingLoop, caches: Sequence[Cache]) -> Cost:
-    """Return how often the last cache reloads data that fits into it together with everything the body touches."""
+    """Return how often the last cache reloads data that fits into it together with all data of the body."""
     *nearer, cache = caches
     points = kept_points(space, cache)
     if not points:
@@ -234,7 +234,7 @@ def _while_kept(space: Space, loop: TilingLoop, caches: Sequence[Cache]) -> Cost
 
 
 def usable_bytes(cache: Cache) -> int:
-    """Return the part of a cache that working sets may use. Units: bytes.
+    """Return the bytes of a cache that working sets may use.
 
     Of a cache that cores share, it is half as much, because the other cores use their part. Loops that return
     to small data lose almost nothing by this if the other cores are idle
@@ -244,7 +244,7 @@ def usable_bytes(cache: Cache) -> int:
 
 
 def kept_points(space: Space, cache: Cache) -> int:
-    """Return the number of points whose issues end while a cache keeps untouched lines, or 0 for all of them."""
+    """Return how many points are computed before a cache drops untouched lines, or 0 if it keeps them."""
     option = space.option
     issues = prod(issues_along(axis) for axis in option.axes)
     if not cache.kept_ns or issues * option.interval_ns <= cache.kept_ns:
@@ -253,7 +253,7 @@ def kept_points(space: Space, cache: Cache) -> int:
 
 
 def rows_held(operand: TileOperand, cache: Cache) -> int:
-    """Return the number of rows, read in place, that a cache holds before they evict each other, or 0 if unknown.
+    """Return the number of in-place rows that a cache holds before they evict each other, or 0 if unknown.
 
     Rows whose distance is a multiple of the size of a way all map to the same sets. Rows that miss such a
     distance by little map to neighbouring sets, where as many pieces of rows overlap as the cache has ways.
@@ -275,7 +275,7 @@ def rows_apart(pitch_bytes: int, cache: Cache) -> int:
 
 @lru_cache(maxsize=1024)
 def _rows_apart(pitch_bytes: int, way_bytes: int, near_bytes: int) -> int:
-    """Return how many rows lie between two that begin, but for `near_bytes`, in the same set."""
+    """Return after how many rows at this pitch a row starts in the same set again, within `near_bytes`."""
     for apart in range(1, way_bytes // gcd(pitch_bytes, way_bytes)):
         beyond = apart * pitch_bytes % way_bytes
         if min(beyond, way_bytes - beyond) <= near_bytes:

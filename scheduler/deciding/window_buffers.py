@@ -1,4 +1,4 @@
-"""Buffers that store overlapping elements of neighbouring iterations once: their size and their fill.
+"""Buffers that store the overlapping elements of neighbouring iterations once: their size and their fill.
 
     X[p + r, c]: a block of 8 rows and all 3 taps is 10 rows, where each iteration's own were 24
 
@@ -16,12 +16,12 @@ from isamap.scheduler.deciding.option_view import Choices
 
 
 def reaches_of(window: WindowOverlap, option: NestOption) -> tuple[int, ...]:
-    """Return the distance of the last tap from the first, for each plane. Units: elements along."""
+    """Return the distance from the first to the last tap of a window, for each plane. Units: elements."""
     return window.reaches(next(a.extent for a in option.axes if a.name == window.tap))
 
 
 def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, window: WindowOverlap) -> Cost:
-    """Return one of two costs, after whether a block has all taps."""
+    """Return `shared` or `own`, depending on whether a block contains all taps."""
     tap = next(a for a in space.option.axes if a.name == window.tap)
     if operand.is_accumulator:
         return own

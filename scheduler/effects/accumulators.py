@@ -30,7 +30,7 @@ from isamap.source import add_up
 
 
 def carrying(tiling: Tiling, carried: CarriedValues, moved: Cost, problem: Problem) -> Cost:
-    """Return the time of one iteration of all register blocks: moves of carried values, chains, lost lines.
+    """Return the time of one iteration over all register blocks: moves of carried values, latency, lost lines.
 
     Units: nanoseconds.
     """

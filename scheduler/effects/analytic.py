@@ -1,4 +1,4 @@
-"""The analytic cost model: how long a statement takes, as an expression over its decisions.
+"""The analytic cost model: the time of a statement as an expression over its decisions.
 
 All of it is read from the table of effects: the price, its parts with names, and the floor.
 """
@@ -20,16 +20,16 @@ ROUNDED = 1 - 1e-9
 
 @dataclass(frozen=True, slots=True)
 class AnalyticModel:
-    """The built-in modelled cost."""
+    """The analytic cost model, which is built in."""
 
     name: str = "analytic"
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-        """Return the nanoseconds of a statement under one option."""
+        """Return the time of a statement under one option. Units: nanoseconds."""
         return total_time(self.shares(problem, nest, option))
 
     def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[TimePart, ...]:
-        """Return the cost as named parts; a part whose machine parameter is not stated is left out."""
+        """Return the cost as named parts. Parts whose machine parameter is not stated are left out."""
         context = Context.of(problem, nest, option)
         return tuple(
             TimePart(
@@ -50,7 +50,7 @@ class AnalyticModel:
 
 
 def _least_ns(way: StorageChoice) -> float:
-    """Return the lower bound: the longest of the overlapping effects that have one, plus those that add up."""
+    """Return the lower bound: the longest of the overlapping effects with a bound, plus those that add up."""
     hides: list[float] = []
     on_top: list[float] = []
     for effect in EFFECTS:

@@ -1,4 +1,4 @@
-"""Price the exposed load time of inputs that are used faster than they arrive from far memory.
+"""Price the exposed load time of inputs that are used faster than they arrive from distant memory.
 
 Computing hides traffic only if both happen at the same time:
 
@@ -99,7 +99,7 @@ def _of_levels(
 
 
 def _hides(option: NestOption, operand: TileOperand, problem: Problem, is_far: bool) -> float:
-    """Return how many times as long as the traffic the computation has to take to hide all of it."""
+    """Return how many times as long as the traffic the computation must take to hide all traffic."""
     stated = problem.memory_streams
     if not is_far or stated is None or operand.staging.is_packed or not in_rows(option, operand):
         return 1.0
@@ -119,13 +119,13 @@ class _Byte:
     hides: float
 
     def part(self, issues_ns: float) -> float:
-        """Return the exposed time of a byte, given the time of its issues, beyond that of a nearer memory."""
+        """Return the exposed time of a byte in excess of a nearer memory, given the time of its issues."""
         left = max(0.0, self.hides * self.ns - max(self.before_ns, issues_ns))
         return min(self.ns - self.before_ns, left) / self.ns
 
 
 def _exposed_time(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) -> Cost:
-    """Return the exposed part of the time for a byte, by unroll factors."""
+    """Return the exposed part of the load time of a byte, selected by unroll factors."""
     if not axes:
         return Const(byte.part(issue_ns))
     axis, *others = axes
@@ -138,5 +138,5 @@ def _exposed_time(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns:
 
 @lru_cache(maxsize=4096)
 def _parts(most: int, byte: _Byte, issue_ns: float) -> tuple[tuple[int, Const], ...]:
-    """Return the exposed part for each number of issues."""
+    """Return the exposed part for each number of issues that use a byte."""
     return tuple((n, Const(byte.part(n * issue_ns))) for n in range(1, most + 1))

@@ -58,7 +58,7 @@ def out_and_back(
     buffers: Cost,
     usable_bytes: Callable[[Cache], int],
 ) -> Cost:
-    """Return the time to write and reread the blocks of an operand copied per block, besides the copy.
+    """Return the time to write and reread the blocks of an operand that is copied per block, without the copy.
 
     It is zero if a block stays in the nearest cache, if results stay in the second one, and for buffers in
     scratchpads. `repeats` are factors of how often the whole operand is copied, `buffers` is the number of
@@ -92,7 +92,7 @@ def out_and_back(
 
 
 def _while_copied(tiling: Tiling, operand: TileOperand) -> Mapping[str, Cost]:
-    """Return how far loops move along each axis while a part of results is in its buffer: to the end of all sums."""
+    """Return the extents that loops cover while a part of the results is in its buffer: until all sums end."""
     space = tiling.space
     found = {
         axis.name: Const(axis.extent) if axis.is_reduction else tiling.block[axis.name] for axis in space.axes
@@ -112,7 +112,7 @@ def _while_copied(tiling: Tiling, operand: TileOperand) -> Mapping[str, Cost]:
 
 
 def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the copy into the staging buffer; of an accumulator both ways."""
+    """Return the time to copy an operand into its staging buffer, for an accumulator also the time back."""
     space = tiling.space
     if (
         operand.staging.is_packed or operand.staging.flow is not None
@@ -138,7 +138,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def barriers(tiling: Tiling, problem: Problem) -> Cost:
-    """Return the time of the barriers around copies into a memory that the lanes of a part share.
+    """Return the time of the barriers around copies into a memory that several lanes share.
 
     Lanes wait in front of a copy, until no lane reads what it replaces, and behind it, until all of it is there.
     One barrier does for both if copies are made ahead, into other buffers than those that are read. Operands share
@@ -161,7 +161,7 @@ def _barriers(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the time of an operand's copies per block that are made when needed; an accumulator's go both ways."""
+    """Return the time of an operand's unpipelined copies per block. An accumulator is copied both ways."""
     once = (
         (2 if operand.is_accumulator else 1)
         * _count_filled(tiling, operand)
@@ -177,13 +177,13 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _count_filled(tiling: Tiling, operand: TileOperand) -> int:
-    """Return the elements that a copy writes: instructions write whole tiles, other units only existing elements."""
+    """Return the elements that a copy writes. Instructions write whole tiles, other units only existing elements."""
     followed = [axis for axis in tiling.space.option.axes if axis.name in operand.axes]
     return prod(a.extent if operand.staging.mover else ceil(a.extent / a.tile) * a.tile for a in followed)
 
 
 def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the time of copies per block that other units make in parallel with the sum."""
+    """Return the time of copies per block that other units make concurrently with the sum."""
     return (
         beside_the_sum(tiling, operand, _at_once(tiling, operand, problem), problem)
         if operand.staging.is_concurrent
@@ -192,7 +192,7 @@ def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _restart_time(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) -> Cost:
-    """Return the time to restart pieces of rows in copies. Units: nanoseconds.
+    """Return the time to restart pieces of rows during copies. Units: nanoseconds.
 
     In buffer order each row restarts for every register block; by rows it restarts for each of the `parts`.
     If the rows come from memory, `residence` prices the starts of copies by rows.
@@ -224,7 +224,7 @@ def least_packing(way: StorageChoice) -> float:
 
 
 def least_beside(way: StorageChoice) -> float:
-    """Return the least time of operand loads and of copies that other units make in parallel with the sum.
+    """Return the least time of operand loads and of copies that other units make concurrently with the sum.
 
     The exposed part of copies that are made on demand is not in it: that part is added on top.
     """
@@ -238,7 +238,7 @@ def _may_be_beside(operand: TileOperand) -> bool:
 
 
 def _copied_ns(operand: TileOperand) -> float:
-    """Return the time to copy an element once, shared by all iterations that use the copy. Units: nanoseconds."""
+    """Return the time to copy an element, divided by the iterations that share the copy. Units: nanoseconds."""
     return operand.staging.pack_ns_per_element / operand.staging.iterations_of_copy
 
 
@@ -256,7 +256,7 @@ def _least_ns(operand: TileOperand, leak: float) -> float:
 
 
 def copying_time(tiling: Tiling) -> dict[str, Sequence[Cost]]:
-    """Return, per unit that copies, the busy time for each operand: pipelined copies, or its whole traffic."""
+    """Return, per copying unit, the busy time for each operand: of pipelined copies, or of all its traffic."""
     operands = tiling.space.option.operands
     again = {o.name: copied_again(tiling, o) for o in operands}
 
@@ -273,7 +273,7 @@ def copying_time(tiling: Tiling) -> dict[str, Sequence[Cost]]:
 
 
 def waits(tiling: Tiling, computing: Cost, loaded: Cost) -> Cost:
-    """Return the time of computing and of waiting for operands that are copied during it.
+    """Return the time of the computation and of its waits for operands that are copied during it.
 
     Lanes copy and compute in turn, but for copies that are made ahead; `loaded` is the time to load registers.
     """
@@ -294,7 +294,7 @@ def _exposed(tiling: Tiling, operand: TileOperand, again: Sequence[Cost]) -> Cos
 
 
 def copied_again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Return factors of how often the whole of an operand is copied, block by block."""
+    """Return the factors whose product is the number of times that a whole operand is copied block by block."""
     if not operand.is_accumulator:
         return [*_repeats(tiling, operand), *filled_again(tiling.space, operand)]
     # In a scratchpad sums come and go with each register block, where their tensor can hold them; else they
@@ -313,7 +313,7 @@ def _bandwidth_of(size_bytes: int, problem: Problem) -> float:
 
 
 def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Return the factors by which outer loops repeat the copy of an operand that they do not follow."""
+    """Return the factors by which outer loops that an operand does not depend on repeat its copy."""
     repeats: dict[str, list[Cost]] = {}
     for name, first, second in tiling.space.order_pairs():
         for outer, inner, value in ((first, second, 1), (second, first, 0)):

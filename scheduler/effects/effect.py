@@ -1,4 +1,4 @@
-"""The definition of an effect: something that takes time, how it combines with others, and its inputs.
+"""The definition of an effect: its inputs, its time, and how that time combines with other effects.
 
     Effect("pages", "address translation", Counts.ON_TOP, each_input(pages), (TRANSLATION,))
 
@@ -26,7 +26,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EffectTime:
-    """The time of an effect that one operand has ("" for none), out of one memory or by one unit."""
+    """The time of an effect: for one operand ("" for none), from one memory or by one unit."""
 
     cost: Cost
     operand: str = ""
@@ -75,7 +75,7 @@ class Context:
 
     @property
     def computing(self) -> Cost:
-        """All issues, one after another, and the loads that their unit performs between them."""
+        """The time of all issues one after another, with the loads that their unit performs between them."""
         issues = prod(issues_along(axis) for axis in self.option.axes) * self.option.interval_ns
         return total([Const(issues), *(busy(self.tiling, operand) for operand in _inputs(self.option))])
 
@@ -91,7 +91,7 @@ def _inputs(option: NestOption) -> tuple[TileOperand, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EffectParameter:
-    """A machine parameter that an effect needs: its name in descriptions, and whether it is stated."""
+    """A machine parameter that an effect needs: its name in descriptions, and a test whether it is stated."""
 
     words: str
     is_stated: Callable[[Problem], bool]
@@ -102,7 +102,7 @@ Parts = Callable[[Context], Iterable[EffectTime]]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something that takes time: its short name, its description for people, and how it combines with others.
+    """An effect: its short name, a description for users, and how its time combines with other effects.
 
     In name and words, `{by}` is the memory or unit of a part; in words, `{units}` and `{instruction}` are
     those that perform the statement. The effect is omitted if the machine does not state a required
@@ -125,7 +125,7 @@ class Effect:
 
 
 def whole(cost: Callable[[Context], Cost]) -> Parts:
-    """Return an effect's cost of the statement as a whole."""
+    """Return an effect with one cost for the whole statement."""
     return lambda context: [EffectTime(cost(context))]
 
 
@@ -133,17 +133,17 @@ OfOperand = Callable[[Tiling, TileOperand, Problem], Cost]
 
 
 def each_operand(cost: OfOperand) -> Parts:
-    """Return an effect's cost of each operand by itself."""
+    """Return an effect with a cost for each operand."""
     return lambda context: _each(context, cost, context.option.operands)
 
 
 def each_input(cost: OfOperand) -> Parts:
-    """Return an effect's cost of each operand that is only read."""
+    """Return an effect with a cost for each operand that is only read."""
     return lambda context: _each(context, cost, _inputs(context.option))
 
 
 def each_result(cost: OfOperand) -> Parts:
-    """Return an effect's cost of each accumulator."""
+    """Return an effect with a cost for each accumulator."""
     return lambda context: _each(context, cost, [o for o in context.option.operands if o.is_accumulator])
 
 

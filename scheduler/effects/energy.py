@@ -49,7 +49,7 @@ class EnergyModel:
     name: str = "energy"
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-        """Return the picojoules of a statement under one option."""
+        """Return the energy of a statement under one option. Units: picojoules."""
         energies = required_energies(problem)
         tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
         parts = [_operand_pj(tiling, o, energies, problem) for o in option.operands if o.layout.tensor_bytes]
@@ -58,7 +58,7 @@ class EnergyModel:
         return total([Const(_issues(option) * option.issue_pj), *parts])
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """Return a lower bound of `expression`: issues with their registers, and one store of each result."""
+        """Return a lower bound of `expression`: issues with their register accesses, and one store of each result."""
         energies = required_energies(problem)
         accessed = add_up(
             min(_issued_pj(option, o, energies.access_pj(o.memory), padded=p) for p in (False, True))
@@ -82,18 +82,18 @@ class EdpModel:
     name: str = "edp"
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-        """Return the product of both expressions."""
+        """Return the product of the expressions for energy and time."""
         energy = EnergyModel().expression(problem, nest, option)
         return times(energy, TIME.expression(problem, nest, option))
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """Return the product of both lower bounds."""
+        """Return the product of the lower bounds of energy and time."""
         return EnergyModel().least_ns(problem, option) * TIME.least_ns(problem, option)
 
 
 @dataclass(frozen=True, slots=True)
 class WithinModel:
-    """A cost model under a limit on another one: all schedules beyond a statement's limit cost more than any within.
+    """A cost model under a limit on another one. Schedules beyond the limit cost more than all others.
 
     `limits` are by statement. `price` is the cost of each unit of the limited model beyond the limit.
     """
@@ -105,7 +105,7 @@ class WithinModel:
     name: str
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-        """Return the objective within the limit, and more than that beyond."""
+        """Return the objective if the limit is kept, else more than any objective within the limit."""
         cost = self.objective.expression(problem, nest, option)
         load = self.bounded.expression(problem, nest, option)
         limit = dict(self.limits)[nest.statement]
@@ -113,7 +113,7 @@ class WithinModel:
 
 
 def for_other_model(problem: Problem) -> Problem:
-    """Return the problem for a model that does not price time: a fused statement costs nothing there."""
+    """Return the problem for a model that does not price time. A fused statement costs nothing in such a model."""
 
     def free(option: NestOption) -> NestOption:
         return replace(option, fusions=tuple(replace(fusion, extra_ns=0.0) for fusion in option.fusions))
@@ -133,13 +133,13 @@ def _issues(option: NestOption) -> int:
 
 
 def _is_file(operand: TileOperand, problem: Problem) -> bool:
-    """Return whether an operand lies in a register of its own while issues use it."""
+    """Return whether an operand lies in registers while issues use it."""
     files = {name for name, _ in problem.registers}
     return operand.memory in files and operand.memory not in operand.staging.homes and operand.registers > 0
 
 
 def _issued_pj(option: NestOption, operand: TileOperand, each: Each, *, padded: bool) -> float:
-    """Return the energy of all issues' reads of an operand, and of their writes to a result."""
+    """Return the energy with which all issues read an operand, or write a result."""
     own = [axis for axis in option.axes if axis.name in operand.axes]
     others = prod(issues_along(axis) for axis in option.axes if axis not in own)
     elements = prod(issues_along(a) for a in own) * operand.tile_elements if padded else _elements(own)
@@ -151,7 +151,7 @@ def _elements(axes: list[TileAxis]) -> int:
 
 
 def _held_elements(option: NestOption, operand: TileOperand) -> int:
-    """Return the elements of an operand that buffers hold together: of a window each plane once, taps and all."""
+    """Return the elements of an operand that its buffers hold, with each plane of a window counted once."""
     extents = {a.name: a.extent for a in option.axes if a.name in operand.axes}
     count = 1
     for window in operand.staging.windows:
@@ -162,13 +162,13 @@ def _held_elements(option: NestOption, operand: TileOperand) -> int:
 
 
 def _ways(option: NestOption, operand: TileOperand, each: Each) -> Each:
-    """Return the energies that count of an operand: inputs are read, results written, and sums both."""
+    """Return the energies that apply to an operand: of reads for inputs, of writes for results, of both for sums."""
     reads = not operand.is_accumulator or option.is_sum
     return each[0] if reads else 0.0, each[1] if operand.is_accumulator else 0.0
 
 
 def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, problem: Problem) -> Cost:
-    """Return the energy of an operand's accesses, moves and transfers, after if it is read from."""
+    """Return the energy of an operand's accesses, moves and transfers, by the memory that it is read from."""
     space, option = tiling.space, tiling.space.option
     is_file = _is_file(operand, problem)
     own = [axis for axis in option.axes if axis.name in operand.axes]
@@ -183,7 +183,7 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
     result = next((o.memory for o in counted if is_copy and o.is_accumulator), None)
 
     def carried_pj(outer: str, inner: str, outer_bytes: int, moves: Each) -> float:
-        """Return the energy of an element that goes between two memories, each way that counts."""
+        """Return the energy of moving an element between two memories, in each direction that applies."""
         link = energies.link_pj(outer, inner)
         out, into = energies.access_pj(outer), energies.access_pj(inner)
         ways = (

@@ -1,4 +1,4 @@
-"""Price data movement through scratchpads by separate units: their busy time, and the waits for them.
+"""Price data movement through scratchpads by separate units: busy times and waits.
 
     load    A  ##A ##A ##A ##A          a DMA engine fills one copy of a buffer while the other is read;
     execute     ###### ###### ######    sums of a block are taken out while those of the next are computed
@@ -33,7 +33,7 @@ from isamap.source import add_up
 
 
 def last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield the times of stores behind the last sum that do not overlap the computing of its last tiles."""
+    """Yield the times of stores after the last sum that do not overlap the computation of its last tiles."""
     option = tiling.space.option
     tile_ns = _taken_out_ns(tiling, operand, flow)
     yield from _late_results(tiling, operand, flow)
@@ -43,7 +43,7 @@ def last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 
 
 def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield the wait after sums that wait for each other. Sums in one copy count the last ones as well.
+    """Yield the waits after sums that depend on each other. Sums in one buffer copy include the last waits.
 
     They do so if storing them and initialising the next ones takes longer than the computation.
     """
@@ -61,7 +61,7 @@ def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 
 
 def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield how much later the last tile is computed than its issue ends, and is there than its unit is free."""
+    """Yield the delay of the last tile's computation after its issue, and of its result after the unit is free."""
     option, space = tiling.space.option, tiling.space
     yield Const(max(0.0, flow.latency_ns - _taken_out_ns(tiling, operand, flow)))
     late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
@@ -70,13 +70,13 @@ def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
 
 
 def _taken_out_ns(tiling: Tiling, operand: TileOperand, flow: Flow) -> float:
-    """Return the time to store a tile, or 0 if the computing unit stores it, which `sums` already counts."""
+    """Return the time to store a tile, or 0 if the computing unit stores it, which `sums` already includes."""
     others = tuple((unit, ns) for unit, ns in flow.finished if unit != tiling.space.option.unit)
     return longest_ns(others) / tiles_of(tiling, operand)
 
 
 def tiles_of(tiling: Tiling, operand: TileOperand) -> int:
-    """Return how many tiles of an operand there are."""
+    """Return the number of tiles of an operand."""
     return prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)
 
 
@@ -96,7 +96,7 @@ LAST_SWEEPS = (1, 2, 4)
 
 
 def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
-    """Return the operands that units of their own move."""
+    """Return the operands that separate units move."""
     return [(o, o.staging.flow) for o in operands if o.staging.flow is not None]
 
 
@@ -128,7 +128,7 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
 
 
 def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
-    """Return the time of computing with all waits, or of the busiest unit, or 0 if nothing flows.
+    """Return the time of the computation with all waits, or of the busiest unit, or 0 if no separate unit moves data.
 
     A unit counts with the fills before its work and the results behind it.
     """
@@ -181,7 +181,7 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
 
 
 def _within_parts(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
-    """Return how long an input keeps a unit busy while parts of sums are computed.
+    """Return how long an input keeps a unit busy while parts of the sums are computed.
 
     A block that serves a whole part comes before it, of two copies while the part before is computed.
     """
@@ -192,7 +192,7 @@ def _within_parts(tiling: Tiling, operand: TileOperand, unit: str, again: Sequen
 
 
 def _through_banks(tiling: Tiling, memory: str) -> Iterator[Cost]:
-    """Yield how long computing keeps all banks of a memory busy, and loads into registers do."""
+    """Yield how long the computation, and the loads into registers, keep all banks of a memory busy."""
     option = tiling.space.option
     operands = {o.name: o for o in option.operands}
     for banked, name, ns in option.banked:
@@ -203,7 +203,7 @@ def _through_banks(tiling: Tiling, memory: str) -> Iterator[Cost]:
 
 
 def _of_block(tiling: Tiling) -> Cost:
-    """Return the time to compute one register block, which overlaps with nothing at either end."""
+    """Return the time to compute one register block, which is not overlapped at the start or the end."""
     option, space = tiling.space.option, tiling.space
     unrolled = [Decision(space.unroll(axis)) for axis in space.register_axes]
     issues = prod(issues_along(axis) for axis in option.axes if axis.is_reduction)
@@ -211,7 +211,7 @@ def _of_block(tiling: Tiling) -> Cost:
 
 
 def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
-    """Return the time to fill a single buffer, plus the computing time that waits for it; 0 if it has two copies."""
+    """Return the time to fill a single buffer and the computing time that waits for it, or 0 for two copies."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
@@ -262,7 +262,7 @@ def _moved_axes(tiling: Tiling, operand: TileOperand) -> list[TileAxis]:
 
 
 def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
-    """Return the delay of data loaded after its buffer was last read, and of the sums computed from it."""
+    """Return the delay of data that is loaded after the last read of its buffer, and of the sums that need it."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     late_ns = flow.latency_ns + max(0.0, option.latency_ns - option.interval_ns)
@@ -270,7 +270,7 @@ def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost
 
 
 def _in_queues(tiling: Tiling, operand: TileOperand, flow: Flow, few: Cost, many: Cost) -> Cost:
-    """Return one of two costs, after whether the issues that fill a block once find room in queues."""
+    """Return one of two costs, depending on whether the issues that fill a block fit into the queues."""
     axes = _moved_axes(tiling, operand)
     most = flow.queued
     if operand.staging.windows:  # they are read to their end, and wait for moves into their last plane
@@ -355,7 +355,7 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
 
 
 def _sweeps(tiling: Tiling, operand: TileOperand, *, inside: bool = False) -> Cost:
-    """Return how many register blocks read each element of a block. `inside`, before the next one is filled."""
+    """Return how many register blocks read each element of a block. `inside`: before the next block is filled."""
     others = [a for a in tiling.space.register_axes if a.name not in operand.axes]
     blocks = [_inside(tiling, operand, a) for a in others if inside]
     return times(*(tiling.iterations[a.name] for a in others), *blocks)
@@ -374,7 +374,7 @@ def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
 
 
 def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) -> Cost:
-    """Return the computing time after the last fill: a register block, or only the issues on the last tile.
+    """Return the computing time after the last fill: of a register block, or only of the issues on the last tile.
 
     The latter holds where one sweep reads each block of an input and uses a tile when it comes.
     """
@@ -403,7 +403,7 @@ def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 
 
 def _exchange_time(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
-    """Return the time of sums in a single buffer.
+    """Return the time of sums that use a single buffer.
 
     Each register block is read and filled anew before the next one goes on there.
 
@@ -441,7 +441,7 @@ def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, til
 
 
 def _alternating_buffers(tiling: Tiling, operand: TileOperand, flow: Flow, meanwhile: Cost) -> Cost:
-    """Return the time of sums in a double buffer.
+    """Return the time of sums that use a double buffer.
 
     A block cannot begin before the block before the last one is computed and read. `meanwhile` is the time of
     the computation and of other fills by the unit that stores the sums.
@@ -464,7 +464,7 @@ AGAIN = ((1, 0.0), (2, 1 / 2), (3, 2 / 3), (4, 3 / 4), (6, 5 / 6), (9, 8 / 9))
 
 
 def between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
-    """Return how long a unit is busy with sums that leave registers and come back, for each part that is summed."""
+    """Return how long a unit stores and reloads partial sums, for each part of a sum."""
     between, apart = unit_ns(flow.between, unit), unit_ns(flow.apart, unit)
     if not between and not apart:
         return Const(0)
@@ -476,7 +476,7 @@ def between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
 
 
 def in_parts(tiling: Tiling, flow: Flow, computing: Cost, filling: Mapping[str, Cost]) -> Cost:
-    """Return the time of the computation if registers hold only some of the partial sums at once; 0 if they hold all.
+    """Return the time of the computation if registers hold only some partial sums at once, or 0 if they hold all.
 
     Initial values are loaded before, and the sums are finished while the last part is computed, one register
     block after the other. Meanwhile the units that store them also do part of their `filling` of inputs. The
@@ -502,15 +502,15 @@ def in_parts(tiling: Tiling, flow: Flow, computing: Cost, filling: Mapping[str, 
 
 
 def parts_of(tiling: Tiling) -> Cost:
-    """Return how many parts sums are computed in."""
+    """Return the number of parts in which sums are computed."""
     return times(*(tiling.blocks[axis.name] for axis in tiling.space.axes if axis.is_reduction))
 
 
 def longest_ns(busy: Busy) -> float:
-    """Return how long the busiest unit is."""
+    """Return the time of the busiest unit. Units: nanoseconds."""
     return max((ns for _, ns in busy), default=0.0)
 
 
 def unit_ns(busy: Busy, unit: str) -> float:
-    """Return how long one unit is busy."""
+    """Return the busy time of one unit. Units: nanoseconds."""
     return add_up(ns for name, ns in busy if name == unit)

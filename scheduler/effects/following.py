@@ -1,4 +1,4 @@
-"""Decide which rows the prefetcher follows: through loops that continue them, or by separate loads.
+"""Decide which rows the prefetcher follows: rows that loops continue, or rows that separate loads read.
 
     for k by 8 {                  eight rows of B[k, n]
       prefetch b ahead 1 into l2;   the next eight, interleaved with the inner loop's iterations
@@ -25,7 +25,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, loops
 
 
 def row_starts(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost, ...]:
-    """Return the factors of how often each row of an input is started.
+    """Return the factors whose product is the number of starts of each row of an input.
 
     A register block reads a piece of each row of its sum or, along the sum, a piece of each of its own rows.
     The surrounding loop continues with the next pieces. The prefetcher follows up to `swept_count` rows from
@@ -47,7 +47,7 @@ def row_starts(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[
 
 
 def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return how often each row of a copied input is started: once for each copy of a part of it.
+    """Return how often each row of a copied input is started: once for each copy of a part of the row.
 
     Copies read a few rows at a time, piece by piece, however register blocks read the buffer
     (`isamap/lower/staging.py`).
@@ -63,7 +63,7 @@ def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
 
 
 def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
-    """Return one of two costs: whether separate loads read each of a few whole rows, a line or two at a time.
+    """Return `swept` if separate loads read each of a few whole rows, a line or two at a time, else `otherwise`.
 
     A row that is cut starts again; measured parts of 2.5 KB are no faster than others. `swept` must not
     exceed `otherwise`, so that costs grow with their decisions.
@@ -89,7 +89,7 @@ def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost
 
 
 def if_in_sequence(tiling: Tiling, operand: TileOperand, sequence: Cost, otherwise: Cost) -> Cost:
-    """Return one of two costs: whether register blocks read whole rows of a matrix in sequence.
+    """Return `sequence` if register blocks read whole rows of a matrix in sequence, else `otherwise`.
 
     `sequence` must not exceed `otherwise`, so that costs grow with their decisions.
     """
@@ -99,12 +99,12 @@ def if_in_sequence(tiling: Tiling, operand: TileOperand, sequence: Cost, otherwi
 
 
 def _is_cut(option: NestOption, operand: TileOperand) -> bool:
-    """Return whether rows are partitioned among threads: lines beyond a part's end then belong to other threads."""
+    """Return whether rows are partitioned among threads, so that the prefetcher runs into other threads' lines."""
     return any(name == operand.layout.dense_axis for name, _ in option.parts)
 
 
 def if_followed(tiling: Tiling, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
-    """Return one of two costs, after whether the largest input that streams is read in place like that."""
+    """Return `swept` if separate loads of few rows read the largest streamed input in place, else `otherwise`."""
     operand = largest_stream(tiling.space.option)
     if operand is None or not operand.prefetching.is_swept:
         return otherwise
@@ -121,7 +121,7 @@ def largest_stream(option: NestOption) -> TileOperand | None:
 
 
 def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, far: Cost) -> Cost:
-    """Return one of two costs, after whether the next few rows find room where hints bring them."""
+    """Return `near` if the next few rows fit into the cache that hints fill, else `far`."""
     axis = sweeping_axis(tiling.space.option)
     if axis is None:
         return far
@@ -132,5 +132,5 @@ def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, 
 
 
 def room_bytes(problem: Problem) -> int:
-    """Return how much may be asked for at once: two iterations' rows fit into the cache before the last."""
+    """Return how many bytes hints may request at once. Rows of two iterations fit into the last cache but one."""
     return problem.caches[-2:][0].capacity_bytes // 2

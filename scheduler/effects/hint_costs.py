@@ -1,4 +1,4 @@
-"""Price prefetch hints for later iterations of an input, and select costs by whether hints are given."""
+"""Price prefetch hints for later iterations of an input, and select costs by whether hints are issued."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from isamap.scheduler.deciding.tiling import Tiling
 
 
 def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
-    """Return the time of an operand's hints, one for each line: outer loops hint again at data that is then near.
+    """Return the time of an operand's hints, one per line. Outer loops repeat hints for data that is then near.
 
     If pieces of rows are already in caches, their hints execute nevertheless.
     """
@@ -28,7 +28,7 @@ def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes:
 
 
 def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
-    """Return the number of bytes that the hints about pieces of an input's rows name.
+    """Return the number of bytes that hints for pieces of an input's rows cover.
 
     Each piece counts as a line at least. Blocks of other axes, or their register blocks, repeat the hints if
     they pass over all pieces.
@@ -49,7 +49,7 @@ def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_by
 
 
 def by_asking(tiling: Tiling, operand: TileOperand, late: Cost, early: Cost) -> Cost:
-    """Return one of two costs, after whether an input is asked for early if that is searched."""
+    """Return `early` if an input is prefetched and prefetching is searched, else `late`."""
     if not prefetch_level(tiling.space.option, operand):
         return late
     others = [(n + 1, early) for n in range(len(operand.prefetching.hints))]
@@ -75,7 +75,7 @@ ENOUGH_ITERATIONS = (4, 8, 16, 32)
 
 
 def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cost, early: Cost) -> Cost:
-    """Return one of two costs of an input's pieces: whether hints load them in time.
+    """Return `early` if hints load an input's pieces in time, else `late`.
 
     `early` must not exceed `late`, so that costs grow with their decisions. Units: `bandwidth` of the memory
     that has the pieces, in bytes per nanosecond.
@@ -102,7 +102,7 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
 
 
 def _if_many_iterations(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
-    """Return `many`, with the part of `few` for the first iterations of each block of the axis of an input's rows."""
+    """Return `many`, with the part of `few` for the first iterations of each block along an input's rows."""
     axis = next((axis for axis in tiling.space.axes if axis.name == operand.layout.dense_axis), None)
     if axis is None:
         return many  # rows of one register block: hints are about later rows
@@ -120,6 +120,6 @@ def _if_many_iterations(tiling: Tiling, operand: TileOperand, many: Cost, few: C
 
 
 def _issues_for_lines(option: NestOption, operand: TileOperand, bandwidth: float) -> float:
-    """Return how many issues on each tile of an operand take as long as its lines."""
+    """Return how many issues on each tile of an operand take as long as the load of its lines."""
     tile = prod(axis.tile for axis in option.axes if axis.name in operand.axes)
     return tile * operand.layout.tensor_bytes / bandwidth / option.interval_ns if option.interval_ns else inf

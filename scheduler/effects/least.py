@@ -1,4 +1,4 @@
-"""Lower bounds on operand loads: the cheapest way of each operand bounds every schedule of an option.
+"""Lower bounds on operand loads: the cheapest storage of each operand bounds all schedules of an option.
 
 An operand is loaded from its tensor or from a buffer that was filled before: the bound takes the cheaper of
 both, over all operands together. A copy that a separate unit may make costs only its exposed time. A tile is
@@ -20,7 +20,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StoredOperand:
-    """An operand in place or from a buffer: the time of its tiles' loads, and the number of copied elements.
+    """An operand in place or in a buffer: the load time of its tiles, and the number of copied elements.
 
     Units: nanoseconds.
     """
@@ -32,7 +32,7 @@ class StoredOperand:
 
 @dataclass(frozen=True, slots=True)
 class StorageChoice:
-    """A choice, for every operand, between in place and a buffer. Units: nanoseconds."""
+    """A choice for every operand between in-place reads and a buffer. Units: nanoseconds."""
 
     problem: Problem
     computing_ns: float
@@ -40,7 +40,7 @@ class StorageChoice:
 
 
 def list_ways(problem: Problem, option: NestOption) -> Iterator[StorageChoice]:
-    """Yield all ways to bring the operands of an option that are listed; the others cost nothing."""
+    """Yield all storage choices for the listed operands of an option. The other operands cost nothing."""
     trips = {axis.name: issues_along(axis) for axis in option.axes}
     issues = prod(trips.values())
     most = _blocks(problem, option)
@@ -55,7 +55,7 @@ def list_ways(problem: Problem, option: NestOption) -> Iterator[StorageChoice]:
 
 
 def _brought(operand: TileOperand, tiles: float, elements: int) -> list[StoredOperand]:
-    """Return the loads of an operand in place and from a buffer, as far as either is known."""
+    """Return the loads of an operand in place and from a buffer, as far as they are known."""
     found: list[StoredOperand] = []
     if operand.costs.direct_ns is not None:
         found.append(StoredOperand(operand, tiles * operand.costs.direct_ns))
@@ -65,7 +65,7 @@ def _brought(operand: TileOperand, tiles: float, elements: int) -> list[StoredOp
 
 
 def _blocks(problem: Problem, option: NestOption) -> int:
-    """Return the most issues that share an input's tile: accumulators of a block fit into registers."""
+    """Return the largest number of issues that share an input's tile, given accumulators that fit into registers."""
     registers, most = dict(problem.registers), MAX_UNROLLED
     for operand in option.operands:
         for memory, each in operand.takes:

@@ -1,4 +1,4 @@
-"""Price cache misses: each line counts with the time of all memory levels on its way.
+"""Price cache misses. Each line counts with the time of all memory levels that it passes.
 
     out of l2         10 MB at 249 bytes/ns     of which 6 MB lie in l2
     out of l3          4 MB at  94 bytes/ns     of which 3 MB lie in l3
@@ -49,7 +49,7 @@ from isamap.source.records import dataclass
 
 
 def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Return how often a cache loads each line of an operand in place while loops advance along its rows."""
+    """Return how often a cache loads each line of an in-place operand while loops advance along its rows."""
     space = tiling.space
     if 0 not in space.stage_values(operand):
         return Const(1)
@@ -63,7 +63,7 @@ def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_windows(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Return how often a cache loads each line of windows `2*q + s`: only q moves them, and no other dimension."""
+    """Return how often a cache loads each line of windows `2*q + s` that only q moves."""
     *others, last = operand.layout.subscripts
     summed = {axis.name for axis in tiling.space.axes if axis.is_reduction}
     moving = [(axis, step) for axis, step in last if axis not in summed]
@@ -75,7 +75,7 @@ def _by_windows(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Return how often a cache loads each line along a sum: rows beyond the cache's capacity evict each other."""
+    """Return how often a cache loads each line along a reduction. Rows beyond its capacity evict each other."""
     space = tiling.space
     held = rows_held(operand, cache)
     (along,) = (axis for axis in space.axes if axis.name == operand.layout.dense_axis)
@@ -89,7 +89,7 @@ def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_pieces(tiling: Tiling, operand: TileOperand, along: str, step: int, cache: Cache) -> Cost:
-    """Return how often a cache loads each line along other axes: inner loops may evict a line before its next use."""
+    """Return how often a cache loads each line along other axes. Inner loops may evict a line before its next use."""
     axis = next((a for a in tiling.space.register_axes if a.name == along), None)
     bytes_apart = step * operand.layout.tensor_bytes
     if axis is None or axis.tile * bytes_apart >= cache.line_bytes:
@@ -131,7 +131,7 @@ class Misses:
 
 
 def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
-    """Return the misses of each cache that does not hold all tensors, the nearest first."""
+    """Return the misses of each cache that is too small for all tensors, the nearest first."""
     space = tiling.space
     nest = loops(tiling)
     found: list[Misses] = []
@@ -160,7 +160,7 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
 
 
 def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandwidth: float) -> float:
-    """Return the load time of data that an iteration of ordered loops uses first: each line once, though tensors fit.
+    """Return the load time of data that an iteration of ordered loops uses first, each line once, though tensors fit.
 
     Units: nanoseconds.
     """
@@ -170,7 +170,7 @@ def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandw
 
 
 def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
-    """Return the level behind each cache, and its bandwidth. Units: bytes per nanosecond."""
+    """Return the memory behind each cache, and its bandwidth. Units: bytes per nanosecond."""
     behind = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]
     return (*behind, ("memory", problem.memory_bandwidth_bytes_per_ns))[: len(problem.caches)]
 
@@ -186,12 +186,12 @@ def one_after_another(missed: Sequence[Misses]) -> Cost:
 
 
 def added_by_levels(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
-    """Yield each level with the fraction of its lines' time by which it exceeds the previous level."""
+    """Yield each level with the fraction of its time per line by which it exceeds the previous level."""
     return _add_levels((level, 1.0) for level in missed)
 
 
 def added_in_pieces(missed: Sequence[Misses], *, hinted: bool = False) -> Iterator[tuple[Misses, float]]:
-    """Yield each level with the fraction of that time which is added to the computation on pieces of rows."""
+    """Yield each level with the fraction of its time that is added to the computation on pieces of rows."""
     return _add_levels((m, m.hinted_traffic_factor if hinted else m.traffic_factor) for m in missed)
 
 
@@ -217,7 +217,7 @@ def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> floa
 
 
 def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return how long the lines take that copies of parts of an input read once more, as two parts share them.
+    """Return the load time of lines that copies of an input read twice, because two parts share them.
 
     Units: nanoseconds.
     """
@@ -232,7 +232,7 @@ def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Co
 
 
 def _afar_bandwidth(space: Space, problem: Problem) -> float:
-    """Return the bandwidth of the memory of all tensors, or 0 for the first cache. Units: bytes per nanosecond."""
+    """Return the bandwidth of the memory that holds all tensors, or 0 for the first cache. Units: bytes per ns."""
     behind = [
         bandwidth
         for level, (_, bandwidth) in enumerate(sources(problem))
@@ -248,7 +248,7 @@ def _miss_time(
     again: Cost,
     bandwidth: float,
 ) -> Cost:
-    """Return the time to load an operand so often, in place or staged, and to store an accumulator as often.
+    """Return the time to load an operand `loads` times, in place or staged, and to store an accumulator as often.
 
     `again` is how often a line read in place is loaded while it is used.
     """
@@ -279,7 +279,7 @@ def _miss_time(
 
 
 def buffers_filled(space: Space, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """Yield how long hinted rows along sums fill all buffers, of each input. Units: nanoseconds."""
+    """Yield, for each input, how long hinted rows along sums occupy all fill buffers. Units: nanoseconds."""
     for position, operand in enumerate(space.option.operands):
         # Of what streams, `streams` says what hints take, unless lines of memory have a time of their own.
         is_said = operand.prefetching.is_streamed and not problem.memory_rows.fill_ns
@@ -290,7 +290,7 @@ def buffers_filled(space: Space, missed: Sequence[Misses], problem: Problem) -> 
 
 
 def _fill_times(position: int, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """Yield the time per memory level: the lines of a level take what exceeds the time of the nearer one."""
+    """Yield the time per memory level. Each level counts the time by which it exceeds the nearer one."""
     near, before_ns = problem.rows_behind[0], 0.0
     for level, rows in zip(missed, problem.rows_behind, strict=False):
         ns = max(0.0, rows.fill_ns - before_ns)

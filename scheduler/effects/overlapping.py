@@ -49,7 +49,7 @@ def added_by_copies(
     repeats: Sequence[Cost],
     problem: Problem,
 ) -> Cost:
-    """Return the added time of copying an operand per block: `at_once` without software pipelining.
+    """Return the additional time of copying an operand per block. `at_once` is the time without pipelining.
 
     `repeats` are factors of how often the whole operand is copied. `afar_ns` is the extra time of all these
     copies because the data are far away, for results in both directions.
@@ -75,7 +75,7 @@ def added_by_copies(
 
 
 def exposed_by_lanes(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
-    """Return the added time of copies that lanes make: lanes that copy at once do not compute meanwhile.
+    """Return the additional time of copies by lanes, which do not compute while they copy.
 
     Copied ahead, what is filled before the first iteration is exposed, and its arrival.
     """
@@ -95,7 +95,7 @@ def exposed_by_lanes(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cos
 
 
 def arrivals(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
-    """Return the time of a loop whose iterations wait for copies that lanes began so many iterations ahead.
+    """Return the time of a loop whose iterations wait for copies that lanes started some iterations before.
 
     So many are on their way at the same time, each for as long as it is copied, and as it takes to arrive.
     """
@@ -141,7 +141,7 @@ def _interleaving_time(tiling: Tiling, problem: Problem) -> Cost:
 
 
 def buffers(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return how many copies of its buffer an input has."""
+    """Return the number of copies of an input's buffer."""
     return Const(1) if operand.is_accumulator else copies(tiling.space, operand)
 
 
@@ -159,7 +159,7 @@ def busy_with_copies(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cos
 
 
 def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:
-    """Return how often the whole operand is moved. Software-pipelined results are complete, and are stored once."""
+    """Return how often the whole operand is moved. Software-pipelined results are complete and stored once."""
     return () if operand.is_accumulator else repeats
 
 
@@ -181,7 +181,7 @@ def _elements(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
-    """Return the time to load sums when they are needed: only their write-back is across iterations."""
+    """Return the time to load sums on demand. Only their write-back is software-pipelined."""
     if not operand.is_accumulator:
         return Const(0)
     both = 2 * operand.staging.pack_ns_per_element
@@ -190,7 +190,7 @@ def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
 
 
 def accumulator_loads(tiling: Tiling) -> list[Cost]:
-    """Return factors of how often accumulators enter registers: per register block and block of summing axes."""
+    """Return the factors of how often accumulators enter registers: per register block, per block of summing axes."""
     return [
         tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
         for axis in tiling.space.axes
@@ -198,7 +198,7 @@ def accumulator_loads(tiling: Tiling) -> list[Cost]:
 
 
 def _first_fills(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Return factors of the elements that are filled before a loop begins: a block for each time that it does."""
+    """Return the factors of the elements that are filled before a loop starts: one block per start."""
     followed = tiling.space.axes_of(operand)
     found: list[Cost] = []
     for axis in tiling.space.option.axes:
@@ -212,7 +212,7 @@ def _first_fills(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 
 
 def _last_results(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Return factors of the elements that are written back behind a loop: a register block for each time."""
+    """Return the factors of the elements that are written back after a loop: one register block per end."""
     axes = tiling.space.register_axes
     found: list[Cost] = []
     for axis in tiling.space.option.axes:
@@ -235,7 +235,7 @@ def _last_results(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 def _around(
     tiling: Tiling, axis: TileAxis, axes: Sequence[TileAxis], one: Cost, each: Cost, *, sweep: bool
 ) -> list[Cost]:
-    """Return `each` if the loop of an axis is around another loop that has several iterations, else `one`."""
+    """Return `each` if the loop of an axis encloses another loop with several iterations, else `one`."""
     space = tiling.space
     trips = tiling.iterations if sweep else tiling.blocks
     found: list[Cost] = []
@@ -251,7 +251,7 @@ def _around(
 
 
 def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """Yield the exposed parts of hidden time, of hints and of traffic. Inputs expose less, as they are prefetched."""
+    """Yield the exposed parts of hidden time, of hints and of traffic. Prefetched inputs expose less."""
     model = problem.model
     yield times(model.leak_factor, hidden)
     operands = tiling.space.option.operands

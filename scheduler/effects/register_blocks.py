@@ -1,4 +1,4 @@
-"""Price register blocks one by one: sums, loads and chains of one block do not hide in another's.
+"""Price register blocks one by one: the sums, loads and latency of one block do not hide in another's.
 
 A whole block of 9 x 3 sums has 12 loads for 27 sums. The remainder block at the end of an axis, 9 x 1, has
 10 loads for 9 sums: its loads bound it, even if loads bound no other block.
@@ -18,13 +18,13 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage
 
 
 def block_sums(space: Space, loops: LoopTimes) -> Cost:
-    """Return per register block the longest of its sums, its loads, and its chains; all blocks together."""
+    """Return, over all register blocks, the longest of each block's sums, loads and dependence chains."""
     option = space.option
     return over_blocks(space, times(summing_issues(option), largest(_parts_of_sums(space, loops))))
 
 
 def _parts_of_sums(space: Space, loops: LoopTimes) -> list[Cost]:
-    """Return the time of one step of all summing axes in a register block."""
+    """Return the time of one step of all reduction axes in a register block."""
     option = space.option
     inputs = [operand for operand in option.operands if not operand.is_accumulator]
     chain = option.latency_ns if any(axis.is_reduction for axis in space.axes) else 0.0
@@ -43,7 +43,7 @@ def _loads(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
 
 
 def _busy(space: Space, operand: TileOperand) -> Cost:
-    """Return how long an operand's loads keep the computing unit busy."""
+    """Return how long an operand's loads occupy the computing unit."""
     if not operand.costs.direct_busy_ns and not operand.costs.staged_busy_ns:
         return Const(0)
     tiles = _unroll_factors(space, operand.axes)
@@ -52,7 +52,7 @@ def _busy(space: Space, operand: TileOperand) -> Cost:
 
 
 def _addresses(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
-    """Return the addresses of the rows of an operand that is read in place: fewer than rows stay in registers.
+    """Return the time to compute row addresses of an in-place operand if registers cannot hold all of them.
 
     Nothing if it is known how far apart rows lie: then they are part of the loads.
     """
@@ -76,7 +76,7 @@ def _unroll_factors(space: Space, names: Sequence[str]) -> list[Cost]:
 
 
 def summing_issues(option: NestOption) -> int:
-    """Return how many issues a sum takes."""
+    """Return the number of issues of one sum."""
     return prod(issues_along(axis) for axis in option.axes if axis.is_reduction)
 
 
@@ -107,6 +107,6 @@ def chains(tiling: Tiling) -> Cost:
 
 
 def over_blocks(space: Space, body: Cost) -> Cost:
-    """Return the body for each register block."""
+    """Return the cost of a body, multiplied by the number of register blocks."""
     axes = tuple((space.unroll(axis), issues_along(axis)) for axis in space.register_axes)
     return OverBlocks(axes, body) if axes else body

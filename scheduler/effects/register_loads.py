@@ -15,12 +15,12 @@ from isamap.source import add_up
 
 
 def loads(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return the time to load an input's tiles: each once per register block that uses it."""
+    """Return the time to load an input's tiles, each once per register block that uses it."""
     return _each_tile(tiling, operand, operand.costs.direct_ns or 0.0, operand.costs.staged_ns or 0.0)
 
 
 def busy(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return how long these loads keep the computing unit busy."""
+    """Return how long an input's loads occupy the computing unit."""
     if not operand.costs.direct_busy_ns and not operand.costs.staged_busy_ns:
         return Const(0)
     return _each_tile(tiling, operand, operand.costs.direct_busy_ns, operand.costs.staged_busy_ns)
@@ -43,7 +43,7 @@ def hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the exposed time of hints for streamed or late data.
+    """Return the exposed time of hints for data that streams or arrives late.
 
     Hints are not exposed in parallel with loads that follow rows and wait for memory, nor if they name whole
     rows in sequence that are read in place.
@@ -56,7 +56,7 @@ def shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def pages(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the time of page visits that miss the TLB, of an operand whose rows are read in place.
+    """Return the time of TLB misses for an operand whose rows are read in place.
 
     A register block visits each row of its part once. If the rows are on more pages than the TLB has entries,
     each visit misses. For streamed inputs the measured row parameters include this time. If hints have

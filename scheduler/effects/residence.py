@@ -1,4 +1,4 @@
-"""Model the memory in which a statement's tensors are at its start, and price the start of rows there.
+"""Model the memory that holds a statement's tensors at its start, and price the start of rows there.
 
 A kernel is called after other code has written its operands, or again on the same ones: they are in the
 nearest cache that holds them all. Misses of nearer caches are served from there; farther levels are not
@@ -48,9 +48,7 @@ from isamap.source.records import dataclass
 
 
 def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
-    """Return whether the tensors of a statement are together in one of these caches when it begins, and are kept
-    there until its end.
-    """
+    """Return whether one of these caches holds all tensors of a statement from its beginning to its end."""
     operands = space.option.operands
     size_bytes = sum(whole_bytes(space, operand)[0] for operand in operands)
     if any(operand.prefetching.is_cold for operand in operands):
@@ -89,12 +87,12 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
 
 
 def rows_together(operand: TileOperand, tlb: Tlb) -> int:
-    """Return how many rows of a tensor lie on one page: to a prefetcher there, they begin with the first."""
+    """Return how many rows of a tensor lie on one page. A prefetcher treats them as one row."""
     return max(1, tlb.page_bytes // operand.layout.pitch_bytes)
 
 
 def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
-    """Return how many rows of one page form a run: rows of a few lines that follow each other without a gap.
+    """Return how many rows of a page form a run, in which rows of a few lines follow each other without gaps.
 
     If they are read whole and one after the other, they start one stream. Each longer row is its own stream.
     """
@@ -124,18 +122,18 @@ class _Rows:
 
     @staticmethod
     def of(tiling: Tiling, operand: TileOperand, stated: RowTimes, together: int, run: int) -> _Rows:
-        """Return the rows of an operand whose elements follow each other along one of its axes."""
+        """Return the rows of an operand that is contiguous along one of its axes."""
         axes = [a for a in tiling.space.option.axes if a.name in operand.axes]
         extent = next(a.extent for a in axes if a.name == operand.layout.dense_axis)
         return _Rows(tiling, operand, stated, prod(a.extent for a in axes) // extent, extent, together, run)
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of one row. Units: bytes."""
+        """Return the bytes of one row."""
         return self.extent * self.operand.layout.tensor_bytes
 
     def started_ns(self, pieces: Sequence[Cost], start_ns: float | None = None) -> Cost:
-        """Return the time to start so many pieces of all rows. Units: nanoseconds.
+        """Return the time to start all rows, each in so many pieces. Units: nanoseconds.
 
         A start takes `start_ns`, or the time that the machine states. A short piece ends before its start has
         taken all of that time.
@@ -152,7 +150,7 @@ class _Rows:
 
 
 def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
-    """Return the time to start pieces of rows of a sum on more pages than a prefetcher follows.
+    """Return the time to start pieces of rows on more pages than a prefetcher follows.
 
     Each piece takes the full time, even if it is short. The limit is half of the pages that the first TLB
     holds, because other operands share it; large pages do not change it.
@@ -166,7 +164,7 @@ def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
 
 
 def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
-    """Return the time to read rows in place, piece by piece: pieces of followed rows are late too, hinted ones less.
+    """Return the time to read rows in place, piece by piece. Pieces of followed rows are late, too, hinted ones less.
 
     If pieces are shorter than a line, no more of them are late than a row has lines.
     """
@@ -191,7 +189,7 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
 
 
 def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:
-    """Return the time to start all rows from memory: pieces of a line or two end before a prefetcher starts."""
+    """Return the time to start all rows from memory. Pieces of one or two lines end before a prefetcher starts."""
     stated, element_bytes = rows.stated, rows.operand.layout.tensor_bytes
     usual = rows.started_ns(pieces)
     if not stated.short_bytes:
@@ -201,7 +199,7 @@ def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:
 
 
 def _side_by_side(rows: _Rows, problem: Problem, in_time: Cost) -> Cost:
-    """Return the time to start rows from memory, with the delay of rows that a sum reads side by side."""
+    """Return the time to start rows from memory, with the delay of rows that a sum reads in parallel."""
     tiling, operand = rows.tiling, rows.operand
     stated, line_bytes = problem.memory_rows, problem.caches[-1].line_bytes
     along = any(a.is_reduction and a.name == operand.layout.dense_axis for a in tiling.space.option.axes)

@@ -1,4 +1,4 @@
-"""Price the start of rows of results in far caches, each time a register block takes a piece of each row.
+"""Price the starts of result rows in distant caches, one for each piece that a register block stores.
 
     for k by 256 {            C[m, n] comes back for each block of the sum
       for n by 16 {             64 bytes of each of 240 rows
@@ -72,7 +72,7 @@ def _begin_times(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iter
 
 
 def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
-    """Yield the times that register blocks of results in place wait for lines, though rows are prefetched."""
+    """Yield how long register blocks of in-place results wait for lines although rows are prefetched."""
     space, line_bytes = tiling.space, line_bytes_of(problem)
     if not line_bytes:
         return
@@ -91,7 +91,7 @@ def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Co
 
 
 def _copied_parts(tiling: Tiling, operand: TileOperand, pieces: Cost) -> Cost:
-    """Return how often copies start each row: once for each part; all blocks of the sum use the same part.
+    """Return how often copies start each row: once per part. All blocks of the sum share a part.
 
     The parts of single register blocks start like pieces that are read in place.
     """
@@ -109,8 +109,7 @@ def _copied_parts(tiling: Tiling, operand: TileOperand, pieces: Cost) -> Cost:
 
 
 def _if_copied_by_blocks(tiling: Tiling, by_blocks: Cost, otherwise: Cost) -> Cost:
-    """Return `by_blocks` if a register block takes all of the sum, so that each copies its own part; else
-    `otherwise`.
+    """Return `by_blocks` if a register block takes the whole sum, so that each copies its own part, else `otherwise`.
 
     `otherwise` must not exceed `by_blocks`, so that costs grow with their decisions.
     """
@@ -129,7 +128,7 @@ def _rows(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces: Cost) -> Cost:
-    """Return how often each row is started: at most once for each of its lines, if all lines stay in a near cache."""
+    """Return how often each row is started: at most once per line if all lines stay in a near cache."""
     own, line_bytes = _own_loops(tiling, operand), line_bytes_of(problem)
     if not own or not line_bytes:
         return pieces
@@ -165,7 +164,7 @@ def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost
 
 
 def _own_loops(tiling: Tiling, operand: TileOperand) -> list[TilingLoop]:
-    """Return the loops along rows: over cache blocks, and over register blocks within."""
+    """Return the loops along rows: over cache blocks, and over the register blocks in them."""
     return [loop for loop in loops(tiling) if loop.axis == operand.layout.dense_axis]
 
 

@@ -69,7 +69,7 @@ def _of_input(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, lost: Cost) -> Cost:
-    """Return one of two costs: whether the remainder of a line is still cached when the next piece of a row starts.
+    """Return `kept` if the rest of a line is still cached when the next piece of its row starts, else `lost`.
 
     `kept` must not exceed `lost`, so that costs grow with their decisions.
     """
@@ -83,7 +83,7 @@ def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, 
 
 
 def _count_cached_rows(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
-    """Return how many rows of an input that is read across a sum the nearest cache holds; 0: all, or unknown."""
+    """Return how many rows, read across a sum, the nearest cache holds (0: all, or unknown)."""
     if operand.is_accumulator or operand.staging.is_packed or operand.layout.dense_axis not in tiling.step:
         return 0
     if in_rows(tiling.space.option, operand) or not problem.caches[0].line_bytes:
@@ -112,7 +112,7 @@ def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, probl
 
 
 def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses, problem: Problem) -> list[Cost]:
-    """Return the time of pieces from one level and from farther levels that computing hides no better.
+    """Return the times of pieces from one level and from farther levels that computing hides no better.
 
     Of copies only the starts of rows count: `copying_afar` already adds their reads.
     """

@@ -23,19 +23,19 @@ TOGETHER = (1, 2, 4)
 
 
 def line_bytes_of(problem: Problem) -> int:
-    """Return the bytes of the last cache's lines, or 0 if there is none, or nothing is said. Units: bytes."""
+    """Return the line size of the last cache, or 0 if it is unknown. Units: bytes."""
     return problem.caches[-1].line_bytes if problem.caches else 0
 
 
 def part_before(piece_bytes: int, pitch_bytes: int, line_bytes: int) -> float:
-    """Return the part of a line that lies before a piece, on average over all places where pieces begin."""
+    """Return the mean fraction of a line that lies before a piece, over all offsets at which pieces start."""
     return 1 - gcd(piece_bytes, pitch_bytes, line_bytes) / line_bytes
 
 
 def if_near(
     tiling: Tiling, operand: TileOperand, problem: Problem, loop: TilingLoop, near: Cost, far: Cost
 ) -> Cost:
-    """Return one of two costs: whether a cache before the last one still holds the data that a loop's body touches.
+    """Return `near` if a cache before the last one still holds the data that a loop's body touches, else `far`.
 
     `near` must not exceed `far`, so that costs grow with their decisions.
     """
@@ -52,7 +52,7 @@ def if_near(
 
 
 def shared_by_copies(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return how many lines of each row of an input the copies of its parts take once more than there are."""
+    """Return how many lines of each row are loaded twice because two copied parts of the row share them."""
     line_bytes, along = line_bytes_of(problem), operand.layout.dense_axis
     axis = next((axis for axis in tiling.space.register_axes if axis.name == along), None)
     known = operand.layout.tensor_bytes and operand.layout.pitch_bytes and not operand.layout.subscripts

@@ -1,4 +1,4 @@
-"""Price conflict misses: pieces of rows that are read from the cache sets of results just stored.
+"""Price conflict misses between pieces of rows and the results that were just stored into the same sets.
 
     for n by 32 {             columns of B[k, n] and C[m, n], whose rows lie 4 KB apart, or twice that
       for m by 3 {              the next rows of C, in the same sets of the nearest cache as the last ones
@@ -32,7 +32,7 @@ PARTS = 4 * MAX_UNROLLED
 
 
 def store_conflict_ns(tiling: Tiling, problem: Problem) -> Cost:
-    """Return the time that register blocks wait for results of the one before. Units: nanoseconds."""
+    """Return how long register blocks wait for the results of the previous block. Units: nanoseconds."""
     space = tiling.space
     if not problem.caches or not problem.rows_behind[0].crowded_ns:
         return Const(0)

@@ -85,7 +85,7 @@ def beginnings(
 
 
 def exposed_stream(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) -> Cost:
-    """Return how long traffic that streams and computing take together, or 0 if nothing streams.
+    """Return how long streamed traffic and computation take together, or 0 if nothing streams.
 
     The largest input counts.
     """
@@ -119,12 +119,12 @@ def _stated_times(problem: Problem) -> StreamTimes:
 
 
 def _stated_or(stated: float | None, otherwise: float) -> float:
-    """Return the stated value; its substitute if there is none."""
+    """Return the stated value, or its substitute if there is none."""
     return otherwise if stated is None else stated
 
 
 def _if_in_time(tiling: Tiling, operand: TileOperand, problem: Problem, early: Cost, late: Cost) -> Cost:
-    """Return the time of hinted rows: where there is no room for them, hints gain nothing, and cost."""
+    """Return the time of hinted rows. Without room in the cache, hints cost time and gain nothing."""
     return Threshold(_iteration_bytes(tiling, operand), room_bytes(problem), early, largest([early, late]))
 
 

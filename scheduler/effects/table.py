@@ -52,7 +52,7 @@ from isamap.scheduler.effects.time_parts import Counts
 
 
 def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> EffectParameter:
-    """Return a parameter from the `rows` of any link."""
+    """Return a parameter that any link may state in `rows`."""
     return EffectParameter(f"{words} of `rows`", lambda problem: any(map(stated, problem.rows_behind)))
 
 
@@ -112,7 +112,7 @@ def _traffic(context: Context) -> Iterator[EffectTime]:
 
 
 def _copy_parts(context: Context) -> Iterator[EffectTime]:
-    """Yield the time of units that copy by themselves."""
+    """Yield the time of units that copy concurrently."""
     for unit, costs in context.moved:
         for operand, cost in zip(context.option.operands, costs, strict=True):
             yield EffectTime(cost, operand.name, unit)

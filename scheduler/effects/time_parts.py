@@ -27,7 +27,7 @@ FUSED = "fused statements"
 
 
 class Counts(Enum):
-    """The way in which the time of a part combines with the others.
+    """The way in which the time of a part combines with other parts.
 
     `LONGEST` parts overlap: of all these the longest counts. A part `WITHIN` is a part of some of them,
     never longer than they are, and only listed. A part `BEYOND` counts only the time by which it is longer
@@ -42,7 +42,7 @@ class Counts(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimePart:
-    """A part of a cost, how it counts, and the operand that causes it ("" for none).
+    """A part of a cost: its name, how it combines, and the operand that causes it ("" for none).
 
     Parts of one `name` add up. `words` is the name in reports ("": as `name`); in it `{units}` and
     `{instruction}` stand for the units and the instruction that perform the statement.
@@ -56,7 +56,7 @@ class TimePart:
 
 
 def total_time(shares: Iterable[TimePart]) -> Cost:
-    """Return the total of these parts: the longest of those that overlap, plus those on top."""
+    """Return the total of these parts: the longest of those that overlap, plus those that add up."""
     hides: dict[str, list[Cost]] = {}
     on_top: list[Cost] = []
     for share in shares:
@@ -80,7 +80,7 @@ class SharingModel(Protocol):
 
 
 def where_time_goes(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[NestTime | None, ...]:
-    """Return, per statement, the time in parts, or None if the model cannot price it, no parts if it has none.
+    """Return, per statement, its time in parts. It is None if the model has no price, and empty if it has no parts.
 
     A statement that is fused with another one has no time of its own.
     """
@@ -129,7 +129,7 @@ def _time(
 
 
 def _together(shares: Iterable[TimePart]) -> Iterator[TimePart]:
-    """Yield one share for all shares of one name and operand, in their order."""
+    """Yield one part for all parts of one name and operand, in order of occurrence."""
     found: dict[tuple[str, str], list[TimePart]] = {}
     for share in shares:
         found.setdefault((share.name, share.operand), []).append(share)

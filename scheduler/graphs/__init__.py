@@ -1,1 +1,1 @@
-"""Graphs of operations partitioned into kernels: which nodes each computes, their order, and cache residence."""
+"""Graph partitioning into kernels: which nodes each kernel computes, their order, and cache residence."""

@@ -1,4 +1,4 @@
-"""Solve a graph problem by CP-SAT in a separate process: a crash or a hang there costs nothing."""
+"""Solve a graph problem by CP-SAT in a separate process, so that a crash or a hang does no harm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 def ask_for(
     kind: type[Answer], job: object, limit_s: float, command: Command = COMMAND
 ) -> Answer | Diagnostic | None:
-    """Return the decision of a process; if it fails, the warning that says why. Units: seconds of wall clock."""
+    """Return the decision of a process, or the warning why it failed. Units: seconds of wall clock."""
     deadline = time.monotonic() + limit_s + GRACE_S
     try:
         with borrow_child(command) as child:

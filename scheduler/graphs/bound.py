@@ -1,4 +1,4 @@
-"""Bound the cost of every plan of a graph from below: the linear relaxation of the choice of groups.
+"""Compute a lower bound on the cost of all plans of a graph: the linear relaxation of the choice of groups.
 
     minimise  sum of costs of the groups that are chosen
     where     at most one group per root, and exactly one if the root's results have to be in memory
@@ -22,7 +22,7 @@ PIECE = 2000
 
 
 def bound_ns(problem: GraphProblem) -> float:
-    """Return the least that all groups of a plan cost together. Units: nanoseconds."""
+    """Return a lower bound on the cost of all groups of a plan. Units: nanoseconds."""
     linear: Any = import_module("ortools.linear_solver.pywraplp")
     inner = {n for group in problem.groups for n in group.inner}
     needed = {n for n in range(len(problem.nodes)) if n not in inner}

@@ -30,7 +30,7 @@ Ask = Callable[["DeviceWindow"], DevicePlan | Diagnostic | None]
 
 @dataclass(frozen=True, slots=True)
 class DeviceWindow:
-    """Kernels to assign after others, which left tensors on a device. `start` is a possible assignment."""
+    """Kernels to assign after others that left tensors on devices. `start` is a feasible assignment."""
 
     problem: DeviceProblem
     wrote: Mapping[str, int]
@@ -39,7 +39,7 @@ class DeviceWindow:
 
 
 def ask_apart(stretch: DeviceWindow) -> DevicePlan | Diagnostic | None:
-    """Return the decision of a separate process; if it fails, the warning that says why."""
+    """Return the decision of a separate process, or the warning why it failed."""
     return ask_for(DevicePlan, stretch, stretch.limit_s)
 
 
@@ -68,7 +68,7 @@ def partition_devices(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apa
 
 
 def least_ns(problem: DeviceProblem) -> float:
-    """Return a lower bound of all partitions: an equal share for each device, and the longest chain of needs."""
+    """Return a lower bound on all partitions: an equal share for each device, and the longest dependence chain."""
     ends: list[float] = []
     for job, needs in zip(problem.jobs, needs_of(problem.jobs), strict=True):
         ends.append(job.cost_ns + max((ends[n] for n in needs), default=0.0))
@@ -76,7 +76,7 @@ def least_ns(problem: DeviceProblem) -> float:
 
 
 def by_levels(problem: DeviceProblem) -> tuple[Phase, ...]:
-    """Distribute ready kernels to the devices, the longest first, where that pays."""
+    """Distribute ready kernels to devices, the longest first, if that saves time."""
     needs, done = needs_of(problem.jobs), set[int]()
     phases: list[Phase] = []
     while len(done) < len(problem.jobs):
@@ -109,7 +109,7 @@ def _merge_phases(phases: Sequence[Phase]) -> Iterator[Phase]:
 
 
 def _wrote(problem: DeviceProblem, phases: Sequence[Phase]) -> dict[str, int]:
-    """Return the device that wrote each tensor."""
+    """Return, for each tensor, the device that wrote it."""
     return {
         t: d for phase in phases for d, part in enumerate(phase) for n in part for t in problem.jobs[n].writes
     }
@@ -120,7 +120,7 @@ def _wrote(problem: DeviceProblem, phases: Sequence[Phase]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class _Model:
-    """`at` says of each kernel by slot and device whether it is there. Even slots are the first device's."""
+    """The solver's model. `at` has a literal per kernel, slot and device. Even slots belong to the first device."""
 
     stretch: DeviceWindow
     model: Any
@@ -128,12 +128,12 @@ class _Model:
     at: list[dict[tuple[int, int], Any]]
 
     def on(self, job: int, device: int) -> Any:
-        """Return whether a kernel is on a device."""
+        """Return the literal that a kernel runs on a device."""
         return sum(var for (_, d), var in self.at[job].items() if d == device)
 
 
 def deal(stretch: DeviceWindow) -> DevicePlan | None:
-    """Return the best partition of a stretch within its effort, or None if nothing was found."""
+    """Return the best partition of a stretch that is found within its effort, or None."""
     from ortools.sat.python import cp_model
 
     problem = stretch.problem
@@ -168,7 +168,7 @@ def deal(stretch: DeviceWindow) -> DevicePlan | None:
 
 
 def _require_inputs(made: _Model) -> None:
-    """Constrain the inputs of each kernel to come from an earlier slot, or from its own part."""
+    """Constrain the inputs of each kernel to be written in an earlier slot, or in its own part."""
     for job, needs in enumerate(needs_of(made.stretch.problem.jobs)):
         for other in needs:
             when = [sum(s * v for (s, _), v in made.at[n].items()) for n in (other, job)]
@@ -180,7 +180,7 @@ def _require_inputs(made: _Model) -> None:
 
 
 def _times(made: _Model) -> list[Any]:
-    """Return the time of each slot: of its slowest part, and of starting several."""
+    """Return the time of each slot: of its slowest part, plus the start of several parts."""
     model, problem = made.model, made.stretch.problem
     whole = sum(round(job.cost_ns * TENTHS) for job in problem.jobs)
     whole += sum(round(ns * TENTHS) * len(problem.jobs) for ns in problem.crossing_ns.values())
@@ -211,7 +211,7 @@ def _times(made: _Model) -> list[Any]:
 
 
 def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
-    """Return the reader, the cost and the literal of each tensor that may be read from another device."""
+    """Return reader, cost and literal of each tensor that may be read from another device."""
     problem = made.stretch.problem
     writers = {t: n for n, job in enumerate(problem.jobs) for t in job.writes}
     found: list[tuple[int, int, Any]] = []
@@ -230,7 +230,7 @@ def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
 
 
 def _hint(made: _Model) -> None:
-    """Hint the start to the solver, as far as there are slots for its phases."""
+    """Give the start to the solver as a hint, as far as its phases fit into the slots."""
     where: dict[int, tuple[int, int]] = {}
     slot = 0
     for phase in made.stretch.start:

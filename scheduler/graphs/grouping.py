@@ -29,13 +29,13 @@ class NodeGroup:
 
     @property
     def members(self) -> frozenset[int]:
-        """All nodes of it."""
+        """All nodes of the group."""
         return self.inner | {self.root}
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """A graph's tensors: the writer and the readers of each, and those that the caller reads."""
+    """A graph's tensors: the writer and the readers of each, and the tensors that the caller reads."""
 
     nodes: Sequence[GraphNode]
     makers: Mapping[str, int]
@@ -44,7 +44,7 @@ class Edges:
 
     @staticmethod
     def of(nodes: Sequence[GraphNode], results: frozenset[str]) -> Edges:
-        """Return the edges of nodes in their order."""
+        """Return the edges of nodes in topological order."""
         readers: dict[str, set[int]] = {}
         for number, node in enumerate(nodes):
             for tensor in node.reads:
@@ -53,14 +53,14 @@ class Edges:
         return Edges(nodes, makers, {t: frozenset(r) for t, r in readers.items()}, results)
 
     def reads(self, cone: NodeGroup) -> tuple[str, ...]:
-        """Return the tensors that a group reads from memory, each once."""
+        """Return the tensors that a group reads from memory, without repetitions."""
         members = cone.members
         found = dict.fromkeys(t for n in sorted(members) for t in self.nodes[n].reads)
         return tuple(t for t in found if self.makers.get(t, -1) not in members)
 
 
 def cones_of(edges: Edges, root: int, most: int = MOST_GROUPS) -> list[NodeGroup]:
-    """Return the groups of a root, the smallest first: alone, with its private producers, and with more."""
+    """Return the groups of a root, smallest first: the root alone, with its private producers, and with more."""
     alone = NodeGroup(root)
     first = close_group(edges, alone)
     found = list(dict.fromkeys((alone, first)))
@@ -76,7 +76,7 @@ def cones_of(edges: Edges, root: int, most: int = MOST_GROUPS) -> list[NodeGroup
 
 
 def close_group(edges: Edges, cone: NodeGroup) -> NodeGroup:
-    """Return the group with all elementwise operations whose every reader is inside, if they may join."""
+    """Return the group extended by all elementwise operations whose readers are all inside, if they may join."""
     while len(cone.inner) < MOST_INNER:
         more = [
             n
@@ -96,7 +96,7 @@ def is_private(edges: Edges, number: int, members: frozenset[int]) -> bool:
 
 
 def joinable(edges: Edges, cone: NodeGroup) -> list[int]:
-    """Return nodes that may be computed inside as well, the latest first."""
+    """Return further nodes that the group may compute, the latest first."""
     members = cone.members
     if len(cone.inner) >= MOST_INNER:
         return []
@@ -122,7 +122,7 @@ def joinable(edges: Edges, cone: NodeGroup) -> list[int]:
 
 
 def show_results(edges: Edges, root: int, visible: frozenset[int]) -> NodeGroup:
-    """Return the group of a root where these nodes write their results to memory, and no others do."""
+    """Return the group of a root in which exactly these nodes write their results to memory."""
     inner: set[int] = set()
     waiting = [root]
     while waiting:
@@ -135,7 +135,7 @@ def show_results(edges: Edges, root: int, visible: frozenset[int]) -> NodeGroup:
 
 
 def greedily(edges: Edges) -> list[NodeGroup]:
-    """Return the groups of the greedy rule: a value goes if it is read if nothing else reads it.
+    """Return the groups of the greedy rule: a producer joins its reader if it has no other reader.
 
     Operations on single elements go into each other first, and then behind one kernel.
     """

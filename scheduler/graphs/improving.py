@@ -31,7 +31,7 @@ Ask = Callable[[Window], WindowPlan | Diagnostic | None]
 
 
 def make_plan(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
-    """Return the plan of groups in this order, with the near tensors that save the most for their room and time."""
+    """Return the plan of groups in this order, with near tensors chosen by time saved per room."""
     spans = live_ranges(problem, order)
     room = problem.near.capacity_bytes
     load = [min(problem.groups[g].passing_bytes, room) for g in order]
@@ -57,7 +57,7 @@ def make_plan(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
 
 
 def better_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPlan:
-    """Return the plan to start from: the greedy rule's, or the one without fusion if that is cheaper and fits.
+    """Return the start plan: the greedy one, or the plan without fusion if that is cheaper and fits.
 
     Values that are computed late keep their inputs alive, so for long recurrences the rule may lose. Units:
     bytes.
@@ -68,7 +68,7 @@ def better_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPl
 def improve_plan(
     problem: GraphProblem, start: GraphPlan, limit_s: float, room_bytes: int, ask: Ask | None = None
 ) -> GraphPlan:
-    """Return the best plan that is found within the time and the room. Units: seconds of wall clock, bytes.
+    """Return the best plan that is found within the limits. Units: seconds of wall clock, bytes.
 
     `start` may take more room than that: then the stretches in which it does are decided for less. Stretches
     for which the solver fails stay as they are, and the plan's warnings say so.
@@ -107,7 +107,7 @@ class FormulatedWindow:
 def _window(
     problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: int, limit_s: float
 ) -> FormulatedWindow:
-    """Return the stretch of a plan as a question of its own."""
+    """Return a stretch of a plan as an independent problem."""
     spans = live_ranges(problem, plan.order)
     own = [problem.groups[plan.order[n]] for n in stretch]
     free = {node for group in own for node in (*group.inner, group.root)}
@@ -138,13 +138,13 @@ def _window(
 
 
 def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
-    """Return the time that a window spends on reads of values that are not near."""
+    """Return the time in which a window reads tensors that are not near."""
     reads = (t for n in stretch for t in problem.groups[plan.order[n]].reads)
     return sum(far_ns(problem, t) for t in reads if t not in plan.near)
 
 
 def _possible(problem: GraphProblem, free: set[int], before: set[str]) -> tuple[int, ...]:
-    """Return the groups of these roots whose reads the model, earlier groups or another root can provide."""
+    """Return the groups of these roots whose inputs come from the model, earlier groups or another root."""
     found = [g for root in sorted(free) for g in problem.by_root.get(root, ())]
     written = {t for root in free for t in problem.nodes[root].writes}
     return tuple(
@@ -187,7 +187,7 @@ def _better(
     *,
     whole: bool,
 ) -> GraphPlan:
-    """Return the plan with this stretch decided so, or as it was if that is no better."""
+    """Return the plan with the decided stretch, or the old plan if that is as good."""
     middle = tuple(formulated.groups[n] for n in decided.order)
     order = (*plan.order[: stretch.start], *middle, *plan.order[stretch.stop :])
     named = {held.name for held in formulated.window.held}
@@ -211,7 +211,7 @@ def _better(
 
 
 def ask_apart(window: Window, command: Command = COMMAND) -> WindowPlan | Diagnostic | None:
-    """Return the decision of a separate process; if it fails, the warning that says why."""
+    """Return the decision of a separate process, or the warning why it failed."""
     return ask_for(WindowPlan, window, window.limit_s, command)
 
 
@@ -234,7 +234,7 @@ class PlanWindow:
 def improved_in_pieces(
     problem: GraphProblem, start: GraphPlan, limit_s: float, room_bytes: int, ask: Ask | None = None
 ) -> GraphPlan:
-    """Improve a plan as `improve_plan` does, also for large graphs. Units: seconds of wall clock, bytes."""
+    """Improve a plan as `improve_plan` does, with windows for large graphs. Units: seconds of wall clock, bytes."""
     stop = time.monotonic() + limit_s
     if len(start.order) <= 2 * PIECE:
         return improve_plan(problem, start, limit_s, room_bytes, ask)
@@ -270,7 +270,7 @@ def _cut_stretch(
     load: list[int],
     room_bytes: int,
 ) -> PlanWindow:
-    """Return a stretch of the plan by itself."""
+    """Return a stretch of the plan as a problem, with the capacity that remains for it."""
     taken = [problem.groups[plan.order[n]] for n in stretch]
     inside = sorted({n for group in taken for n in (*group.inner, group.root)})
     number = {node: n for n, node in enumerate(inside)}

@@ -1,4 +1,4 @@
-"""Decide a window of a plan by CP-SAT: groups, order, and cache residence, all at once.
+"""Decide a window of a plan by CP-SAT: groups, order and cache residence together.
 
 Everything outside the window is fixed: tensors from before it, tensors needed after it, and the memory of
 both. Times are places in the order.
@@ -109,7 +109,7 @@ class WindowModel:
 
 
 def decide(window: Window) -> WindowPlan | None:
-    """Return the best that is found within the window's effort, or None if nothing was.
+    """Return the best plan that is found within the window's effort, or None.
 
     Which groups is decided first, without their order and their room: that is soon done, and a bound. Where
     the start costs no more, it is the best; else the whole question is asked, with that answer as its hint.
@@ -144,7 +144,7 @@ def decide(window: Window) -> WindowPlan | None:
 
 
 def _solve_model(made: WindowModel, effort: float, limit_s: float) -> tuple[Any, Any]:
-    """Return the solver behind its search for the least costs, and its word."""
+    """Return the solver after its search for the least cost, and its status."""
     from ortools.sat.python import cp_model
 
     made.model.minimize(sum(made.costs))
@@ -158,7 +158,7 @@ def _solve_model(made: WindowModel, effort: float, limit_s: float) -> tuple[Any,
 
 
 def _choose(made: WindowModel) -> None:
-    """Add the constraints that one group runs for each needed root, and that all read tensors are written."""
+    """Add the constraints that each needed root has exactly one group and that all read tensors are written."""
     model = made.model
     by_root: dict[int, list[Any]] = {}
     for choice in made.window.choices:
@@ -186,7 +186,7 @@ def _choose(made: WindowModel) -> None:
 
 
 def _order(made: WindowModel) -> None:
-    """Give each root that runs a place of its own, behind those whose results it reads."""
+    """Give each running root a unique position, after the roots whose results it reads."""
     model = made.model
     for root in made.roots:
         made.when[root] = model.new_int_var(0, made.places - 1, "")
@@ -200,7 +200,7 @@ def _order(made: WindowModel) -> None:
 
 
 def _hold(made: WindowModel) -> None:
-    """Add the constraint that tensors live from their writers to their last readers, within their memories."""
+    """Constrain tensors to live from their writers to their last readers, within their memories."""
     model, window = made.model, made.window
     room, near = _Room(made, window.room_bytes), _Room(made, window.near_bytes)
     for held in window.held:

@@ -47,7 +47,7 @@ class Allocation:
 
 
 def allocate(buffers: Sequence[PlacedBuffer], capacity_bytes: int, limit_s: float = 60.0) -> Allocation:
-    """Return a placement of all buffers, the proof that there is none, or neither within `limit_s` seconds."""
+    """Return a placement of all buffers, a proof that none exists, or neither within `limit_s` seconds."""
     started = time.monotonic()
     if not buffers:
         return Allocation("PLACED", {}, "nothing to place", 0, 0.0)
@@ -87,7 +87,7 @@ Prepare = Callable[[list[int]], Effort]
 
 
 def _efforts(instance: Instance) -> Iterator[Prepare]:
-    """Yield ways to search, without end: longest, largest, highest, or most often in trouble first."""
+    """Yield an endless sequence of search strategies: longest, largest, highest, or most failures first."""
     rng = random.Random(SEED)
     attempt = 0
     while True:
@@ -119,7 +119,7 @@ NODES = 20_000  # of one attempt; with few buffers the first few decide
 
 
 def pack(buffers: Sequence[PlacedBuffer]) -> dict[str, int]:
-    """Return offsets by name. The search begins with the peak of live bytes, and adds memory until all are placed.
+    """Return offsets by name. The capacity starts at the peak of live bytes and grows until all buffers fit.
 
     Nothing depends on the clock. Where every attempt runs out of nodes, nothing is shared.
     """
@@ -137,7 +137,7 @@ def pack(buffers: Sequence[PlacedBuffer]) -> dict[str, int]:
 
 
 def _place_buffers(buffers: Sequence[PlacedBuffer], capacity: int) -> dict[str, int] | None:
-    """Return offsets within a capacity, or None if there are none, or none was found."""
+    """Return offsets within a capacity, or None if none exist or none were found."""
     instance = make_instance(buffers, capacity)
     lengths = [last - first for first, last in zip(instance.first, instance.last, strict=True)]
     effort = Effort("fewest", lambda b: -lengths[b] * instance.size[b], NODES)

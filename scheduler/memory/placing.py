@@ -29,7 +29,7 @@ Word = Literal["none", "unknown"]
 def place_isolated(
     instance: Instance, limit_s: float, effort: float, command: tuple[str, ...] = COMMAND
 ) -> tuple[int, ...] | Word:
-    """Return offsets in units, `none` when it is proved that there are none, `unknown` when limits came first.
+    """Return offsets in units, `none` if it is proved that there are none, or `unknown` after the limits.
 
     Units: `limit_s` of wall clock, `effort` in the solver's own measure. A child that fails knows nothing.
     """
@@ -72,7 +72,7 @@ def place(instance: Instance, limit_s: float, effort: float) -> tuple[int, ...] 
 
 
 def main() -> None:
-    """Answer one job."""
+    """Answer one job from standard input."""
     job: Any = json.loads(sys.stdin.read())
     fields: dict[str, Any] = job["instance"]
     fields |= {name: tuple(fields[name]) for name in ("first", "last", "size", "alignment")}

@@ -1,4 +1,4 @@
-"""A backtracking packer: it finds offsets for buffers with fixed lifetimes, or proves that none exist.
+"""A backtracking packer. It finds offsets for buffers with fixed lifetimes, or proves that none exist.
 
 Time is cut into *sections* in which the same buffers live. Any packing can be pushed down until each buffer
 rests on the bottom or on another one, so that it is enough to place buffers on the *skyline*, the top of what
@@ -51,7 +51,7 @@ class Instance:
 
 
 def make_instance(buffers: Sequence[PlacedBuffer], capacity_bytes: int) -> Instance:
-    """Time compressed to sections, sizes divided by their common divisor. There is at least one buffer."""
+    """Compress time to sections, and divide sizes by their common divisor. Requires at least one buffer."""
     unit = gcd(*(b.size_bytes for b in buffers), *(b.alignment_bytes for b in buffers if _matters(b)))
     times = sorted({t for b in buffers for t in (b.start, b.end)})
     alive = [frozenset(n for n, b in enumerate(buffers) if b.start <= t < b.end) for t in times[:-1]]
@@ -79,12 +79,12 @@ def _matters(buffer: PlacedBuffer) -> bool:
 
 
 class OutOfNodes(Exception):
-    """A search that was stopped before it had an answer."""
+    """An error: the search was stopped before it had an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The strategy of a search: `rank` orders buffers, least first; `nodes` limits the placements."""
+    """The strategy of a search. `rank` orders buffers, least first. `nodes` limits the placements."""
 
     branching: Branching
     rank: Callable[[int], float]
@@ -114,7 +114,7 @@ class _Choice:
 
 
 class _Search:
-    """The state of one search: the skyline, what has yet to come in each section, and what is placed."""
+    """The state of one search: the skyline, the unplaced buffers of each section, and the placed ones."""
 
     def __init__(self, instance: Instance, effort: Effort, failures: list[int]) -> None:
         self.instance = instance
@@ -132,7 +132,7 @@ class _Search:
                 self.covering[s].append(b)
 
     def run(self) -> tuple[int, ...] | None:
-        """Return depth first, without recursion: instances have hundreds of buffers."""
+        """Search depth first, without recursion, because instances have hundreds of buffers."""
         trail: list[tuple[_Choice, int]] = []
         while (choice := self.branch()) is not None:
             pick = 0
@@ -149,7 +149,7 @@ class _Search:
         return tuple(self.offsets)
 
     def branch(self) -> _Choice | None:
-        """Return where to place next, or None when everything is placed."""
+        """Return where to place next, or None if all buffers are placed."""
         found: _Choice | None = None
         best: tuple[int, ...] = ()
         for left, right in self.valleys():
@@ -167,7 +167,7 @@ class _Search:
         return found
 
     def valleys(self) -> list[tuple[int, int]]:
-        """Return runs of one height between higher walls. A wall closes the end where no more buffers come."""
+        """Return runs of one height between higher walls. A section without further buffers counts as a wall."""
         found: list[tuple[int, int]] = []
         level, left = -1, 0
         sections = self.instance.sections
@@ -195,7 +195,7 @@ class _Search:
         return _Choice(section, left, right, level, slack, buffers)
 
     def take(self, choice: _Choice, pick: int) -> bool:
-        """Return whether the choice is possible, and then it is made: a buffer, or after the last one the gap."""
+        """Try to place a buffer, or to leave a gap after the last one. Return whether that is possible."""
         if pick > len(choice.buffers):
             return False
         self.nodes += 1
@@ -213,7 +213,7 @@ class _Search:
         return self.place(b, choice.level)
 
     def place(self, b: int, level: int) -> bool:
-        """Place a buffer, unless some section under it could then not hold the remaining ones."""
+        """Place a buffer unless a section under it could then not hold the remaining buffers."""
         i = self.instance
         offset = -(-level // i.alignment[b]) * i.alignment[b]
         top = offset + i.size[b]
@@ -238,7 +238,7 @@ class _Search:
             self.rest[s] += self.instance.size[b]
 
     def bridge(self, choice: _Choice) -> int | None:
-        """Return the least height at which a buffer could cover a section that stays empty, or None if none can.
+        """Return the least height at which a buffer could cover a section that stays empty, or None.
 
         The next buffer over the section rests on a wall of the valley, or on a buffer that will be next to it
         there.
@@ -263,7 +263,7 @@ class _Search:
         return 0 <= section < self.instance.sections and self.rest[section] > 0
 
     def is_same(self, one: int, other: int) -> bool:
-        """Return whether two buffers are alike, so that exchanging them changes nothing."""
+        """Return whether two buffers are interchangeable."""
         i = self.instance
         return (i.first[one], i.last[one], i.size[one], i.alignment[one]) == (
             i.first[other],

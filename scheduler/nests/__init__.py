@@ -1,1 +1,1 @@
-"""Convert decisions to the loops of a nest, and any nest back to decisions and a price."""
+"""Convert decisions to the loops of a nest, and any nest to decisions and a price."""

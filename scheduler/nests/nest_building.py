@@ -24,7 +24,7 @@ from isamap.source.records import replace
 
 
 def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
-    """Return the nest that an assignment means."""
+    """Return the nest that an assignment describes."""
     option = space.option
     dealt = {name for name, _ in option.parts}
     parts = [ParallelLoop(axis.name, axis.extent) for axis in option.axes if axis.name in dealt]
@@ -71,7 +71,7 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
 
 
 def _is_one_block(option: NestOption, blocks: Sequence[LoopStep], sweeps: Sequence[LoopStep]) -> bool:
-    """Return whether a part has one register block: only blocks of the sum follow each other."""
+    """Return whether a part has one register block, apart from blocks of the sum."""
     axes = {axis.name: axis for axis in option.axes}
     return all(axes[loop.axis].is_reduction for loop in blocks) and all(
         loop.step >= axes[loop.axis].extent for loop in sweeps
@@ -81,7 +81,7 @@ def _is_one_block(option: NestOption, blocks: Sequence[LoopStep], sweeps: Sequen
 def _stages(
     space: Space, assignment: Assignment, outside: tuple[int, Sequence[LoopStep]], hold: int
 ) -> tuple[Stage, ...]:
-    """Return the nest. `outside` is the number of loops that distribute parts to threads."""
+    """Return the stages of the nest. `outside` is the number of loops that distribute parts to threads."""
     parts, blocks = outside
     # What lies in a scratchpad is dealt only where each part has its own, which it fills.
     outermost = {operand.name: parts if operand.staging.homes[0] else 0 for operand in space.option.operands}
@@ -120,7 +120,7 @@ MAX_ISSUES = 1024
 
 
 def with_short_rests(nest: NestSchedule, option: NestOption) -> NestSchedule:
-    """Return the nest; where pieces for every rest are too much code, longer axes first have powers of two only."""
+    """Return the nest. If the pieces of all remainders are too much code, longer axes use powers of two."""
     axes = {axis.name: axis for axis in option.axes}
     unrolled = {loop.axis for loop in nest.loops if loop.is_unrolled}
     blocks = {loop.axis: loop for loop in nest.loops if not loop.is_unrolled and loop.axis in unrolled}
@@ -144,6 +144,6 @@ def _tiles(axis: TileAxis, block: LoopStep) -> int:
 
 
 def _powers(axis: TileAxis, block: LoopStep) -> tuple[int, ...]:
-    """Return pieces that make every rest of a block: none if a block has no rest."""
+    """Return pieces that add up to every remainder of a block, or () if a block has none."""
     largest = block.step // axis.tile - (not block.is_dealt)
     return tuple(axis.tile << n for n in reversed(range(largest.bit_length())))

@@ -61,7 +61,7 @@ def normal_form(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def _clip_loop(loop: LoopStep, extents: Mapping[str, int]) -> LoopStep:
-    """Return a loop whose block is no larger than its axis. Parts for threads stay: their size is decided."""
+    """Return a loop whose block is no larger than its axis. Parts for threads keep their decided size."""
     step = min(loop.step, extents.get(loop.axis, loop.step))
     match loop:
         case ParallelLoop():
@@ -79,7 +79,7 @@ def _takes_all(loop: LoopStep, extents: Mapping[str, int]) -> bool:
 
 
 def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mapping[str, int]) -> set[int]:
-    """Return the loops that run once while another one of their axis stays, and unrolled ones of one issue."""
+    """Return single-iteration loops of which another loop of the axis remains, and unrolled loops of one issue."""
     found: set[int] = set()
     for number, loop in enumerate(loops):
         around = [o for o in loops[:number] if o.axis == loop.axis]
@@ -92,7 +92,7 @@ def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mappin
 
 
 def _crossed_loops(nest: NestSchedule) -> set[int]:
-    """Return the loops whose iterations a copy crosses: those directly around it, even where they run once."""
+    """Return the loops that a pipelined copy crosses: those directly around it, even with one iteration."""
     return {stage.depth - 1 for stage in nest.stages if stage.ahead or spread_of(nest, stage.operand)}
 
 
@@ -111,7 +111,7 @@ def _without(nest: NestSchedule, dropped: Collection[int]) -> NestSchedule:
 
 
 def _in_order(loops: Sequence[LoopStep], option: NestOption) -> tuple[LoopStep, ...]:
-    """Return the loops with adjacent unrolled loops sorted by name; those of sums stay in place."""
+    """Return the loops with adjacent unrolled loops sorted by name. Reduction loops stay in place."""
     sums = {axis.name for axis in option.axes if axis.is_reduction}
     found: list[LoopStep] = []
     for is_block, group in groupby(loops, lambda loop: loop.is_unrolled and loop.axis not in sums):
@@ -124,7 +124,7 @@ def _in_order(loops: Sequence[LoopStep], option: NestOption) -> tuple[LoopStep, 
 
 
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
-    """Return the cost of each statement, in the order of the problem, or None if the model cannot say.
+    """Return the cost of each statement in the order of the problem, or None if the model has no price.
 
     Units: nanoseconds. A statement that is fused with another one costs nothing by itself.
     """
@@ -217,7 +217,7 @@ def _cheaper(
 
 
 def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
-    """Return the option, or that of a part that a nest distributes over threads, or None if they do not match."""
+    """Return the option, or the part of it that a nest distributes over threads, or None if they do not match."""
     dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
     if not dealt:
         return option
@@ -228,7 +228,7 @@ def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
 
 
 def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
-    """Yield assignments that may have led to the nest. They are few, as most decisions can be read off."""
+    """Yield the few assignments that may have led to the nest. Most decisions follow from its loops."""
     single = {step.axis for step in nest.loops} - {step.axis for step in nest.loops if step.counts}
     loops = [step for step in nest.loops if step.counts or (step.is_dealt and step.axis in single)]
     unrolled = {step.axis for step in nest.loops if step.is_unrolled}
@@ -289,7 +289,7 @@ def _why(problem: Problem, nest: NestProblem, chosen: NestSchedule) -> str:
 def _differences(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[int, str]]:
-    """Yield the difference from each nest that it may stand for, and how far the two agree."""
+    """Yield the difference from each nest that this one may stand for, with the length of the common part."""
     normalised = normal_form(chosen, option)
     loops = Counter(loop.axis for loop in normalised.loops if loop.counts)
     axis, count = max(loops.items(), key=lambda pair: pair[1], default=("", 0))
@@ -301,7 +301,7 @@ def _differences(
 
 
 def _difference(normalised: NestSchedule, built: NestSchedule) -> tuple[int, str]:
-    """Return the first thing that differs, with how much agrees before it."""
+    """Return the first difference, with the length of the common part before it."""
     if normalised.loops != built.loops:
         return _of_loops(normalised.loops, built.loops)
     known = len(normalised.loops)

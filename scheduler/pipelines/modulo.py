@@ -36,7 +36,7 @@ MOST_STAGES = 8
 
 @dataclass(frozen=True, slots=True)
 class ModuloQuestion:
-    """A question and its limit. Units: `limit_s` of wall clock."""
+    """A modulo scheduling problem and its limit. Units: `limit_s` in seconds of wall clock."""
 
     steady: Steady
     limit_s: float
@@ -45,7 +45,7 @@ class ModuloQuestion:
 def pipeline_apart(
     steady: Steady, limit_s: float, command: tuple[str, ...] = COMMAND
 ) -> BoundedAnswer | None:
-    """Return the best order that was found within the limit, or None if none was, or where the solver failed."""
+    """Return the best order that is found within the limit, or None, also if the solver failed."""
     try:
         environment = {**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])}
         job = write(ModuloQuestion(steady, limit_s)).encode()
@@ -58,7 +58,7 @@ def pipeline_apart(
 
 
 def find_pipeline(steady: Steady, limit_s: float) -> BoundedAnswer | None:
-    """Find a pipeline as `pipeline_apart` does, in this process, or None if iterations cannot even run one by one."""
+    """Find a pipeline as `pipeline_apart` does, in this process. Return None if no iteration fits into registers."""
     stop = time.monotonic() + limit_s
     plain = begin(steady, least_interval(steady))
     bound = interval = least_interval(steady)
@@ -75,7 +75,7 @@ def find_pipeline(steady: Steady, limit_s: float) -> BoundedAnswer | None:
 
 
 def least_interval(steady: Steady) -> int:
-    """Return a lower bound of the interval: work per copy of a unit, delay per iteration around a circle."""
+    """Return a lower bound of the interval: work per copy of a unit, and delay per iteration around a cycle."""
     counts = dict(steady.units)
     work: dict[str, int] = {}
     for operation in steady.operations:
@@ -88,7 +88,7 @@ def least_interval(steady: Steady) -> int:
 
 
 def _has_positive_circle(steady: Steady, interval: int) -> bool:
-    """Return whether some operation would have to start after itself: longest paths still grow after n rounds."""
+    """Return whether an operation would have to start after itself: the longest paths still grow after n rounds."""
     longest = [0] * len(steady.operations)
     for _ in range(len(longest) + 1):
         grew = False
@@ -102,13 +102,13 @@ def _has_positive_circle(steady: Steady, interval: int) -> bool:
 
 
 def _longest(steady: Steady) -> int:
-    """Return the interval at which iterations and their operations run one after the other."""
+    """Return the interval at which nothing overlaps."""
     waits = sum(max(0, wait.delay) for wait in steady.dependences)
     return max(least_interval(steady), sum(max(1, o.busy) for o in steady.operations) + waits)
 
 
 def _shorten_lives(steady: Steady, found: Pipeline, bound: int, stop: float) -> BoundedAnswer:
-    """Return the second phase: the same interval with the shortest lives."""
+    """Return the result of the second phase: the same interval with the shortest lifetimes."""
     lifetime = lifetime_of(steady, found)
     proven = sum(1 for value in steady.values if value.users)
     left = stop - time.monotonic()
@@ -125,7 +125,7 @@ def _shorten_lives(steady: Steady, found: Pipeline, bound: int, stop: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The start of each operation: `slots` within the interval, `iterations` intervals later, `starts` in all."""
+    """The start of each operation: its `slots` within the interval, plus whole intervals (`iterations`)."""
 
     model: cp_model.CpModel
     slots: Sequence[cp_model.IntVar]
@@ -136,7 +136,7 @@ class _Model:
 def _solve(
     steady: Steady, interval: int, limit_s: float, shorten: Pipeline | None
 ) -> tuple[str | int, Pipeline | None]:
-    """Return a pipeline with an interval, or `none` for a proof that there is none, or `unknown`.
+    """Return a pipeline with an interval, or `none` if it is proved that there is none, or `unknown`.
 
     If a pipeline to `shorten` is given, minimise the register lifetimes, and return their lower bound as
     well.
@@ -220,7 +220,7 @@ def _share_registers(
     memory: str,
     free: int,
 ) -> None:
-    """Add the constraint that no more values are live at the same time than there are free registers.
+    """Add the constraint that the number of live values never exceeds the number of free registers.
 
     A lifetime is at most an interval long, so that it and its copy one interval earlier cover each slot that
     it reaches within the interval.
@@ -243,7 +243,7 @@ def _share_registers(
 
 
 def _lives(built: _Model, steady: Steady) -> list[Any]:
-    """Return for how long each value takes registers, as often as it takes some."""
+    """Return the lifetime of each value, once for each register that it takes."""
     lives: list[Any] = []
     for value in steady.values:
         if value.users:
@@ -267,7 +267,7 @@ def begin(steady: Steady, least: int) -> Pipeline | None:
 
 
 def in_sequence(steady: Steady) -> Pipeline | None:
-    """Return operations in the order listed, iteration after iteration, or None if registers forbid it."""
+    """Return the operations in the listed order, iteration after iteration, or None if registers are too few."""
     starts: list[int] = []
     free = 0
     for i, operation in enumerate(steady.operations):
@@ -286,7 +286,7 @@ def in_sequence(steady: Steady) -> Pipeline | None:
 
 @dataclass(slots=True)
 class _Table:
-    """The reservation table: the number of slots of the interval that each unit has in use."""
+    """The reservation table: the number of used slots of each unit."""
 
     steady: Steady
     interval: int
@@ -294,7 +294,7 @@ class _Table:
     taken: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
 
     def take(self, number: int, start: int) -> bool:
-        """Take the slots of an operation, unless its unit has none left there."""
+        """Reserve the slots of an operation. Return whether its unit has enough."""
         operation = self.steady.operations[number]
         slots = [(operation.unit, (start + tick) % self.interval) for tick in range(operation.busy)]
         needed = {slot: slots.count(slot) for slot in slots}
@@ -306,7 +306,7 @@ class _Table:
 
 
 def _by_rule(steady: Steady, interval: int) -> Pipeline | None:
-    """Return a pipeline in which operations that wait for nothing of their own iteration are placed last."""
+    """Return a pipeline in which operations without dependences in their own iteration are placed last."""
     count = len(steady.operations)
     within = [w for w in steady.dependences if not w.distance]
     waiting = {w.target for w in within}
@@ -337,7 +337,7 @@ def _by_rule(steady: Steady, interval: int) -> Pipeline | None:
 
 
 def main() -> None:
-    """Answer one job."""
+    """Answer one job from standard input."""
     job = read_value(sys.stdin.buffer.read())
     print(write(find_pipeline(job.steady, job.limit_s)))
 

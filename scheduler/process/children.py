@@ -33,11 +33,11 @@ Command = tuple[str, ...]
 
 
 class ChildLost(Exception):
-    """An error: the solver process no longer answers. The text gives the reason."""
+    """An error: the solver process no longer answers. Its text has the reason."""
 
 
 class ChildLate(Exception):
-    """A child that has not answered by the deadline. `was_asked` says whether it had a job."""
+    """An error: the solver process missed the deadline. `was_asked` says whether it had a job."""
 
     def __init__(self, *, was_asked: bool) -> None:
         super().__init__("no answer in time")
@@ -46,7 +46,7 @@ class ChildLate(Exception):
 
 @dataclass(slots=True)
 class Child:
-    """One solver process. `lines` are its answers, an empty one at its end. `said` is its error output.
+    """A solver process. `lines` are its answers, with an empty line at its end. `said` is its error output.
 
     It is busy from the moment that it gets a job until the caller has read all of the answer.
     """
@@ -61,7 +61,7 @@ class Child:
     owner: int = field(default_factory=os.getpid)
 
     def send(self, job: str) -> None:
-        """Hand over one line, without waiting until it is read."""
+        """Send one line without waiting until it is read."""
         self.is_busy = True
         Thread(target=_write, args=(self.process, job.encode() + b"\n"), daemon=True).start()
 
@@ -71,7 +71,7 @@ class Child:
             self.is_ready = self.answer(deadline) == READY
 
     def answer(self, deadline: float) -> bytes:
-        """Return the next line. `deadline` on the monotonic clock. Raises: ChildLate, ChildLost."""
+        """Return the next line. `deadline` is on the monotonic clock. Raises: ChildLate, ChildLost."""
         try:
             line = self.lines.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
@@ -81,7 +81,7 @@ class Child:
         return line
 
     def end(self) -> None:
-        """End it at once."""
+        """End the process at once."""
         end_process(self.process)
         self.reader.join()
         assert self.process.stdin is not None
@@ -96,7 +96,7 @@ _lock = Lock()
 
 
 def start_early(command: Command = COMMAND) -> None:
-    """Start a child unless one is idle. That it cannot be started is said when it is needed."""
+    """Start a solver process unless one is idle. A failure is reported when the process is needed."""
     with _lock:
         if any(child.command == command for child in idle()):
             return
@@ -106,7 +106,7 @@ def start_early(command: Command = COMMAND) -> None:
 
 @contextmanager
 def borrow_child(command: Command = COMMAND) -> Generator[Child]:
-    """Borrow a child for the caller alone, and keep it afterwards if it is sound. Raises: ChildLost."""
+    """Borrow a solver process exclusively, and keep it for reuse if it is sound. Raises: ChildLost."""
     child = _borrow(command)
     try:
         yield child
@@ -134,12 +134,12 @@ def _give_back(child: Child) -> None:
 
 
 def idle(owner: int | None = None) -> list[Child]:
-    """Return the idle children of this process; children of the process from which it was forked are excluded."""
+    """Return the idle solver processes of this process, without those of the process that it was forked from."""
     return [child for child in kept if child.owner == (owner or os.getpid())]
 
 
 def start(command: Command) -> Child:
-    """Return a new child. Raises: ChildLost if it cannot be started."""
+    """Return a new solver process. Raises: ChildLost if it cannot be started."""
     said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
     root = str(Path(isamap.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -176,7 +176,7 @@ def _write(process: Process[bytes], job: bytes) -> None:
 
 
 def _cause(child: Child) -> str:
-    """Return how a child ended, with the check that failed in it, or else the last thing that it said."""
+    """Return how a process ended, with the assertion that failed in it, or else its last line of output."""
     code = child.process.wait()
     child.said.seek(0)
     said = child.said.read().decode(errors="replace").strip().splitlines()

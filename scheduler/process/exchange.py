@@ -20,7 +20,7 @@ class SearchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The schedules among which to search for one that costs less than `best_ns`.
+    """A search for a schedule that costs less than `best_ns`, and the options to search.
 
     The first contender starts from the best known schedule, unless that is already the best of its option:
     then `holds_best` is false. Options in `without` are skipped. Units: nanoseconds; no schedule costs less

@@ -1,4 +1,4 @@
-"""Run the solver in a child process: a crash, a hang or a lack of memory there costs the caller nothing.
+"""Run the solver in a child process, so that a crash, a hang or a lack of memory does no harm.
 
 A child reports every better schedule as soon as it finds it, so earlier results are not lost.
 """
@@ -22,7 +22,7 @@ UNHEARD = (ChildLost, ChildLate, ValueError, TypeError, KeyError, IndexError)
 
 @dataclass(frozen=True, slots=True)
 class SolverAnswer:
-    """The last message of the solver. `failure` says why it was the last."""
+    """The last message of the solver. `failure` says why no further message came."""
 
     found: SearchResult | None
     failure: Diagnostic | None = None
@@ -58,7 +58,7 @@ def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Search
 
 
 def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> Diagnostic | None:
-    """Return the warning that one of `UNHEARD` is worth, or None if the time was up before anything was asked."""
+    """Return the warning for one of the errors `UNHEARD`, or None if the time was up before the job was sent."""
     if isinstance(error, ChildLost):
         return warn_of_failure(str(error), sought)
     if isinstance(error, ChildLate):
@@ -68,7 +68,7 @@ def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> D
 
 
 def warn_of_failure(what: str, sought: str = "schedule") -> Diagnostic:
-    """Return the warning that the solver did not do its work, and why."""
+    """Return the warning that the solver failed, and why."""
     return Diagnostic(
         "solver-failed",
         f"the solver failed; the {sought} is the best that was known by then",

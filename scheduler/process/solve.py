@@ -61,7 +61,7 @@ Run = Callable[[NestModel, SearchLimits, Configuration, Tell], Answered]
 
 
 def search(job: Search, tell: Tell, run: Run | None = None) -> SearchResult:
-    """Return the best schedule within the limits. `run` is the solver, unless a test has another one.
+    """Return the best schedule within the limits. `run` is the solver, which tests replace.
 
     That nothing is feasible is believed when a second configuration says so, too, and it may be true: then
     the best schedule known, which none of these is, is proven optimal.
@@ -93,7 +93,7 @@ def search(job: Search, tell: Tell, run: Run | None = None) -> SearchResult:
 def run_solver(
     nest_model: NestModel, limits: SearchLimits, configuration: Configuration, tell: Tell
 ) -> Answered:
-    """Return a solver that has run, and its word."""
+    """Return a solver after its run, and its status."""
     from ortools.sat.python import cp_model
 
     class Told(cp_model.CpSolverSolutionCallback):
@@ -133,7 +133,7 @@ def _read_solution(
 
 
 def main() -> None:
-    """Answer jobs until there are no more."""
+    """Answer jobs from standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller was interrupted as well, and decides
     limit_memory(int(sys.argv[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
@@ -172,7 +172,7 @@ def limit_memory(size_bytes: int) -> None:
 
 
 def _receive(source: IO[bytes], jobs: SimpleQueue[bytes]) -> None:
-    """Receive jobs; without a caller the process ends, even in the middle of a search."""
+    """Receive jobs. Without a caller the process ends, even in the middle of a search."""
     for line in source:
         jobs.put(line)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Simulated annealing: random changes. A worse one is accepted more readily at an early step.
+"""Simulated annealing: random changes, of which worse ones are accepted less often as the search proceeds.
 
 It looks at the same candidates as greedy, which it starts from, and leaves the valleys in which greedy stays.
 The number of steps is fixed, so that the answer does not depend on the clock unless the limit is very short.
@@ -69,7 +69,7 @@ class Annealing:
 
 
 def _neighbour(current: Candidate, options: Sequence[OpenOption], rng: random.Random) -> Candidate | None:
-    """Return a schedule that differs in one decision, or None if the one drawn is not possible."""
+    """Return a schedule that differs in one random decision, or None if it is not feasible."""
     option = current.option
     if rng.random() < JUMPS:
         option = rng.choice(options)

@@ -36,7 +36,7 @@ class Solved:
 
 
 def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule:
-    """Return the schedule of all statements, in the order of the problem. Its status is the least of theirs."""
+    """Return the schedule of all statements, in the order of the problem. Its status is the weakest of theirs."""
     statuses = {part.status for part in solved}
     status = next(word for word in STATUSES if word in statuses)
     return Schedule(

@@ -1,4 +1,4 @@
-"""The options of a statement under a cost model, open or completely decided. Greedy and CP-SAT share them."""
+"""The options of a statement under a cost model, open or decided. Greedy search and CP-SAT share them."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class Candidate:
     fused: tuple[int, ...] = ()
 
     def nest(self) -> NestSchedule:
-        """Return its loops."""
+        """Return the loop nest of the decisions."""
         return replace(build_nest(self.option.space, self.assignment), fused=self.fused)
 
 
 def open_options(
     problem: Problem, nest: NestProblem, model: CostModel, fixed: Assignment, stop: float = inf
 ) -> tuple[OpenOption, ...]:
-    """Return the options that agree with the fixed decisions, most promising first, or none if no option agrees.
+    """Return the options that agree with the fixed decisions, most promising first.
 
     `stop` is on the monotonic clock: after it, one agreeing option suffices, the first of those with the most
     work per issue.
@@ -118,7 +118,7 @@ def _bound_option(
 
 @lru_cache(maxsize=RECALLED)
 def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, tuple[float, ...]]:
-    """Return the cached cost and bounds without fixed decisions: narrowing and scheduling both ask."""
+    """Return the cached cost and bounds without fixed decisions, which narrowing and scheduling both use."""
     (nest,) = problem.nests
     (option,) = nest.options
     space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
@@ -131,7 +131,7 @@ def _issues(option: NestOption) -> int:
 
 
 def heeds(space: Space) -> bool:
-    """Return whether fixed decisions without alternatives have their only possible value.
+    """Return whether each decision without alternatives has the fixed value.
 
     An axis of one issue is neither unrolled nor cut into blocks, whatever is fixed; nor is a reduction axis
     unrolled that is not the innermost one.

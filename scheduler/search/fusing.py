@@ -32,7 +32,7 @@ Solve = Callable[[NestProblem, tuple[OpenOption, ...], int], Solved]
 def solve_all(
     problem: Problem, model: CostModel, fixed: Assignment, solve: Solve, stop: float = inf
 ) -> tuple[Solved, ...]:
-    """Return the answer for every nest that is not fused with another one, in the order of the problem.
+    """Return the answer for every nest that is not fused into another one, in the order of the problem.
 
     Raises: Infeasible as `solve` does.
     """
@@ -44,7 +44,7 @@ def solve_all(
 def solve_groups(
     problem: Problem, model: CostModel, fixed: Assignment, solve: Solve, stop: float = inf
 ) -> tuple[FusedGroup, ...]:
-    """Return each nest that no other may fuse, with those that it may. Raises: Infeasible as `solve` does.
+    """Return each nest that no other nest may fuse, with the nests that it may fuse. Raises: Infeasible.
 
     `stop` as in `open_options`.
     """
@@ -73,7 +73,7 @@ def solve_groups(
 
 
 def _beside_others(solved: Solved, others_ns: float) -> Solved:
-    """Return the answer of a statement whose excluded mappings cost at least so much."""
+    """Return the answer of a statement whose excluded mappings cost at least `others_ns`."""
     if others_ns >= solved.bound_ns:
         return solved
     is_best = solved.status == "OPTIMAL" and others_ns >= solved.candidate.cost_ns * (1 - ROUNDING)
@@ -82,7 +82,7 @@ def _beside_others(solved: Solved, others_ns: float) -> Solved:
 
 
 def _offered_statements(nest: NestProblem) -> list[int]:
-    """Return statements that some option of a nest can fuse."""
+    """Return the statements that some option of a nest can fuse."""
     return sorted({f.statement for o in nest.options for f in o.fusions})
 
 
@@ -104,7 +104,7 @@ class FusedGroup:
         return self.answer.candidate.option.space.statement
 
     def parts(self, answer: Solved, chosen: FusedOption | None = None) -> tuple[Solved, ...]:
-        """Return an answer for the nest as the remaining nests, each with its own cost.
+        """Return an answer for the group as separate nests, each with its own cost.
 
         `chosen` are the statements that it fuses, by default the cheapest choice. Their bounds add up to the
         bound of all together, because another choice may leave others separate.
@@ -141,7 +141,7 @@ class FusedOption:
         return self.extra_ns + self.other_ns
 
     def widened(self) -> OpenOption:
-        """Return the option with all of this in its cost."""
+        """Return the option with the cost of all fused statements included."""
         cost = total([self.option.cost, Const(self.added_ns)])
         floor = self.option.floor_ns + self.added_ns
         return replace(self.option, cost=cost, floor_ns=floor, known_floors=())
@@ -157,7 +157,7 @@ def _cheapest(
 
 
 def _slack_of(choices: Iterable[FusedOption], alone: Mapping[int, Solved | None], fixed: Assignment) -> float:
-    """Return by how much the cheapest choice of an option may exceed the least that bounds prove of its choices.
+    """Return by how much an option's cheapest choice may exceed the lower bound of its choices.
 
     That is the most of all options. A statement counts with its bound where it stays separate, and with its addition
     to the sum where it is fused.
@@ -195,7 +195,7 @@ def choices_of(
 
 
 def least_added_ns(offered: tuple[Fusion, ...], costs: Mapping[int, float]) -> float:
-    """Return the least cost of statements, each fused with a sum or in its own nest at the cost given for it."""
+    """Return the least cost of statements, each either fused with a sum or in its own nest at the given cost."""
     return min(
         add_up([*(f.extra_ns for f in offered if f.statement in fused), *_left(costs, fused)])
         for fused in _closed_sets(offered)
@@ -208,7 +208,7 @@ def _left(costs: Mapping[int, float], fused: tuple[int, ...]) -> Iterator[float]
 
 
 def _closed_sets(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield sets of statements that may be fused together: none without its prerequisites."""
+    """Yield sets of statements that may be fused together. Each set contains the prerequisites of its members."""
     numbers = [f.statement for f in offered]
     free = len(offered) <= MAX_CHOSEN_FREELY
     for count in range(len(offered) + 1):
@@ -218,7 +218,7 @@ def _closed_sets(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed: Assignment) -> bool:
-    """Return whether a choice agrees with a person's decisions. A statement with a decided nest keeps its nest."""
+    """Return whether a choice agrees with a user's decisions. A statement with a decided nest keeps its nest."""
     for other in alone:
         pinned = fixed.get(fuse_of(statement, other), 0 if fixed_names(fixed, other) else None)
         if pinned not in (None, int(other in fused)):
@@ -229,7 +229,7 @@ def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed:
 def _settle_answer(
     answer: Solved, chosen: FusedOption, alone: Mapping[int, Solved], slack_ns: float
 ) -> Solved:
-    """Return the answer with only the cost of its own nest, and of the statements that it fuses.
+    """Return the answer with the cost of its own nest and of the statements that it fuses.
 
     The bound holds for any fusion: a separate nest may cost as little as its own bound.
     """

@@ -70,7 +70,7 @@ class Greedy:
 def first_candidate(
     nest: NestProblem, options: Sequence[OpenOption], fixed: Mapping[str, int], stop: float = inf
 ) -> Candidate:
-    """Return greedy's schedule by `stop` on the monotonic clock; after that time the first feasible one.
+    """Return the greedy schedule by `stop` on the monotonic clock, or after that time the first feasible one.
 
     Raises: Infeasible if nothing agrees with the fixed decisions.
     """
@@ -81,7 +81,7 @@ def first_candidate(
 
 
 def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
-    """Yield a candidate per option and register block that has one; no candidate proves that there is no schedule.
+    """Yield a candidate for each option and register block that has one. No candidate proves infeasibility.
 
     It has no cache blocks if possible, because then every other decision is possible: `first_assignment`.
     """
@@ -93,7 +93,7 @@ def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
 
 
 def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candidate | None:
-    """Return the best that descent finds by `stop`, or None if the fixed decisions leave nothing."""
+    """Return the best schedule that descent finds by `stop`, or None if the fixed decisions allow none."""
     given = (candidate_of(option, option.start) for option in options if option.start is not None)
     known = min(given, key=lambda c: c.cost_ns, default=None)
     best, tried = known, Tried()
@@ -129,7 +129,7 @@ def descend(
     stop: float = inf,
     tried: Tried | None = None,
 ) -> Candidate:
-    """Return the candidate after improving one decision after the other, until its cost is at most `stop`.
+    """Return the candidate after single-decision improvements until its cost is at most `stop`.
 
     `tried` are changes of `best` that are known not to help. It is updated to those of the returned candidate.
     Units: `stop` in nanoseconds.
@@ -150,7 +150,7 @@ def descend(
 def _improve(
     best: Candidate, left: Sequence[Assignment], tried: Tried
 ) -> tuple[Candidate, Sequence[Assignment]]:
-    """Return the first change that pays, and those behind it; the same where none of the first few does."""
+    """Return the first change that lowers the cost and the moves after it, or `best` if none of the first does."""
     option, batch = best.option, dict[Changes, int]()
     position = 0
     while position < len(left) and len(batch) < TRIED_AT_ONCE:
@@ -172,12 +172,12 @@ def _improve(
 
 
 def _changes(current: Assignment, move: Assignment) -> Changes:
-    """Return the changes of a move: two moves with the same changes are one."""
+    """Return the decisions that a move changes, with their new values."""
     return frozenset([pair for pair in move.items() if current.get(pair[0]) != pair[1]])
 
 
 def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
-    """Return an assignment without cache blocks and stages, with axes in order, as far as possible.
+    """Return an assignment without cache blocks and stages, with axes in order, as far as constraints allow.
 
     None proves that no assignment with this register block is feasible: larger cache blocks and staged sums
     only relax constraints. If scratchpads are too small, `least_assignments` has the assignments that use
@@ -222,7 +222,7 @@ def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterato
 
 
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Yield single changes to try: a stage and related decisions, a cache block, an unrolled sum, an order."""
+    """Yield single changes to try: a stage with related decisions, a cache block, an unrolled sum, an order."""
     space = option.space
     yield from _stages(option, current)
     yield from other_values(space, current, tried=True)
@@ -242,7 +242,7 @@ def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 
 
 def _copied_ahead(space: Space, current: Assignment) -> Iterator[Assignment]:
-    """Yield all inputs that lanes copy ahead together, and with smaller blocks of a sum: copies need room."""
+    """Yield changes in which lanes copy all inputs ahead, also with smaller blocks of a sum to save room."""
     values = [(name, v) for name, v in crossings(space).items() if len(v) > 1]
     if space.option.shares_work or not values:
         return
@@ -255,7 +255,7 @@ def _copied_ahead(space: Space, current: Assignment) -> Iterator[Assignment]:
 
 
 def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Yield changes that pay together: a cache block and a stage, then each alone."""
+    """Yield changes that only pay together: a cache block and a stage, then each alone."""
     space = option.space
     for axis in space.axes:
         for size in space.blocks(axis, current.get(space.unroll(axis), 1)):
@@ -265,7 +265,7 @@ def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignmen
 
 
 def _stages(option: OpenOption, current: Assignment) -> list[dict[str, int]]:
-    """Return each operand staged in another way."""
+    """Return changes that each stage one operand in another way."""
     space = option.space
     return [
         {space.stage(operand): value}

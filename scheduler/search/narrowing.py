@@ -54,7 +54,7 @@ def narrow_problem(
     matches: Sequence[Matches] | None = None,
     packed: Sequence[str] = (),
 ) -> Problem:
-    """Return the problem with the mappings that may win under a model with lower bounds, and the bound of the others.
+    """Return the problem with the mappings that may win under a model, and a lower bound on the removed ones.
 
     After `looks` mappings of a statement, if given, the remaining ones are excluded as well, even if they may
     win. `matches` are the mappings of the statements, if known; `packed` are inputs that the caller passes
@@ -83,7 +83,7 @@ def narrow_problem(
 
 @dataclass(frozen=True, slots=True)
 class _Priced:
-    """A statement with the mappings that may win, and a schedule's cost. Units: nanoseconds."""
+    """A statement with the mappings that may win, and the cost of a schedule. Units: nanoseconds."""
 
     nest: NestProblem
     price_ns: float
@@ -91,7 +91,7 @@ class _Priced:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """A completely priced mapping: its lower bound, and its best known schedule, if any."""
+    """A completely priced mapping: its lower bound, and its best known schedule (None without one)."""
 
     number: int
     option: NestOption
@@ -104,14 +104,14 @@ _Waiting = tuple[float, int, Outline]
 
 
 def _promise(waiting: _Waiting) -> float:
-    """Return the lower bound of a mapping, higher for each axis that it joins to another."""
+    """Return a mapping's lower bound, increased for each axis that it joins to another."""
     least, _, outline = waiting
     return least * PER_JOINED**outline.joined
 
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """The prices of a statement's mappings. `saved` are the costs of the statements that may be fused with it.
+    """The prices of a statement's mappings. `saved` are the costs of statements that may be fused with it.
 
     `bare` is the problem without statements. `floor` is the model's lower bound on one iteration.
     """
@@ -124,19 +124,19 @@ class _Judge:
     saved: Mapping[int, float]
 
     def whole_ns(self, option: NestOption, best: Candidate | None) -> float:
-        """Return the cost of a mapping's schedule and of all statements that it may fuse, the cheapest way."""
+        """Return the cost of a mapping's schedule, with all statements that it may fuse at their least cost."""
         own = tuple(f for f in option.fusions if f.statement in self.saved)
         return inf if best is None else best.cost_ns + least_added_ns(own, self.saved)
 
     def least_ns(self, option: NestOption) -> float:
-        """Return the lower bound of a mapping's cost, in parts or undivided."""
+        """Return the lower bound of a mapping's cost, partitioned or not."""
         once = self.floor(self.bare, option) / self.frame.threads
         return self.frame.iterations[self.number] * once
 
     def floor_and_best(
         self, option: NestOption, limit_ns: float, *, splits: bool
     ) -> tuple[float, Candidate | None]:
-        """Return the mapping's lower bound with all its costs, and greedy's schedule of it.
+        """Return the mapping's lower bound with all costs, and the greedy schedule of it.
 
         There is no schedule if the bound is not below the limit. With `splits`, the bound is raised towards
         the limit.
@@ -151,12 +151,12 @@ class _Judge:
         return floor, greedy_candidate(opened) if floor <= limit_ns else None
 
     def _raised_ns(self, option: OpenOption, limit_ns: float) -> float:
-        """Return a lower bound of an option's schedules, at most the limit: less where one is met on the way."""
+        """Return a lower bound of an option's schedules, raised up to the limit if possible."""
         return min(raised_floors(option, option.floors_ns, limit_ns, most=MOST_BOXES).floors_ns)
 
 
 def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:
-    """Return the mappings that may cost less than the best schedule known, or as much."""
+    """Return the mappings that may cost at most as much as the best known schedule."""
     wholes: list[_Settled] = []
     price = limit = others = ruled_out = inf
 
@@ -214,7 +214,7 @@ def _start(place: int, best: Candidate) -> Start:
 
 
 def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
-    """Return a closer outline: with the price of one more copy, or of all copies `at_once`."""
+    """Return a more precise outline, with the price of one more copy or of all copies, or None if there is none."""
     more = outline.further() if outline.further is not None else outline
     while at_once and more is not None and more.is_priced_in_part and more.further is not None:
         more = more.further()
@@ -222,7 +222,7 @@ def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
 
 
 def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], list[_Waiting]]:
-    """Return some mappings that may be cheap, and all others, each with its lower bound."""
+    """Return some mappings that may be cheap, and all others, each with a lower bound."""
 
     def waiting(outline: Outline) -> _Waiting:
         return judge.least_ns(outline.option), outline.number, outline
@@ -248,7 +248,7 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
 
 
 def _refine_once(outline: Outline) -> Outline | None:
-    """Return the outline refined by one step, or None if nothing performs the mapping."""
+    """Return the outline refined by one step, or None if no instructions perform the mapping."""
     return outline.further() if outline.further is not None else outline
 
 
@@ -257,7 +257,7 @@ def _instruction(outline: Outline) -> str:
 
 
 def _complete_outline(outline: Outline) -> Outline | None:
-    """Return the complete outline of a mapping, or None if nothing performs it."""
+    """Return the complete outline of a mapping, or None if no instructions perform it."""
     found: Outline | None = outline
     while found is not None and found.further is not None:
         found = found.further()

@@ -33,7 +33,7 @@ from isamap.source.records import dataclass, replace
 
 
 def neighbours(candidate: Candidate) -> Iterator[Candidate]:
-    """Yield the candidates that differ in one decision, or in the register block."""
+    """Yield the candidates that differ in one decision or in the register block."""
     option = candidate.option
     for move in all_moves(option, candidate.assignment):
         assignment = {**candidate.assignment, **move}
@@ -46,7 +46,7 @@ def neighbours(candidate: Candidate) -> Iterator[Candidate]:
 
 
 def with_block(option: OpenOption, assignment: Assignment, block: RegisterBlock) -> Assignment | None:
-    """Return the assignment with another register block, and the nearest cache blocks that fit it."""
+    """Return the assignment with another register block and the nearest cache blocks that fit it."""
     space = option.space
     found = dict(assignment)
     iterations = [
@@ -74,7 +74,7 @@ JUMPS, BLOCKS = 0.1, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A complete schedule: a candidate per group, in the order of the space. Two are equal where loops are.
+    """A complete schedule: a candidate per group, in the order of the space. Points with equal loops are equal.
 
     Units: `cost_ns` in nanoseconds of the model.
     """
@@ -103,7 +103,7 @@ class OptionWithFused:
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """All schedules of a problem that agree with what is fixed.
+    """All schedules of a problem that agree with the fixed decisions.
 
     `first` is the starting point of a search, `listed` are the model's cheapest schedules in order, without
     `first`.
@@ -125,7 +125,7 @@ class SearchSpace:
         first: Schedule,
         listed: Sequence[Schedule] = (),
     ) -> SearchSpace | None:
-        """Return the space that a schedule lies in, or None if no decisions lead to it, as to some that are written.
+        """Return the space around a schedule, or None if no decisions lead to it.
 
         Raises: Infeasible if nothing agrees with `fixed`.
         """
@@ -165,7 +165,7 @@ class SearchSpace:
         return self._point(found)
 
     def schedule(self, point: Point) -> Schedule:
-        """Return the schedule of a point, as heuristics return them."""
+        """Return the schedule of a point in the form that heuristics return."""
         parts = [
             part
             for group, ways, candidate in zip(self.groups, self.ways, point.candidates, strict=True)
@@ -176,7 +176,7 @@ class SearchSpace:
         return replace(made, fixed=tuple(self.fixed.items()))
 
     def changed(self, point: Point, rng: random.Random) -> Point | None:
-        """Return a point that differs in one decision, register block or mapping of one statement; None without any.
+        """Return a point with one change of a decision, a register block or a mapping, or None if there is none.
 
         Statements are changed as often as they cost.
         """
@@ -191,7 +191,7 @@ class SearchSpace:
         return None
 
     def crossed(self, one: Point, other: Point, rng: random.Random) -> Point | None:
-        """Return a point with each decision from one of two points, or None if the result is not a schedule.
+        """Return a point with each decision from one of two points, or None if that is not a schedule.
 
         Loop orders are taken together, and so is a register block, because only whole ones are known to be
         possible. If the mappings differ, a statement is as in one of the points.
@@ -209,7 +209,7 @@ class SearchSpace:
         return self._point(found)
 
     def drawn(self, rng: random.Random) -> Point | None:
-        """Return a random point: a mapping, a register block, then a few changes."""
+        """Return a random point: a mapping, a register block, and then a few changes. None if it is no schedule."""
         starts: list[Candidate] = []
         for ways in self.ways:
             way = rng.choice(ways)
@@ -260,7 +260,7 @@ def changed_kinds(one: Point, other: Point) -> frozenset[str]:
 def _as_in(
     schedule: Schedule, problem: Problem, group: FusedGroup, options: Mapping[int, Sequence[OpenOption]]
 ) -> dict[int, Solved]:
-    """Return the answers for statements that may be fused: those of the schedule, if it has a nest for them."""
+    """Return the answers for statements that may be fused, taken from nests of the schedule if it has them."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found = dict(group.alone)
     for statement in found.keys() & nests.keys():
@@ -295,7 +295,7 @@ def _as_solved(candidate: Candidate) -> Solved:
 def _draw_decisions(
     space: Space, one: Assignment, other: Assignment, rng: random.Random
 ) -> Assignment | None:
-    """Return decisions from either assignment, those that hang together from the same one, or None if none fit."""
+    """Return decisions from either assignment, with related ones from the same assignment, or None if none fit."""
     genes = {name: name for name in one.keys() & other.keys()}
     genes |= {name: "order" for name, _, _ in space.order_pairs()}
     genes |= {name: "sweep" for name, _, _ in space.sweep_pairs()}

@@ -1,4 +1,4 @@
-"""Raise the lower bounds of register blocks by splitting on one decision after the other: cuts for CP-SAT.
+"""Raise the lower bounds of register blocks by splitting one decision after the other: cuts for CP-SAT.
 
     register blocks            a box each, with its lower bound
     x stages of a, of b, ...   cut: bounds rise, and boxes that reach a known price are excluded
@@ -39,7 +39,7 @@ Made = Mapping[str, Numbers]
 
 @dataclass(frozen=True, slots=True)
 class RaisedBounds:
-    """The lower bound for each register block, and the best schedule found on the way, if any.
+    """The lower bound for each register block, and the best schedule found meanwhile (None without one).
 
     No bound is above that schedule's cost. Units: `floors_ns` in nanoseconds.
     """
@@ -56,7 +56,7 @@ def raised_floors(
     most: int | None = None,
     start: Candidate | None = None,
 ) -> RaisedBounds:
-    """Return floors of the option's register blocks, raised towards a price that is known. Units: nanoseconds.
+    """Return lower bounds of the option's register blocks, raised towards a known price. Units: nanoseconds.
 
     Given a schedule of the option to `start` from, cheaper ones are looked for in the lowest boxes. No more
     is cut from `stop` on the monotonic clock, or when there have been `most` boxes.
@@ -99,7 +99,7 @@ def raised_floors(
 
 
 def _probe_boxes(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
-    """Return an improved schedule from the lowest boxes, if cheaper. Open decisions are as in the best schedule."""
+    """Return a cheaper schedule from the lowest boxes, or `best`. Open decisions are as in `best`."""
     option, found = best.option, best
     for made in _each(boxes.taken(np.argsort(boxes.floors, kind="stable")[:PROBED])):
         whole = {**best.assignment, **made}
@@ -113,7 +113,7 @@ def _probe_boxes(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
 
 
 def _lowest(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
-    """Return the lowest boxes, as many as may be bounded at a time when they are cut, and the others."""
+    """Return the lowest boxes, as many as can be bounded at once after the cut, and the others."""
     order = np.argsort(boxes.floors, kind="stable")
     enough = np.searchsorted(
         np.cumsum(choice.counts[choice.kinds[boxes.owner[order]]]), AT_ONCE, side="right"
@@ -123,14 +123,14 @@ def _lowest(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
 
 
 def _is_size(space: Space, choice: Choice) -> bool:
-    """Return whether sizes are open before or after a choice: schedules are looked for when all are given."""
+    """Return whether a choice decides stages or cache blocks. Schedules are tried once all of these are decided."""
     stages = [space.stage(operand) for operand in space.option.operands]
     blocks = [space.block(axis) for axis in space.axes]
     return choice.names[0] in [*stages, *blocks]
 
 
 def _clauses(space: Space) -> dict[str, list[Facts]]:
-    """Return the constraints on decisions, by each decision that they are about."""
+    """Return the constraints on decisions, by the decisions that they contain."""
     found: dict[str, list[Facts]] = {}
     for facts in space.rules.clauses():
         for name in {name for fact in facts for name in names_in(fact)}:
@@ -139,7 +139,7 @@ def _clauses(space: Space) -> dict[str, list[Facts]]:
 
 
 def _keeping(clauses: Mapping[str, Sequence[Facts]], made: Made, names: Sequence[str]) -> Mask:
-    """Return where new decisions meet their constraints, given the decisions made before."""
+    """Return a mask of the boxes in which new decisions satisfy their constraints, given the earlier ones."""
     points, count = {name: (values, values) for name, values in made.items()}, len(next(iter(made.values())))
     found = np.ones(count, np.bool_)
     for facts in dict.fromkeys(facts for name in names for facts in clauses.get(name, ())):
@@ -158,7 +158,7 @@ def _each(boxes: Boxes) -> Iterator[dict[str, int]]:
 
 
 def _is_schedule(space: Space, made: Mapping[str, int]) -> bool:
-    """Return whether decisions are compatible. A box may contain incompatible decisions, or open ones."""
+    """Return whether decisions are compatible. A box may contain incompatible or open decisions."""
     orders = (first_order(*_loops(space, sweep=sweep), made) for sweep in (False, True))
     agrees = all(made.get(name, value) == value for name, value in space.fixed.items())
     return agrees and all(order is not None for order in orders) and space.is_feasible(made)

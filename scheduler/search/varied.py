@@ -1,4 +1,4 @@
-"""Diverse schedules for evaluation: one per mapping and register block, where cost models err most.
+"""Return diverse schedules for evaluation, one per mapping and register block, which is where cost models err.
 
 The cheapest schedules of a model are mostly one register block with its loops in another order, and run
 alike. Measuring also needs others: for each promising register block, the schedule that descent finds.
@@ -32,7 +32,7 @@ def vary_schedule(
     limit_s: float = 10.0,
     fixed: Mapping[str, int] | None = None,
 ) -> tuple[Schedule, ...]:
-    """Return the cheapest schedules, each with another mapping or register block, of the costliest statement.
+    """Return the cheapest schedules, each with another mapping or register block of the costliest statement.
 
     The other statements are as greedy has them. There may be fewer than `count`. Units: `limit_s` in
     seconds of wall clock. Raises: Infeasible if nothing agrees with `fixed`.
@@ -65,7 +65,7 @@ def _as_solved(candidate: Candidate) -> Solved:
 
 
 def _per_block(options: Sequence[OpenOption], count: int, stop: float) -> tuple[Candidate, ...]:
-    """Return the results of descent for the most promising register blocks, cheapest first."""
+    """Return the results of descent for the register blocks with the least bounds, cheapest first."""
     found: list[Candidate] = []
     for option, number in _promising(options, LOOKED_AT * count):
         start = first_assignment(option.space, option.register_blocks[number])

@@ -1,4 +1,4 @@
-"""Constraints between decisions, each stated once: a constraint holds if one of its facts does.
+"""Constraints between decisions. Each is a clause, which holds if one of its facts holds.
 
     (Is("nest0.ahead.b", (0,)), Is("nest0.stage.b", (1,)))      a buffer filled early is staged per block
 
@@ -39,7 +39,7 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """The fact that one number is at most another. Together with other facts, both numbers depend on one axis."""
+    """The fact that one number is at most another. In a clause with other facts, both depend on one axis."""
 
     left: Cost
     right: Cost
@@ -82,7 +82,7 @@ class OptionConstraints:
     capacities: tuple[AtMost, ...]
 
     def clauses(self) -> Iterator[Facts]:
-        """Yield constraints that one fact of each holds."""
+        """Yield the clauses. Of each, one fact has to hold."""
         yield from self.orders
         yield from (constraint.facts for constraint in self.constraints)
         yield from ((capacity,) for capacity in self.capacities)
@@ -94,7 +94,7 @@ def stays_whole(block: str, extent: int) -> AtMost:
 
 
 def names_in(fact: Fact) -> frozenset[str]:
-    """Return the decisions that a fact is about."""
+    """Return the decisions that a fact contains."""
     match fact:
         case Is(decision, _):
             return frozenset((decision,))
@@ -142,7 +142,7 @@ def limit(model: cp_model.CpModel, literals: Literals, clauses: Iterable[Facts])
 
 
 def _literal(model: cp_model.CpModel, literals: Literals, fact: Fact, known: dict[Fact, Literal]) -> Literal:
-    """Return a literal that holds where a fact does."""
+    """Return a literal that holds if a fact does."""
     if fact not in known:
         match fact:
             case Is(decision, values):
@@ -165,7 +165,7 @@ def _literal(model: cp_model.CpModel, literals: Literals, fact: Fact, known: dic
 
 
 def may_be_met(facts: Iterable[Fact], boxes: Boxes, count: int = 1) -> Mask:
-    """Return the boxes, of `count`, in which decisions make one of these facts true, or may by their bounds."""
+    """Return a mask of the `count` boxes in which one of these facts may hold, given the bounds of decisions."""
     found = np.zeros(count, np.bool_)
     for fact in facts:
         found |= _may_hold(fact, boxes, count)

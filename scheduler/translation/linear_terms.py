@@ -24,7 +24,7 @@ ENFORCED_BITS = 28
 
 
 class TooLarge(Exception):
-    """A term is too large for the solver."""
+    """An error: a term is too large for the solver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +40,26 @@ Branches = Sequence[tuple["Literal", LinearTerm]]
 
 
 def constant(value: int) -> LinearTerm:
-    """Return a number."""
+    """Return a constant term."""
     _check(value)
     return LinearTerm(value, value, value)
 
 
 def add_terms(terms: Sequence[LinearTerm]) -> LinearTerm:
-    """Return the sum."""
+    """Return the sum of the terms."""
     low, high = sum(term.low for term in terms), sum(term.high for term in terms)
     _check(high)
     return LinearTerm(sum(term.expr for term in terms), low, high)
 
 
 def weight_term(factor: int, term: LinearTerm) -> LinearTerm:
-    """Return a multiple."""
+    """Return a multiple of a term."""
     _check(factor * term.high)
     return LinearTerm(factor * term.expr, factor * term.low, factor * term.high)
 
 
 def select_by_literal(model: cp_model.CpModel, values: Sequence[tuple[Literal, int]]) -> LinearTerm:
-    """Return the value of the one literal that holds."""
+    """Return the value of the only true literal."""
     from ortools.sat.python import cp_model
 
     found = sorted({value for _, value in values})
@@ -72,7 +72,7 @@ def select_by_literal(model: cp_model.CpModel, values: Sequence[tuple[Literal, i
 
 
 def picked_sum(values: Sequence[tuple[Literal, int]]) -> LinearTerm:
-    """Return the value of the only true literal as a sum, for values that are used once and not multiplied."""
+    """Return the value of the only true literal as a sum. It is for values used once and not multiplied."""
     low, high = min(value for _, value in values), max(value for _, value in values)
     _check(high)
     if low == high:
@@ -81,7 +81,7 @@ def picked_sum(values: Sequence[tuple[Literal, int]]) -> LinearTerm:
 
 
 def variable(model: cp_model.CpModel, term: LinearTerm) -> LinearTerm:
-    """Return the same term as a variable, which products ask for."""
+    """Return the same term as a variable, which products require."""
     if term.low == term.high:
         return term
     found = model.new_int_var(term.low, term.high, "")
@@ -107,7 +107,7 @@ def multiply_terms(
 
 
 def count_term(model: cp_model.CpModel, factor: int, term: LinearTerm) -> LinearTerm:
-    """Return a multiple, as a variable where the factor is too large for enforced constraints."""
+    """Return a multiple of a term, as a variable if the factor is too large for enforced constraints."""
     found = weight_term(factor, term)
     if factor < 1 << ENFORCED_BITS or found.low == found.high:
         return found
@@ -127,7 +127,7 @@ def quotient(model: cp_model.CpModel, dividend: LinearTerm, divisor: LinearTerm)
 
 
 def at_least(model: cp_model.CpModel, terms: Sequence[LinearTerm]) -> LinearTerm:
-    """Return a term that is at least each of these terms."""
+    """Return a term that is at least each of the given terms."""
     low, high = max(term.low for term in terms), max(term.high for term in terms)
     if low == high:
         return constant(low)
@@ -139,7 +139,7 @@ def at_least(model: cp_model.CpModel, terms: Sequence[LinearTerm]) -> LinearTerm
 
 
 def switch_term(model: cp_model.CpModel, branches: Branches) -> LinearTerm:
-    """Return a term that is at least the one whose literal holds, rounded down to ENFORCED_BITS significant bits."""
+    """Return a term that is at least that with the true literal, rounded down to ENFORCED_BITS significant bits."""
     if len(branches) == 1:
         return branches[0][1]
     low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)
@@ -154,7 +154,7 @@ def switch_term(model: cp_model.CpModel, branches: Branches) -> LinearTerm:
 
 
 def _shift_term(model: cp_model.CpModel, term: LinearTerm, shift: int) -> Linear:
-    """Return a term that is at least the term divided by 2**shift, rounded down."""
+    """Return a term that is at least the given one divided by 2**shift, rounded down."""
     if term.low == term.high:
         return term.low >> shift
     if not shift:
@@ -165,7 +165,7 @@ def _shift_term(model: cp_model.CpModel, term: LinearTerm, shift: int) -> Linear
 
 
 def equal(model: cp_model.CpModel, branches: Branches) -> LinearTerm:
-    """Return the term whose literal holds, for terms without large coefficients."""
+    """Return the term with the true literal, for terms without large coefficients."""
     if len(branches) == 1:
         return branches[0][1]
     low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)
@@ -178,7 +178,7 @@ def equal(model: cp_model.CpModel, branches: Branches) -> LinearTerm:
 
 
 def imply(model: cp_model.CpModel, literal: Literal, condition: object) -> None:
-    """Constrain the condition to hold where the literal does."""
+    """Constrain the condition to hold if the literal does."""
     stated: Any = condition  # the operators of linear expressions are typed as bool, and more
     constraint: Any = model.add(stated)
     constraint.only_enforce_if(literal)

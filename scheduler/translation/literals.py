@@ -31,7 +31,7 @@ Values = Sequence[tuple["Literal", int]]
 
 @dataclass(frozen=True, slots=True)
 class Literals:
-    """Decisions as literals.
+    """The decisions of an option as literals.
 
     `joint` lists, per axis, what may be decided about it at once: exactly one literal holds, and makes these
     decisions. `axis_of` names the axis of each such decision. `single` has the literals of every other
@@ -46,7 +46,7 @@ class Literals:
 
 
 def by_value(model: cp_model.CpModel, literals: Literals, name: str) -> Mapping[int, Literal]:
-    """Return per value of a decision a literal that holds then."""
+    """Return a literal for each value of a decision."""
     if name in literals.single:
         return literals.single[name]
     ways = _ways(literals, name)
@@ -56,7 +56,7 @@ def by_value(model: cp_model.CpModel, literals: Literals, name: str) -> Mapping[
 def over_blocks(
     model: cp_model.CpModel, literals: Literals, cost: OverBlocks, factor: float | None
 ) -> LinearTerm:
-    """Return a factor times the sum, rounded down; without a factor the sum itself, which is whole then."""
+    """Return `factor` times a sum over register blocks, rounded down, or the sum itself, which is then whole."""
     own = set(literals.blocks[0][1])
     names = sorted({name for node in nodes_of(cost.body) for name in decisions_in(node)} - own)
     open_ones = [(name, _told_apart(model, literals, cost.body, name)) for name in names]
@@ -70,7 +70,7 @@ def _branch_term(
     open_ones: Sequence[tuple[str, Values]],
     made: Assignment,
 ) -> LinearTerm:
-    """Return the term where some of the other decisions are made."""
+    """Return the term under some fixed values of the other decisions."""
     cost, factor = rounded
     if not open_ones:
         numbers = [(at, evaluate(cost, {**block, **made})) for at, block in literals.blocks]
@@ -85,7 +85,7 @@ def _branch_term(
 
 
 def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: str) -> Values:
-    """Return the values of a decision, those taken together for which every part of the body is the same."""
+    """Return the values of a decision, grouped where every part of the body has the same value."""
     ways = _ways(literals, name)
     branches = [
         dict(node.branches) for node in nodes_of(body) if isinstance(node, Cases) and node.decision == name
@@ -99,7 +99,7 @@ def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: s
 
 
 def _ways(literals: Literals, name: str) -> dict[int, list[Literal]]:
-    """Return, per value of a decision, the literals of which one is then true."""
+    """Return, for each value of a decision, literals of which one is true if the decision has that value."""
     if name in literals.single:
         return {value: [literal] for value, literal in literals.single[name].items()}
     found: dict[int, list[Literal]] = {}

@@ -83,7 +83,7 @@ class Translator:
     # --- any expression, times a factor -------------------------------------------------------------------
 
     def _scale_cost(self, cost: Cost, factor: float, *, paid: bool) -> LinearTerm:
-        """Return the term of a cost; with `paid` this part counts in any case, so that the cap limits it."""
+        """Return the term of a cost. With `paid`, it is a part of the total cost, so that the cap limits it."""
         if is_whole(cost):
             most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
             return weight_term(floor(factor), self._exact(cost, most))
@@ -142,7 +142,7 @@ class Translator:
         return self._scale_cost(self._spread(broken, others), factor, paid=paid)
 
     def _of_two(self, one: Cost, other: Cost, factor: float, *, paid: bool) -> LinearTerm:
-        """Return the product of two sums, each as one number. The least of both has as many steps."""
+        """Return the product of two sums, scaled so that the least values of both have equally many steps."""
         first, second = (max(1, self._scale_cost(part, 1.0, paid=False).low) for part in (one, other))
         steps = sqrt(factor * second / first), sqrt(factor * first / second)
         left, right = (
@@ -153,7 +153,7 @@ class Translator:
         return multiply_terms(self.model, left, right, most)
 
     def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> LinearTerm:
-        """Return the product of a sum over register blocks and others: whole ones, or such sums."""
+        """Return the product of a sum over register blocks and other factors, whole numbers or further such sums."""
         sums = [part for part in others if isinstance(part, OverBlocks) and not is_whole(part)]
         found = self._exact(self._keep(times(*(part for part in others if part not in sums))))
         for part, own in ((cost, factor / FINE ** len(sums)), *((part, FINE) for part in sums)):
@@ -162,7 +162,7 @@ class Translator:
         return found
 
     def _spread(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
-        """Return the product of both, with the multiplication moved inside the part."""
+        """Return the product with the multiplication moved into the terms of `part`."""
 
         def product(inner: Cost) -> Cost:
             return self._keep(times(inner, *others))
@@ -182,7 +182,7 @@ class Translator:
                 assert_never(part)
 
     def _by_value(self, decision: str) -> Mapping[int, Literal]:
-        """Return literals for the values of a decision, made once."""
+        """Return literals for the values of a decision. They are created once."""
         if decision not in self.valued:
             self.valued[decision] = by_value(self.model, self.literals, decision)
         return self.valued[decision]
@@ -238,7 +238,7 @@ class Translator:
                 assert_never(cost)
 
     def _tabulate_cost(self, cost: Cost, axis: str) -> LinearTerm:
-        """Return an expression over one axis: a value per choice."""
+        """Return an expression over one axis as a table with a value per choice."""
         joint = self.literals.joint[axis]
         return select_by_literal(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
 
@@ -266,7 +266,7 @@ class Translator:
         return count_term(self.model, number, product)
 
     def _exceeds(self, load: Cost, limit: int) -> cp_model.IntVar:
-        """Return a literal that has to hold when the load exceeds the limit."""
+        """Return a literal that must hold if the load exceeds the limit."""
         key = id(load), limit
         if key not in self.excesses:
             term = (
@@ -302,6 +302,6 @@ def _flatten_factors(parts: Iterable[Cost]) -> list[Cost]:
 
 
 def _is_number(cost: Cost) -> bool:
-    """Return whether an expression is one of many numbers, as a decision says."""
+    """Return whether a decision selects the expression's value from many numbers."""
     many = isinstance(cost, Cases) and len(cost.branches) > FEW
     return many and all(isinstance(part, Const) for part in parts_of(cost))
