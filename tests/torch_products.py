@@ -74,6 +74,10 @@ PRODUCTS: dict[str, Case] = {
         lambda t: F.scaled_dot_product_attention(*t, is_causal=True),
         lambda: (randn(1, 2, 5, 4),) * 3,
     ),
+    "sdpa of large bf16 scores": (
+        lambda t: F.scaled_dot_product_attention(*t),
+        lambda: (*(6 * randn(2, 1, 2, 9, 16).bfloat16()), torch.rand(1, 2, 9, 16).bfloat16()),
+    ),
     "sdpa mask": (
         lambda t: F.scaled_dot_product_attention(t[0], t[0], t[0], attn_mask=t[1]),
         lambda: (randn(1, 2, 5, 4), torch.rand(5, 5) > 0.3),

@@ -357,7 +357,8 @@ def _onto(c: AtenCall) -> str:
 def _attention(c: AtenCall) -> tuple[str, ...]:
     """Return scaled products of queries and keys, their softmax, and its product with values.
 
-    Heads of queries that share a key are rows of one product.
+    Heads of queries that share a key are rows of one product. Scores and softmax of narrow floats are in f32, as in
+    torch; the weights of the values are rounded.
     """
     query, key, value = (tuple(c[name].meta["val"].shape) for name in ("query", "key", "value"))
     if c["dropout_p"]:
@@ -367,10 +368,15 @@ def _attention(c: AtenCall) -> tuple[str, ...]:
     batch, (rows, width), columns = query[:-2], query[-2:], key[-2]
     scale = 1 / math.sqrt(width) if c["scale"] is None else c["scale"]
     rank, shared = len(query), (*key[:-2], prod(query[:-1]) // max(prod(key[:-2]), 1))
-    queries = c("Mul", c.term(c["query"]), c.number(scale))
-    order = (*range(rank - 2), rank - 1, rank - 2)
-    keys = c("Transpose", c.term(c["key"]), perm=order)
-    scores = c.shaped(c("MatMul", c.shaped(queries, *shared, width), keys), *batch, rows, columns)
+    keys = c("Transpose", c.term(c["key"]), perm=(*range(rank - 2), rank - 1, rank - 2))
+    result, c.dtype = c.dtype, wide_type(c.dtype)
+    if result == c.dtype:
+        queries = c.shaped(c.scaled(c.term(c["query"]), scale), *shared, width)
+        scores = c("MatMul", queries, keys)
+    else:  # a scaled query would be rounded
+        queries = c.shaped(c.term(c["query"], result), *shared, width)
+        scores = c.scaled(c("SumMatMul", queries, keys, domain=OWN), scale)
+    scores = c.shaped(scores, *batch, rows, columns)
     mask = c.given.get("attn_mask", c.given.get("attn_bias"))
     if c["is_causal"]:
         scores = c.where(c.numbers(np.tri(rows, columns), "bool"), scores, c.number(-math.inf))
@@ -378,7 +384,8 @@ def _attention(c: AtenCall) -> tuple[str, ...]:
         scores = c.where(c.term(mask, "bool"), scores, c.number(-math.inf))
     elif mask is not None:
         scores = c("Add", scores, c.term(mask))
-    powers = c.shaped(c("Softmax", scores, axis=-1), *shared, columns)
+    powers = c.shaped(c.cast(c("Softmax", scores, axis=-1), c.dtype, result), *shared, columns)
+    c.dtype = result
     found = c.shaped(c("MatMul", powers, c.term(c["value"])), *batch, rows, value[-1])
     if mask is not None:  # a query whose keys are all masked gives zeros
         is_truth, last = type_of(mask) == "bool", len(mask.meta["val"].shape) - 1

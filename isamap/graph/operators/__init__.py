@@ -13,7 +13,7 @@ from isamap.graph.operators.fixed import FIXED
 from isamap.graph.operators.indexing import INDEXING
 from isamap.graph.operators.norms import NORMS
 from isamap.graph.operators.pooling import WINDOWS
-from isamap.graph.operators.products import PRODUCTS
+from isamap.graph.operators.products import PRODUCTS, SUMS
 from isamap.graph.operators.quantised import BYTES, OF_RUNTIMES, QUANTISED
 from isamap.graph.operators.recurrent import RECURRENT
 from isamap.graph.operators.reductions import REDUCTIONS
@@ -48,6 +48,6 @@ OPERATORS: Mapping[str, Mapping[str, Lowered]] = {
     "": STANDARD,
     "aten": ATEN,
     "com.microsoft": {**COMBINED, **OF_RUNTIMES},
-    "isamap": {**OWN, **BYTES, "Lookup": lambda o: looked_up(o, o[0], o[1])},
+    "isamap": {**OWN, **BYTES, **SUMS, "Lookup": lambda o: looked_up(o, o[0], o[1])},
 }
 """The operators by their domain."""

@@ -67,7 +67,7 @@ def multiply_matrices(
         raise NotTaken("a factor is a single number")
     left = a if a.rank > 1 else a.shaped((1, *a.shape))
     right = b if b.rank > 1 else b.shaped((*b.shape, 1))
-    if dtype == (inside or wide_type(dtype)):
+    if dtype == (inside or wide_type(dtype)) and left.dtype == wide_type(left.dtype):
         right = _with_rows(o, left, right)
     if left.shape[-1] != right.shape[-2]:
         raise NotTaken(f"factors of {list(a.shape)} and {list(b.shape)}")
@@ -252,6 +252,11 @@ def _equation(said: str, values: Sequence[Value]) -> tuple[list[str], dict[str, 
         ellipsis + "".join(sorted(c for c in sizes if joined.count(c) == 1 and c not in ellipsis)),
     )
 
+
+SUMS: Mapping[str, Lowered] = {
+    "SumMatMul": lambda o: multiply_matrices(o, o[0], o[1], wide_type(o[0].dtype)),
+}
+"""Operators that ONNX does not have: a product of narrow floats whose result keeps the type of its sums."""
 
 PRODUCTS: Mapping[str, Lowered] = {
     "MatMul": _matmul,
