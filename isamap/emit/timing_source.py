@@ -42,6 +42,7 @@ Kind = Literal["chain", "apart"]
 CHAIN_ISSUES = 8
 MOST_COPIES = 16  # hides four cycles of latency on four units
 PLACES = 8  # in memory, one after the other
+MOST_COUNTED = 512  # so that the places of a table of f32 take 16 KB, half of a first cache
 RESULTS = 2
 """Results that live at a time where compilers choose registers: they take one again soon after it was read.
 
@@ -350,13 +351,16 @@ class _Function:
 
 
 def highest(form: EncodedForm) -> tuple[tuple[str, int], ...]:
-    """Return all integer parameters of a form: those encoded, and the others as large as they may be."""
+    """Return all integer parameters of a form: those encoded, and the others as large as they may be.
+
+    Those others are at most `MOST_COUNTED`: a table in memory can have 2147483647 elements.
+    """
     counted = [p for p in form.entry.instruction.params if p.name in form.counts]
     return (*form.encoded, *((p.name, _most(p.high)) for p in counted))
 
 
 def _most(high: Index | None) -> int:
-    return high.value if high is not None and high.value is not None else LINE_BYTES
+    return min(high.value, MOST_COUNTED) if high is not None and high.value is not None else LINE_BYTES
 
 
 def place_elements(o: Operand, form: EncodedForm) -> int:

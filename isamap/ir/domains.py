@@ -97,9 +97,11 @@ def check_domain(name: str, domain: Domain, values: Array, sizes: Mapping[str, i
         )
 
 
-def drawn_values(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> Array:
+def drawn_values(
+    shape: tuple[int, ...], domain: Domain, rng: np.random.Generator, sizes: Mapping[str, int] = NO_SIZES
+) -> Array:
     """Return random int64 values that the declaration allows. Ascending values include both ends of the range."""
-    low, high = int(domain.low.evaluate({})), int(domain.high.evaluate({}))
+    low, high = int(domain.low.evaluate(sizes)), int(domain.high.evaluate(sizes))
     values = rng.integers(low, high, size=shape, dtype=np.int64, endpoint=True)
     if not domain.ascending:
         return values

@@ -21,6 +21,7 @@ from isamap.emit.timing_source import (
     place_elements,
 )
 from isamap.ir import DType, Operand, Param
+from isamap.ir.domains import drawn_values
 from isamap.machine import Machine, MachineInstruction
 from isamap.run.clocking import Timed
 from isamap.run.conformance_cases import meets
@@ -97,6 +98,7 @@ def _range(p: Param) -> list[int]:
 def time_operands(machine: Machine, timing: Timing, library: int, rng: np.random.Generator) -> Timed:
     """Return the call of a timing's function, with operands of random numbers."""
     form = timing.form
+    given = dict(highest(form))
     data: list[bytes] = []
     for o in form.passed:
         is_register = machine.memories[o.memory or ""].kind == "registers"
@@ -104,12 +106,14 @@ def time_operands(machine: Machine, timing: Timing, library: int, rng: np.random
         size = (
             max(_REGISTER_BYTES, machine.memories[o.memory or ""].register_bytes or 0) if is_register else 0
         )
-        drawn = numbers(o.dtype, max(count, -(-size // o.dtype.size_bytes)), rng)
+        count = max(count, -(-size // o.dtype.size_bytes))
+        drawn = numbers(o.dtype, count, rng)
+        if o.domain is not None:
+            drawn = drawn_values((count,), o.domain, rng, given).astype(o.dtype.numpy())
         data.append(drawn.tobytes())
     for p in form.typed_scalars:
         assert p.dtype is not None
         data.append(_scalar(p.dtype, rng))
-    given = dict(highest(form))
     counts = tuple(given[name] for name in form.counts)
     return Timed(library, timing.function, tuple(data), counts, timing.issues)
 

@@ -15,7 +15,8 @@ import pytest
 
 from isamap.cli import main
 from isamap.emit.conformance_source import EncodedForm
-from isamap.emit.timing_source import Kind, Timing, find_chain, timing_source
+from isamap.emit.timing_source import Kind, Timing, find_chain, highest, timing_source
+from isamap.ir.domains import check_domain
 from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine, missing_features
 from isamap.machine.processor import SystemCache, system_caches
 from isamap.run.clocking import PAGE, TimingPlan, time_all
@@ -36,7 +37,7 @@ from isamap.tune.calibrate import (
     reported_caches,
 )
 from isamap.tune.clocked import ClockedKernel, Copy, copies, in_whole_blocks, time_copy
-from isamap.tune.instruction_times import NO_CHAIN
+from isamap.tune.instruction_times import NO_CHAIN, ask, time_operands
 from isamap.tune.measured_parameters import PackingFigure, UnmeasuredPacking
 
 HERE = [m for m in ("generic-c", "x86-avx2", "x86-avx512") if not missing_features(load_machine(m))]
@@ -119,6 +120,20 @@ def test_every_instruction_of_a_machine_can_be_timed(name: str) -> None:
             assert measured is None or 0 < measured.least <= measured.low <= measured.middle <= measured.high
         if figure.latency is None:
             assert figure.said
+
+
+@pytest.mark.parametrize("name", ["generic-c", "x86-avx2", "x86-avx512"])
+def test_operands_that_are_timed_fit_into_a_cache_and_hold_what_is_declared(name: str) -> None:
+    """A table of up to 2147483647 elements took 128 GB, and codes pointed outside of it."""
+    machine, rng = load_machine(name), np.random.default_rng(3)
+    for asked in ask(machine, list(machine.instructions.values())):
+        for timing in asked.timings[:1]:
+            sizes = dict(highest(timing.form))
+            made = time_operands(machine, timing, 0, rng).data
+            assert sum(map(len, made)) <= 1 << 20, asked.entry.name
+            for o, data in zip(timing.form.passed, made, strict=False):
+                if o.domain is not None:
+                    check_domain(o.name, o.domain, np.frombuffer(data, o.dtype.numpy()), sizes)
 
 
 @pytest.mark.hardware
