@@ -90,6 +90,7 @@ def _shared(operand: TileOperand, bound: Bound, count: int, waits: float) -> Til
         staged_ns=None if costs.staged_ns is None else costs.staged_ns * waits,
         direct_busy_ns=costs.direct_busy_ns * waits,
         staged_busy_ns=costs.staged_busy_ns * waits,
+        lane_waits=costs.lane_waits.scaled(waits, waits / count),
         pack_ns_per_element=staging.pack_ns_per_element * waits / count,
         moved_ns_per_element=staging.moved_ns_per_element * waits / count,
         flow=None if staging.flow is None else _shared_flow(staging.flow, waits / count, waits / own),

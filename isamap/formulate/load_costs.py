@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import prod
 
 from isamap.formulate.copy_costs import can_copy, pack_held_ns, pack_ns
-from isamap.formulate.load_times import issue_latency_ns, issued_pj, load_ns, unit_ns
+from isamap.formulate.load_times import issue_latency_ns, issued_pj, lane_wait, load_ns, unit_ns
 from isamap.ir import Cast, DType, Index, Kernel, Read
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.timings import MODEL
@@ -44,7 +44,15 @@ from isamap.match import (
     tiles_move,
     windows_of,
 )
-from isamap.plan.problem import MoveEnergy, Staging, TensorLayout, TileCosts, TileOperand, with_fields
+from isamap.plan.problem import (
+    LaneWaits,
+    MoveEnergy,
+    Staging,
+    TensorLayout,
+    TileCosts,
+    TileOperand,
+    with_fields,
+)
 from isamap.source import add_up
 from isamap.source.records import replace
 from isamap.transform import distinct_reads, reads, symbols
@@ -72,6 +80,7 @@ def input_of(
         direct_busy_ns=unit_ns(direct, unit, search),
         staged_busy_ns=unit_ns(staged, unit, search),
         energy=MoveEnergy((issued_pj(direct, search), 0.0), (issued_pj(staged, search), 0.0)),
+        lane_waits=LaneWaits(lane_wait(direct, search), lane_wait(staged, search)),
     )
     if not homes or (not first and not can_copy(operand, tile, search)):
         return in_place if direct is not None else None
@@ -89,7 +98,10 @@ def input_of(
     if first:
         copied = _scratch_pj(operand, tile, first, search), 0.0
         energy = replace(described.costs.energy, copied=copied)
-        described = with_fields(described, windows=windows_of(operand, tile, search), energy=energy)
+        found = tiles_move(operand, tile, first, search)
+        waits = replace(described.costs.lane_waits, copied=("", 0.0) if found is None else found.move.waits)
+        windows = windows_of(operand, tile, search)
+        described = with_fields(described, windows=windows, energy=energy, lane_waits=waits)
     return with_mover(described, operand, tile, search)
 
 
@@ -219,7 +231,13 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
     # In a scratchpad sums stay until they are whole: their parts never go through main memory.
     stays = isinstance(acc.elements, Cast) or bool(home)
     described = _describe_operand(acc, kernel, direct, staged, is_accumulator=True, stage_whole=stays)
-    described = with_fields(described, energy=MoveEnergy((issued_pj(first, search), issued_pj(back, search))))
+    waits = [wait for move in (first, back) if (wait := lane_wait(move, search))[0]]
+    direct_waits = (waits[0][0], add_up(ns for _, ns in waits)) if waits else ("", 0.0)
+    described = with_fields(
+        described,
+        energy=MoveEnergy((issued_pj(first, search), issued_pj(back, search))),
+        lane_waits=LaneWaits(direct_waits),
+    )
     if not prices_copies:
         return with_fields(described, homes=tuple(homes), pack_ns_per_element=0.0)
     if not home:

@@ -44,6 +44,20 @@ def issued_pj(load: OperandMove | Present | Location | None, search: MoveSearch)
     return search.energy_pj(load.instruction, known) + inside
 
 
+def lane_wait(load: OperandMove | Present | Location | None, search: MoveSearch) -> tuple[str, float]:
+    """Return the memory at which lanes wait for each other in an operand load, and how long. Units: nanoseconds."""
+    if not isinstance(load, OperandMove) or not load.cost_ns:  # what is loaded once costs nothing
+        return "", 0.0
+    known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}
+    places = [(name, at) for name, at in load.inputs if isinstance(at, Location)]
+    places += [] if load.target is None else [(load.output, load.target)]
+    memory, ns = search.lanes_ns(load.instruction, places, known)
+    inside = [found for _, at in load.inputs if (found := lane_wait(at, search))[0]]
+    return next((name for name, _ in [(memory, ns), *inside] if name), ""), ns + add_up(
+        more for _, more in inside
+    )
+
+
 def loading_ns(load: OperandMove | Present | Location | None) -> float:
     """Return the time of the instructions that read memory. Units: nanoseconds."""
     if not isinstance(load, OperandMove):

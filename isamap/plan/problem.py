@@ -149,6 +149,24 @@ class TensorLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneWaits:
+    """The parts of an operand's costs for which lanes wait for each other at a memory: its name, and the time.
+
+    Units: nanoseconds, `direct` of a tile with the tensor in place, `staged` of a tile from a buffer, and `copied`
+    of an element that is copied into one.
+    """
+
+    direct: tuple[str, float] = ("", 0.0)
+    staged: tuple[str, float] = ("", 0.0)
+    copied: tuple[str, float] = ("", 0.0)
+
+    def scaled(self, tiles: float, elements: float) -> LaneWaits:
+        """Return the times of so many tiles, and of so large a share of the elements."""
+        (one, direct), (other, staged), (copy, copied) = self.direct, self.staged, self.copied
+        return LaneWaits((one, direct * tiles), (other, staged * tiles), (copy, copied * elements))
+
+
+@dataclass(frozen=True, slots=True)
 class TileCosts:
     """The costs to load or store one tile: of an accumulator, to load and to store it.
 
@@ -163,6 +181,7 @@ class TileCosts:
     direct_busy_ns: float = 0.0
     staged_busy_ns: float = 0.0
     energy: MoveEnergy = MoveEnergy()
+    lane_waits: LaneWaits = LaneWaits()
 
 
 @dataclass(frozen=True, slots=True)

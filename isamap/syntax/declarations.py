@@ -39,7 +39,7 @@ from isamap.syntax.scope import Scope, TextFindings, problem_at, resolve_dtype, 
 
 _OF_BANKS = ("bank_bytes", "bank_ports", "interleave_bytes")
 ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
-    "addressable": frozenset(("bytes", "align")),
+    "addressable": frozenset(("bytes", "align", "sector_bytes")),
     "cache": frozenset(("bytes", "cores", "kept_ns", "line_bytes", "ways")),
     "scratchpad": frozenset(("bytes", "rows", "row_bytes", "count", "align", "banks", *_OF_BANKS)),
     "registers": frozenset(("count", "bytes", "rows", "row_bytes", "lanes", "named")),

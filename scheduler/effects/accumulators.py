@@ -70,23 +70,31 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     space = tiling.space
     if operand.staging.flow is not None:
         return Const(0)  # among what flows
+    again, loads = _repeats_of_sums(tiling, operand)
+    moved = moves_of_sums(tiling, operand, operand.costs.direct_ns or 0.0, operand.costs.staged_ns or 0.0)
+    if space.option.carried is not None:
+        moved = carrying(tiling, space.option.carried, moved, problem)
+    held = total([moved, times(space.option.latency_ns, *loads) if again else Const(0)])
+    return if_followed(tiling, problem, times(problem.model.leak_factor, held), held)
+
+
+def moves_of_sums(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns: float) -> Cost:
+    """Return the time of all moves of accumulators, at so much a tile in and out, in place and from a buffer."""
+    space, (again, _) = tiling.space, _repeats_of_sums(tiling, operand)
     own = prod(issues_along(axis) for axis in space.option.axes if axis.name in operand.axes)
+    return by_stage(space, operand, times(own, direct_ns, *again), times(own, staged_ns, *again))
+
+
+def _repeats_of_sums(tiling: Tiling, operand: TileOperand) -> tuple[list[Cost], list[Cost]]:
+    """Return factors of how often a tile of sums is moved, and of how often register blocks are."""
+    space = tiling.space
     again: list[Cost] = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
     loads = accumulator_loads(tiling)
     if keeps_sums(space.option) and again:
         register_blocks = times(*(tiling.steps[axis.name] for axis in space.register_axes))
         again = [Threshold(register_blocks, 1, Const(1), times(*again))]
         loads = [register_blocks, *again]
-    moved = by_stage(
-        space,
-        operand,
-        times(own, operand.costs.direct_ns or 0.0, *again),
-        times(own, operand.costs.staged_ns or 0.0, *again),
-    )
-    if space.option.carried is not None:
-        moved = carrying(tiling, space.option.carried, moved, problem)
-    held = total([moved, times(space.option.latency_ns, *loads) if again else Const(0)])
-    return if_followed(tiling, problem, times(problem.model.leak_factor, held), held)
+    return again, loads
 
 
 def least_in_and_out(way: StorageChoice) -> float:

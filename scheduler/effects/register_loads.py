@@ -16,17 +16,18 @@ from isamap.source import add_up
 
 def loads(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return the time to load an input's tiles, each once per register block that uses it."""
-    return _each_tile(tiling, operand, operand.costs.direct_ns or 0.0, operand.costs.staged_ns or 0.0)
+    return tile_loads(tiling, operand, operand.costs.direct_ns or 0.0, operand.costs.staged_ns or 0.0)
 
 
 def busy(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return how long an input's loads occupy the computing unit."""
     if not operand.costs.direct_busy_ns and not operand.costs.staged_busy_ns:
         return Const(0)
-    return _each_tile(tiling, operand, operand.costs.direct_busy_ns, operand.costs.staged_busy_ns)
+    return tile_loads(tiling, operand, operand.costs.direct_busy_ns, operand.costs.staged_busy_ns)
 
 
-def _each_tile(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns: float) -> Cost:
+def tile_loads(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns: float) -> Cost:
+    """Return the time of all loads of an input, at so much a tile in place and from a buffer."""
     own = prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)
     others = [tiling.steps[axis.name] for axis in tiling.space.axes if axis.name not in operand.axes]
     return by_stage(tiling.space, operand, times(own, direct_ns, *others), times(own, staged_ns, *others))

@@ -37,6 +37,7 @@ from isamap.scheduler.effects.effect import (
     each_result,
     whole,
 )
+from isamap.scheduler.effects.lane_waits import lane_waits
 from isamap.scheduler.effects.levels import buffers_filled, one_after_another
 from isamap.scheduler.effects.overlapping import leaks, least_leak
 from isamap.scheduler.effects.register_blocks import chains, loops_ns
@@ -87,6 +88,10 @@ LOOPS = EffectParameter(
 FILLED = EffectParameter(
     "`fill_count` of `rows` of the link into the nearest cache",
     lambda problem: any(rows.fill_count for rows in problem.rows_behind[:1]),
+)
+UNEVEN = EffectParameter(
+    "`sector_bytes` or `interleave_bytes` of a memory that lanes access",
+    lambda problem: problem.barrier_ns > 0 or bool(problem.private),
 )
 BARRIERS = EffectParameter("`barrier_ns` of a level", lambda problem: problem.barrier_ns > 0)
 WITH_ROWS = _of_rows("`computing_factor`", lambda rows: rows.computing_factor)
@@ -146,6 +151,14 @@ EFFECTS: tuple[Effect, ...] = (
         whole(lambda c: chains(c.tiling)),
     ),
     Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_loads),
+    Effect(
+        "coalescing {by}", "sectors of {by} of which lanes use a part", Counts.WITHIN,
+        lambda c: lane_waits(c, at_banks=False), (UNEVEN,),
+    ),
+    Effect(
+        "conflicts {by}", "lanes that wait for each other at a bank of {by}", Counts.WITHIN,
+        lambda c: lane_waits(c, at_banks=True), (UNEVEN,),
+    ),
     Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
     Effect("by {by}", "data movement by {by}", Counts.LONGEST, _copy_parts),
     Effect(

@@ -41,7 +41,8 @@ class Dma:
     `pieces` are the largest values of counters that it counts itself; a longer copy takes several pieces,
     and an outer counter counts them. `counts` are the extents of the counters, `places` the addresses of
     its operands. `fills_rest` says that it writes zeros into the cells of a tile that get no element.
-    Units: `cost_ns` and `energy_pj` per element.
+    Units: `cost_ns` and `energy_pj` per element. `waits` is the memory at which lanes wait for each other, and the
+    part of `cost_ns` for which they do.
     """
 
     instruction: str
@@ -52,6 +53,7 @@ class Dma:
     cost_ns: float
     fills_rest: bool = False
     energy_pj: float = 0.0
+    waits: tuple[str, float] = ("", 0.0)
 
     @property
     def trips(self) -> dict[str, Index]:
@@ -156,11 +158,19 @@ def lay_over_copy(
         params: dict[str, Index | Expr] = {**sizes, **given, **{n: Index.of(v) for n, v in named.items()}}
         pieces = tuple((counter, limits[axis]) for axis, counter in counters.items())
         moved = max(1, prod(limits.values()))
-        cost = search.interval_ns(pattern.name, numbers) / moved
+        memory, waits_ns = search.lanes_ns(pattern.name, places, numbers)
+        cost = (search.interval_ns(pattern.name, numbers) + waits_ns) / moved
         energy = search.energy_pj(pattern.name, numbers) / moved
         counted = tuple((c, counts[c]) for c in copy.counters)
         found = Dma(
-            pattern.name, places, tuple(sorted(params.items())), pieces, counted, cost, energy_pj=energy
+            pattern.name,
+            places,
+            tuple(sorted(params.items())),
+            pieces,
+            counted,
+            cost,
+            energy_pj=energy,
+            waits=(memory, waits_ns / moved),
         )
         if pattern.output.outside not in ("zero", "undefined") or copy.target.buffer not in search.homes:
             return found
@@ -268,7 +278,8 @@ def clearing_ns(clearing: Clearing, search: MoveSearch) -> float:
 class ScratchMove:
     """A move of one tile between an array and a buffer: issues of one instruction. Units: ns, pJ per element.
 
-    `computing` are the instructions that compute the tile afterwards if it is no copy, each with its time.
+    `computing` are the instructions that compute the tile afterwards if it is no copy, each with its time. `waits`
+    is the memory at which lanes wait for each other, with the part of `cost_ns` for which they do.
     """
 
     instruction: str
@@ -276,6 +287,7 @@ class ScratchMove:
     cost_ns: float
     energy_pj: float = 0.0
     computing: tuple[tuple[str, float], ...] = ()
+    waits: tuple[str, float] = ("", 0.0)
 
 
 def scratchpads(machine: Machine) -> tuple[Memory, ...]:
@@ -362,7 +374,7 @@ def scratch_move(
     elements = prod(operand.cell_shape)
     dma = find_dma(copy, counts, search)
     if dma is not None:
-        return ScratchMove(dma.instruction, dma.issues, dma.cost_ns, dma.energy_pj)
+        return ScratchMove(dma.instruction, dma.issues, dma.cost_ns, dma.energy_pj, waits=dma.waits)
     found = find_transfer(copy, counts, search)
     way = find_way_in(operand, tile, home, search) if found is None and not back else None
     if way is not None:

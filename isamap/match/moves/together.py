@@ -75,6 +75,5 @@ def _along(
     dma = find_dma(copy, {**counts, f"+{axis}": Index.of(extent // step)}, search)
     if dma is None:
         return None
-    return TilesMove(
-        ScratchMove(dma.instruction, dma.issues, dma.cost_ns, dma.energy_pj), axis, extent // step
-    )
+    moved = ScratchMove(dma.instruction, dma.issues, dma.cost_ns, dma.energy_pj, waits=dma.waits)
+    return TilesMove(moved, axis, extent // step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from math import lcm
 
@@ -12,6 +12,7 @@ from isamap.ir import Const, DType, Expr, Index, Instruction, Operand, Read, str
 from isamap.ir.atoms import Element, Mod
 from isamap.ir.index import has_elements
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, unset_state
+from isamap.match.operand_loads.lane_accesses import lane_access_ns
 from isamap.match.operand_loads.register_parts import Lanes, pieces_of
 from isamap.match.operand_loads.standing import Lying
 from isamap.match.patterns.address import Location, locate
@@ -264,7 +265,7 @@ class MoveSearch:
     only inside the kernel. `main` names the main memory of each array that the kernel assigns to one.
     `ordered` are the extents of axes of ordered loops that other extents depend on.
     `short_indices`: those that the kernel uses as values fit 32 bits. `index_types` are the types of the arrays
-    whose elements subscripts are made of.
+    whose elements subscripts are made of. `dense` are the strides of arrays whose rows lie one behind the other.
     """
 
     machine: Machine
@@ -278,6 +279,7 @@ class MoveSearch:
     ordered: Mapping[str, Index] = field(default_factory=dict[str, Index])
     short_indices: bool = False
     index_types: Mapping[str, DType] = field(default_factory=dict[str, DType])
+    dense: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @cached_property
     def known(self) -> Repertoire:
@@ -391,6 +393,23 @@ class MoveSearch:
             count = self.machine.units[item.cost.unit].count
             costs[key] = cost_value(item.cost.interval_ns, self._numbers(item, params)) / max(1, count)
         return costs[key]
+
+    def lanes_ns(
+        self, name: str, places: Iterable[tuple[str, Location]], params: Params
+    ) -> tuple[str, float]:
+        """Return the memory at which lanes wait longest, and by how much that exceeds the interval. Units: ns."""
+        longest = "", 0.0
+        if self.machine.levels:
+            item, own_ns = self.machine.instructions[name], self.interval_ns(name, params)
+            numbers = self._numbers(item, params)
+            for operand, place in places:
+                strides = [stride.substitute(dict(self.dense)).value for stride in place.strides]
+                known = tuple(stride for stride in strides if stride is not None)
+                if len(known) == len(strides):
+                    ns = lane_access_ns(self.machine, name, operand, known, numbers) - own_ns
+                    memory = item.instruction.operand(operand).memory or ""
+                    longest = max(longest, (memory, ns), key=lambda found: found[1])
+        return longest
 
     def energy_pj(self, name: str, params: Params) -> float:
         """Energy of one issue without its accesses, or 0 if none is stated. Units: pJ."""

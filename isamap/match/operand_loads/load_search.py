@@ -315,6 +315,7 @@ def find_inputs(
         cost += found.cost_ns if isinstance(found, OperandMove) else 0.0
     named = {p.name for p in pattern.instruction.params}
     known = params | {n: mask.value for n, mask in masks.items() if mask.value is not None}
+    cost += search.lanes_ns(pattern.name, ((n, at) for n, at in inputs if isinstance(at, Location)), known)[1]
     if named - chosen.keys() or not is_allowed(pattern, known):
         return None
     return tuple(inputs), tuple(sorted(chosen.items())), cost

@@ -94,6 +94,8 @@ def _try_store(
         built = find_inputs(search, whole, bindings, params, limits, masks, through, 0)
         if built is not None:
             inputs, chosen, cost = built
+            known = params | {n: mask.value for n, mask in masks.items() if mask.value is not None}
+            cost += search.lanes_ns(pattern.name, [(pattern.output.name, place)], known)[1]
             return OperandMove(
                 pattern.name,
                 pattern.output.name,

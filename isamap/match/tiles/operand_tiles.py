@@ -488,6 +488,12 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
         ordered=bounding_axes(statements(kernel)),
         short_indices=have_short_indices(kernel),
         index_types={o.name: o.dtype for o in kernel.operands if o.domain is not None},
+        dense={
+            f"{o.name}.s{d}": rows.value
+            for o in kernel.operands
+            for d in range(len(o.shape))
+            if (rows := product(o.shape[d + 1 :])).value is not None
+        },
     )
 
 
