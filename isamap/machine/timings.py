@@ -170,6 +170,8 @@ class ModelFigures:
     of one. Rows of at most `run_lines_count` lines that follow each other are read as one run. Loads of at
     most `swept_lines_count` lines of each row are followed by the prefetchers.
 
+    A byte that another core has written takes `remote_byte_ns` to be fetched from that core's cache.
+
     Three have no time in a description, and are orders of magnitude: `call_ns` of one kernel by a program,
     `unpriced_move_ns` of an element that no single instruction moves, and the bandwidth of a memory without links.
     """
@@ -187,6 +189,7 @@ class ModelFigures:
     call_ns: float = 10.0
     unpriced_move_ns: float = 1.0
     unlinked_bytes_per_ns: float = 10.0
+    remote_byte_ns: float = 0.0
     source: str = ""
 
 

@@ -33,9 +33,6 @@ IDLE_UP_TO = 4
 # Regions of a sum in parts in addition to that of the parts. Source: `lower/parallel_parts.py` joins its copies, and
 # writes them back.
 JOINING_REGIONS = 2
-# The time to fetch a byte that another core has written, in nanoseconds. Source: measured on Zen 4, 32 KB to 2 MB,
-# 20 to 28 GB/s read and written.
-CROSSING_NS = 0.04
 
 
 def part_options(
@@ -203,7 +200,7 @@ def _overheads(problem: Problem, nest: NestProblem, option: NestOption) -> Itera
             rows = prod(axes[name].extent for name in operand.axes if name != dense)
             pieces = prod(count for name, count in option.parts if name == dense and rows > 1)
             written = prod(axes[name].extent for name in operand.axes) * operand.layout.tensor_bytes
-            yield Const(written * (1 - 1 / pieces) * CROSSING_NS)
+            yield Const(written * (1 - 1 / pieces) * problem.model.remote_byte_ns)
         elif (
             not operand.is_accumulator
             and operand.costs.staged_ns is not None

@@ -144,7 +144,11 @@ def dealing_ns(problem: Problem, option: NestOption, placed: Mapping[str, int]) 
             others = prod(extents[name] for name in o.axes if name != o.layout.dense_axis)
             pieces = dict(option.parts).get(o.layout.dense_axis, 1) if others > 1 else 1
             found += (
-                0.04 * prod(extents[name] for name in o.axes) * o.layout.tensor_bytes * (pieces - 1) / pieces
+                problem.model.remote_byte_ns
+                * prod(extents[name] for name in o.axes)
+                * o.layout.tensor_bytes
+                * (pieces - 1)
+                / pieces
             )
     if copies > 1:
         own = seen_by_a_part(problem, option)

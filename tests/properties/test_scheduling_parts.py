@@ -36,6 +36,7 @@ def on_threads(draw: st.DrawFn, largest: int) -> Problem:
         memory_shared=draw(st.booleans()),
         threads=draw(st.integers(2, 5)),
         thread_start_ns=draw(st.sampled_from([0.0, 1.0, 50.0])),
+        model=replace(asked.model, remote_byte_ns=draw(st.sampled_from([0.0, 0.04, 1.0]))),
     )
 
 

@@ -270,7 +270,7 @@ def test_a_description_states_figures_of_the_model_and_the_usual_ones_stand_for_
         for made in (load_machine("x86-avx2"), machine)
     )
     assert machine.model == ModelFigures(0.2, 0.06, 0.5, 3, 4, source="here") == stated.model
-    assert replace(usual.model, source="") == MODEL
+    assert replace(usual.model, remote_byte_ns=0.0, source="") == MODEL
     assert {cache.usable_factor for cache in stated.caches} == {0.5}
     counts = [
         {

@@ -159,3 +159,11 @@ def test_threads_divide_the_outer_axis_of_a_result_where_inner_ones_cost_the_sam
     assert [loop.axis for loop in nest.loops[: nest.parallel]] == ["h"]
     assert made.problem is not None
     assert price(made.schedule, made.problem, AnalyticModel()) == (pytest.approx(made.schedule.cost_ns),)
+    problem = made.problem
+    free = replace(problem, model=replace(problem.model, remote_byte_ns=0.0))
+    divided = compile_kernel(replace(request, fixed={"nest0.parallel.c": 2}), "schedule").schedule
+    assert divided is not None
+    with_lines, without = (price(divided, asked, AnalyticModel())[0] for asked in (problem, free))
+    written_bytes = 14 * 14 * 384 * 4 / 2  # by one of two parts; half of it is fetched
+    assert with_lines - without == pytest.approx(0.04 * written_bytes / 2)
+    assert price(made.schedule, free, AnalyticModel()) == price(made.schedule, problem, AnalyticModel())
