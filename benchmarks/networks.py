@@ -1,15 +1,16 @@
-"""Six networks by torch and by ONNX, in f32, bf16 and int8, compared with four other programs: times, ratios, errors.
+"""Networks by torch and by ONNX, in f32, bf16 and int8, compared with four other programs: times, ratios, errors.
 
     python benchmarks/networks.py networks.jsonl                      measure, then write networks.md
     python benchmarks/networks.py networks.jsonl --threads 2          the same by two threads, by the clock
     python benchmarks/networks.py networks.jsonl --only mlp block --types int8
 
-MobileNetV2, ResNet-50, a block of a transformer, an MLP, a GRU and an LSTM. Contenders of a case take turns in
-one process: eager torch, inductor with freezing, onnxruntime, OpenVINO, and isamap by `torch.compile` and from the
-file of ONNX. One thread is timed by the processor time of the process, several by the clock. int8 is what
-onnxruntime's `quantize_static` makes of the file and, where `torchao` is installed, PT2E of the model of torch.
-bf16 is the model in bf16, and OpenVINO's own choice of it. Each result is compared with eager torch's, in int8 with
-that of the same quantised graph. A case that was measured is a line of the file, and is not measured again.
+MobileNetV2, ResNet-50, a block of a transformer, an MLP, a GRU and an LSTM; where `--only` names them, also those of
+`torch_architectures.py`, such as vit, unet and convnext. Contenders of a case take turns in one process: eager torch,
+inductor with freezing, onnxruntime, OpenVINO, and isamap by `torch.compile` and from the file of ONNX. One thread is
+timed by the processor time of the process, several by the clock. int8 is what onnxruntime's `quantize_static` makes
+of the file and, where `torchao` is installed, PT2E of the model of torch. bf16 is the model in bf16, and OpenVINO's
+own choice of it. Each result is compared with eager torch's, in int8 with that of the same quantised graph. A case
+that was measured is a line of the file, and is not measured again.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import numpy as np
 
 Call = Callable[[], Any]
 NETWORKS = ("mobilenetv2", "resnet50", "block", "mlp", "gru", "gru16", "lstm", "lstm16")
+ARCHITECTURES = ("vit", "llama", "unet", "convnext", "mamba", "experts", "dlrm", "wav2vec", "vocoder")
 OTHERS = ("eager", "inductor", "onnxruntime", "openvino")
 OWN = ("isamap torch", "isamap onnx")
 ALLOWED = {"f32": 1e-3, "bf16": 0.08, "int8": 0.08}
@@ -50,12 +52,16 @@ def _exported(model: Any, inputs: Sequence[Any], path: Path) -> Path:
     return path
 
 
-def _quantised_file(path: Path, shape: Sequence[int]) -> Path:
+def _quantised_file(path: Path, inputs: Mapping[str, Any]) -> Path:
     """Return a file that onnxruntime's tool quantises statically, as its documentation says for this processor."""
     quantization: Any = import_module("onnxruntime.quantization")
     shapes: Any = import_module("onnxruntime.quantization.shape_inference")
-    rng, name = np.random.default_rng(0), import_module("onnx").load(path).graph.input[0].name
-    given = iter([{name: rng.standard_normal(shape).astype(np.float32)} for _ in range(4)])
+    rng = np.random.default_rng(0)
+
+    def another(x: Any) -> Any:
+        return rng.standard_normal(x.shape).astype(np.float32) if x.dtype == np.float32 else x
+
+    given = iter([{name: another(x) for name, x in inputs.items()} for _ in range(4)])
 
     class Reader(quantization.CalibrationDataReader):
         def get_next(self) -> Any:
@@ -82,7 +88,7 @@ def _quantised_model(model: Any, inputs: Sequence[Any]) -> Any:
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
     prepared = steps.prepare_pt2e(torch.export.export(model, tuple(inputs)).module(), quantizer)
     for _ in range(4):
-        prepared(*(torch.randn_like(x) for x in inputs))
+        prepared(*(torch.randn_like(x) if x.is_floating_point() else x for x in inputs))
     made = steps.convert_pt2e(prepared)
     pt2e.move_exported_model_to_eval(made)
     return made
@@ -108,7 +114,7 @@ def _openvino(path: Path, inputs: Mapping[str, Any], threads: int, precision: st
 
 def _isamap(path: Path, inputs: Mapping[str, Any], threads: int) -> Call:
     model = import_module("isamap.onnx").compile_model(path, "host", threads=threads)
-    given = {name: inputs.get(name, next(iter(inputs.values()))) for name in model.inputs}
+    given = dict(zip(model.inputs, inputs.values(), strict=True))
     return lambda: next(iter(model(given).values()))
 
 
@@ -120,11 +126,12 @@ def _contenders(
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     torch._dynamo.config.allow_rnn = True
-    model, inputs = nets.MODELS[name]()
+    models = {**nets.MODELS, **import_module("torch_architectures").ARCHITECTURES}
+    model, inputs = models[name]()
     model = model.eval()
     path = _exported(model, inputs, folder / f"{name}.onnx")
-    port = import_module("onnx").load(path).graph.input[0].name
-    arrays = {port: inputs[0].numpy()}
+    ports = [port.name for port in import_module("onnx").load(path).graph.input]
+    arrays = {port: x.numpy() for port, x in zip(ports, inputs, strict=True)}
     model_of_torch: Any = model
 
     def by_torch(backend: str) -> Call:
@@ -142,15 +149,17 @@ def _contenders(
     files, judge, precision = path, eager, "f32"
     if kind == "bf16":
         model_of_torch, wide = model.to(torch.bfloat16), inputs
-        inputs, precision = [x.to(torch.bfloat16) for x in wide], "bf16"
+        inputs = [x.to(torch.bfloat16) if x.is_floating_point() else x for x in wide]
+        precision = "bf16"
         files = _exported(model_of_torch, inputs, folder / f"{name}.bf16.onnx")
     if kind == "int8":
-        files = _quantised_file(path, inputs[0].shape)
+        files = _quantised_file(path, arrays)
         judge = _onnxruntime(files, arrays, threads, plain=True)
         model_of_torch = _quantised_model(model, inputs) if find_spec("torchao") else None
-    own = {port: inputs[0].view(torch.int16).numpy() if kind == "bf16" else inputs[0].numpy()}
+    own = arrays
     if kind == "bf16":
-        own = {port: own[port].view(import_module("ml_dtypes").bfloat16)}
+        narrow = import_module("ml_dtypes").bfloat16
+        own = {p: x.astype(narrow) if x.dtype == np.float32 else x for p, x in arrays.items()}
     found: dict[str, tuple[Callable[[], Call], Call]] = {
         "eager": (lambda: by_torch("eager"), eager),
         "inductor": (lambda: by_torch("inductor"), eager),
@@ -245,12 +254,14 @@ def report(rows: Sequence[Mapping[str, Any]]) -> str:
 def main() -> None:
     """Measure what is not in the file yet, each case in a process of its own, and write the table."""
     parser = argparse.ArgumentParser(
-        description="Six networks by torch and by ONNX, compared with four other programs."
+        description="Networks by torch and by ONNX, compared with four other programs."
     )
     parser.add_argument(
         "store", type=Path, help="a file of lines of JSON; the table is written to the same folder"
     )
-    parser.add_argument("--only", nargs="+", default=NETWORKS, choices=NETWORKS, metavar="NETWORK")
+    parser.add_argument(
+        "--only", nargs="+", default=NETWORKS, choices=(*NETWORKS, *ARCHITECTURES), metavar="NETWORK"
+    )
     parser.add_argument("--types", nargs="+", default=list(ALLOWED), choices=list(ALLOWED))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
@@ -259,7 +270,7 @@ def main() -> None:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     for kind in given.types:
-        for name in given.only if kind != "int8" else [n for n in given.only if n in NETWORKS[:4]]:
+        for name in given.only if kind != "int8" else [n for n in given.only if n not in NETWORKS[4:]]:
             lines = given.store.read_text(encoding="utf-8").splitlines() if given.store.exists() else []
             rows = [json.loads(line) for line in lines]
             case = {"network": name, "type": kind, "threads": given.threads}
