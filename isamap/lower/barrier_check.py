@@ -1,4 +1,4 @@
-"""Check that barriers separate the lanes of a block that write an element from those that read it.
+"""Check that barriers separate lanes of a block that write an element from lanes that read it.
 
     check_barriers(program, machine)  ->  ("load_f32 touches a_tiles0, which lanes have written, and no barrier …",)
 
@@ -39,13 +39,13 @@ _MOST_POINTS, _MOST_SLOTS = 1 << 16, 1 << 8
 
 
 def check_barriers(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
-    """Return the races between lanes, and the barriers that not all lanes may reach together."""
+    """Return the races between lanes, and the barriers that some lanes may not reach together with the others."""
     return tuple(dict.fromkeys(_Walk(machine).said(program.body)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """An access that no barrier has ended: its issue, whether it writes, and its elements, if they are known.
+    """An access since the last barrier: its issue, whether it writes, and its elements, if they are known.
 
     `elements` are the first one, and the distances of all from there. If `other` is the variable of a loop, it was
     in another iteration of that loop. An asynchronous copy has been closed by so many `groups`; None for others.
@@ -64,7 +64,7 @@ def _write_the_same(name: str) -> str:
 
 
 class _Walk:
-    """One way through a program. `last` has, for each array, the accesses that no barrier has ended.
+    """One path through a program. `last` has, for each array, the accesses since the last barrier.
 
     `own` are the numbers of the instances that perform the nodes that it is at, and `team` all so far.
 
@@ -160,19 +160,19 @@ class _Walk:
                     yield from self.said(children(node))
 
     def performed(self, name: str, made: list[_Access], each: bool) -> Iterator[str]:
-        """Yield what is wrong with accesses that each instance makes, or that all make together."""
+        """Yield the races of accesses that each instance performs, or that all instances perform together."""
         some = any((left.symbols | right.symbols) & self.own.keys() for left, _, right in self.here)
         if some and not each:
             yield f"all instances of a block perform {name} together where only some of them come"
         yield from self.touch(name, made)
 
     def is_of_each(self, issue: Issue) -> bool:
-        """Return whether each instance performs an issue; one that all perform together uses no register."""
+        """Return whether each instance performs an issue. An issue that all perform together uses no register."""
         in_registers = any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
         return bool(self.own) and (in_registers or not self.own.keys().isdisjoint(names_in(issue)))
 
     def instances(self) -> Iterator[dict[str, Index]]:
-        """Yield the numbers of the instances that come here, as far as conditions about these numbers say."""
+        """Yield the numbers of the instances that reach this place, as far as conditions decide it."""
         about = [c for c in self.here if (c[0].symbols | c[2].symbols) <= self.own.keys()]
         for values in points(*(range(count) for count in self.own.values())):
             numbers = dict(zip(self.own, values, strict=True))
@@ -180,13 +180,13 @@ class _Walk:
                 yield {name: Index.of(value) for name, value in numbers.items()}
 
     def meets_itself(self, issue: Issue, number: int) -> bool:
-        """Return whether two instances touch one element by the same access of an issue, given by its number."""
+        """Return whether two instances touch one element by the same access, `number`, of an issue."""
         return self.are_shared(
             [(numbers, self.accesses(issue, numbers)[number].elements) for numbers in self.instances()]
         )
 
     def are_shared(self, touched: list[tuple[dict[str, Index], tuple[Index, ...] | None]]) -> bool:
-        """Return whether two instances, by their numbers, may touch one element."""
+        """Return whether two instances, given their numbers, may touch one element."""
         seen: list[tuple[Index, set[int]]] = []
         for numbers, elements in touched:
             if elements is None:
@@ -200,7 +200,7 @@ class _Walk:
         return False
 
     def is_else(self, before: If, conditions: tuple[Condition, ...]) -> bool:
-        """Return whether conditions hold only where those of another node do not: `a < b` and `b <= a`."""
+        """Return whether conditions only hold where those of another node do not: `a < b` and `b <= a`."""
         return any(
             {one, other} == {"<", "<="} and (left, right) == (there, here)
             for left, one, right in before.conditions
@@ -212,7 +212,7 @@ class _Walk:
             self.last[array] = set(map(change, some))
 
     def before(self, access: _Access, variable: str, is_closed: bool) -> _Access:
-        """Return an access as the next iteration of a loop sees it, or any later one.
+        """Return an access as the next or any later iteration of a loop sees it.
 
         If each iteration closes a group, copies in flight are of known iterations.
         """
@@ -224,7 +224,7 @@ class _Walk:
         return replace(access, elements=None) if access.other else replace(access, other=variable)
 
     def every(self, access: _Access, variable: str) -> _Access:
-        """Return an access behind a loop: that of any iteration."""
+        """Return an access of any iteration, as code after the loop sees it."""
         if access.elements is None or variable not in access.elements[0].symbols:
             return access
         first, *own = access.elements
@@ -236,7 +236,7 @@ class _Walk:
         return replace(access, elements=elements, other="" if access.other == variable else access.other)
 
     def accesses(self, issue: Issue, numbers: Mapping[str, Index] = NO_AXES) -> list[_Access]:
-        """Return the accesses of memory of an issue: of any instance, or of the one with these numbers.
+        """Return an issue's accesses of memory, of any instance or of the one with these numbers.
 
         Lengths are the longest ones that loops outside allow.
         """
@@ -276,7 +276,7 @@ class _Walk:
         return found
 
     def meet(self, one: _Access, other: _Access) -> bool:
-        """Return whether two accesses may touch one element, each by some instance of a team."""
+        """Return whether two accesses, each by some instance of a team, may touch one element."""
         if one.elements is None or other.elements is None:
             return True
         left = (one.elements[0].symbols ^ other.elements[0].symbols) & self.loops.keys()
@@ -308,7 +308,7 @@ class _Walk:
         return False
 
     def meets_later(self, own: set[int], gap: int, theirs: list[Index], loop: tuple[int, str]) -> bool:
-        """Return whether another iteration of a loop, by its step and variable, touches one of the own elements."""
+        """Return whether another iteration of a loop, with its step and variable, touches one of the own elements."""
         step, variable = loop
         most = largest_value(self.loops[variable], self.loops).value
         alike: dict[int, set[int]] = {}
@@ -322,7 +322,7 @@ class _Walk:
         )
 
     def writes_apart(self, loop: For) -> bool:
-        """Return whether a nest of loops around one issue writes each element once, by its addresses."""
+        """Return whether the addresses show that a loop nest around one issue writes each element once."""
         loops: list[tuple[str, int]] = []
         node: Node = loop
         while isinstance(node, For) and len(node.body) == 1 and node.trips.value is not None:
@@ -368,7 +368,7 @@ class _Walk:
 
 
 def _values_of(index: Index) -> frozenset[int] | None:
-    """Return all values of a number and of remainders of variables, or None if there is anything else in it."""
+    """Return all values of a sum of numbers and remainders of variables, or None for other indices."""
     if index.value is not None:
         return frozenset((index.value,))
     atoms = [atom for monomial, _ in index.terms for atom in (monomial if len(monomial) < 2 else ("",))]

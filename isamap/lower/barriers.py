@@ -41,7 +41,7 @@ _MOST_POINTS, _MOST_SLOTS = 1 << 16, 1 << 8
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """The elements of an array that an issue touches: a box of so many along each stride, or all if it `is_whole`.
+    """The elements of an array that an issue touches: a box with a count per stride, or all if `is_whole`.
 
     With `carried`, they are those of another iteration of a loop, each of which moves the box by so many elements.
     """
@@ -60,12 +60,12 @@ class Touch:
         return 1 + sum(stride.constant * (count - 1) for stride, count in pairs)
 
     def step(self, variable: str) -> int | None:
-        """Return by how many elements an iteration of a loop moves the box, or None if that is not a number."""
+        """Return the elements by which an iteration of a loop moves the box, or None if that is not a number."""
         found = self.offset.coefficient(variable)
         return found.value if found is not None else None
 
     def of_others(self, variable: str) -> Touch:
-        """Return the touch as another iteration of a loop sees it."""
+        """Return the accessed elements as another iteration of a loop sees them."""
         if variable not in self.offset.symbols:
             return self
         step = self.step(variable)
@@ -97,7 +97,7 @@ FAR, MOST_AXES = 1 << 24, 16
 def find_touched(
     node: Issue | Fill, machine: Machine, loops: Mapping[str, Index] = NO_LOOPS
 ) -> tuple[Touches, Touches]:
-    """Return what the lanes of a block read in one issue, and what they write. `loops` have so many iterations."""
+    """Return what the lanes of a block read and write in one issue. `loops` maps loops to iteration counts."""
     if isinstance(node, Fill):
         return NONE, frozenset((Touch(node.buffer, is_whole=True),))
     read: set[Touch] = set()
@@ -127,14 +127,14 @@ def find_touched(
 
 
 def _strides_apart(ref: MemoryRef) -> dict[str, int]:
-    """Return numbers for the strides of a tensor that only the caller knows: each longer than all inside of it."""
+    """Return numbers for strides that only the caller knows. Each exceeds the extent of all inner axes."""
     stem = f"{ref.buffer}.s"
     own = {s for index in (ref.offset, *ref.strides) for s in index.symbols if s.startswith(stem)}
     return {s: FAR ** (MOST_AXES - int(s.removeprefix(stem))) for s in own}
 
 
 def are_apart(one: Touch, other: Touch, team: Mapping[str, int]) -> bool:
-    """Return whether two touches of one array have no element in common, whichever instances of a team they are of.
+    """Return whether two accesses of one array have no element in common, for all instances of a team.
 
     Rows of a tensor whose stride is not a number do not overlap: they are taken to be far apart.
     """
@@ -152,7 +152,7 @@ def are_apart(one: Touch, other: Touch, team: Mapping[str, int]) -> bool:
 
 
 def _in_each_slot(*offsets: Index) -> list[dict[str, Index]]:
-    """Return, for each slot in which iterations may use a buffer of several copies, variables with that remainder.
+    """Return, for each copy that iterations of a multi-copy buffer use, variables with that remainder.
 
     The slot of an iteration is a remainder of its number: `1024*((k + 1) % 2)`.
     """
@@ -173,7 +173,7 @@ def _in_each_slot(*offsets: Index) -> list[dict[str, Index]]:
 
 
 def _is_gap(gap: Index, one: Touch, other: Touch) -> bool:
-    """Return whether a distance takes one box beyond another one along one of its axes."""
+    """Return whether a distance moves one box beyond another one along an axis."""
     if gap.value is not None:
         if step := max(one.carried, other.carried):
             return step - abs(gap.value) >= max(one.span, other.span)
@@ -196,14 +196,14 @@ def _places(steps: tuple[tuple[int, int], ...]) -> frozenset[int]:
 
 
 def _box(touch: Touch) -> frozenset[int] | None:
-    """Return the distances of the elements of a box from its first one; None of many."""
+    """Return the distances of a box's elements from its first one, or None if there are many."""
     steps = tuple((stride.constant, n) for stride, n in zip(touch.strides, touch.counts, strict=True))
     return _places(steps) if prod(touch.counts) <= _MOST_POINTS else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Since:
-    """The elements that lanes have read and written since they last waited for each other."""
+    """The elements that lanes have read and written since the last barrier."""
 
     read: Touches = NONE
     written: Touches = NONE
@@ -212,11 +212,11 @@ class _Since:
         return _Since(self.read | other.read, self.written | other.written)
 
     def changed(self, change: Callable[[Touch], Touch]) -> _Since:
-        """Return the same with other touches."""
+        """Return the record with all accesses changed."""
         return _Since(frozenset(map(change, self.read)), frozenset(map(change, self.written)))
 
     def meets(self, other: _Since, team: Mapping[str, int], loops: Mapping[str, Index]) -> bool:
-        """Return whether one of both writes what the other one touches."""
+        """Return whether one record writes an element that the other one accesses."""
         pairs = [(w, t) for w in other.written for t in self.read | self.written]
         pairs += [(r, w) for r in other.read for w in self.written]
         return any(
@@ -226,14 +226,14 @@ class _Since:
 
 
 def _beside(touch: Touch, other: Touch, loops: Mapping[str, Index]) -> Touch:
-    """Return what a touch covers in all iterations of loops that the other one has left."""
+    """Return an access extended over all iterations of loops that enclose it and not the other one."""
     for variable in sorted((touch.offset.symbols - other.offset.symbols) & loops.keys()):
         touch = touch.of_all(variable, largest_value(loops[variable], loops).value)
     return touch
 
 
 def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
-    """Return the body of a program in which lanes wait for each other before they need it."""
+    """Return the body of a program with the barriers that its lanes need."""
     level = bound_level(machine)
     assert level is not None, "only lanes wait for each other"
     barrier, team, loops = Barrier(level.name), dict[str, int](), dict[str, Index]()
@@ -301,7 +301,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
                 return (), with_children(node, inside), after
 
     def where(conditions: tuple[Condition, ...], body: Nodes, since: _Since) -> tuple[Nodes, Node, _Since]:
-        """Return nodes that only some instances perform, divided where lanes wait: all come to a barrier."""
+        """Return conditional nodes, split at barriers, because all instances have to reach each barrier."""
         found: list[Node] = []
         together: list[Node] = []
         own = _Since()
@@ -323,7 +323,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
 
 
 def _issued(nodes: tuple[Node, ...], machine: Machine, loops: Mapping[str, Index]) -> _Since:
-    """Return what all issues in nodes touch."""
+    """Return all accesses of the issues in nodes."""
     own = _Since()
     for node in walk(nodes):
         if isinstance(node, Issue | Fill):
@@ -332,7 +332,7 @@ def _issued(nodes: tuple[Node, ...], machine: Machine, loops: Mapping[str, Index
 
 
 def _with_copies_in_flight(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """Let barriers at the beginning of iterations leave copies for later iterations on their way.
+    """Weaken barriers at the start of iterations, so that copies for later iterations may stay in flight.
 
     In front of such a loop all copies arrive: those for its first iterations are no groups of their own.
     """
@@ -349,14 +349,14 @@ def _with_copies_in_flight(nodes: tuple[Node, ...], machine: Machine) -> tuple[N
 
 
 def _with_first(nodes: tuple[Node, ...], barrier: Barrier) -> tuple[Node, ...]:
-    """Return nodes with another barrier in place of the one that they begin with, in blocks or not."""
+    """Return nodes with another barrier in place of the one that they start with, possibly inside blocks."""
     first, *others = nodes
     inside = isinstance(first, Block)
     return (with_children(first, _with_first(first.body, barrier)) if inside else barrier, *others)
 
 
 def _groups_in_flight(loop: For, machine: Machine) -> int:
-    """Return for how many later iterations copies may be on their way when an iteration begins: 0 if unknown.
+    """Return for how many later iterations copies may be in flight at the start of an iteration (0: unknown).
 
     A copy of so many iterations ahead arrives in front of the iteration that reads its slot.
     """
@@ -380,14 +380,14 @@ def _groups_in_flight(loop: For, machine: Machine) -> int:
 
 
 def _slot(ref: MemoryRef, variable: str) -> tuple[Index, int] | None:
-    """Return the number of which a slot is the remainder, and the divisor, or None if there is not one slot."""
+    """Return the dividend and the divisor of the remainder that selects a slot, or None if not one slot is used."""
     atoms = [atom for monomial, _ in ref.offset.terms for atom in monomial if isinstance(atom, Mod)]
     slots = [(atom.value, atom.divisor.value or 0) for atom in atoms if variable in atom.value.symbols]
     return slots[0] if len(slots) == 1 and slots[0][1] else None
 
 
 def exclude(one: If, other: If) -> bool:
-    """Return whether a condition of one node is the opposite of one of the other: one of both runs at most."""
+    """Return whether conditions of two nodes contradict each other, so that at most one of the nodes runs."""
     opposite = {"<": "<=", "<=": "<"}
     return any((b, opposite.get(sign), a) in other.conditions for a, sign, b in one.conditions)
 
@@ -434,13 +434,13 @@ def _indices(params: Mapping[str, object]) -> dict[str, Index | int]:
 
 
 def _coefficient(index: Index, variable: str) -> int | None:
-    """Return the coefficient of a variable, or None if it occurs in a product of variables or in a quotient."""
+    """Return the coefficient of a variable, or None if it occurs in a product of variables or a quotient."""
     terms = [(monomial, c) for monomial, c in index.terms if variable in Index(((monomial, 1),)).symbols]
     return terms[0][1] if len(terms) == 1 and terms[0][0] == (variable,) else None
 
 
 def _is_apart(steps: list[tuple[int | None, int | None]]) -> bool:
-    """Return whether the sums of multiples of the steps, up to these counts, are all different."""
+    """Return whether all sums of multiples of the steps, within their counts, are different."""
     known = [(step, count) for step, count in steps if step is not None and count is not None]
     reached = 0
     for step, count in sorted(pair for pair in known if pair[1] > 1):

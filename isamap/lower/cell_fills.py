@@ -1,4 +1,4 @@
-"""Fill the cells of a tile that have no element of the operand: all of them, or those that a copy leaves."""
+"""Fill the cells of a tile that contain no element of the operand, or those that a copy does not write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isamap.match import Copy, MoveSearch, OperandTile
 
 
 def count_covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index]) -> int:
-    """Return how many cells of a tile, from its first on, a copy fills without a gap, or 0 if that is not seen."""
+    """Return how many leading cells of a tile a copy fills without a gap, or 0 if that is unknown."""
     moved = prod(n.value or 0 for n in counts.values())
     rows = copy.target.index[1] if len(operand.cell_shape) > 1 else ZERO
     whole = next((n.value or 0 for c, n in counts.items() if rows == Index.of(c)), 0)
@@ -29,7 +29,7 @@ def cleared_tile(
     first: int = 0,
     cells: int | None = None,
 ) -> tuple[Node, ...]:
-    """Return a tile filled with the operand's fill, starting at a cell, or that many cells."""
+    """Return nodes that set a tile to the operand's fill, from a cell on or for a number of cells."""
     cells = prod(operand.cell_shape) if cells is None else cells
     if operand.fill.value == 0:
         return clear(buffer, operand.dtype, offset + first, cells - first, search, names)

@@ -40,14 +40,14 @@ class IssueEffects:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The machine, and the interval above which an issue counts as several operations. Units: nanoseconds."""
+    """The machine, and the interval above which an issue counts as a long function. Units: nanoseconds."""
 
     machine: Machine
     long_ns: float
 
 
 def side_by_side(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program with chains of long functions side by side, and all others as they are."""
+    """Return the program with dependence chains of long functions interleaved. Other code is unchanged."""
     issues = [issue for issue in issues_in(program.body) if isinstance(issue, Issue)]
     times = {one.instruction: _interval_ns(one, machine) for one in issues}
     shortest = min((t for t in times.values() if t > 0), default=0.0)
@@ -121,7 +121,7 @@ def _may_move(touched: Sequence[IssueEffects], values: Mapping[str, Value], mach
 
 
 def _chains(touched: Sequence[IssueEffects]) -> Iterator[list[int]]:
-    """Yield issues up to each one that writes memory."""
+    """Yield the chains of issues, each of which ends with an issue that writes memory."""
     chain: list[int] = []
     for number, one in enumerate(touched):
         chain.append(number)
@@ -133,7 +133,7 @@ def _chains(touched: Sequence[IssueEffects]) -> Iterator[list[int]]:
 
 
 def _waits(chain: Sequence[int], touched: Sequence[IssueEffects]) -> bool:
-    """Return whether a long function waits for another."""
+    """Return whether a long function depends on another long function of the chain."""
     behind: set[str] = set()
     for one in (touched[n] for n in chain):
         waits = bool(one.reads & behind)
@@ -150,7 +150,7 @@ def _most(
     values: Mapping[str, Value],
     machine: Machine,
 ) -> int:
-    """Return the number of chains to interleave: half of the registers that their shared values leave free."""
+    """Return the number of chains to interleave: they use half of the registers that shared values leave free."""
     last = {name: n for n, one in enumerate(touched) for name in one.reads}
     own = {
         name
@@ -178,7 +178,7 @@ def _alive(
     files: Mapping[str, str],
     taken: Mapping[str, int],
 ) -> dict[str, int]:
-    """Return how many registers of each file are in use at one time at most. `taken` are a value's."""
+    """Return the largest number of registers of each file that are in use at once. `taken` has those of a value."""
     alive: dict[str, set[str]] = {}
     most: dict[str, int] = {}
     for n in chain:

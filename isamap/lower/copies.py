@@ -1,4 +1,4 @@
-"""Expand copies between arrays and buffers to loops, with the widest moves that serve, else by elements.
+"""Expand copies between arrays and buffers to loops with the widest available moves, else by elements.
 
 Scratchpads in a program: tiles moved by instructions that reach both memories, and set to zero.
 
@@ -36,7 +36,7 @@ Nodes = tuple[Node, ...]
 def dma_loops(
     copy: Copy, counts: Mapping[str, Index], search: MoveSearch, names: Names
 ) -> tuple[Node, ...] | None:
-    """Return the loops of a copy to or from a scratchpad, or None if it is none, or no single instruction serves."""
+    """Return the loops of a copy to or from a scratchpad, or None if it is none or no single instruction does it."""
     buffers = {copy.target.buffer, *(r.buffer for r in reads(copy.value))}
     if not buffers & search.homes.keys():
         return None
@@ -68,7 +68,7 @@ def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names
 
 
 def _as_argument(value: Index | Expr, bindings: Mapping[str, Index]) -> Index | Expr | int:
-    """Return a parameter as an issue has it: a number if it is one."""
+    """Return a parameter in the form of an issue argument: a number if it is constant."""
     if not isinstance(value, Index):
         return value
     here = value.substitute(bindings)
@@ -83,7 +83,7 @@ def _reference(place: Location, bindings: Mapping[str, Index]) -> MemoryRef:
 def clear(
     buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return nodes that set a part of a buffer to zero. Raises: NoMapping if nothing clears its scratchpad."""
+    """Return nodes that set a part of a buffer to zero. Raises: NoMapping if no instruction can."""
     home = search.homes.get(buffer)
     if home is None:
         return (Fill(buffer, offset, Index.of(elements)),)
@@ -109,7 +109,7 @@ def _clearing(found: Clearing, buffer: str, offset: Index, elements: int) -> Iss
 
 
 def copy_loops(copy: Copy, counts: Mapping[str, Index], search: MoveSearch, names: Names) -> tuple[Node, ...]:
-    """Return the loops of a copy. Raises: NoMapping if the machine cannot even move one element."""
+    """Return the loops of a copy. Raises: NoMapping if the machine cannot move a single element."""
     if any(count.value is not None and count.value <= 0 for count in counts.values()):
         return ()  # what would be filled ahead of the last block
     moved = dma_loops(copy, counts, search, names)
@@ -128,7 +128,7 @@ def copy_loops(copy: Copy, counts: Mapping[str, Index], search: MoveSearch, name
 
 
 def block_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> BlockMove | None:
-    """Return the block in which a copy moves, or None if other moves serve as well."""
+    """Return the block in which a copy moves, or None if other moves are as cheap."""
     known = {c: n.value for c, n in counts.items() if n.value is not None}
     block = find_block(copy, known, search)
     other = find_transfer(copy, counts, search) if block is not None else None
@@ -136,14 +136,14 @@ def block_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Blo
 
 
 def block_loops(block: BlockMove, counts: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
-    """Return the loops of a copy that moves in blocks: counters outside `counts` have one block."""
+    """Return the loops of a copy that moves blocks. Counters outside `counts` have one block."""
     sizes = dict(block.sizes)
     trips = {c: Index.of(1) for c in sizes} | {c: n.floordiv(sizes.get(c, 1)) for c, n in counts.items()}
     return mover_loops(block, trips, names)
 
 
 def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer:
-    """Return how a copy moves its elements. Raises: NoMapping if the machine cannot even move one."""
+    """Return how a copy moves its elements. Raises: NoMapping if the machine cannot move a single one."""
     found = find_transfer(copy, counts, search)
     if found is None:
         dtype, value = copy.value.dtype, _name_expression(copy.value)
@@ -163,7 +163,7 @@ def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
 
 
 def _name_expression(e: Expr) -> str:
-    """Return an expression as in the text, or the value that it is read from if it does not occur there."""
+    """Return an expression as text, or the name of the value that it is read from if it has no text."""
     if e.span is not None:
         return f"`{' '.join(e.span.text.split())}`"
     names = dict.fromkeys(r.buffer for r in reads(e))
@@ -177,7 +177,7 @@ def group_loops(
     around: Mapping[str, Index],
     names: Names,
 ) -> tuple[Node, ...]:
-    """Return loops that count `trips`, in their order; a counter advances by its step, 1 unless `steps` has it."""
+    """Return loops with these trip counts, in order. A counter advances by its step in `steps`, else by 1."""
     bindings: dict[str, Index] = dict(around)
     variables: list[tuple[str, Index]] = []
     for counter, count in trips.items():

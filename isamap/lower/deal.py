@@ -44,17 +44,17 @@ class DividedWork:
 
     @property
     def trips(self) -> Index:
-        """The number of work slices."""
+        """The number of iterations among which the work is divided."""
         return product(count for _, count in self.hosts)
 
     @property
     def innermost(self) -> int:
-        """The loop whose body performs the shares."""
+        """The loop whose body performs the slices."""
         return self.hosts[-1][0]
 
 
 def continue_slices(dealt: DividedWork, names: Names) -> tuple[DividedWork, tuple[Node, ...]]:
-    """Return the work with slices that continue where the previous one ended, and the nodes that start it.
+    """Return the work in slices that continue where the previous slice ended, and the nodes that start it.
 
     Later nodes read values in registers: if such values are defined outside a loop, the work is one piece.
     """
@@ -70,7 +70,7 @@ def continue_slices(dealt: DividedWork, names: Names) -> tuple[DividedWork, tupl
 
 
 def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
-    """Return how many loops count the pieces of each part of the work: as few as give a piece to each iteration.
+    """Return how many loops count the pieces of each part: as few as give each iteration a piece.
 
     If an iteration gets several, smaller pieces are more even: at least four, or as many for all.
     """
@@ -89,7 +89,7 @@ def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
 
 
 def is_even(dealt: DividedWork) -> bool:
-    """Return whether every trip performs the same number of pieces, known before the run."""
+    """Return whether every iteration performs the same number of pieces, known at compile time."""
     pieces = product(count for _, count in split_counted_loops(_split_guards(dealt.make())[1])[0])
     trips = dealt.trips
     return bool(pieces.value and trips.value) and pieces.constant % trips.constant == 0
@@ -118,7 +118,7 @@ class _Rows:
 
 
 def _rows_of(dealt: DividedWork) -> _Rows | None:
-    """Return the rows of some work, or None if it is none, or how many there are is not known before the run."""
+    """Return the rows of some work, or None if it has none or their number is unknown at compile time."""
     conditions, nodes = _split_guards(dealt.make())
     around: list[For] = []
     while len(nodes) == 1 and isinstance(nodes[0], For):
@@ -140,7 +140,7 @@ def _rows_of(dealt: DividedWork) -> _Rows | None:
 
 
 def share_of(dealt: DividedWork, place: Place, names: Names) -> tuple[Node, ...]:
-    """Return the work that the trip at `place` performs."""
+    """Return the slice of work that the iteration at `place` performs."""
     if dealt.by_rows:
         return _share_of_rows(dealt, place, names)
     made, trips = dealt.make(), dealt.trips
@@ -166,7 +166,7 @@ def share_of(dealt: DividedWork, place: Place, names: Names) -> tuple[Node, ...]
 
 
 def _share_of_rows(dealt: DividedWork, place: Place, names: Names) -> tuple[Node, ...]:
-    """Return the rows that the trip at `place` works on: lines go round the trips of the loops around.
+    """Return the rows that the iteration at `place` processes. Outer iterations take lines in turn.
 
     So an iteration of a sum has next to nothing to count, and all of its iterations have as many hints. Of
     lines that are fewer than those trips, each has a part of the rows: all of them in the first trips would
@@ -204,7 +204,7 @@ def _share_of_rows(dealt: DividedWork, place: Place, names: Names) -> tuple[Node
 
 
 def _split_guards(nodes: tuple[Node, ...]) -> tuple[tuple[Condition, ...], tuple[Node, ...]]:
-    """Return the conditions around all of the work, and the work."""
+    """Return the conditions around the whole work, and the nodes inside them."""
     conditions: tuple[Condition, ...] = ()
     while len(nodes) == 1 and isinstance(nodes[0], If):
         conditions += nodes[0].conditions

@@ -64,7 +64,7 @@ class GuardedPiece:
 
 
 def in_pieces(nest: Nest, block: LoopStep, scope: NestScope, build: Build) -> Nodes:
-    """Return all pieces of a block's remainder at a place, each with the body that `build` returns."""
+    """Return all pieces of a block's remainder at a place, each with the body from `build`."""
     place = scope.place
     axis = _of_team(nest.tile.axis(block.axis), nest, place)
     staged = frozenset(stage.operand for stage in nest.schedule.stages)
@@ -75,7 +75,7 @@ def in_pieces(nest: Nest, block: LoopStep, scope: NestScope, build: Build) -> No
 
 
 def _of_team(axis: LoopAxis, nest: Nest, place: Place) -> LoopAxis:
-    """Return an axis whose tile is that of all instances of a level together."""
+    """Return an axis whose tile comprises the tiles of all instances of a level."""
     count = product([n for number, (_, n) in place.team.items() if nest.loops[number].axis == axis.name])
     return replace(axis, tile=axis.tile * count.constant)
 
@@ -92,7 +92,7 @@ def _at(place: Place, axis: LoopAxis, case: GuardedPiece) -> Place:
 
 
 def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[GuardedPiece]:
-    """Yield one case per number of tiles; the last tile covers only the remainder."""
+    """Yield one case per number of tiles, where the last tile covers only the remainder."""
     left, size = place.left[axis.name], axis.tile
     most = block.step // size
     for count in range(most, 0, -1):
@@ -124,7 +124,7 @@ def _one_of(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPi
 
 
 def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPiece]:
-    """Yield pieces with one tile after the other, as many as there are full tiles: no piece is needed twice."""
+    """Yield single-tile pieces, as many as there are full tiles, so that no piece occurs twice."""
     left = full
     for count in counts:
         yield GuardedPiece(
@@ -134,7 +134,7 @@ def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPiec
 
 
 def is_masked(tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str], search: MoveSearch) -> bool:
-    """Return whether the machine's instructions move tiles that are cut along an axis, for all unstaged operands."""
+    """Return whether instructions can move tiles cut along an axis, for all unstaged operands."""
     cut = symbols_of({axis.name: Index.of(axis.name)})
     for operand in tile.inputs:
         if operand.name in staged or not _shows(operand, axis):
@@ -150,14 +150,14 @@ def is_masked(tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str]
 
 
 def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
-    """Return whether an operand's tile is cut where the axis is."""
+    """Return whether an operand's tile is cut if the axis is cut."""
     return axis.name in operand.parts or axis.name in operand.scattered
 
 
 def _is_masked_out(
     tile: Tile, held: OperandTile, cut: dict[str, Index], finish: Finish, search: MoveSearch
 ) -> bool:
-    """Return whether the same holds for the targets of a tile's result."""
+    """Return whether instructions can store cut tiles to all targets of a tile's result."""
     request = held.request(cut)
     if tile.accumulator is None:
         assert tile.target_elements is not None, "a statement that only assigns has a target"
@@ -222,7 +222,7 @@ def _adding(assign: Assign) -> Expr | None:
 
 
 def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
-    """Return the condition, over a statement's axes, under which elements of its target are ever read.
+    """Return the condition on a statement's axes under which elements of its target are read, or None if unknown.
 
     None if it is not known.
     """
@@ -244,7 +244,7 @@ def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
 
 
 def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Iterator[Condition]:
-    """Yield conditions that are true of each block in which some iteration passes the guard."""
+    """Yield conditions that are true in each block with an iteration that satisfies the guard."""
     match guard:
         case Call("and", (left, right)):
             yield from _conditions(left, axes, place)
@@ -260,7 +260,7 @@ def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Itera
 
 
 def _end(difference: Index, axes: frozenset[str], place: Place, end: End) -> Index | None:
-    """Return the least or the most that an index is in a block.
+    """Return the least or the largest value of an index in a block, or None if it is no sum of separate axes.
 
     None if it is no sum of multiples of axes, or one of them is looped over together with others.
     """
@@ -275,7 +275,7 @@ def _end(difference: Index, axes: frozenset[str], place: Place, end: End) -> Ind
 
 
 def _is_certain(condition: Condition) -> bool:
-    """Return whether a condition holds for all counters and sizes; none of them is negative."""
+    """Return whether a condition holds for all nonnegative counters and sizes."""
     left, sign, right = condition
     gap = right - left - (1 if sign == "<" else 0)
     return all(count >= 0 and all(isinstance(a, str) for a in atoms) for atoms, count in gap.terms)
@@ -364,7 +364,7 @@ def _repeat(
     scope: NestScope,
     inside: Build,
 ) -> Nodes:
-    """Return a loop, or its body alone when it runs once; the first iteration apart where it differs."""
+    """Return a loop, or its body alone if it runs once. A first iteration that differs is peeled."""
 
     def iteration(trip: Index) -> Nodes:
         now = {variable: trip}
@@ -390,7 +390,7 @@ def _iteration(nest: Nest, step: LoopNode, scope: NestScope, inside: Build) -> N
 
 
 def _rest(nest: Nest, step: LoopNode, place: Place) -> Index | None:
-    """Return the elements after the last whole step of a loop, or None if there are never any."""
+    """Return the number of elements after the last whole step of a loop, or None if it is always 0."""
     axis, size, left = step.loop.axis, step.loop.step, place.left[step.loop.axis]
     if is_multiple(left, size):
         return None
@@ -456,7 +456,7 @@ def _copies(nest: Nest, step: Copies, scope: NestScope, inside: Build) -> Nodes:
 
 
 def _leaves_by_blocks(nest: Nest, stage: Stage) -> bool:
-    """Return whether each register block of sums leaves a scratchpad once its last part is summed.
+    """Return whether each register block of sums is stored from its scratchpad once its last part is summed.
 
     If partial sums move to the scratchpad and back, all but the last block leave during the computation of
     others.
@@ -467,7 +467,7 @@ def _leaves_by_blocks(nest: Nest, stage: Stage) -> bool:
 
 
 def _finished_tiles(nest: Nest, scope: NestScope) -> Nodes:
-    """Return the tiles of a register block stored from a scratchpad when their last part is summed."""
+    """Return the stores of a register block's tiles from a scratchpad when their last part is summed."""
     acc, place = nest.tile.accumulator, scope.place
     stage = next((s for s in nest.schedule.stages if acc is not None and s.operand == acc.name), None)
     if acc is None or stage is None or not _leaves_by_blocks(nest, stage):

@@ -39,7 +39,7 @@ Write = Callable[[tuple[Written, ...]], tuple[Node, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The values that a nest writes from its tiles: `partial` sums, and `whole` (finished) ones.
+    """The values that a nest writes from its tiles: `partial` sums, and finished (`whole`) ones.
 
     `first` is the accumulator with the initial value of a fused statement, and that value written to the
     sum's array. `beginning` is the instruction that starts the sum from 0 by itself, "" for none. For sums
@@ -56,7 +56,7 @@ class Finish:
 
 
 def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, search: MoveSearch) -> Finish:
-    """Return how the sums of a nest leave their accumulators, with its fused statements."""
+    """Return how the sums of a nest are initialised and stored, with its fused statements."""
     own = (get_own_sum(tile),)
     if not nest.fused:
         return Finish(own, own)
@@ -78,7 +78,7 @@ def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, search: MoveSearch
 def before_tiles(
     finish: Finish, tile: Tile, nest: NestSchedule, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return the loads that are made once, for all tiles of results."""
+    """Return the loads that are performed once for all tiles of results."""
     acc = tile.accumulator
     home = next((s.memory for s in nest.stages if acc is not None and s.operand == acc.name), "")
     if acc is None or not home or finish.whole == finish.partial:
@@ -90,18 +90,18 @@ def before_tiles(
 
 
 def where_first(tile: Tile, place: Place) -> Index:
-    """Return an expression that is 0 if nothing has been summed yet, and more elsewhere."""
+    """Return an expression that is 0 where nothing has been summed yet, and positive elsewhere."""
     return sum((place.position[a.name] for a in tile.axes if a.is_reduction), start=ZERO)
 
 
 def where_last(tile: Tile, place: Place) -> Index:
-    """Return an expression that is 0 if all will have been summed behind this place, and more elsewhere."""
+    """Return an expression that is 0 where the sum is complete after this place, and positive elsewhere."""
     sums = (a for a in tile.axes if a.is_reduction)
     return sum((a.extent - place.position[a.name] - place.left[a.name] for a in sums), start=ZERO)
 
 
 def at_end(finish: Finish, tile: Tile, place: Place, write: Write) -> tuple[Node, ...]:
-    """Return the stores after a place: of finished sums, or of partial ones."""
+    """Return the stores after a place, of finished or of partial sums."""
     if finish.whole == finish.partial:
         return write(finish.whole)
     return in_case(where_last(tile, place), lambda: write(finish.whole), lambda: write(finish.partial))
@@ -153,7 +153,7 @@ def copy_back(
 def in_case(
     measure: Index, zero: Callable[[], tuple[Node, ...]], more: Callable[[], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
-    """Return the code for a measure of 0 and the code for a larger one; one of them if the measure is known."""
+    """Return the code for `measure` 0 and for larger values, or only one of them if the measure is known."""
     if measure.value == 0:
         return zero()
     if _is_never_zero(measure):
@@ -164,6 +164,6 @@ def in_case(
 
 
 def _is_never_zero(measure: Index) -> bool:
-    """Return whether no values of its symbols make a measure 0: 172 - 128*k is none."""
+    """Return whether no values of its symbols make the measure 0, as for 172 - 128*k."""
     steps = gcd(*(c for monomial, c in measure.terms if monomial))
     return measure.value is not None or (measure.constant % steps != 0)

@@ -1,4 +1,4 @@
-"""Hoist copies that are equal in every iteration of an ordered loop out of that loop.
+"""Hoist copies that are equal in every iteration of an ordered loop out of the loop.
 
     for (t …) { stage b { b_tiles0 = … U … }      stage b { b_tiles0 = … U … }
       …                                       →   for (t …) { …
@@ -24,13 +24,13 @@ Nodes = tuple[Node, ...]
 
 
 def with_copies_in_front(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program with copies in front of all ordered loops in which they are alike."""
+    """Return the program with each copy hoisted out of all ordered loops in which it is invariant."""
     addressed = frozenset(b.name for b in program.buffers if b.memory)
     return replace(program, body=_hoist_nodes(program.body, machine, addressed))
 
 
 def _hoist_nodes(nodes: Nodes, machine: Machine, addressed: frozenset[str]) -> Nodes:
-    """Return the nodes around the nests: ordered loops, and blocks of statements in them."""
+    """Return the nodes around the nests with copies hoisted: ordered loops, and blocks of statements in them."""
     found: list[Node] = []
     for node in nodes:
         if not isinstance(node, For):
@@ -69,7 +69,7 @@ def _without(body: Nodes, moved: list[Block]) -> Nodes:
 
 
 def _is_alike(copy: Block, loop: For, machine: Machine) -> bool:
-    """Return whether a copy finds and leaves the same in each iteration of a loop."""
+    """Return whether a copy reads and writes the same in each iteration of a loop."""
     if loop.variable in {s for index in _indices(copy) for s in index.symbols}:
         return False
     written, changed = list(_written_names(copy.body, machine)), list(_written_names(loop.body, machine))
@@ -90,7 +90,7 @@ def _indices(item: object) -> Iterator[Index]:
 
 
 def _written_names(nodes: Nodes, machine: Machine) -> Iterator[str]:
-    """Yield the arrays and buffers that leaves write, once for each leaf."""
+    """Yield the arrays and buffers that leaf nodes write, once for each leaf."""
     for node in walk(nodes):
         if isinstance(node, Fill):
             yield node.buffer

@@ -38,7 +38,7 @@ Nodes = tuple[Node, ...]
 
 
 def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str:
-    """Return the first difference and its length, or "" where nothing differs."""
+    """Return the first difference with its length, or "" if nothing differs."""
     assert joint.lengths is not None
     for n, own in enumerate(programs):
         at = joint.lengths.at(n)
@@ -70,7 +70,7 @@ def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str
 
 
 def _is_decided(condition: tuple[Index, str, Index], names: frozenset[str]) -> bool:
-    """Return whether a condition is about the length alone."""
+    """Return whether a condition depends on the length alone."""
     left, _, right = condition
     return bool(left.symbols | right.symbols) and left.symbols | right.symbols <= names
 
@@ -84,7 +84,7 @@ def _holds(left: Index, how: str, right: Index) -> bool:
 
 @dataclass
 class _Spelled:
-    """A body whose declarations are renamed by number. `sizes` are those of its buffers by these numbers."""
+    """A body whose declarations are renamed to numbers. `sizes` has the sizes of its buffers."""
 
     buffers: tuple[Buffer, ...]
     numbers: dict[str, str] = field(default_factory=dict[str, str])
@@ -92,7 +92,7 @@ class _Spelled:
     indices: dict[Index, Index] = field(default_factory=dict[Index, Index])
 
     def spelled(self, nodes: Nodes, at: Mapping[str, Index | int]) -> list[Any]:
-        """Return the nodes as lists of words and numbers."""
+        """Return the nodes as nested lists of words and numbers."""
         own = {b.name: b.elements for b in self.buffers}
         declared = frozenset(own) | frozenset(_declared_names(nodes))
         found = [self._any(node, declared, at) for node in nodes]
@@ -138,7 +138,7 @@ def _compared_fields(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _declared_names(nodes: Nodes) -> Iterator[str]:
-    """Yield the names of values, counters and works."""
+    """Yield the names of declared values, counters and work."""
     for node in walk(nodes):
         match node:
             case Declare(values):

@@ -82,7 +82,7 @@ Nodes = tuple[Node, ...]
 def join_lengths(
     constant: str, values: Values, programs: Sequence[LoweredProgram], machine: Machine
 ) -> LoweredProgram:
-    """Return the program that performs each of the others where the constant has its value. No buffer has a place.
+    """Return the program that equals each given one where the constant has its value. Buffers have no offsets yet.
 
     They are of one kernel and its sizes, in this order for these values, the machine at any of them.
     """
@@ -102,7 +102,7 @@ def join_lengths(
 
 
 class _NotAlike(Exception):
-    """Nodes that differ in more than names and numbers."""
+    """An exception: nodes differ in more than names and numbers."""
 
 
 @dataclass
@@ -132,7 +132,7 @@ class _Join:
     # --- bodies
 
     def block(self, bodies: Sequence[Nodes], which: Which) -> Nodes:
-        """Return the common beginning of some bodies, then the remainder of each under its own condition."""
+        """Return the common prefix of some bodies, then the rest of each body under its own condition."""
         front = self._alike(bodies, which)
         rests = [body[len(front) :] for body in bodies]
         if len(which) == 1:
@@ -157,7 +157,7 @@ class _Join:
         return tuple(found)
 
     def _try_join(self, make: Callable[[], T]) -> T | None:
-        """Return the result of `make`; if the parts differ, undo its declarations and return None."""
+        """Return the result of `make`, or None if the parts differ, with the declarations of `make` undone."""
         before = len(self.trail)
         try:
             return make()
@@ -229,7 +229,7 @@ class _Join:
         return Declare(tuple(values))
 
     def _value(self, values: Sequence[Value], which: Which) -> Value:
-        """Return a value of the shape of the longest. C has a type for all lengths."""
+        """Return a value with the shape at the longest length. C has one type for all lengths."""
         _same([(v.memory, v.dtype, v.registers, v.register, len(v.shape)) for v in values])
         widest = max(values, key=lambda v: prod(v.shape))
         return replace(widest, name=self._name_declaration([v.name for v in values], which))
@@ -343,7 +343,7 @@ class _Join:
     # --- names
 
     def _keep(self, kept: dict[str, T], name: str, value: T) -> None:
-        """Keep a value, until the trial that finds it fails."""
+        """Register a value. It is removed if the current trial fails."""
         assert name not in kept, f"`{name}` is declared twice"
         kept[name] = value
         self.trail.append((kept, name))
@@ -364,7 +364,7 @@ class _Join:
         return found
 
     def _array(self, own: Sequence[str], which: Which) -> str:
-        """Return the joint name of a tensor or a buffer."""
+        """Return the joint name of a tensor or buffer."""
         if own[0] in self.global_names:
             return _same(own)
         if not any(one in self.known[n] for n, one in zip(which, own, strict=True)):
@@ -396,7 +396,7 @@ class _Join:
 
 
 def _all(kind: type[T], given: Sequence[object]) -> list[T]:
-    """Return the given, all of one kind. Raises: _NotAlike."""
+    """Return the objects if all are of one kind. Raises: _NotAlike."""
     found = [one for one in given if isinstance(one, kind)]
     if len(found) < len(given):
         raise _NotAlike
@@ -404,14 +404,14 @@ def _all(kind: type[T], given: Sequence[object]) -> list[T]:
 
 
 def _same(given: Sequence[T]) -> T:
-    """Return the value that all of them share. Raises: _NotAlike."""
+    """Return the value that all programs have in common. Raises: _NotAlike."""
     if any(one != given[0] for one in given):
         raise _NotAlike
     return given[0]
 
 
 def _zip_alike(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
-    """Return the first ones, the second ones, … Raises: _NotAlike if they are not as many."""
+    """Return the tuples of corresponding elements. Raises: _NotAlike if the lengths differ."""
     _same([len(one) for one in given])
     return list(zip(*given, strict=True))
 
@@ -428,7 +428,7 @@ def _columns(
 
 
 def _note(nodes: Sequence[Issue] | Sequence[For] | Sequence[Parallel] | Sequence[Block]) -> str:
-    """Return the note that all of them share, or "" where they differ."""
+    """Return the note that all nodes have in common, or ""."""
     return nodes[0].note if all(n.note == nodes[0].note for n in nodes) else ""
 
 
@@ -441,7 +441,7 @@ Values = tuple[int, ...]
 
 @dataclass
 class Numbers:
-    """Joins indices; numbers that are not multiples of the length become tables.
+    """A builder of joint indices. Numbers that are no multiples of the length become tables.
 
     `name` is the constant's name in programs. `fresh` returns unused names, and `trail` records additions.
     `tables` are numbers by name, one for each of `values`; 0 if no program reads it.
@@ -460,7 +460,7 @@ class Numbers:
         return Lengths(self.constant, self.name, self.values, tuple(self.tables.items()))
 
     def joined(self, indices: Sequence[Index], which: Sequence[int]) -> Index | None:
-        """Return one expression for the indices at the lengths of these numbers, or None if their forms differ."""
+        """Return one expression that equals each index at its length, or None if the forms differ."""
         if all(index == indices[0] for index in indices):
             return indices[0]
         ordered = [_by_form(index) for index in indices]
@@ -506,7 +506,7 @@ class Numbers:
                 return Index.of(first.with_parts((one, other, first.high, first.count)))
 
     def _number(self, numbers: Sequence[int], which: Sequence[int]) -> Index:
-        """Return the numbers as a multiple of the length and a number, as its square, or out of a table."""
+        """Return the numbers as a multiple of the length or of its square, or as a table."""
         lengths, length = [self.values[n] for n in which], Index.of(self.name)
         step = (numbers[-1] - numbers[0]) // (lengths[-1] - lengths[0])
         rest = numbers[0] - step * lengths[0]
@@ -537,7 +537,7 @@ Form = tuple[tuple[object, ...], int]
 
 
 def _by_form(index: Index) -> dict[Form, Term]:
-    """Return the terms of an index by their form without numbers, and by their order within a form."""
+    """Return the terms of an index by their form without numbers, and by position within a form."""
     seen: Counter[tuple[object, ...]] = Counter()
     found: dict[Form, Term] = {}
     for term in sorted(index.terms, key=lambda t: [n for atom in t[0] for n in _numbers_in(atom)]):
@@ -560,7 +560,7 @@ def _form(atom: Atom) -> object:
 
 
 def _numbers_in(atom: Atom) -> list[int]:
-    """Return the numbers of an atom, which grow with the length."""
+    """Return the numbers of an atom that grow with the length."""
     if isinstance(atom, str):
         return []
     terms = [term for side in reversed(_sides(atom)) for term in side.terms]

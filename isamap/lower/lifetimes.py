@@ -77,7 +77,7 @@ def lifetimes(program: LoweredProgram, machine: Machine) -> dict[str, Life]:
 
 
 def _written_anew(kernel: Kernel) -> set[str]:
-    """Return the arrays whose first statement assigns all elements, within the ordered loops around the others."""
+    """Return the arrays whose first statement assigns all elements in each iteration of the ordered loops."""
     anew: set[str] = set()
     around: dict[str, tuple[int, ...]] = {}
     for statement in statements(kernel):
@@ -96,7 +96,7 @@ def _written_anew(kernel: Kernel) -> set[str]:
 
 
 def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
-    """Return whether a statement writes every element of its target, for any old contents."""
+    """Return whether a statement writes every element of its target independently of the old contents."""
     target, extents = statement.assign.target, {a.name: a.extent for a in statement.axes}
     shape = next(o.shape for o in kernel.operands if o.name == target.buffer)
     plain = [i for i in target.index if len(i.symbols) == 1 and i == Index.of(next(iter(i.symbols)))]
@@ -112,7 +112,7 @@ def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
 
 
 def _life(body: _Body, name: str, carried: bool, own: bool) -> Life:
-    """Return the lifetime in this body, or in a child that contains all uses and starts anew in each iteration.
+    """Return the lifetime in this body, or in a child with all uses whose contents start anew each time.
 
     One thread may still need a buffer that another no longer uses, unless each has a memory of its `own`.
     """
@@ -130,7 +130,7 @@ def _life(body: _Body, name: str, carried: bool, own: bool) -> Life:
 
 
 def _starts_anew(loop: _Body, name: str) -> bool:
-    """Return whether each iteration writes the buffer before it reads it."""
+    """Return whether each iteration writes the buffer before reading it."""
     return loop.uses[name].writes
 
 
@@ -167,7 +167,7 @@ def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Bod
 
 
 def _accessed_buffers(node: Issue | Fill, machine: Machine) -> Iterator[tuple[str, bool]]:
-    """Yield the buffers that a leaf accesses. Reads come after writes, so that a buffer with both counts as read."""
+    """Yield the buffers that a leaf accesses. If a leaf reads and writes a buffer, the read comes last."""
     if isinstance(node, Fill):
         yield node.buffer, True
         return
@@ -184,18 +184,18 @@ ALIGNMENT_BYTES = LINE_BYTES
 
 
 def exact_bytes(buffer: Buffer) -> int | None:
-    """Return the bytes of a buffer's elements, or None if that is known only at run time."""
+    """Return the bytes of a buffer's elements, or None if they are known only at run time."""
     return (buffer.elements * buffer.dtype.size_bytes).value
 
 
 def padded_bytes(buffer: Buffer) -> int | None:
-    """Return the bytes that a buffer takes, whole cache lines, or None if that is known only at run time."""
+    """Return the bytes of a buffer in whole cache lines, or None if they are known only at run time."""
     size = exact_bytes(buffer)
     return None if size is None else -(-max(1, size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 def workspace_buffers(program: LoweredProgram, machine: Machine) -> tuple[Placed, ...]:
-    """Return the buffers of known size with their lives."""
+    """Return the buffers of known size with their lifetimes."""
     lives = lifetimes(program, machine)
     found: list[Placed] = []
     for buffer in program.buffers:
@@ -207,7 +207,7 @@ def workspace_buffers(program: LoweredProgram, machine: Machine) -> tuple[Placed
 
 
 def scratch_buffers(program: LoweredProgram, machine: Machine, memory: str) -> tuple[Placed, ...]:
-    """Return the buffers in a scratchpad with their lives. Their sizes are known."""
+    """Return the buffers in a scratchpad with their lifetimes. Their sizes are known."""
     lives = lifetimes(program, machine)
     return tuple(
         Placed(b.name, *lives.get(b.name, (0, 1)), max(1, exact_bytes(b) or 1))
@@ -219,7 +219,7 @@ def scratch_buffers(program: LoweredProgram, machine: Machine, memory: str) -> t
 def place_buffers(
     program: LoweredProgram, buffers: tuple[Placed, ...], offsets: Mapping[str, int]
 ) -> LoweredProgram:
-    """Return the program with offsets and lives of those buffers."""
+    """Return the program with offsets and lifetimes for those buffers."""
     lives = {b.name: (b.start, b.end) for b in buffers}
     return replace(
         program,
@@ -254,7 +254,7 @@ def fixed_bytes(program: LoweredProgram) -> int:
 
 
 def most_bytes(program: LoweredProgram) -> int:
-    """Return the bytes of a workspace at its largest: sizes that the caller gives are as they need most."""
+    """Return the largest number of bytes that the workspace needs for any allowed sizes."""
     ranges = {name: (low, high) for name, low, high in program.symbols}
     unplaced = (b.elements * b.dtype.size_bytes for b in program.buffers if b.offset is None)
     lines = (-(-max(1, bounds(size, ranges)[1]) // ALIGNMENT_BYTES) for size in unplaced)
@@ -262,7 +262,7 @@ def most_bytes(program: LoweredProgram) -> int:
 
 
 def scratch_regions(program: LoweredProgram) -> dict[str, tuple[int, int]]:
-    """Return the place of each scratchpad in a model, after the workspace's buffers, and the bytes in use."""
+    """Return the place of each scratchpad in a model, after the workspace's buffers, and its bytes in use."""
     at = fixed_bytes(program)
     found: dict[str, tuple[int, int]] = {}
     for memory in sorted({b.memory for b in program.buffers if b.memory}):

@@ -1,4 +1,4 @@
-"""Emit operand loads as issues: each register is loaded once per block, for all issues that read it."""
+"""Emit operand loads as issues. Each register is loaded once per block, for all issues that read it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Emitter:
     known: dict[OperandMove, Value] = field(default_factory=dict[OperandMove, Value])
 
     def value(self, load: OperandMove | Present, bindings: Bindings, leaf: Value | None = None) -> Value:
-        """Return the register that an operand load fills here, issuing the load unless the value is there already."""
+        """Return the register that an operand load fills here. The load is issued unless the value is present."""
         if isinstance(load, Present):
             assert leaf is not None, "a leaf stands for a register that the caller holds"
             return leaf
@@ -53,14 +53,14 @@ class Emitter:
         return value
 
     def reference(self, found: OperandMove | Present | Location, bindings: Bindings) -> OperandRef:
-        """Return the value that an issue names: the register that a chain fills here, or the place in memory."""
+        """Return the operand of an issue: the register that a chain fills here, or the place in memory."""
         if isinstance(found, Location):
             place = _bind_location(found, bindings)
             return MemoryRef(place.buffer, place.offset, place.strides)
         return RegisterRef(self.value(found, bindings).name)
 
     def where(self, conditions: tuple[Condition, ...], emit: Callable[[], Emitted]) -> Emitted:
-        """Return what `emit` returns; the issues that it emits are performed where all conditions hold."""
+        """Return the result of `emit`. The issues that it emits are executed where all conditions hold."""
         first = len(self.nodes)
         made = emit()
         own = self.nodes[first:]
@@ -71,7 +71,7 @@ class Emitter:
         return made
 
     def deliver(self, load: OperandMove, bindings: Bindings, leaf: Value | None = None) -> None:
-        """Write the result of an operand store to its place in memory."""
+        """Issue an operand store, which writes a value to memory."""
         placed = bind_load(load, bindings)
         assert placed.target is not None
         target = MemoryRef(placed.target.buffer, placed.target.offset, placed.target.strides)
@@ -91,14 +91,14 @@ class Emitter:
 
 
 def _has_leaf(load: OperandMove | Location | Present) -> bool:
-    """Return whether a chain starts from a register that the caller holds, which differs from place to place."""
+    """Return whether a chain starts from a register that the caller holds, which may differ by place."""
     if isinstance(load, OperandMove):
         return any(_has_leaf(source) for _, source in load.inputs)
     return isinstance(load, Present)
 
 
 def bind_load(load: OperandMove, bindings: Bindings) -> OperandMove:
-    """Return the operand load at a place, with the positions and valid parts of that place."""
+    """Return the operand load with the positions and valid parts of a place substituted."""
     inputs: list[tuple[str, OperandMove | Location | Present]] = []
     for name, source in load.inputs:
         match source:
@@ -114,7 +114,7 @@ def bind_load(load: OperandMove, bindings: Bindings) -> OperandMove:
 
 
 def arguments(load: OperandMove) -> tuple[tuple[str, Argument], ...]:
-    """Return parameters of an issue: numbers if they are known."""
+    """Return the parameters of an issue, as numbers where they are known."""
     return tuple((n, v.value if isinstance(v, Index) and v.value is not None else v) for n, v in load.params)
 
 

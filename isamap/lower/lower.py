@@ -1,4 +1,4 @@
-"""Kernel + machine + schedule → LoweredProgram.
+"""Lower a kernel, a machine and a schedule to a LoweredProgram.
 
 Several schedules of one kernel as one program: the sizes of a call choose.
 
@@ -68,7 +68,7 @@ def lowering(
     names: Names | None = None,
     passes: Sequence[Pass] = PASSES,
 ) -> Iterator[tuple[str, State]]:
-    """Yield the passes of `lower` one by one: the name of each, and its result."""
+    """Yield the name and the result of each pass of `lower`."""
     nests = tuple(sorted(schedule.nests, key=lambda nest: nest.statement))
     trees = tuple(_tree(kernel, machine, nest, matches) for nest in nests)
     known = move_search_of(kernel, machine), names or names_of(kernel)
@@ -78,7 +78,7 @@ def lowering(
 def _tree(
     kernel: Kernel, machine: Machine, nest: NestSchedule, matches: Sequence[Matches] | None = None
 ) -> Tree:
-    """Return a nest before all passes."""
+    """Return the steps of a nest before all passes."""
     given = statements(kernel)
     tile = chosen_tile(given[nest.statement], machine, nest, matches)
     if (level := team_level(machine)) is not None:
@@ -91,7 +91,7 @@ def _tree(
 def steady_states(
     kernel: Kernel, machine: Machine, schedule: Schedule
 ) -> tuple[tuple[NestSchedule, Steady | None], ...]:
-    """Return, per nest, the steady state of its main loop, or None if it has no innermost loop of issues only."""
+    """Return, per nest, the steady state of its main loop, or None if it has no innermost loop with only issues."""
     search = move_search_of(kernel, machine)
     found: list[tuple[NestSchedule, Steady | None]] = []
     for nest in schedule.nests:
@@ -109,7 +109,7 @@ Sizes = Mapping[str, int | Range]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A schedule with the sizes that it is for, the kernel bound to these, its mappings where known."""
+    """A schedule with the sizes that it serves, the kernel bound to them, and its mappings, if known."""
 
     kernel: Kernel
     schedule: Schedule

@@ -1,4 +1,4 @@
-"""The context of a step that is expanded to nodes: the nest, its place, and its buffers. Data only."""
+"""The context in which a step is expanded to nodes: the nest, its place, and its buffers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class NestScope:
     held: Held = field(default_factory=dict[tuple[Index, ...], "Value | MemoryRef"])
 
     def at(self, place: Place) -> NestScope:
-        """Return the same elsewhere."""
+        """Return the scope at another place."""
         return replace(self, place=place)
 
     def with_staged(self, staged: Staged, operand: str) -> NestScope:
@@ -74,5 +74,5 @@ Build = Callable[[NestScope], Nodes]
 
 
 def key_of(operand: OperandTile, place: Place) -> tuple[Index, ...]:
-    """Return where an operand's tile lies: equal at places that have the same one."""
+    """Return a key of an operand's tile, equal at all places with the same tile."""
     return tuple(place.position[axis] for axis in operand.axes)

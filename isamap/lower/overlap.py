@@ -51,7 +51,7 @@ Lines = Literal["row by row", "side by side", "of whole iterations"]
 
 
 def prologue(nest: Nest, step: LoopNode, scope: NestScope) -> tuple[NestScope, Nodes]:
-    """Return buffers filled for the first iterations, which none comes before, and the scope with these buffers."""
+    """Return the fills for the first iterations, and the scope with their buffers."""
     nodes: list[Node] = []
     for copies in step.carried:
         stage = copies.stage
@@ -66,7 +66,7 @@ def prologue(nest: Nest, step: LoopNode, scope: NestScope) -> tuple[NestScope, N
 
 
 def epilogue(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
-    """Return the write-back of the results that the last iteration of a loop has left in buffers."""
+    """Return the write-back of results that the last iteration of a loop has left in buffers."""
     nodes: list[Node] = []
     left = scope.place.left[step.loop.axis]
     last = left.ceildiv(step.loop.step) - 1
@@ -82,7 +82,7 @@ def epilogue(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
 
 
 def of_iteration(nest: Nest, step: Copies, scope: NestScope) -> Staged | None:
-    """Return the buffer of an iteration if iterations share one, or None if each fills its own."""
+    """Return the buffer that iterations share, or None if each iteration fills its own."""
     return None if step.slots == 1 else _slot(nest, step, scope, scope.place.trips[step.stage.depth - 1])
 
 
@@ -107,7 +107,7 @@ def for_other_iterations(nest: Nest, step: Copies, scope: NestScope) -> tuple[Ne
 
 
 def with_hints(nest: Nest, step: LoopNode, scope: NestScope) -> tuple[NestScope, Nodes]:
-    """Return prefetches interleaved with the first inner loop that has several iterations; and the immediate ones.
+    """Return the prefetches interleaved with the first inner loop of several iterations, and the immediate ones.
 
     Inside `hold`, slices that differ between iterations cost more than the hints themselves, so all hints are
     issued at once. Hints for pieces of rows are an exception: each iteration of the sum hints its own rows,
@@ -127,7 +127,7 @@ def with_hints(nest: Nest, step: LoopNode, scope: NestScope) -> tuple[NestScope,
 
 
 def shares(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
-    """Return the share of interleaved work that one iteration of a loop performs."""
+    """Return the slices of interleaved work that one iteration of a loop performs."""
     due = [work for work in scope.dealt if work.innermost == step.number]
     return tuple(node for work in due for node in share_of(work, scope.place, nest.names))
 
@@ -151,7 +151,7 @@ def _at_first(nest: Nest, prefetch: Prefetch, scope: NestScope, hosts: Hosts) ->
 
 
 def _by_rows(nest: Nest, prefetch: Prefetch, scope: NestScope, trips: Hosts) -> DividedWork | None:
-    """Return a prefetch of pieces of rows, interleaved with the loop inside `hold` that runs from row to row.
+    """Return a prefetch of row pieces interleaved with the loop over rows inside `hold`, or None without one.
 
     Return None if there is no such loop.
     """
@@ -171,7 +171,7 @@ def _by_rows(nest: Nest, prefetch: Prefetch, scope: NestScope, trips: Hosts) -> 
 
 
 def _prefetch(nest: Nest, prefetch: Prefetch, scope: NestScope, lines: Lines) -> Make:
-    """Return hints for the data of a later iteration, if there is one.
+    """Return hints for the data of a later iteration, if that iteration exists.
 
     They run row by row, line by line over all rows, or over as many lines of each row as a whole iteration
     reads.
@@ -203,7 +203,7 @@ def _note(prefetch: Prefetch) -> str:
 
 
 def _fill(nest: Nest, step: Copies, scope: NestScope, iteration: Index) -> Make:
-    """Fill the copy of an iteration, if there is such an iteration."""
+    """Fill the buffer copy of an iteration, if that iteration exists."""
     number = step.stage.depth - 1
     loop, here = nest.loops[number], _at_iteration(nest, scope, number, iteration)
     left = scope.around[number].left[loop.axis]
@@ -216,7 +216,7 @@ def _fill(nest: Nest, step: Copies, scope: NestScope, iteration: Index) -> Make:
 
 
 def _going_on(nest: Nest, stage: Stage) -> tuple[int, ...]:
-    """Return the loops, by number, over whose iterations the filling of a scratchpad goes on without a pause.
+    """Return the loops, by number, across whose iterations the fill of a scratchpad continues without a pause.
 
     The last iteration of the loop around the buffer fills it for the first one of an outer loop's next iteration.
     That takes as many iterations each time, so that buffers alternate; else each time begins with an empty buffer.
@@ -255,7 +255,7 @@ def _fill_first(nest: Nest, step: Copies, scope: NestScope, outer: int) -> Make:
 
 
 def _late(nest: Nest, step: Copies, scope: NestScope) -> Make:
-    """Write back the copy of the previous iteration, if there is one."""
+    """Write back the buffer copy of the previous iteration, if that iteration exists."""
     number = step.stage.depth - 1
     axis, size = nest.loops[number].axis, nest.loops[number].step
     now = scope.place.trips[number]
@@ -284,7 +284,7 @@ def _slot(nest: Nest, step: Copies, scope: NestScope, iteration: Index) -> Stage
 
 
 def _iterations_before(nest: Nest, scope: NestScope, number: int) -> Index:
-    """Return how many iterations earlier runs of a loop had, if all runs have equally many, else 0."""
+    """Return how many iterations earlier runs of a loop had, or 0 unless all runs have equally many."""
     before = ZERO
     for outer, loop in enumerate(nest.loops[: number + 1]):
         outside = scope.around.get(outer)  # none outside of loops that threads share
@@ -298,7 +298,7 @@ def _iterations_before(nest: Nest, scope: NestScope, number: int) -> Index:
 
 
 def _at_iteration(nest: Nest, scope: NestScope, number: int, iteration: Index) -> Place:
-    """Return the place inside a loop at an iteration of it."""
+    """Return the place inside a loop at a given iteration."""
     outside, loop = scope.around[number], nest.loops[number]
     position = outside.position[loop.axis] + iteration * loop.step
     whole = outside.left[loop.axis]
@@ -326,7 +326,7 @@ def _label(note: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _when(less: Index, than: Index, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the nodes where `less < than`; the condition only if it is not certain."""
+    """Return the nodes under the condition `less < than`, which is omitted if it always holds."""
     gap = than - less
     if gap.value is not None:
         return nodes if gap.value > 0 else ()
@@ -337,7 +337,7 @@ def _when(less: Index, than: Index, nodes: tuple[Node, ...]) -> tuple[Node, ...]
 
 
 def _is_positive(index: Index) -> bool:
-    """Return whether it is certain that a sum of counters is above zero."""
+    """Return whether a sum of counters is always positive."""
     return index.constant > 0 and all(
         factor >= 0 and all(isinstance(atom, str) for atom in atoms) for atoms, factor in index.terms
     )
@@ -422,7 +422,7 @@ def _moves(subscript: Index, axis: str) -> bool:
 def _lines(
     buffer: str, start: Index, elements: Index, most: Index, size_bytes: int, hint: LineHint, names: Names
 ) -> tuple[Hint, tuple[tuple[str, Index], ...]]:
-    """Return a hint for one line of a run of elements, and the loop over the lines of the longest possible run.
+    """Return a hint for one line of a run of elements, and the loop over the lines of the longest run.
 
     Elements are counted back from the last one: the first element's line was probably loaded with the data
     before it, but the last element's line was not.
@@ -439,20 +439,20 @@ def _lines(
 
 
 def _nest_loops(loops: Sequence[tuple[str, Index]], here: Node) -> tuple[Node, ...]:
-    """Return a node inside loops, the first outermost."""
+    """Return a node nested in loops, the first one outermost."""
     for variable, count in reversed(loops):
         here = For(variable, count, (here,))
     return (here,)
 
 
 def _read_of(expr: Expr) -> Read | None:
-    """Return the one read that an element is made of, by itself or with constants: `u8(B[k, n] ^ -128)`."""
+    """Return the only read of an element, which may be combined with constants: `u8(B[k, n] ^ -128)`."""
     found = reads(expr)
     return found[0] if len(found) == 1 else None
 
 
 def _box(read: Read, place: Place) -> list[tuple[Index, Index]] | None:
-    """Return, per subscript of a read, its least value at a place and its number of values, or None if not affine."""
+    """Return, per subscript, its least value at a place and its number of values, or None if it is not affine."""
     positions = {f"@{axis}": position for axis, position in place.position.items()}
     found: list[tuple[Index, Index]] = []
     for subscript in read.index:

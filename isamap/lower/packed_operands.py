@@ -1,4 +1,4 @@
-"""Pack operands separately: the copy at the start of a nest becomes a program of its own.
+"""Pack operands separately: the copy at the start of a nest becomes a program.
 
     gemm(A, B, C)  {                          gemm_pack_B(B, B_packed) { copy all of B's tiles }
       stage b: copy all of B's tiles    ->
@@ -30,7 +30,7 @@ from isamap.source.records import replace
 
 
 def packed_tile(name: str, tile: Tile) -> OperandTile:
-    """Return the tile of an input that a schedule takes packed: an operand, or an array that one is computed of."""
+    """Return the tile of a packed input: of an operand, or of an array from which an operand is computed."""
     owner, _, position = name.partition(".")
     operand = next(o for o in tile.inputs if o.name == owner)
     part = part_of(tile, operand, int(position)) if position else operand
@@ -69,7 +69,7 @@ def pack_apart(
 
 
 def layout_digest(operand: OperandTile, tile: Tile, loops: tuple[LoopStep, ...], machine: Machine) -> str:
-    """Return a hexadecimal digest that is equal for layouts with the same elements at the same places.
+    """Return a hexadecimal digest that is equal for equal placements of elements.
 
     Loops that the operand does not follow, and sizes of axes that it does not have, are no part of it.
     """

@@ -50,7 +50,7 @@ Counters = tuple[tuple[str, Index], ...]
 
 @dataclass(frozen=True, slots=True)
 class ParallelLoops:
-    """The parallel loops of a nest, the variable that counts each, and how often it runs.
+    """The parallel loops of a nest, with the variable and the trip count of each.
 
     `sums` are the axes that are summed over: their loops count fastest, so that copies of one accumulator
     follow each other.
@@ -63,12 +63,12 @@ class ParallelLoops:
 
     @property
     def outer(self) -> Counters:
-        """The loops that run more than once and lead to different elements of the output."""
+        """The loops that run more than once and select different elements of the output."""
         return self._counters(summing=False)
 
     @property
     def inner(self) -> Counters:
-        """The loops that run more than once and are summed over."""
+        """The loops that run more than once and select parts of a sum."""
         return self._counters(summing=True)
 
     @property
@@ -97,7 +97,7 @@ def parallel_nest(nest: Nest, step: steps.ThreadLoops, scope: NestScope, inside:
 
 
 def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> ParallelLoops:
-    """Return the parallel loops of a nest, their variables named anew."""
+    """Return the parallel loops of a nest, with new variables."""
     trips = tuple(tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in loops)
     sums = frozenset(axis.name for axis in tile.axes if axis.is_reduction)
     return ParallelLoops(loops, tuple(names.fresh(loop.axis) for loop in loops), trips, sums)
@@ -106,7 +106,7 @@ def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> ParallelL
 def in_parts(
     tile: Tile, parts: ParallelLoops, place: Place, inside: InPart, *, sums: bool = True, number: int = 0
 ) -> Nodes:
-    """Return the code of one part, for each size that a part may have. Without `sums`, a part has whole sums."""
+    """Return the code of one part, for each possible size. Without `sums`, a part computes whole sums."""
     if number == len(parts.loops):
         return inside(place)
     loop, trips = parts.loops[number], parts.trips[number]
@@ -131,7 +131,7 @@ def in_parts(
 
 
 def regions(body: Nodes, counters: Counters, nest: Nest, claimed: int, place: Place) -> Nodes:
-    """Return the body for all parts, each with copies of its own of the buffers claimed since then.
+    """Return the body for all parts, each with its own copies of the buffers claimed since `claimed`.
 
     Instances of a level that perform a part together have copies of their own, too, but for memories that they
     share.
@@ -156,7 +156,7 @@ def regions(body: Nodes, counters: Counters, nest: Nest, claimed: int, place: Pl
 
 
 def team_of(nest: NestSchedule, machine: Machine, names: Names) -> dict[int, tuple[Index, int]]:
-    """Return the loops over the tiles of a level's instances, by number: which instance, and how many there are."""
+    """Return, by number, the loops over the tiles of a level's instances: the instance, and their count."""
     level = team_level(machine)
     bound = () if level is None else bound_axes(nest, level.name)
     first = len(nest.loops) - len(bound)
@@ -164,7 +164,7 @@ def team_of(nest: NestSchedule, machine: Machine, names: Names) -> dict[int, tup
 
 
 def _by_first(nodes: Nodes, team: Counters) -> Nodes:
-    """Return the nodes; the first instance alone performs copies through registers that are equal for all."""
+    """Return the nodes in which only the first instance performs copies through registers equal for all."""
     counters = {counter for counter, _ in team}
     issues = [node for node in walk(nodes) if isinstance(node, Issue)]
     own = {value for issue in issues if counters & names_in(issue) for value in _values(issue)}
@@ -198,7 +198,7 @@ def part_number(counters: Counters) -> Index:
 
 
 def copy_stride(elements: Index, element_bytes: int, machine: Machine) -> Index:
-    """Return the distance between two parts' copies of a buffer: whole cache lines, and whole blocks to join.
+    """Return the distance between two parts' copies of a buffer, in whole cache lines and whole joined blocks.
 
     Units: elements.
     """
@@ -213,7 +213,7 @@ def part_count(tile: Tile, schedule: NestSchedule) -> Index:
 
 
 def distribute_loops(nodes: Nodes, count: Index, names: Names) -> Nodes:
-    """Return nodes whose outermost loops are distributed over `count` parts: independent copy iterations."""
+    """Return nodes whose outermost loops are distributed over `count` parts. Their iterations are independent."""
     if count.value == 1 or not all(isinstance(node, For) for node in nodes):
         return nodes
     return tuple(_dealt(node, count, names) for node in nodes if isinstance(node, For))
@@ -233,7 +233,7 @@ def _dealt(loop: For, count: Index, names: Names) -> Parallel:
 
 @dataclass(frozen=True, slots=True)
 class SplitSum:
-    """A sum for which every part computes a partial sum, in its own copy of the accumulators' buffer.
+    """A sum whose parts are summed separately, each in its own copy of the accumulator buffer.
 
     Units: copies are `stride` elements apart.
     """
@@ -249,7 +249,7 @@ class SplitSum:
     names: Names
 
     def first_contents(self, here: Place) -> Nodes:
-        """Return the initial value of a part of a sum: the old value in the first part, zero in the others."""
+        """Return the initial value of a part of a sum: the old value for the first part, zero for the others."""
         known = self.search, self.names
         copied = copied_in(self.finish, self.staged, self.tile, self.loops, here, *known)
         if self.op != "add":
@@ -261,7 +261,7 @@ class SplitSum:
         )
 
     def joined(self) -> Nodes:
-        """Return all copies of the accumulators put together in the first, a stretch of them by each part."""
+        """Return the nodes that add all accumulator copies to the first one, a section of them by each part."""
         count = product([trips for _, trips in self.parts.inner])
         blocks = self.stride.floordiv(BLOCK)
         share = blocks.ceildiv(count)
@@ -275,7 +275,7 @@ class SplitSum:
         return (Parallel(counters, (Block(f"join {self.staged.operand.name}", (over,)),)),)
 
     def written_back(self, place: Place) -> Nodes:
-        """Return the first copies, back to where they belong."""
+        """Return the nodes that write the first copies back to their target."""
 
         def back(here: Place) -> Nodes:
             known = self.search, self.names
@@ -290,7 +290,7 @@ class SplitSum:
         return (Block(f"write {self.staged.operand.name} back", nodes),)
 
     def _first_copy(self) -> Index:
-        """Return where the first copy of a part of the output starts."""
+        """Return the start of the first accumulator copy for a part of the output."""
         return part_number(self.parts.outer) * product([n for _, n in self.parts.inner]) * self.stride
 
 

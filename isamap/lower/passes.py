@@ -1,4 +1,4 @@
-"""The passes of lowering in their order: steps of nests until `expand`, nodes of a program from there on.
+"""The passes of lowering, in order: over steps of nests up to `expand`, then over nodes of a program.
 
     states(trees, setting, PASSES)   ->   ("loops", trees), …, ("barriers", program)
 
@@ -43,7 +43,7 @@ def names_of(kernel: Kernel) -> Names:
 
 
 def temps_of(kernel: Kernel, body: tuple[Node, ...]) -> tuple[Buffer, ...]:
-    """Return the kernel's own arrays that a program touches."""
+    """Return the kernel's temporary arrays that a program accesses."""
     touched = arrays_in(body)
     return tuple(
         Buffer(o.name, o.dtype, product(o.shape), "of the kernel")
@@ -60,7 +60,7 @@ def program_of(
     names: Names,
     body: tuple[Node, ...],
 ) -> LoweredProgram:
-    """Return a program with everything that its body needs. `names` have the buffers that it claims."""
+    """Return a program with everything that its body needs. `names` has the buffers that it claims."""
     packed = {pack.source: replace(pack.target, role="in") for pack in names.packs}
     touched = arrays_in(body)
     # Sums that begin and end in registers leave nothing in the scratchpad where parts of them would rest.
@@ -126,7 +126,7 @@ Pass = TreePass | Expansion | ProgramPass
 
 
 def states(trees: Trees, setting: LoweringInput, passes: Sequence[Pass]) -> Iterator[tuple[str, State]]:
-    """Yield the name of each pass with the verified trees or program that it leaves."""
+    """Yield the name of each pass with the verified trees or program that it returns."""
     program: LoweredProgram | None = None
     for one in passes:
         match one:
@@ -151,7 +151,7 @@ def _judge(name: str, said: Sequence[str]) -> None:
 
 
 def expand(trees: Trees, setting: LoweringInput) -> LoweredProgram:
-    """Return the program with a block for each nest, inside the loops of the kernel whose order is given."""
+    """Return the program with a block for each nest, inside the kernel's ordered loops."""
     kernel, names, given = setting.kernel, setting.names, statements(setting.kernel)
     blocks = [Block(t.note, expand_nest(kernel, t, setting.search, names)) for t in trees]
     around = [_around(given[t.schedule.statement], t.schedule) for t in trees]
@@ -161,14 +161,14 @@ def expand(trees: Trees, setting: LoweringInput) -> LoweredProgram:
 
 
 def _around(statement: Statement, nest: NestSchedule) -> Statement:
-    """Return a statement in the ordered loops around its nest. A carried loop is inside the nest instead."""
+    """Return a statement inside the ordered loops around its nest. A carried loop is inside the nest instead."""
     if not nest.carried:
         return statement
     return replace(statement, sequence=statement.sequence[:-1], ordered_loops=statement.ordered_loops[:-1])
 
 
 def pipeline(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
-    """Return innermost loops in the order of their nests' pipelines."""
+    """Return the program with innermost loops reordered by the pipelines of their nests."""
     nests = iter(setting.nests)
 
     def ordered(node: Node) -> Node:
@@ -185,30 +185,30 @@ def pipeline(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
 
 
 def hoist(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
-    """Move copies that are equal in all iterations of an ordered loop in front of that loop."""
+    """Move copies that are invariant in an ordered loop in front of that loop."""
     return with_copies_in_front(program, setting.machine)
 
 
 def chains(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
-    """Return chains of long functions side by side."""
+    """Return the program with chains of long functions interleaved."""
     return side_by_side(program, setting.machine)
 
 
 def registers(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
-    """Return numbers for registers that are named by us, and in the programs that pack operands."""
+    """Return the program with numbers for the registers that the compiler names, also in packing programs."""
     packs = tuple(registers(pack, setting) for pack in program.packs)
     return replace(program, body=number_registers(program.body, setting.machine), packs=packs)
 
 
 def configure(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
-    """Return the program with registers loaded and released, and with the fields set that instructions require."""
+    """Return the program with configuration loaded and released, and with required fields set."""
     packs = tuple(configure(pack, setting) for pack in program.packs)
     body = with_settings(configured_span(program.body, setting.machine), setting.machine)
     return replace(program, body=body, packs=packs)
 
 
 def barriers(program: LoweredProgram, setting: LoweringInput) -> LoweredProgram:
-    """Return the program with barriers where the lanes of a machine with levels need them."""
+    """Return the program with barriers, if its machine has levels whose lanes need them."""
     if not setting.machine.levels:
         return program
     packs = tuple(barriers(pack, setting) for pack in program.packs)

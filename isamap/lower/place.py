@@ -74,12 +74,12 @@ def elements_left(
 
 
 def is_multiple(count: Index, step: int) -> bool:
-    """Return whether it is certain that `count` is a multiple of `step`."""
+    """Return whether `count` is provably a multiple of `step`."""
     return step == 1 or all(c % step == 0 for _, c in count.terms)
 
 
 def at_least(count: Index, size: int) -> bool:
-    """Return whether it is certain that `count` elements are `size` or more."""
+    """Return whether `count` elements are provably at least `size`."""
     return count.value is not None and count.value >= size
 
 
@@ -91,7 +91,7 @@ def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
 
 
 def count_tiles_here(place: Place, axis: str, step: int) -> int | None:
-    """Return how many tiles of an axis there are, or None if only the run knows."""
+    """Return the number of an axis' tiles at a place, or None if it is known only at run time."""
     left = place.left[axis].value
     if left is not None:
         return -(-left // step)
@@ -99,7 +99,7 @@ def count_tiles_here(place: Place, axis: str, step: int) -> int | None:
 
 
 def unrolled_places(place: Place, loops: Sequence[Unroll]) -> Iterator[tuple[tuple[int, ...], Place]]:
-    """Yield the places of all tiles under unrolled loops, the last fastest, with their counters.
+    """Yield the places of all tiles under unrolled loops, with their counters, the last fastest.
 
     An axis with a symbolic remainder has one tile here, inside a loop over tiles.
     """
@@ -126,7 +126,7 @@ def unrolled_places(place: Place, loops: Sequence[Unroll]) -> Iterator[tuple[tup
 
 
 def _own_tile(place: Place, loop: Unroll) -> Place:
-    """Return the place of the tile that an instance has under a loop over the tiles of all instances."""
+    """Return the place of an instance's own tile under a loop over the tiles of all instances."""
     (counter, count), left = place.team[loop.number], place.left[loop.axis]
     position = place.position[loop.axis] + counter * loop.step
     if at_least(left, count * loop.step) or is_multiple(left, count * loop.step):

@@ -1,4 +1,4 @@
-"""The lowered program: the loops, buffers and instruction issues that lowering gives to code generation.
+"""The lowered program: the loops, buffers and instruction issues that code generation receives.
 
 A program is for one kernel, one machine and one schedule. `C[m, n] += …` on a machine with a vector unit
 becomes
@@ -66,7 +66,7 @@ class Tensor:
 
 
 def tensor_of(operand: Operand) -> Tensor:
-    """Return an operand of a kernel as its caller passes it."""
+    """Return a kernel operand in the form in which the caller passes it."""
     assert operand.role != "temp"
     made = operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand)
     return Tensor(*made, given=operand.given, domain=operand.domain, memory=operand.memory)
@@ -92,7 +92,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A register-resident array: `shape` elements of `dtype` in so many consecutive `registers` of `memory`.
+    """A register-resident array: `shape` elements of `dtype` in `registers` consecutive registers of `memory`.
 
     `register` is the number of the first where we name registers, else None (the C compiler's choice).
     """
@@ -114,7 +114,7 @@ class RegisterRef:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRef:
-    """Elements of a tensor or workspace buffer as an operand: where they start and how far apart they lie.
+    """Elements of a tensor or workspace buffer as an operand: start and strides.
 
     Units: `offset` and `strides` (one per operand axis) in elements.
     """
@@ -130,7 +130,7 @@ Argument = int | Index | Const | Expr
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One instruction performed once.
+    """One execution of one instruction.
 
     `params` gives every parameter of the instruction: a number for `choose`/`imm`, an index expression for an
     integer `scalar`, a constant for a typed `scalar`. `note` ties it to the schedule for readers of the code.
@@ -176,7 +176,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A point at which all lanes of one instance of a level wait for each other, and see each other's writes.
+    """A barrier: all lanes of one instance of a level wait for each other and see each other's writes.
 
     Asynchronous copies between two barriers are a group, and those of the last `in_flight` groups may be on
     their way still: lanes see what the others have written.
@@ -188,14 +188,14 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """Values that live in the rest of the enclosing block."""
+    """Declared values that live until the end of the enclosing block."""
 
     values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`variable` counts 0 … trips-1."""
+    """A loop in which `variable` counts 0 … trips-1."""
 
     variable: str
     trips: Index
@@ -205,7 +205,7 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """The body for every combination of the counters (each 0 ... trips-1), in any order, by several threads.
+    """A parallel loop: the body runs for every combination of counters, in any order, by several threads.
 
     Nothing in it uses values of registers from outside, and no two combinations write one element. If a `level`
     is named, the combinations are the instances of that level in one part of the parallel loop around: they run
@@ -223,7 +223,7 @@ Condition = tuple[Index, Literal["<", "<=", "=="], Index]
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """The body, when all conditions hold."""
+    """A body that is executed if all conditions hold."""
 
     conditions: tuple[Condition, ...]
     body: tuple[Node, ...]
@@ -231,7 +231,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A scope with a comment above it; `is_copy` if it does nothing but copy an operand as a whole."""
+    """A scope with a comment above it. `is_copy` says that it only copies one operand."""
 
     note: str
     body: tuple[Node, ...]
@@ -240,7 +240,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The start of work that slices will perform: the number of pieces, for the `WorkSlice`s of its name.
+    """The start of work that is performed in slices: the number of pieces for all `WorkSlice`s of its name.
 
     At most `depth` loops count the pieces of one part, and there are `parts` parts.
     """
@@ -254,7 +254,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class WorkSlice:
-    """The slice of some work that iteration `now` of `trips` performs. Slices are equal up to one piece.
+    """The slice of some work that iteration `now` of `trips` performs. Slices differ by at most one piece.
 
     Each part of the body is a loop nest, of which the `depths` outermost loops count its pieces. Iterations
     run in order, and each slice begins at the end of the previous one: counters continue, so that no division
@@ -286,13 +286,13 @@ class Lengths:
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def at(self, number: int) -> dict[str, Index | int]:
-        """Return the meaning of the names at one of the values, by its number."""
+        """Return the values of the names at one of the lengths, given by its position."""
         return {self.name: self.values[number], **{name: row[number] for name, row in self.tables}}
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredProgram:
-    """A kernel performed on a machine.
+    """A program that performs a kernel on a machine.
 
     `sizes` are the parameters bound to numbers; `symbols` (name, low, high) those that the caller gives at
     run time. `checks` must hold for the sizes and strides that the caller passes, else the call is refused.
@@ -313,13 +313,13 @@ class LoweredProgram:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Names of numbers that the hardware decides."""
+        """The names of numbers that the hardware determines."""
         return () if self.lengths is None else tuple(self.lengths.at(0))
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """The copy of one operand, made before a program: from `source`, an input of its kernel, to `target`.
+    """The copy of one operand before a program runs: from `source`, an input of its kernel, to `target`.
 
     `buffers` are its temporary buffers. `symbols` are the run-time sizes that it may depend on.
     """
@@ -333,7 +333,7 @@ class Pack:
 
 @dataclass
 class Names:
-    """A supply of fresh names; `buffers` collects the buffers of the workspace, `packs` the copies made before."""
+    """A generator of unique names. `buffers` collects workspace buffers, and `packs` the copies made before."""
 
     taken: set[str]
     buffers: list[Buffer] = field(default_factory=list[Buffer])
@@ -341,7 +341,7 @@ class Names:
     packs: list[Pack] = field(default_factory=list[Pack])
 
     def fresh(self, stem: str) -> str:
-        """Return a name that nothing else has, made from `stem`."""
+        """Return a unique name derived from `stem`."""
         stem = re.sub(r"\W", "", stem) or "x"
         while True:
             number = self.counts.get(stem, 0)
@@ -352,7 +352,7 @@ class Names:
                 return name
 
     def exactly(self, name: str) -> str:
-        """Return this name, or a new one made from it if it is taken."""
+        """Return this name, or a unique one derived from it if it is in use."""
         if name in self.taken:
             return self.fresh(name)
         self.taken.add(name)

@@ -59,7 +59,7 @@ LoadedOperand = tuple[OperandMove | Present | Location, dict[str, Index], str | 
 def load_operand(
     nest: Nest, scope: NestScope, operand: OperandTile, place: Place, emitter: Emitter
 ) -> LoadedOperand:
-    """Return how an operand gets its elements at a place; copies that this needs go to the emitter."""
+    """Return how an operand is loaded at a place. The emitter receives the copies that this needs."""
     staged = scope.staged.get(operand.name)
     if staged is not None:
         bindings = {**bindings_of(place, {}), OFFSET: staged.offset(place.trips)}
@@ -77,7 +77,7 @@ def load_operand(
 def find_chain(
     search: MoveSearch, tile: Tile, operand: OperandTile, partial: dict[str, Index]
 ) -> OperandMove | Present | Location | None:
-    """Return how an operand's tile is brought at once, or None if its elements are copied one by one."""
+    """Return how an operand's tile is loaded as a whole, or None if its elements are copied one by one."""
     if partial.keys() & operand.scattered:
         return None
     filled = any(tile.axis(a).is_reduction for a in partial)
@@ -91,7 +91,7 @@ def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]
 
 
 def _from(staged: Staged, nest: Nest) -> OperandMove | Present | Location:
-    """Return how a tile comes out of its buffer."""
+    """Return how a tile is loaded from its buffer."""
     operand = staged.operand
     found = bring(nest.search, nest.tile, operand, operand.request({}, expr=staged.elements()))
     assert found is not None, "planning has checked that tiles can be loaded"
@@ -99,7 +99,7 @@ def _from(staged: Staged, nest: Nest) -> OperandMove | Present | Location:
 
 
 def in_place(nest: Nest, scope: NestScope, acc: OperandTile, place: Place) -> MemoryRef:
-    """Return where sums lie that the instruction itself adds to in their scratchpad."""
+    """Return the place of sums that the instruction itself accumulates in their scratchpad."""
     found, bindings, _ = load_operand(nest, scope, acc, place, Emitter(nest.names))
     where = Emitter(nest.names).reference(found, bindings)
     assert isinstance(where, MemoryRef), "sums in a scratchpad are staged there"
@@ -111,7 +111,7 @@ Brought = dict[tuple[object, ...], OperandRef]
 
 
 def issue_tiles(nest: Nest, step: Issues, scope: NestScope) -> Nodes:
-    """Return the issues of all tiles under unrolled loops, in the loop whose iterations carry results on."""
+    """Return the issues of all tiles under unrolled loops, inside the loop that carries results."""
     emitter = Emitter(nest.names)
     brought: Brought = {}
     for _, here in unrolled_places(scope.place, step.unrolled):
@@ -145,7 +145,7 @@ def _accumulate(nest: Nest, scope: NestScope, place: Place, emitter: Emitter, br
 
 
 def _at_most(length: int, left: Index | None) -> Index | int:
-    """Return how many elements an issue covers along an axis with so many elements left."""
+    """Return how many elements an issue covers along an axis with `left` remaining elements."""
     found = Index.of(length) if left is None else index_min(length, left)
     return found if found.value is None else found.value
 
@@ -197,7 +197,7 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: NestScope, ins
 def _out_of_registers(
     nest: Nest, scope: NestScope, acc: OperandTile, held: Held, places: list[Place]
 ) -> Nodes:
-    """Return the stores of finished sums, through a scratchpad, from the registers that hold them."""
+    """Return the stores of finished sums from registers, through a scratchpad."""
     nodes: Nodes = ()
     for place in places:
         value, staged = held[key_of(acc, place)], scope.staged[acc.name]
@@ -212,7 +212,7 @@ def _out_of_registers(
 def _begin(
     nest: Nest, scope: NestScope, acc: OperandTile, places: list[Place], emitter: Emitter
 ) -> OperandTile:
-    """Return the source of initial accumulators. An array as source is initialised by a compensation term."""
+    """Return the source of initial accumulator values. A compensation term initialises an array as source."""
     first = nest.finish.first
     if first is not None and nest.finish.begins_held:
         return first[0]
@@ -235,7 +235,7 @@ def _begin(
 def _bring(
     nest: Nest, scope: NestScope, acc: OperandTile, place: Place, emitter: Emitter
 ) -> tuple[Value, str | None]:
-    """Return an accumulator with its first contents, and the buffer of its own that it goes through, if any."""
+    """Return an initialised accumulator, and the name of the separate buffer that it goes through, if any."""
     if nest.finish.begins_held:
         first = initial_load(acc, nest.search)
         assert first is not None, "it was found before"
@@ -293,13 +293,13 @@ class _Kept:
 
 
 def in_iterations(carried: str, body: tuple[Node, ...], tile: Tile, machine: Machine) -> tuple[Node, ...]:
-    """Return a block of issues in the ordered loop over the axis that is carried; as it is if none is."""
+    """Return a block of issues inside the ordered loop over the carried axis, or unchanged without one."""
     axes = [axis for axis in tile.statement.sequence if axis.name == carried]
     return _loop_around(axes[0], body, machine) if axes else body
 
 
 def _loop_around(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """Return the loop over `axis` around a block of issues, whose kept registers are loaded once in front of it."""
+    """Return the loop over `axis` around a block of issues, with registers for kept values loaded before it."""
     kept = _kept_values(axis.name, body, machine)
     if not kept:
         return (For(axis.name, axis.extent, body),)
@@ -323,7 +323,7 @@ def _loop_around(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[
 
 
 def _kept_values(axis: str, body: tuple[Node, ...], machine: Machine) -> list[_Kept]:
-    """Return values that stay in registers. The body has to consist of issues, in the order of their effects."""
+    """Return the values that stay in registers. The body must consist of issues in the order of their effects."""
     if not all(isinstance(node, Declare | Issue) for node in body):
         return []
     issues = [node for node in body if isinstance(node, Issue)]
@@ -344,7 +344,7 @@ def _kept_values(axis: str, body: tuple[Node, ...], machine: Machine) -> list[_K
 
 
 def _at_start(load: Issue, axis: str) -> Issue:
-    """Return the load of the first iteration. It copies unchanged: no parameter depends on the iteration."""
+    """Return the load for the first iteration. No parameter of it depends on the iteration."""
     first = {axis: ZERO}
     return replace(
         load,
@@ -358,7 +358,7 @@ def _at_start(load: Issue, axis: str) -> Issue:
 def _moved_place(
     issue: Issue, values: Mapping[str, Value], machine: Machine, how: Literal["loads", "stores"]
 ) -> tuple[str, MemoryRef] | None:
-    """Return the register and the place between which an issue copies all elements as they are; None of others."""
+    """Return register and place if an issue copies all elements unchanged between them, or None."""
     pattern = pattern_of(machine.instructions[issue.instruction].instruction)
     if pattern is None or pattern.statement.assign.op is not None or not isinstance(pattern.value, Read):
         return None
@@ -376,7 +376,7 @@ def _moved_place(
 
 
 def _can_share(loaded: Value, stored: Value, issues: Sequence[Issue], machine: Machine) -> bool:
-    """Return whether one register may hold both: nothing needs the first one when the second one is there."""
+    """Return whether one register may hold both values, because their live ranges are disjoint."""
     alike = replace(loaded, name=stored.name) == stored != loaded
     named = machine.memories[loaded.memory].named == "immediate"
     last = max(n for n, issue in enumerate(issues) if _uses(issue, loaded.name))
@@ -389,7 +389,7 @@ def _uses(issue: Issue, value: str) -> bool:
 
 
 def _in_place(issue: Issue, value: str, machine: Machine) -> bool:
-    """Return whether an instruction may write to that register: it does not read it, or lane by lane."""
+    """Return whether an instruction may write to that register: it does not read it, or only lane by lane."""
     pattern = pattern_of(machine.instructions[issue.instruction].instruction)
     names = {name for name, ref in issue.operands if ref == RegisterRef(value)}
     found = [] if pattern is None else [r for r in reads(pattern.value) if r.buffer in names]

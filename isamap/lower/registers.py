@@ -24,7 +24,7 @@ Need = tuple[tuple[str, str, int], ...]  # (state, field, value) that a register
 
 
 def number_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """Return the nodes with registers numbered; unchanged if none is named by us.
+    """Return the nodes with registers numbered, or unchanged if the compiler names no registers.
 
     Raises: Infeasible if the values alive at one point are more than the registers.
     """
@@ -42,7 +42,7 @@ def number_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, .
 def _by_nest(
     nodes: tuple[Node, ...], change: Callable[[tuple[Node, ...]], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
-    """Return each nest, and each copy in front of ordered loops, changed by itself."""
+    """Return the result of `change` for each nest and for each copy in front of ordered loops."""
     found: list[Node] = []
     for node in nodes:
         match node:
@@ -116,12 +116,12 @@ class _Allocator:
 
 
 def _file(value: Value, first: int) -> set[tuple[str, int]]:
-    """Return the registers of a value whose first one has this number."""
+    """Return the registers of a value, given the number of the first one."""
     return {(value.memory, number) for number in range(first, first + value.registers)}
 
 
 def _mentions(node: Node) -> set[str]:
-    """Return the names of values used by a node or inside it."""
+    """Return the names of values used in a node or inside it."""
     issues = (inner for inner in walk((node,)) if isinstance(inner, Issue))
     return {ref.value for issue in issues for _, ref in issue.operands if isinstance(ref, RegisterRef)}
 
@@ -150,7 +150,7 @@ Configured = Mapping[tuple[str, str], Mapping[int, int]]
 
 
 def configured_span(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """Return the nodes between the load and the release of each state: no node in between changes it.
+    """Return the nodes between the load and the release of each state. No node changes it in between.
 
     State belongs to a thread: each parallel part loads it and releases it. The nodes are unchanged if no
     numbered register needs a state.
@@ -195,7 +195,7 @@ def _with_states(nodes: tuple[Node, ...], machine: Machine, configured: Configur
 
 
 def _users(machine: Machine, states: frozenset[str]) -> set[str]:
-    """Return the instructions that require something of a state."""
+    """Return the instructions that require fields of these states."""
     return {
         m.name
         for m in machine.instructions.values()
@@ -206,7 +206,7 @@ def _users(machine: Machine, states: frozenset[str]) -> set[str]:
 def _around(
     nodes: tuple[Node, ...], before: tuple[Node, ...], after: tuple[Node, ...], users: frozenset[str]
 ) -> tuple[Node, ...]:
-    """Return the nodes with `before` and `after` around the part that one thread performs without interruption."""
+    """Return the nodes with `before` and `after` around the part that one thread executes without interruption."""
     if not has_parallel(nodes):
         return (*before, *nodes, *after)
     found: list[Node] = []
@@ -229,7 +229,7 @@ def _around(
 
 
 def _fixed_fields(machine: Machine, state: str) -> list[tuple[str, int | None, int]]:
-    """Return the fields for which every issue requires one value, whatever its operands: a palette."""
+    """Return the fields for which every issue requires the same value, such as those of a palette."""
     found: dict[tuple[str, int | None], int] = {}
     for item in machine.instructions.values():
         for require in item.instruction.requires:

@@ -1,4 +1,4 @@
-"""Emit the epilogue of sums in a scratchpad, computed on their way out in another scratchpad.
+"""Emit the epilogue of scratchpad sums, which other scratchpads hold while it is computed.
 
 dma_in_f32 x=scale z=c_out1; requantise_columns x=c_tiles0 s=c_out1 y=c_out0; dma_out_i8 x=c_out0 y=Y
 """
@@ -56,7 +56,7 @@ def passing(
     names: Names,
     held: Value | None = None,
 ) -> tuple[Copy, tuple[Node, ...]]:
-    """Return the copy that stores a tile's result, and the nodes that compute the whole tile before.
+    """Return the copy that stores a tile's result, and the nodes that compute the whole tile before it.
 
     They compute from a register if the sums are `held` in one, else from the buffer.
     """
@@ -145,14 +145,14 @@ def computed_in(
 def _clear_rest(
     buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return nodes that zero a buffer whose remainder is read, or none if no instruction writes zeros."""
+    """Return nodes that zero a buffer with an unwritten remainder, or () if no instruction writes zeros."""
     if find_clearing(search, search.homes[buffer], dtype.name) is None:
         return ()
     return clear(buffer, dtype, offset, elements, search, names)
 
 
 def _claim_buffer(each: InBetween, offset: int, stem: str, search: MoveSearch, names: Names) -> str:
-    """Return the program's buffer for one that planning has named."""
+    """Return the program's buffer for a buffer of the plan."""
     elements = Index.of(each.size_bytes // each.dtype.size_bytes)
     required = Buffer("", each.dtype, elements, "tiles on their way in", offset, None, each.memory)
     known = next((b.name for b in names.buffers if replace(b, name="") == required), None)
@@ -174,7 +174,7 @@ def fill_kept_buffers(
     *,
     held: bool,
 ) -> tuple[Node, ...]:
-    """Return nodes that fill, in front of the first tile, the buffers that all tiles read on their way out."""
+    """Return nodes that fill, before the first tile, the buffers that the epilogues of all tiles read."""
     way = (held_way_out if held else stored_way_out)(operand, written, tile, home, search)
     if way is None or not any(between.kept for between in way.buffers):
         return ()
@@ -195,20 +195,20 @@ def fill_kept_buffers(
 
 
 def _start(between: BufferOnTheWay, tiles: Sequence[Index], place: Place) -> Index:
-    """Return where a tile's part of a buffer begins. Units: elements."""
+    """Return where a tile's part of a buffer starts. Units: elements."""
     if between.kept:
         return place.position[between.along] if between.along else ZERO
     return _iteration(tiles, between.copies) * between.copy_elements
 
 
 def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
-    """Return the axes along which a tile has neighbours; those of its rows and columns come first."""
+    """Return the axes along which there are several tiles, those of the tile's rows and columns first."""
     axes = [a for a in tile.axes if a.name in operand.axes]
     return sorted((a for a in axes if (a.extent.value or inf) > a.tile), key=lambda a: a.tile == 1)
 
 
 def _iteration(tiles: Sequence[Index], copies: int) -> Index:
-    """Return the copy of a buffer that a tile uses, by its place along two axes."""
+    """Return the buffer copy that a tile uses, selected by its place along two axes."""
     if copies > MOST_ALIKE:
         return sum((count * (number + 1) for number, count in enumerate(tiles)), ZERO).mod(copies)
     return sum(tiles, ZERO).mod(copies)
@@ -219,7 +219,7 @@ def _move_copy(copy: Copy, counts: dict[str, Index], search: MoveSearch, names: 
 
 
 def _buffer(way: WayOut, number: int, stem: str, tile: Tile, search: MoveSearch, names: Names) -> str:
-    """Return the buffer at the end of its scratchpad, which schedules leave free: for all tiles of a type."""
+    """Return the buffer at the end of a scratchpad, which schedules keep free, shared by all tiles of a type."""
     between = way.buffers[number]
     behind = sum(b.size_bytes for b in way.buffers[: number + 1] if b.memory == between.memory)
     behind += sum(w.bytes_of(between.memory) for w in computed_inputs(tile, search).values())

@@ -47,7 +47,7 @@ def with_settings(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """A walk over nodes in their order, with the known fields at the start of each."""
+    """A walk over nodes in order, with the known fields at the start of each node."""
 
     machine: Machine
     setters: Sequence[Instruction]
@@ -82,7 +82,7 @@ class _Pass:
                 return (node,), known
 
     def loop(self, body: tuple[Node, ...], known: Known, variable: str) -> tuple[tuple[Node, ...], Known]:
-        """Return the body of a loop. It starts with the fields that are known before it and never changed in it."""
+        """Return the body of a loop. Fields that are known before it and unchanged in it are known at its start."""
         while True:
             inner, end = self.block(body, known)
             kept = {f: v for f, v in _agreed_settings(known, end).items() if variable not in v.symbols}
@@ -91,7 +91,7 @@ class _Pass:
             known = kept
 
     def setting(self, required: Mapping[Field, Index], known: Known) -> tuple[tuple[Node, ...], Known]:
-        """Return the instructions that set fields to these values, and the known values after them."""
+        """Return the instructions that set fields to these values, and the values known after them."""
         before: list[Node] = []
         for name, value in required.items():
             if known.get(name) == value:
@@ -113,7 +113,7 @@ class _Pass:
         return tuple(before), known
 
     def required_throughout(self, body: tuple[Node, ...], variable: str) -> dict[Field, Index]:
-        """Return the field values that all issues in a loop require alike, in each iteration."""
+        """Return the field values that all issues in a loop require in each iteration."""
         found: dict[Field, set[Index]] = {}
         inside = {variable}
         for node in walk(body):
@@ -132,7 +132,7 @@ class _Pass:
         }
 
     def required(self, issue: Issue) -> dict[Field, Index]:
-        """Return the values that an issue requires of fields that are set one by one."""
+        """Return the values that an issue requires of fields that are set individually."""
         item = self.machine.instructions[issue.instruction].instruction
         settable = {(s.field.state, s.field.field) for setter in self.setters for s in setter.settings}
         bound: dict[str, Index | int] = {n: v for n, v in issue.params if isinstance(v, int | Index)}
@@ -163,7 +163,7 @@ def _key(ref: StateRef) -> Field:
 def _params(
     setter: Instruction, name: Field, required: Mapping[Field, Index], known: Known
 ) -> dict[str, Index] | None:
-    """Return the parameters with which an instruction sets a field, and other required ones, as required.
+    """Return the parameters with which an instruction sets a field as required, or None if it cannot.
 
     Return None if it does not. Fields without a requirement keep their known values.
     """

@@ -1,4 +1,4 @@
-"""The passes that build steps from a schedule. Each one adds one kind of decision."""
+"""The passes that build steps from a schedule. Each pass adds one kind of decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from isamap.source.records import replace
 
 
 def loops(tree: Tree) -> Tree:
-    """Return a step for each loop that counts, around the issues of those that are unrolled."""
+    """Return a step for each loop that is not unrolled, around the issues of the unrolled loops."""
     nest = tree.schedule
     inner = nest.loops_around_unrolled
     around = (LoopNode(number, loop) for number, loop in enumerate(nest.loops[:inner]))
@@ -18,7 +18,7 @@ def loops(tree: Tree) -> Tree:
 
 
 def hold(tree: Tree) -> Tree:
-    """Return accumulators enter and leave registers around the loops that sum into them."""
+    """Load and store accumulators around the loops that sum into them."""
     if tree.tile.accumulator is None:
         return tree
     step = Hold(_unrolled_loops(tree.schedule, tree.schedule.hold))
@@ -42,7 +42,7 @@ def stage(tree: Tree) -> Tree:
 
 
 def parallel(tree: Tree) -> Tree:
-    """Replace the loops that are distributed over threads by one step. A partial sum needs no copy of its own."""
+    """Replace the loops that are distributed over threads by one step. Partial sums need no staging buffer."""
     count = tree.schedule.parallel
     dealt = tree.schedule.loops[:count]
     split = any(_splits(loop, tree.tile) for loop in dealt)
@@ -60,7 +60,7 @@ def parallel(tree: Tree) -> Tree:
 
 
 def overlap(tree: Tree) -> Tree:
-    """Return the copies for other iterations than the one that runs, and the loops that carry them; prefetches."""
+    """Add the copies for other iterations, the loops that carry them, and prefetches."""
     nest = tree.schedule
     steps = tuple(_share_copies(step, nest) if isinstance(step, Copies) else step for step in tree.steps)
     shared = [step for step in steps if isinstance(step, Copies) and step.slots > 1]
@@ -80,7 +80,7 @@ def overlap(tree: Tree) -> Tree:
 
 
 def peel(tree: Tree) -> Tree:
-    """Return the tree in which the remainder of a block, or a differing first iteration, is performed apart."""
+    """Peel the remainder of blocks, and first iterations that differ from the others."""
     nest = tree.schedule
 
     def peeled(step: Step) -> Step:
@@ -99,7 +99,7 @@ def peel(tree: Tree) -> Tree:
 
 
 def _unrolled_loops(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
-    """Return unrolled loops from a depth on whose axis no loop in between still counts."""
+    """Return the unrolled loops from a depth on whose axis has no counting loop in between."""
     later = nest.loops[depth:]
     counted = {loop.axis for loop in later if loop.counts}
     return tuple(
@@ -117,18 +117,18 @@ def _insert_steps(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) ->
 
 
 def _splits(loop: LoopStep, tile: Tile) -> bool:
-    """Return whether parts of a sum are summed apart by the iterations of a loop."""
+    """Return whether the iterations of a loop compute partial sums of one sum."""
     axis = tile.axis(loop.axis)
     return axis.is_reduction and axis.extent.ceildiv(loop.step).value != 1
 
 
 def _share_copies(step: Copies, nest: NestSchedule) -> Copies:
-    """Return the copies with the other operands that they are for."""
+    """Return the copies with the other operands that share them."""
     slots, spread = slots_of(nest, step.stage), spread_of(nest, step.stage.operand) is not None
     return replace(step, slots=slots, hosts=hosts_of(nest, step.stage) if slots > 1 else (), spread=spread)
 
 
 def _block_of(nest: NestSchedule, axis: str) -> LoopStep | None:
-    """Return the innermost loop over blocks of an axis, or None if it has none."""
+    """Return the innermost loop over blocks of an axis, or None."""
     blocks = (loop for loop in reversed(nest.loops) if loop.axis == axis and not loop.is_unrolled)
     return next(blocks, None)

@@ -30,14 +30,14 @@ ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
 
 
 def innermost_loops(nodes: tuple[Node, ...]) -> Iterator[For]:
-    """Yield loops that hold nothing but issues."""
+    """Yield the loops that contain only issues."""
     for node in walk(nodes):
         if isinstance(node, For) and all(isinstance(n, Declare | Issue) for n in node.body):
             yield node
 
 
 def main_loop(nodes: tuple[Node, ...]) -> For | None:
-    """Return the innermost loop with most issues, which are two or more."""
+    """Return the innermost loop with the most issues, at least two, or None."""
     loops = [loop for loop in innermost_loops(nodes) if len(issues_of(loop)) > 1]
     return max(loops, key=lambda loop: len(issues_of(loop)), default=None)
 
@@ -53,7 +53,7 @@ def locals_of(loop: For) -> tuple[Value, ...]:
 
 
 def steady_of(loop: For, machine: Machine) -> Steady:
-    """Return the steady state of a loop that holds nothing but issues."""
+    """Return the steady state of a loop that contains only issues."""
     issues = issues_of(loop)
     items = [machine.instructions[issue.instruction] for issue in issues]
     intervals = [
@@ -88,7 +88,7 @@ def time_of(item: MachineInstruction, issue: Issue, machine: Machine, *, latency
 
 
 def _registers_of(issue: Issue, machine: Machine) -> Iterator[tuple[str, bool, bool]]:
-    """Yield the values that an issue touches, whether it reads and whether it writes each."""
+    """Yield the values that an issue accesses, with flags for reads and writes."""
     instruction = machine.instructions[issue.instruction].instruction
     for name, ref in issue.operands:
         if isinstance(ref, RegisterRef):
@@ -98,7 +98,7 @@ def _registers_of(issue: Issue, machine: Machine) -> Iterator[tuple[str, bool, b
 def _through_registers(
     issues: tuple[Issue, ...], machine: Machine, latencies: list[int], own: set[str]
 ) -> Iterator[Dependence]:
-    """Return the reads behind writes, writes behind reads and writes, in the same iteration or the next."""
+    """Return the register dependences (read after write, write after read, write after write) of a loop."""
     history: dict[str, list[tuple[int, bool, bool]]] = {}
     for i, issue in enumerate(issues):
         for value, reads, writes in _registers_of(issue, machine):
@@ -118,7 +118,7 @@ def _through_registers(
 
 
 def _through_memory(issues: tuple[Issue, ...], machine: Machine) -> Iterator[Dependence]:
-    """Yield the dependences of issues that access one array, if one of them writes it: they keep their order."""
+    """Yield the dependences of issues that access one array. They keep their order if one of them writes it."""
     touched: list[tuple[int, str, bool]] = []
     for i, issue in enumerate(issues):
         instruction = machine.instructions[issue.instruction].instruction
@@ -174,7 +174,7 @@ def _free_registers(issues: tuple[Issue, ...], loop: For, machine: Machine) -> I
 
 
 def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
-    """Return the nodes with their main loop, and loops of the same issues, in the order of a pipeline.
+    """Return the nodes with their main loop, and loops with the same issues, in the order of a pipeline.
 
     Raises: UsageProblem if it is not a pipeline of that loop.
     """
@@ -195,7 +195,7 @@ def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -
 
 
 def _order_only(loop: For, machine: Machine) -> Steady:
-    """Return the order constraints of a loop for any costs: results are ready before they are read."""
+    """Return the order constraints of a loop, without costs: results are ready before they are read."""
     steady = steady_of(loop, machine)
     waits = tuple(replace(wait, delay=min(wait.delay, 1)) for wait in steady.dependences)
     return replace(steady, dependences=waits, units=(), registers=())
@@ -214,7 +214,7 @@ def _in_loops(
 
 
 def _pipeline_loop(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
-    """Return the loop in that order if it is one of this loop and there are iterations enough, else as it is."""
+    """Return the loop in the order of a pipeline, or unchanged if they do not match or iterations are too few."""
     steady = _order_only(loop, machine)
     if any(check_pipeline(steady, pipeline)):
         return (loop,)
@@ -247,7 +247,7 @@ def _iterations(loop: For, pipeline: Pipeline, steady: Steady) -> tuple[Node, ..
 
 
 def _order(pipeline: Pipeline, steady: Steady) -> list[int]:
-    """Return the operations by their slot within the interval. Within a slot, reads come before writes.
+    """Return the operations by slot within the interval. Within a slot, reads come before writes.
 
     Raises: UsageProblem if two operations each have to precede the other.
     """

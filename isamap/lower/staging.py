@@ -87,7 +87,7 @@ class AxisLoop:
 
 
 def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
-    """Return the axes that run along the rows of the only tensor that is read, each with the bytes of a step.
+    """Return the axes along the rows of the only tensor that is read, each with the bytes of a step.
 
     Axes that also run along other dimensions are left out. Positions are `@axis`; operations on the element
     do not matter.
@@ -103,7 +103,7 @@ def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
 
 
 def by_lines(loop: AxisLoop, body: Nodes, inner: set[str], line_bytes: int, names: Names) -> Nodes:
-    """Return the loop over a body, moved inside the body's loops to advance line by line, and inside loops over rows.
+    """Return the loop over a body, moved inside the body's loops to advance line by line, around loops over rows.
 
     The loop is unchanged if lines are unknown, or if the body has no loops. `inner` are variables of loops in
     the body that run along the same rows and stay inside; new ones are added. The iterations of all loops may
@@ -153,7 +153,7 @@ def _few_rows(loop: AxisLoop, body: Nodes, inner: Collection[str], names: Names)
 
 
 def _each(trips: Index, iterations: int) -> int | None:
-    """Return how many iterations go together, or None for all of them, if they span two lines."""
+    """Return how many iterations stay together because they span two lines, or None for all of them."""
     if trips.value is None:
         return iterations
     if trips.value <= 2 * iterations:
@@ -162,7 +162,7 @@ def _each(trips: Index, iterations: int) -> int | None:
 
 
 def sunk(loop: AxisLoop, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
-    """Return the nodes, performed for each iteration of a loop, which runs inside theirs."""
+    """Return the nodes, executed for each iteration of a loop that is moved inside their loops."""
 
     def repeated(some: Nodes) -> Node:
         iteration = names.fresh(loop.axis)
@@ -182,7 +182,7 @@ def sunk(loop: AxisLoop, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
 
 
 def _can_sink(variable: str, nodes: Nodes, inner: Collection[str]) -> bool:
-    """Return whether each of the nodes may be performed for all iterations before the next one is for any.
+    """Return whether each node may run for all iterations before the next node runs for any.
 
     Values in registers are seen by the nodes behind: issues stay together.
     """
@@ -223,7 +223,7 @@ class Staged:
     together: str = ""
 
     def offset(self, trips: Mapping[int, Index]) -> Index:
-        """Return where the tile at these counters starts. Units: elements."""
+        """Return the offset of the tile at these counters. Units: elements."""
         total = self.start
         for number, stride in self.loops:
             total = total + trips[number] * stride
@@ -373,7 +373,7 @@ def _pieces(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _TileLoops:
-    """The loops around copies of tiles.
+    """The loops around the copies of tiles.
 
     `iterations` are the loops whose iterations blocks take (`transposed_tiles`). `chains` are the loops that
     one counter runs through (`joined_loops`). `windows` are axes along windows. With `rows`, a row's
@@ -394,7 +394,7 @@ class _TileLoops:
     rows: tuple[str, Index] | None = None
 
     def nest(self, remaining: list[int], here: Place, transposed: Mapping[str, int]) -> tuple[Node, ...]:
-        """Return the loops of these numbers. `transposed` are the tiles that blocks have along axes around."""
+        """Return the loops with these numbers. `transposed` has the tiles of blocks along outer axes."""
         if not remaining:
             return self.copied(here, transposed) if self.rows is None else self.behind_rows(*self.rows, here)
         chain = self.chains.get(remaining[0], ())
@@ -430,7 +430,7 @@ class _TileLoops:
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
 
     def at_once(self, number: int, here: Place) -> tuple[Node, ...]:
-        """Return all whole tiles of the innermost loop, and its remainder."""
+        """Return the copies of all whole tiles of the innermost loop together, and of its remainder."""
         axis, step = self.loops[number].axis, self.loops[number].step
         counter, count = Index.of(f"+{axis}"), here.left[axis].floordiv(step)
         place = here.enter(number, axis, here.position[axis] + counter * step, Index.of(step), counter)
@@ -438,7 +438,7 @@ class _TileLoops:
         return nodes if is_multiple(here.left[axis], step) else (*nodes, *self.last(number, [], here, {}))
 
     def behind_rows(self, axis: str, left: Index, here: Place) -> tuple[Node, ...]:
-        """Return the code that zeroes rows after the last one, which the last tile of a tap reads as well."""
+        """Return the code that zeroes rows after the last one, which the last tile of a tap also reads."""
         tile = self.tile.axis(axis).tile
         cell = prod(self.staged.operand.cell_shape) // tile
         reach = here.left[axis] - left
@@ -459,7 +459,7 @@ class _TileLoops:
         return here.left[axis] == self.tile.axis(axis).extent
 
     def through(self, chain: tuple[int, ...], remaining: list[int], here: Place) -> tuple[Place, list[int]]:
-        """Return the place and the remaining loops after a chain of loops along one row becomes the innermost one."""
+        """Return the place and the remaining loops after a chain of loops along one row is made innermost."""
         axis = self.loops[chain[-1]].axis
         total = here.left[axis]
         for number in chain[:-1]:
@@ -489,7 +489,7 @@ class _TileLoops:
         size: int,
         first: Index,
     ) -> tuple[tuple[Node, ...], Index]:
-        """Return the loop over whole blocks of tiles after the first ones, and the number of tiles that it covers."""
+        """Return the loop over whole blocks of tiles after the `first` ones, and the number of tiles in it."""
         (axis, _), step = self.iterations[number], self.loops[number].step
         count = (here.left[axis] - first * step).floordiv(step * size)
         if count.value == 0:
@@ -503,7 +503,7 @@ class _TileLoops:
     def over(
         self, axis: str, variable: str, trips: Index, elements: int, body: tuple[Node, ...]
     ) -> tuple[Node, ...]:
-        """Return the loop whose iterations cover so many elements of an axis."""
+        """Return the loop whose iterations each cover `elements` elements of an axis."""
         if axis not in self.along:
             return (For(variable, trips, body),)
         operand = self.staged.operand
@@ -518,7 +518,7 @@ class _TileLoops:
     def copied(
         self, here: Place, transposed: Mapping[str, int], together: Mapping[str, Index] | None = None
     ) -> tuple[Node, ...]:
-        """Return one tile or a block of tiles; if a loop has too few tiles left for a block, smaller ones."""
+        """Return the copy of one tile or of a block of tiles. Where too few tiles remain, blocks are smaller."""
         whole = len(transposed) == len(self.iterations)
         nodes = copy_tile(
             self.staged.operand,
@@ -560,7 +560,7 @@ class HeldWindow:
         return tap.mod(self.window.period) * self.plane + iteration * (self.cell * self.window.shift)
 
     def at_plane(self, first: int, axes: dict[str, LoopAxis], place: Place) -> Place:
-        """Return the place of the first tap of a plane, whose axis is as much longer as the last one reaches."""
+        """Return the place of a plane's first tap, with the axis extended by the reach of the last tap."""
         along, reach = self.window.along, self.reaches[first]
         axes[along] = replace(axes[along], extent=axes[along].extent + reach)
         longer = replace(place, left={**place.left, along: place.left[along] + reach})
@@ -570,7 +570,7 @@ class HeldWindow:
 def windows_inside(
     operand: OperandTile, tile: Tile, region: Mapping[str, Index], search: MoveSearch
 ) -> tuple[WindowOverlap, ...]:
-    """Return the windows all of whose taps lie in a region."""
+    """Return the windows whose taps all lie in a region."""
     found = windows_of(operand, tile, search) if operand is not tile.accumulator else ()
     return tuple(w for w in found if region[w.tap] == tile.axis(w.tap).extent)
 

@@ -1,4 +1,4 @@
-"""The steps of a nest, between its schedule and its nodes: one inside another, each with its decisions.
+"""The steps of a nest, between its schedule and its nodes: nested, each with its decisions.
 
     stage b ahead 1                                 Copies
       parallel n by 512                             Parts
@@ -35,14 +35,14 @@ class Unroll:
 
 @dataclass(frozen=True, slots=True)
 class PackedOperand:
-    """An operand that a program of its own has copied before."""
+    """An operand that another program has packed before."""
 
     stage: Stage
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """An operand copied into a buffer, and out of it if it is a result.
+    """An operand that is copied into a buffer, and out of it if it is a result.
 
     `slots` is the number of copies of the buffer: with more than one, the iterations of the loop around
     share it. `hosts` are the loops whose iterations share the copying for another iteration of that loop.
@@ -81,7 +81,7 @@ class LoopNode:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The accumulators of a register block: loaded, summed into inside, written back."""
+    """The accumulators of a register block: loaded, accumulated inside, and stored."""
 
     unrolled: tuple[Unroll, ...] = ()
 
@@ -102,7 +102,7 @@ Step = PackedOperand | Copies | ThreadLoops | LoopNode | Hold | Issues
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A nest as steps, the outermost first. `note` names the performed statement for readers of the code."""
+    """A nest as steps, the outermost first. `note` names the statement for readers of the code."""
 
     schedule: NestSchedule
     tile: Tile

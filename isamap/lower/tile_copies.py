@@ -115,7 +115,7 @@ def copy_tile(
 
 
 def _with_tiles(copy: Copy, axes: Iterable[str]) -> Copy:
-    """Return a copy of a tile, and of those behind it along axes, which `+axis` counts."""
+    """Return the copy of a tile and of the following ones along axes, which `+axis` counts."""
     return replace(copy, counters=(*copy.counters, *(f"+{axis}" for axis in axes)))
 
 
@@ -126,7 +126,7 @@ def _as_far_as_axes_go(
     whole: tuple[Node, ...],
     partly: Callable[[bool], tuple[Node, ...]],
 ) -> tuple[Node, ...]:
-    """Return a whole tile, or a part where axes have less left: `partly` is told whether it is set to zero first."""
+    """Return code for a whole tile, or for a part if less is left. `partly` says whether it is zeroed before."""
     short = {a.name for a, left in lefts.items() if left.value is not None and left.value < a.tile}
     if short - spared:
         return partly(True)
@@ -150,7 +150,7 @@ def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
 def _block(
     copy: Copy, used: list[LoopAxis], transposed: Mapping[str, int], search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return a whole tile and the following ones, which blocks cover along `transposed` axes."""
+    """Return the copy of a whole tile and of those that blocks cover along `transposed` axes."""
     across = _with_tiles(copy, transposed)
     inside = {f"~{a.name}": a.tile for a in used}
     found = find_block(across, inside, search, {f"+{axis}": tiles for axis, tiles in transposed.items()})
@@ -168,7 +168,7 @@ def _pack(
     search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...] | None:
-    """Return a whole tile written group by group in the order of the buffer, or None if by axes is no dearer."""
+    """Return a whole tile's copy in the order of the buffer, or None if a copy by axes is as cheap."""
     by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
     if by_cells is None:
         return None
@@ -185,7 +185,7 @@ def _pack(
 
 
 def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Iterator[tuple[Condition, ...]]:
-    """Yield conditions of which exactly one is true if some axis has less than a tile left: the first such axis."""
+    """Yield, for each axis, the condition that it is the first one with less than a tile left."""
     before: tuple[Condition, ...] = ()
     for axis in axes:
         yield (*before, (lefts[axis], "<", Index.of(axis.tile)))

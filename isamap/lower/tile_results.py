@@ -1,4 +1,4 @@
-"""Store the results of a tile from registers: by a chain of instructions, or one element after the other."""
+"""Store the results of a tile from registers: by a chain of instructions, or element by element."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The writer of one nest's results."""
+    """The stores of one nest's results."""
 
     tile: Tile
     search: MoveSearch
@@ -55,7 +55,7 @@ class Results:
     def deliver(
         self, acc: OperandTile, written: Written, place: Place, value: Value, emitter: Emitter
     ) -> bool:
-        """Return whether the result of an accumulator is stored directly from its register."""
+        """Store an accumulator's result directly from its register. Return whether that is possible."""
         partial = partial_axes(self.tile.axes, place)
         if partial.keys() & acc.scattered:
             return False
@@ -80,7 +80,7 @@ class Results:
     def find_value(
         self, result: OperandTile, written: Written, partial: dict[str, Index]
     ) -> OperandMove | None:
-        """Return how a tile's value is computed at once, or None if its elements are, one by one."""
+        """Return how a tile's value is computed as a whole, or None if its elements are computed one by one."""
         if partial.keys() & result.scattered:
             return None
         request = result.request(symbols_of(partial))
@@ -89,7 +89,7 @@ class Results:
         )
 
     def add_lanes(self, buffer: str, acc: OperandTile, place: Place) -> tuple[Node, ...]:
-        """Return shares of a sum that lie in a buffer, added to its element."""
+        """Return nodes that add partial sums in a buffer to their element."""
         target, value = sum_of_lanes(buffer, prod(acc.shape), self.tile)
         moved = {f"@{n}": p for n, p in place.position.items()}
         copy = Copy(substitute_read(target, moved), substitute_expr(value, moved), ())
@@ -97,7 +97,7 @@ class Results:
 
 
 def value_of(tile: Tile) -> Written:
-    """Return the value that a statement without accumulation writes, and its target."""
+    """Return the value and the target of a statement without accumulation."""
     target, where = tile.target_elements, tile.target_positions
     value, made = tile.value_elements, tile.value_positions
     assert target is not None, "a statement that only assigns has a target"
@@ -110,7 +110,7 @@ def value_of(tile: Tile) -> Written:
 def copy_of_result(
     tile: Tile, written: Written, position: Mapping[str, Index], left: Mapping[str, Index]
 ) -> tuple[Copy, dict[str, Index]]:
-    """Return the copy that computes a tile's elements one after the other, and the ranges of its counters."""
+    """Return the copy that computes a tile's elements one by one, and the ranges of its counters."""
     counts = {f"~{a.name}": left[a.name] for a in tile.axes if a.tile > 1 and not a.is_reduction}
     moved = {f"@{n}": p + Index.of(f"~{n}") if f"~{n}" in counts else p for n, p in position.items()}
     target = substitute_read(written.target_at, moved)
@@ -118,7 +118,7 @@ def copy_of_result(
 
 
 def symbols_of(partial: dict[str, Index]) -> dict[str, Index]:
-    """Return valid parts by symbol, so that one load serves all places with the same parts. Numbers stay numbers."""
+    """Return valid parts as symbols, so that one load serves all places with equal parts. Numbers stay numbers."""
     return {a: n if n.value is not None else Index.of(f"#{a}") for a, n in partial.items()}
 
 

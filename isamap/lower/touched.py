@@ -1,4 +1,4 @@
-"""The independent checker of lowered programs: issues touch only elements of tensors and buffers.
+"""Check lowered programs independently: issues access only elements of tensors and buffers.
 
     check_touched(program, machine)  ->  ("broadcast2_zmm_bf16 reads A, 2 x 1024 elements, at 2048 where …",)
 
@@ -67,7 +67,7 @@ def check_touched(
     *,
     every_iteration: bool = False,
 ) -> tuple[str, ...]:
-    """Return accesses outside a program's tensors and buffers, a sentence each, or () if there are none.
+    """Return a sentence for each access outside a program's tensors and buffers.
 
     `sizes` are sets of sizes that the caller gives. Rows are once dense and once padded. Without
     `every_iteration`, loops run only their first, last but one and last iteration: linear addresses reach
@@ -89,7 +89,7 @@ def check_touched(
 
 
 def _promised_facts(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
-    """Yield the callers' promises: strides are called `A.s0` in programs, and `stride(A,0)` in kernels."""
+    """Yield the facts that callers promise, with `A.s0` for strides that kernels call `stride(A,0)`."""
     yield from program.checks
     named = {f"stride({t.name},{n})": s for t in program.tensors for n, s in enumerate(t.strides)}
     for where in program.kernel.where:
@@ -123,7 +123,7 @@ def _extent(array: str, axis: int) -> str:
 
 
 def _shape_of(item: Tensor | Buffer) -> tuple[Index, ...]:
-    """Return the extents in elements. Places in a packed tensor count from behind its header."""
+    """Return the extents in elements. Offsets in a packed tensor count from the end of its header."""
     if isinstance(item, Buffer):
         return (item.elements,)
     if item.header is None:
@@ -140,17 +140,17 @@ def _strides_of(item: Tensor | Buffer) -> tuple[Index, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """Moments of a run: values of sizes, strides and counters. Shapes: of each, (count,)."""
+    """Sample points of a run: values of sizes, strides and counters. Shapes: of each, (count,)."""
 
     env: dict[str, Array]
     count: int
 
     def at(self, index: Index) -> Array:
-        """Return an index at all points."""
+        """Return the value of an index at all points."""
         return np.broadcast_to(evaluate_index(index, self.env), self.count)
 
     def holds(self, condition: tuple[Index, str, Index]) -> Array:
-        """Return whether a condition is met, at all points."""
+        """Return whether a condition holds, for each point."""
         left, comparison, right = condition
         return np.asarray(_COMPARE[comparison](self.at(left), self.at(right)))
 
@@ -162,7 +162,7 @@ class _Points:
         return self.chosen(met.nonzero()[0])
 
     def chosen(self, numbers: Array) -> _Points:
-        """Return the points of these numbers."""
+        """Return the points with these numbers."""
         return _Points({n: v[numbers] for n, v in self.env.items()}, numbers.size)
 
 
@@ -174,7 +174,7 @@ class _Walk:
     found: dict[str, None]
 
     def nodes(self, nodes: tuple[Node, ...], points: _Points) -> None:
-        """Record the accesses of nodes, performed at all points."""
+        """Record the accesses of nodes that are executed at all points."""
         if not points.count:
             return
         for node in nodes:
@@ -204,7 +204,7 @@ class _Walk:
                     assert_never(node)
 
     def iterated(self, points: _Points, variable: str, trips: Index) -> _Points:
-        """Return the points of a loop's body."""
+        """Return the points at which a loop's body runs."""
         count = np.maximum(points.at(trips), 0)
         if not self.every_iteration:
             count = np.minimum(count, 2 if points.count > MOST_POINTS else 3)
@@ -251,7 +251,7 @@ class _Walk:
             self.judge(f"{node.instruction} {verb} {ref.buffer}", ref.buffer, places // size, points)
 
     def judge(self, what: str, array: str, places: Array, points: _Points) -> None:
-        """Note a place that is not one of an array's elements. Shapes: `places` is (places, points)."""
+        """Record places that are outside of an array. Shapes: `places` is (places, points)."""
         inside: Array = np.ones(places.shape, np.bool_)
         rest, axis = places, 0
         while (stride := points.env.get(_stride(array, axis))) is not None:
@@ -271,7 +271,7 @@ class _Walk:
 def _steps(
     operand: Operand, ref: MemoryRef, params: tuple[tuple[str, int], ...], item_bytes: int, points: _Points
 ) -> list[int | Array]:
-    """Return how far apart an operand's elements lie along each of its axes: its own steps, or those it is given."""
+    """Return the strides of an operand along its axes: its own, or those that the issue gives."""
     numbers = dict(params)
     shape = [s.evaluate(numbers) for s in operand.shape]
     found: list[int | Array] = []
@@ -291,7 +291,7 @@ def _steps(
 def touched_elements(
     instruction: Instruction, params: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
-    """Return, for each accessed operand of a meaning, the extreme elements: all others are between them.
+    """Return, for each operand of an instruction, the extreme elements accessed. All others are between them.
 
     `params` are values of the integer parameters. A condition that depends on data counts as true, and both
     branches of a selection count. An output with a declared value outside the assigned part is written as a
@@ -327,7 +327,7 @@ def touched_elements(
 
 
 def _reads(value: Expr, points: _Points, met: Array) -> Iterator[tuple[Read, Array]]:
-    """Yield the accesses of a value, each with the points at which it may happen."""
+    """Yield the accesses of a value, each with the points at which it may occur."""
     match value:
         case Read():
             yield value, met
@@ -347,14 +347,14 @@ def _reads(value: Expr, points: _Points, met: Array) -> Iterator[tuple[Read, Arr
 
 
 def _may_be_met(condition: Expr | None, points: _Points) -> Array:
-    """Return where a condition may be true: everywhere when data decide."""
+    """Return where a condition may be true: everywhere if it depends on data."""
     if condition is None or reads(condition) or not symbols(condition) <= points.env.keys():
         return np.ones(points.count, np.bool_)
     return np.broadcast_to(evaluate_expr(condition, Env(points.env)), points.count)
 
 
 def _ends(elements: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Return the corners of a full box, between which all others lie, else all elements."""
+    """Return the corners of a full box, which enclose all its elements, else all elements."""
     if not elements:
         return ()
     spans = [sorted({at[axis] for at in elements}) for axis in range(len(next(iter(elements))))]

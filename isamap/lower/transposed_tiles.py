@@ -50,7 +50,7 @@ def transposed_tiles(
     back: Written | None,
     chains: Mapping[int, tuple[int, ...]],
 ) -> dict[int, tuple[str, tuple[int, ...]]]:
-    """Return the loops that give iterations to blocks: by number, the axis and tiles of a block, and of smaller ones.
+    """Return the loops whose iterations blocks replace: by number, the axis and the tiles of each block size.
 
     The smaller blocks cover the remainder. The result is empty if blocks do not pay. `joined_loops` finds
     `chains`.
@@ -88,7 +88,7 @@ def joined_loops(
     *,
     back: Written | None,
 ) -> dict[int, tuple[int, ...]]:
-    """Return loops over single elements that one counter may run through, by the number of the outermost one.
+    """Return the loops over single elements that one counter may replace, by the number of the outermost one.
 
     They are adjacent, apart from loops with one iteration.
     """
@@ -104,14 +104,14 @@ def joined_loops(
 
 
 def _whole(number: int, tile: Tile, loops: tuple[LoopStep, ...]) -> Index:
-    """Return the number of elements of its axis that a loop covers, if no other end cuts it short."""
+    """Return the number of elements that a loop covers along its axis, if no other bound limits it."""
     axis = tile.axis(loops[number].axis)
     around = [loop.step for loop in loops[:number] if loop.axis == axis.name]
     return index_min(around[-1], axis.extent) if around else axis.extent
 
 
 def _tile_ns(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written | None) -> float:
-    """Return the time of an element when tiles are copied one by one. Units: ns."""
+    """Return the time per element when tiles are copied one by one. Units: ns."""
     buffer = in_tiles(operand, search).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
@@ -127,7 +127,7 @@ def _tile_ns(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written
 def transposed_by(
     transposed: Mapping[str, int] | Mapping[str, Index], nodes: tuple[Node, ...], names: Names
 ) -> tuple[Node, ...]:
-    """Return nodes with symbols `+axis`, for every tile of a block."""
+    """Return nodes with symbols `+axis` replaced, for every tile of a block."""
     for axis, size in transposed.items():
         if nodes:
             variable = names.fresh(axis)

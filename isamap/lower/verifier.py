@@ -48,7 +48,7 @@ Said = Iterator[str]
 
 
 def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
-    """Return the errors in the form of a program, a sentence each, or () when it is right."""
+    """Return a sentence for each structural error of a program, or ()."""
     return tuple(_program(program, machine))
 
 
@@ -105,7 +105,7 @@ def _array(array: Tensor | Buffer, sizes: frozenset[str], machine: Machine) -> S
 
 
 def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
-    """Yield the errors in nodes; each node sees the values that the previous ones declare."""
+    """Yield the errors in nodes. Each node sees the values that the previous ones declare."""
     values, begun = dict(around.values), set(around.begun)
     here = _Around(around.machine, around.symbols, around.arrays, values, begun, around.in_parallel)
     for node in nodes:
@@ -293,7 +293,7 @@ def _configure(node: Configure, around: _Around) -> Said:
 
 
 def _base(memory: str, machine: Machine) -> str:
-    """Return the memory that one is a view of."""
+    """Return the memory that a view lies on, or the memory itself."""
     found = machine.memories.get(memory)
     while found is not None and found.base is not None:
         memory, found = found.base, machine.memories.get(found.base)
@@ -307,12 +307,12 @@ def _unknown(index: Index, known: frozenset[str], what: str) -> Said:
 
 
 def check_tree(tree: Tree) -> tuple[str, ...]:
-    """Return the errors in the steps of a nest, a sentence each, or () when it is right."""
+    """Return a sentence for each error in the steps of a nest, or ()."""
     return tuple(f"nest {tree.schedule.statement}: {said}" for said in _steps(tree))
 
 
 def _steps(tree: Tree) -> Iterator[str]:
-    """Yield the errors of a walk inward: `depth` is the number of loops around."""
+    """Yield the errors of steps, from the outside inward. `depth` is the number of loops around."""
     depth, is_held, staged = 0, False, set[str]()
     for place, step in enumerate(tree.steps):
         match step:

@@ -36,7 +36,7 @@ Nodes = tuple[Node, ...]
 
 
 def children(node: Node) -> Nodes:
-    """Return the nodes that a node holds."""
+    """Return the nodes directly inside a node."""
     match node:
         case For() | Parallel() | If() | Block() | WorkSlice():
             return node.body
@@ -47,19 +47,19 @@ def children(node: Node) -> Nodes:
 
 
 def with_children(node: Node, nodes: Nodes) -> Node:
-    """Return the node with other nodes inside; a node that holds none stays as it is."""
+    """Return the node with other nodes inside. A leaf node is unchanged."""
     return replace(node, body=nodes) if isinstance(node, For | Parallel | If | Block | WorkSlice) else node
 
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the nodes and all nodes inside them, parents first, in the order of the text."""
+    """Yield the nodes and all nodes inside them in textual order, parents first."""
     for node in nodes:
         yield node
         yield from walk(children(node))
 
 
 def without_blocks(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the nodes, and instead of each block the nodes in it."""
+    """Yield the nodes with each block replaced by the nodes in it."""
     for node in nodes:
         yield from without_blocks(node.body) if isinstance(node, Block) else (node,)
 
@@ -85,17 +85,17 @@ def names_in(node: Issue) -> frozenset[str]:
 
 
 def has_parallel(nodes: Nodes) -> bool:
-    """Return whether threads perform some of the nodes."""
+    """Return whether threads execute some of the nodes."""
     return any(isinstance(node, Parallel) for node in walk(nodes))
 
 
 def has_loop(nodes: Nodes) -> bool:
-    """Return whether some of the nodes are performed several times."""
+    """Return whether some of the nodes are executed repeatedly."""
     return any(isinstance(node, For | WorkSlice) for node in walk(nodes))
 
 
 def issues_in(nodes: Nodes) -> Iterator[Issue | Configure]:
-    """Yield the issues of nodes, each once, in the order of the text."""
+    """Yield the issues in nodes, each once, in textual order."""
     return (node for node in walk(nodes) if isinstance(node, Issue | Configure))
 
 
@@ -105,7 +105,7 @@ def issued_names(nodes: Nodes) -> tuple[str, ...]:
 
 
 def arrays_in(nodes: Nodes) -> frozenset[str]:
-    """Return the names of all arrays and buffers that issues and fills touch."""
+    """Return the names of all arrays and buffers that issues and fills access."""
     found: set[str] = set()
     for node in walk(nodes):
         if isinstance(node, Fill):
@@ -121,7 +121,7 @@ def arrays_in(nodes: Nodes) -> frozenset[str]:
 
 
 def shift_accesses(nodes: Nodes, moves: Mapping[str, Index]) -> Nodes:
-    """Return the nodes with all accesses to the named buffers moved by so many elements."""
+    """Return the nodes with all accesses to the named buffers moved by a number of elements."""
 
     def offset(buffer: str, at: Index) -> Index:
         return at + moves[buffer] if buffer in moves else at

@@ -37,7 +37,7 @@ MOST_LOOPS = 200
 
 
 def split_counted_loops(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
-    """Return perfectly nested loops, outer to inner, at most so many, and the nodes inside.
+    """Return at most `most` perfectly nested loops, outermost first, and the nodes inside.
 
     Only the outermost may have a run-time number of iterations: divisions find the positions in the others.
     """
@@ -52,7 +52,7 @@ def split_counted_loops(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Coun
 
 
 def spelled_out(share: WorkSlice) -> tuple[Node, ...]:
-    """Return the code of one share: its number alone determines the pieces that it performs."""
+    """Return the code of one slice. Its number alone determines its pieces."""
     parts = [split_counted_loops((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
     counts = [product(count for _, count in counters) for counters, _ in parts]
     pieces = sum(counts, start=ZERO)
@@ -68,7 +68,7 @@ def spelled_out(share: WorkSlice) -> tuple[Node, ...]:
 
 
 def share_of_pieces(pieces: Index, trips: Index, now: Index, nth: Index) -> tuple[Index, Index]:
-    """Return the nth piece that a trip performs, and how many it performs. Shares differ by one at most.
+    """Return the nth piece that an iteration performs, and its number of pieces. Slices differ by one at most.
 
     Between numbers a share is a run of pieces. Where only the run knows them, pieces go round, one a trip:
     that needs no division to find a piece.
@@ -94,7 +94,7 @@ def positions(counters: list[tuple[str, Index]], piece: Index) -> dict[str, Inde
 
 
 def dense_numbers(program: LoweredProgram, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes, with numbers for open strides: those of dense tensors, in elements."""
+    """Return the sizes, with open strides as those of dense tensors. Units: elements."""
     env = {**sizes, **dict(program.sizes)}
     for tensor in program.tensors:
         dense = 1
@@ -106,7 +106,7 @@ def dense_numbers(program: LoweredProgram, sizes: Mapping[str, int]) -> dict[str
 
 
 def by_one_thread(nodes: Iterable[Node]) -> Iterator[Issue | Configure | Fill | Declare | For | If | Block]:
-    """Yield the nodes that one thread performs, in order: parallel loops as loops, and slices by themselves.
+    """Yield the nodes that one thread executes, in order: parallel loops as loops, and slices separately.
 
     Hints do nothing that the results depend on.
     """

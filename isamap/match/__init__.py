@@ -1,4 +1,4 @@
-"""Match kernels with machines: all mappings, and the chains of moves for operand loads and stores."""
+"""Match kernels with machines: all mappings, and the chains of instructions that load and store operands."""
 
 from isamap.match.mappings.enumerate import find_mappings, statement_mappings
 from isamap.match.mappings.groups import GroupMapping, find_groups

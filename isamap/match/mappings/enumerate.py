@@ -29,7 +29,7 @@ from isamap.transform import Statement, statements, symbols
 
 @dataclass(frozen=True, slots=True)
 class KnownGroup:
-    """A group that was met: its number, with lanes as `%i`, and which conditions speak of it."""
+    """A group found before: its number, its axes with lanes as `%i`, and the conditions that concern it."""
 
     number: int
     group: AxisGroup
@@ -38,7 +38,7 @@ class KnownGroup:
 
 @dataclass(frozen=True, slots=True)
 class ConditionResults:
-    """Cached results of a pairing's conditions, by condition number and by the groups of axes concerned.
+    """Cached results of a pairing's conditions, by condition number and by the groups concerned.
 
     The numbers are compared first, since that is faster.
     """
@@ -49,7 +49,7 @@ class ConditionResults:
     known: dict[tuple[int, ...], bool] = field(default_factory=dict[tuple[int, ...], bool])
 
     def hold(self, groups: tuple[AxisGroup, ...]) -> bool:
-        """Return whether all conditions hold of the groups of a mapping, or of some of them."""
+        """Return whether all conditions hold for the groups of a mapping, or for some of them."""
         met = [self.met.get(group) or self._meet(group) for group in groups]
         for number, condition in enumerate(self.conditions):
             question = (number, *[own.number for own in met if own.concerns[number]])
@@ -85,8 +85,8 @@ def find_in_statement(
 ) -> Iterator[Mapping]:
     """Yield all whole, split and degenerate mappings of one instruction, each once, in a fixed order.
 
-    A caller that needs only some may stop early. `kernel` has the facts about sizes; without it every size is
-    at least 1.
+    A caller that needs only some may stop early. `kernel` has the facts about sizes. Without it, every size is
+    assumed to be at least 1.
     """
     if not heads_agree(pattern, statement) or not can_be_met(pattern.instruction):
         return
@@ -119,7 +119,7 @@ def find_candidates(
 def _find(
     pattern: Pattern, statement: Statement, number: int, mode: CountMode, test: Callable[[Bindings], Test]
 ) -> Iterator[Mapping]:
-    """Yield the mappings of all pairings whose groups pass the test of their pairing."""
+    """Yield the mappings of all pairings whose groups satisfy the conditions of their pairing."""
     seen: KnownMappings | None = None
     for bindings in pairings(pattern, statement, mode):
         seen = seen or KnownMappings(pattern)  # symmetries are looked for where there is something to compare
@@ -144,14 +144,14 @@ def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterato
 
 
 def heads_agree(pattern: Pattern, statement: Statement) -> bool:
-    """Return whether operation and result type of the two statements are the same."""
+    """Return whether operation and result type of the two statements are equal."""
     mine, theirs = pattern.statement.assign, statement.assign
     required = theirs.target.dtype if theirs.op is None else statement.accumulator
     return mine.op == theirs.op and mine.target.dtype == required and mine.value.dtype == theirs.value.dtype
 
 
 def kernel_signature(axis: str, target: Assign, bindings: Bindings) -> Signature:
-    """Return the operands that a kernel axis indexes, with subscripts, and whether it indexes the output."""
+    """Return the operands that a kernel axis indexes, each with the subscript, and whether it indexes the output."""
     inputs = frozenset(name for name, b in places(bindings) if axis in symbols(b.subject))
     return inputs, any(axis in i.symbols for i in target.target.index)
 
@@ -172,7 +172,7 @@ def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The search space of one pairing: the places that each kernel axis may have on its own.
+    """The search space of one pairing: the possible places of each kernel axis alone.
 
     `reachable` are the instruction axes of each class on which some kernel axis may run alone; all of them
     must be filled. `left[n]` is, for each class, how many of the kernel axes from the n-th on may run
@@ -209,7 +209,7 @@ def _search(pattern: Pattern, statement: Statement, bindings: Bindings, test: Te
 
 
 def _classes(pattern: Pattern, bindings: Bindings) -> tuple[tuple[str, ...], ...]:
-    """Return instruction axes by signature, each class ordered by the steps its axes take in the operands."""
+    """Return the classes of instruction axes with equal signatures, each ordered by the axes' steps in operands."""
     found: dict[Signature, list[str]] = {}
     units = unit_axes(pattern)
     for axis in pattern.axes:
@@ -219,7 +219,7 @@ def _classes(pattern: Pattern, bindings: Bindings) -> tuple[tuple[str, ...], ...
 
 
 def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
-    """Return the largest step that an axis takes in a subscript where other axes step too: k in `2*k + p`."""
+    """Return the largest step of an axis in a subscript with several axes: 2 for k in `2*k + p`."""
 
     def step(index: Index) -> int:
         c = index.coefficient(axis) if axis in index.symbols and len(index.symbols) > 1 else None
@@ -229,7 +229,7 @@ def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
 
 
 def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place, ...]]:
-    """Yield all ways to continue after the chosen places, those with earlier options first."""
+    """Yield all continuations of the chosen places, in the order of options."""
     if len(chosen) == len(search.axes):
         yield chosen
         return
@@ -240,7 +240,7 @@ def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place,
 
 
 def _can_be_filled(search: _Search, chosen: tuple[Place, ...]) -> bool:
-    """Return whether enough axes remain to fill every instruction axis, and none has two places."""
+    """Return whether enough axes remain to fill every instruction axis, and no instruction axis has two places."""
     left = search.left[len(chosen)]
     for position, reachable in enumerate(search.reachable):
         taken = {p[1] for p in chosen if p is not None and p[0] == position}
@@ -300,7 +300,7 @@ def statement_mappings(
     *,
     writes: bool = False,
 ) -> Iterator[Mapping]:
-    """Yield all mappings of a statement, or those of one instruction. `kernel` has the facts about its sizes.
+    """Yield all mappings of a statement, or of one instruction only. `kernel` has the facts about its sizes.
 
     With `writes`, those of a statement that only assigns write to memory: no others perform it.
     """
@@ -320,7 +320,7 @@ def _writes_memory(pattern: Pattern, machine: Machine) -> bool:
 
 @lru_cache(maxsize=64)
 def _patterns_by_head(machine: Machine) -> dict[tuple[object, ...], list[Pattern]]:
-    """Return a machine's patterns in its order, by what `heads_agree` compares."""
+    """Return a machine's patterns, in its order, by the operation and result type that `heads_agree` compares."""
     found: dict[tuple[object, ...], list[Pattern]] = {}
     for item in machine.instructions.values():
         if (pattern := pattern_of(item.instruction)) is not None:
@@ -344,7 +344,7 @@ Point = tuple[str, ...]
 def find_unions(
     pattern: Pattern, statement: Statement, number: int, pairings: Iterator[Bindings]
 ) -> Iterator[Mapping]:
-    """Yield all mappings of the pairings by AMOS's rule; where sizes are known, only those that fill their axes."""
+    """Yield all mappings of the pairings by AMOS's rule. Where sizes are known, mappings must fill their axes."""
     axes = tuple(a.name for a in pattern.axes)
     for bindings in pairings:
         points = set(find_points(pattern, statement, bindings))
@@ -355,7 +355,7 @@ def find_unions(
 
 
 def find_points(pattern: Pattern, statement: Statement, bindings: Bindings) -> Iterator[Point]:
-    """Yield every tuple of different kernel axes, of the kinds of the instruction's, under which operands agree."""
+    """Yield tuples of distinct kernel axes, of the kinds of the instruction's axes, for which all operands agree."""
     sums = {a.name for a in statement.reduction_axes}
     own_sums = {a.name for a in pattern.statement.reduction_axes}
     options = [
@@ -371,7 +371,7 @@ def find_points(pattern: Pattern, statement: Statement, bindings: Bindings) -> I
 
 
 def _subscripts(subject: Expr) -> tuple[Index, ...] | None:
-    """Return the subscripts of an element or its cast; () for an expression that no axis changes, None for others."""
+    """Return the subscripts of an element or its cast, () for an expression without axes, or None for others."""
     while isinstance(subject, Cast):
         subject = subject.value
     if isinstance(subject, Read):
@@ -382,7 +382,7 @@ def _subscripts(subject: Expr) -> tuple[Index, ...] | None:
 def _agree(
     own: tuple[Index, ...], theirs: tuple[Index, ...], pattern: Pattern, statement: Statement, point: Point
 ) -> bool:
-    """Return whether each subscript is a dimension, scaled and shifted at most, and the rest is constant."""
+    """Return whether each subscript is a scaled and shifted dimension, and the rest is constant."""
     runs = dict(zip((a.name for a in pattern.axes), point, strict=True))
     still: dict[str, Index | int] = {a.name: 0 for a in statement.axes if a.name not in point}
     moving = [i.substitute({j: Index.of(x) for j, x in runs.items()}) for i in own]
@@ -408,7 +408,7 @@ def _is_scaled(dimension: Index, subscript: Index, point: Point) -> bool:
 
 
 def _unions(points: set[Point], count: int) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Yield kernel axes per instruction axis of every non-empty set of points, each once.
+    """Yield each distinct assignment of kernel axes to instruction axes that is a union of points.
 
     Axes are such a union when the points inside them reach all of them.
     """
@@ -424,7 +424,7 @@ def _subsets(axes: list[str]) -> list[tuple[str, ...]]:
 
 
 def _is_filled(pattern: Pattern, statement: Statement, axis: str, on: tuple[str, ...]) -> bool:
-    """Return whether fused extents reach the instruction's, or True if either is not a number."""
+    """Return whether the product of fused extents reaches the instruction's length, or True if that is unknown."""
     length = pattern.statement.axis(axis).extent.substitute(largest_parameters(pattern.instruction)).value
     extent = Index.of(1)
     for x in on:

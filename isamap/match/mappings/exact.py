@@ -1,4 +1,4 @@
-"""Decide conditions on all lanes of all issues exactly: test whether sets of integers are empty.
+"""Decide exactly whether conditions hold for all lanes of all issues: test sets of integers for emptiness.
 
 A condition of a mapping says: lanes of one issue that agree on one side agree on the other. The set of pairs
 of lanes that break it is affine, as long as sizes are not multiplied with each other:
@@ -127,7 +127,7 @@ def _orders(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
 
 
 class _Writer:
-    """Writes sets in isl's notation. Names are numbered, for kernels may use isl's words."""
+    """A writer of sets in isl's notation. Names are numbered because kernels may use isl's keywords."""
 
     def __init__(self, space: IterationSpace) -> None:
         self.lengths, self.extents = dict(space.lengths), dict(space.extents)
@@ -137,7 +137,7 @@ class _Writer:
         self.is_exact = True
 
     def pairs(self, sides: Sides, groups: tuple[AxisGroup, ...], *, exact: bool) -> list[str] | None:
-        """Return sets of pairs of lanes that break the condition, one for each subscript that may differ.
+        """Return sets of lane pairs that violate the condition, one for each subscript that may differ.
 
         None if they are not affine. Unless `exact` is asked for, lanes and iterations are only known to
         move together, in any order.
@@ -175,7 +175,7 @@ class _Writer:
     def _compare_subscripts(
         self, index: Index, relation: str, other: Index, second: Mapping[str, str]
     ) -> str | None:
-        """Return the comparison of a subscript at the first lane with one at the second."""
+        """Return the comparison of a subscript at the first lane with another one at the second lane."""
         primed = {a: Index.of(b) for a, b in second.items()}
         there = other.substitute(self.bindings).substitute(primed)
         return self.compare(index.substitute(self.bindings), relation, there)
@@ -188,7 +188,7 @@ class _Writer:
         return found
 
     def _open_lanes(self, group: AxisGroup, second: Mapping[str, str]) -> list[str | None]:
-        """Return disjointness by a parameter: `a[i]` and `a[i + L]` do not meet while i is less than L."""
+        """Return the constraint that a parameter separates accesses: `a[i]` and `a[i + L]` do not meet for i < L."""
         ends = {a: e for a, e in self.space.open_lengths if a in group.instruction_axes}
         return [
             self.compare(Index.of(name), "<", end) or "true"
@@ -197,7 +197,7 @@ class _Writer:
         ]
 
     def _link_lanes(self, group: AxisGroup, second: Mapping[str, str]) -> str | None:
-        """Return the condition that both lanes count along fused axes from one position, which is not negative."""
+        """Return the constraint that both lanes count along fused axes from one nonnegative position."""
         fused = self._number(group.kernel_axes, [self.extents[x] for x in group.kernel_axes])
         most = Index.of(1)
         for x in group.kernel_axes:
@@ -217,13 +217,13 @@ class _Writer:
         return total
 
     def _together(self, group: AxisGroup, second: Mapping[str, str]) -> str:
-        """Return the condition that lanes are equal exactly when iterations are."""
+        """Return the constraint that lanes are equal if and only if iterations are."""
         own = _all([f"{self.name(a)} = {self.name(second[a])}" for a in group.instruction_axes])
         theirs = _all([f"{self.name(x)} = {self.name(second[x])}" for x in group.kernel_axes])
         return f"(({own} and {theirs}) or (not ({own}) and not ({theirs})))"
 
     def _ranges(self, second: Mapping[str, str]) -> list[str | None]:
-        """Return the ranges of all axes named so far: iterations stay inside their extents."""
+        """Return the ranges of all axes named so far, in which iterations stay inside their extents."""
         found: list[str | None] = []
         for axis, extent in self.extents.items():
             for name in (axis, second.get(axis)):
@@ -259,7 +259,7 @@ class _Writer:
         return self.parameters.setdefault(symbol, f"n{len(self.parameters)}")
 
     def _text(self, index: Index) -> str | None:
-        """Return an index expression, or None if it multiplies symbols."""
+        """Return an index expression in isl's notation, or None if it multiplies symbols."""
         terms: list[str] = []
         for monomial, coefficient in index.terms:
             if len(monomial) > 1:
@@ -300,7 +300,7 @@ def largest_parameters(instruction: Instruction) -> dict[str, int]:
 
 
 def unit_axes(pattern: Pattern) -> tuple[str, ...]:
-    """Return the axes that have one element for all parameter values: no kernel axis runs on them."""
+    """Return the axes with one element for all parameter values. No kernel axis runs on them."""
     highs = largest_parameters(pattern.instruction)
     return tuple(a.name for a in pattern.axes if a.extent.substitute(highs).value == 1)
 
@@ -333,6 +333,6 @@ def _largest(instruction: Instruction) -> dict[str, int | None] | None:
 
 
 def _is_plain(p: Param) -> bool:
-    """Return whether a range is two numbers with something between them."""
+    """Return whether a parameter's range is two different numbers."""
     low = 1 if p.low is None else p.low.value
     return low is not None and (p.high is None or (p.high.value is not None and low <= p.high.value))

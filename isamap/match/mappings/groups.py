@@ -1,4 +1,4 @@
-"""Instructions of several statements or outputs: every way to perform statements of a kernel with one issue.
+"""Instructions of several statements or outputs: all ways to perform kernel statements with one issue.
 
     instruction   for i in 16 { s[i] = a[i] + b[i]; d[i] = a[i] - b[i]; }
     kernel        S[n] = X[n] + Y[n];  D[n] = X[n] - Y[n];
@@ -26,7 +26,7 @@ from isamap.transform import Statement, reads, statements
 
 @dataclass(frozen=True, slots=True)
 class GroupMapping:
-    """One way in which one issue performs several statements, or some of an instruction's outputs serve one.
+    """One way in which one issue performs several statements, or in which one statement uses some of the outputs.
 
     `parts` are in the order of the instruction's statements; `unused` are outputs whose value is not used.
     """
@@ -42,7 +42,7 @@ class GroupMapping:
 
     @property
     def kind(self) -> Kind:
-        """The least of the parts' kinds."""
+        """The lowest kind of all parts."""
         kinds = {p.kind for p in self.parts}
         return next(k for k in ("degenerate", "split", "whole") if k in kinds)
 
@@ -63,7 +63,7 @@ class _Part:
 
     @property
     def operands(self) -> dict[str, frozenset[tuple[tuple[Index, ...], Expr]]]:
-        """The expressions of each operand by subscript, for reads and writes, the output included."""
+        """The expression of each operand, the output included, by subscript, for reads and writes."""
         bindings, target = self.mapping.bindings, self.pattern.target
         found = {
             n: frozenset((b.pattern, b.subject) for b in bindings if b.name == n)
@@ -79,7 +79,7 @@ class _Part:
 
 
 def find_groups(kernel: Kernel, machine: Machine, mode: CountMode = "complete") -> tuple[GroupMapping, ...]:
-    """Return all mappings of instructions that are not one plain statement, by instruction."""
+    """Return all mappings of instructions with several statements or outputs, by instruction."""
     found: list[GroupMapping] = []
     for item in machine.instructions.values():
         if pattern_of(item.instruction) is None:
@@ -111,7 +111,7 @@ def groups_of(
 
 
 def _canonical_key(instruction: Instruction, chosen: tuple[int, ...], mapping: GroupMapping) -> object:
-    """Return the least image of a mapping under the symmetries of all required statements of the instruction."""
+    """Return the least image of a mapping under the symmetries of the instruction's required statements."""
     return mapping.unused, min(
         tuple((p.statement, image(p, axes, operands)) for p in mapping.parts)
         for axes, operands in symmetries(instruction, chosen)
@@ -119,7 +119,7 @@ def _canonical_key(instruction: Instruction, chosen: tuple[int, ...], mapping: G
 
 
 def _useful(instruction: Instruction, patterns: tuple[Pattern, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield sets of the instruction's statements that are useful without the others, the largest first.
+    """Yield sets of the instruction's statements that are useful without the others, largest first.
 
     All that write one output go together; the others' outputs must be free to be overwritten and unread.
     """
@@ -134,7 +134,7 @@ def _useful(instruction: Instruction, patterns: tuple[Pattern, ...]) -> Iterator
 
 
 def _join(options: list[list[_Part]], parts: tuple[_Part, ...]) -> Iterator[tuple[_Part, ...]]:
-    """Yield every choice of one mapping for each part under which all parts agree."""
+    """Yield each combination of one mapping per part in which all parts agree."""
     if len(parts) == len(options):
         yield parts
         return
@@ -161,7 +161,7 @@ def _agree(one: _Part, other: _Part) -> bool:
 
 
 def _common_loops(parts: tuple[_Part, ...]) -> bool:
-    """Return whether the same loops surround all parts, and axes of some parts only need no loop of their own."""
+    """Return whether the same loops surround all parts, apart from axes that need no loop in their part."""
     if any(p.loops != parts[0].loops for p in parts):
         return False
     common = frozenset(a.name for a in parts[0].pattern.axes)
@@ -190,7 +190,7 @@ def _longest(pattern: Pattern, axis: str) -> int | None:
 
 
 def _order_holds(parts: tuple[_Part, ...], kernel: tuple[Statement, ...]) -> bool:
-    """Return whether performing the parts together, one after the other, gives the kernel's result.
+    """Return whether performing the parts in sequence within one issue gives the kernel's result.
 
     Two parts may share a written tensor only element by element and in the kernel's order. A statement
     between them in the kernel that is not a part must neither access the tensors that they write nor write

@@ -88,7 +88,7 @@ class Mapping:
 
 @lru_cache(maxsize=4096)
 def _operands(bindings: Bindings) -> str:
-    """Return the subjects of an instruction's operands, equal for all mappings of a pairing."""
+    """Return the text of the operands' subjects, equal for all mappings of a pairing."""
     return ", ".join(f"{name} = {print_expr(b.subject)}" for name, b in places(bindings))
 
 
@@ -123,7 +123,7 @@ class KnownMappings:
         self._keys: set[Key] = set()
 
     def is_new(self, mapping: Mapping) -> bool:
-        """Return whether no mapping before was this one, or an image of it under a symmetry."""
+        """Return whether neither this mapping nor an image of it under a symmetry was found before."""
         if len(self._symmetries) <= 1:
             return True  # the search makes nothing twice
         keys = [image(mapping, axes, operands) for axes, operands in self._symmetries]
@@ -160,7 +160,7 @@ def _text(subject: Expr) -> str:
 
 @lru_cache(maxsize=4096)
 def symmetries(instruction: Instruction, required: tuple[int, ...] | None = None) -> tuple[Renaming, ...]:
-    """Return all symmetries, the identity first; of the statements `required` only, counted from 0, if given."""
+    """Return all symmetries, the identity first. `required` restricts them to those statements, numbered from 0."""
     patterns = [p for n, p in enumerate(patterns_of(instruction)) if required is None or n in required]
     axes = list(dict.fromkeys(a.name for p in patterns for a in p.axes))
     inputs = [o.name for o in instruction.operands if o.role == "in"]
@@ -176,7 +176,7 @@ def symmetries(instruction: Instruction, required: tuple[int, ...] | None = None
 
 
 def _alike(instruction: Instruction, operand: dict[str, str]) -> bool:
-    """Return whether operands that take each other's place are declared alike."""
+    """Return whether operands that replace each other have equal declarations."""
     return all(
         replace(instruction.operand(a), name=b) == instruction.operand(b)
         for a, b in operand.items()
@@ -185,7 +185,7 @@ def _alike(instruction: Instruction, operand: dict[str, str]) -> bool:
 
 
 def _shape(pattern: Pattern, axis: dict[str, str], operand: dict[str, str]) -> str:
-    """Return the instruction's meaning as text, with axes and operands renamed and commuting operands sorted."""
+    """Return the instruction's meaning as text with axes and operands renamed and commuting operands sorted."""
     indices: dict[str, Index | int] = {k: Index.of(v) for k, v in axis.items()}
 
     def text(e: Expr) -> str:

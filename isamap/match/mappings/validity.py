@@ -46,9 +46,9 @@ Clause = Literal["operand-elements", "operand-twice", "output-elements", "parame
 class Violation:
     """The condition that a mapping breaks first.
 
-    `operand` is the instruction's operand whose elements do not belong together, "" for parameters;
-    `is_certain` says that there is a counterexample, and not only no proof. `reads` are the subscripts of the
-    one read of an input, or of the two, that it is about.
+    `operand` is the instruction's operand whose elements do not correspond, "" for parameters; `is_certain`
+    says that there is a counterexample, and not only no proof. `reads` are the subscripts of the one read of an
+    input, or of the two, that it is about.
     """
 
     clause: Clause
@@ -61,8 +61,8 @@ class Violation:
 class Condition:
     """A condition on one operand, or on two reads of it.
 
-    It requires that equal subscripts on the given side imply equal subscripts on the wanted side. `given`
-    and `required` name the instruction's axes as `%i`, the kernel's as `m`.
+    It requires that equal subscripts on the given side imply equal subscripts on the required side. `given` and
+    `required` name the instruction's axes as `%i`, the kernel's as `m`.
     """
 
     clause: Clause
@@ -77,7 +77,7 @@ def first_violation(
 ) -> Violation | None:
     """Return the first condition that a mapping breaks, or None if it is valid.
 
-    `kernel` has the facts about its sizes; without it every size is at least 1.
+    `kernel` has the facts about its sizes. Without it, every size is assumed to be at least 1.
     """
     space = space_of(pattern, statement, kernel)
     for condition in conditions(pattern, statement, mapping.bindings):
@@ -90,7 +90,7 @@ def first_violation(
 
 
 def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
-    """Return the conditions of one pairing: on each read operand, on operands read twice, and on the output."""
+    """Return the conditions of one pairing: on each input, on operands that are read twice, and on the output."""
     highs = dict.fromkeys(unit_axes(pattern), 0) | largest_parameters(pattern.instruction)
     subscripts = [*pattern.target.index, *(i for b in bindings for i in b.pattern)]
     lanes = _own_names(pattern, frozenset(s for i in subscripts for s in i.symbols)) | highs
@@ -128,7 +128,7 @@ def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> 
 
 
 def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int]:
-    """Return the instruction's names as `%i`: the kernel may use the same ones."""
+    """Return the instruction's names as `%i`, because the kernel may use the same names."""
     axes = frozenset(a.name for a in pattern.axes)
     return {s: Index.of(f"%{s}") for s in names | axes}
 
@@ -156,14 +156,14 @@ def _known_facts(kernel: Kernel) -> FreeSizes:
 
 
 def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
-    """Return whether a condition holds of the groups of a mapping, or of some of them."""
+    """Return whether a condition holds for the groups of a mapping, or for some of them."""
     return verdict(condition.sides, _concerned_groups(condition, map(with_lanes, groups)), space)
 
 
 def _concerned_groups(
     condition: Condition, apart: Iterable[tuple[AxisGroup, frozenset[str]]]
 ) -> tuple[AxisGroup, ...]:
-    """Return the groups with an axis that the condition speaks of."""
+    """Return the groups with an axis that occurs in the condition."""
     return tuple([group for group, names in apart if not condition.symbols.isdisjoint(names)])
 
 
@@ -190,7 +190,7 @@ def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) 
 
 
 def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
-    """Return whether two reads of one operand agree where they meet, or do not meet at all."""
+    """Return whether two reads of one operand agree wherever they access the same element."""
     if _is_spanned_between(sides, other, groups, space):
         return "holds"
     apart = Sides(sides.given, (ZERO,), Sides(other.given, (Index.of(1),)))
@@ -200,7 +200,7 @@ def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], spac
 
 
 def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict | None:
-    """Return the first verdict other than that it holds of the groups with one axis less."""
+    """Return the first verdict other than "holds" for the groups with one axis removed."""
     for smaller in _one_less(groups):
         found = verdict(sides, smaller, space)
         if found != "holds":
@@ -221,7 +221,7 @@ def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
 
 
 def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
-    """Return whether the given side tells all lanes apart, or all iterations: then there is nothing to compare."""
+    """Return whether the given side distinguishes all lanes or all iterations, so that nothing is to be compared."""
     used = frozenset(s for i in sides.given for s in i.symbols)
     by_lanes = any(a in used for g in groups for a in g.instruction_axes)
     axes = [a for g in groups for a in (g.instruction_axes if by_lanes else g.kernel_axes)]
@@ -273,7 +273,7 @@ def _product(lengths: Iterator[int | None]) -> int | None:
 
 
 def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
-    """Return whether a step of one group changes the required side and not the given one."""
+    """Return whether a step of one group changes the required side but not the given one."""
     lengths, extents = dict(space.lengths), dict(space.extents)
     used = frozenset(s for i in sides.given for s in i.symbols)
     for group in groups:
@@ -291,7 +291,7 @@ def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationS
 
 
 def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
-    """Return whether each step that keeps the given side unchanged keeps the required one unchanged: both are linear.
+    """Return whether each step that leaves the given side unchanged also leaves the required side unchanged.
 
     It holds only if each lane axis runs over one kernel axis, so that both take the same steps. The steps of
     the given side are numbers; those of the required side may be sizes.
@@ -310,7 +310,7 @@ def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpa
 def _is_spanned_between(
     sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace
 ) -> bool:
-    """Return whether that holds for the differences between the subscripts of two reads, on both sides.
+    """Return whether `_is_spanned` holds for the differences between the subscripts of two reads.
 
     The second read has its own lanes, counted from the same iteration.
     """
@@ -343,7 +343,7 @@ def _is_spanned_between(
 
 
 def _follow(required: list[Row], given: list[Row], columns: int) -> bool:
-    """Return whether rows are sums of multiples of given ones, whose first columns are numbers."""
+    """Return whether rows are linear combinations of given rows, whose first columns are numbers."""
     left, pivots = given, list[tuple[int, Row]]()
     for column in range(columns):
         pivot = next((r for r in left if r[column].terms), None)
@@ -356,7 +356,7 @@ def _follow(required: list[Row], given: list[Row], columns: int) -> bool:
 
 
 def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | None:
-    """Return the steps of each subscript along the axes, or None if one does not step evenly."""
+    """Return the steps of each subscript along the axes, or None if a subscript is not linear."""
     found: list[Row] = []
     for subscript in subscripts:
         steps = tuple(subscript.coefficient(a) for a in axes)
@@ -367,5 +367,5 @@ def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | Non
 
 
 def _without(row: Row, column: int, pivot: Row) -> Row:
-    """Return a multiple of the row plus one of the pivot, so that the column is 0."""
+    """Return a linear combination of the row and the pivot row whose `column` is 0."""
     return tuple(a * pivot[column] - row[column] * b for a, b in zip(row, pivot, strict=True))

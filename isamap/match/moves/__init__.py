@@ -1,1 +1,1 @@
-"""Data movement for each operand of a mapping: chains of instructions, copies, buffers in scratchpads."""
+"""Data movement of each operand of a mapping: chains of instructions, copies, and buffers in scratchpads."""

@@ -1,4 +1,4 @@
-"""Chains of instructions that move one operand: their steps, and the kind of movement that they perform."""
+"""Chains of instructions that move one operand: their steps, and the kind of data movement."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Movement:
 
 
 def steps_of(found: OperandMove | Present) -> tuple[OperandMove, ...]:
-    """Return the instructions of a chain in the order in which they are performed. Equal ones run once."""
+    """Return the instructions of a chain in execution order. Equal instructions run once."""
     if isinstance(found, Present):
         return ()
     inner = [s for _, source in found.inputs if isinstance(source, OperandMove) for s in steps_of(source)]
@@ -50,7 +50,7 @@ def steps_of(found: OperandMove | Present) -> tuple[OperandMove, ...]:
 
 
 def issued_ns(found: OperandMove) -> float:
-    """Return the time of a chain, of whose steps equal ones run once. Units: nanoseconds."""
+    """Return the time of a chain in which equal instructions run once. Units: nanoseconds."""
     return _issued_ns(steps_of(found)) if found.cost_ns else 0.0
 
 
@@ -68,7 +68,7 @@ def _own_ns(step: OperandMove) -> float:
 
 
 def kind_of(chain: tuple[OperandMove, ...], arrays: int, search: MoveSearch) -> MoveKind:
-    """Return the kind of a chain that accesses so many arrays; a gathering chain accesses one at several places."""
+    """Return the kind of a chain that accesses `arrays` arrays. A gathering chain accesses one at several places."""
     places: dict[Location, bool] = {}
     for step in chain:
         owner = search.machine.instructions[step.instruction].instruction
@@ -84,7 +84,7 @@ def kind_of(chain: tuple[OperandMove, ...], arrays: int, search: MoveSearch) -> 
 
 
 def is_dense(place: Location, owner: Instruction, name: str, params: dict[str, int]) -> bool:
-    """Return whether the elements of an operand in memory follow each other without a gap."""
+    """Return whether the elements of an operand in memory are contiguous."""
     step = Index.of(1)
     for size, stride in reversed(list(zip(owner.operand(name).shape, place.strides, strict=True))):
         length = size.substitute(params)
@@ -95,7 +95,7 @@ def is_dense(place: Location, owner: Instruction, name: str, params: dict[str, i
 
 
 def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[OperandMove, ...]) -> Movement:
-    """Return the movement of one issue by a chain."""
+    """Return the movement of an operand by a chain in each issue."""
     array = [r.dtype.size_bytes for r in distinct_reads(operand.subject)]
     return Movement(
         operand.name,
@@ -108,7 +108,7 @@ def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[OperandMove, ...
 
 
 def with_copy(moved: Movement, operand: OperandTile, *copies: Transfer) -> Movement:
-    """Return the movement with its copies into and out of a buffer."""
+    """Return the movement with additional copies into and out of a buffer."""
     chains = [(steps_of(c.store), c.width) for c in copies]
     elements = prod(operand.cell_shape)
     return replace(

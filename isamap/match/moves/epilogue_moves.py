@@ -1,4 +1,4 @@
-"""Compute the epilogue of sums in a scratchpad on their way out, through other scratchpads or registers.
+"""Compute the epilogue of sums in a scratchpad while they are stored, through other scratchpads or registers.
 
     for r in R, n in 32 { y[r, n] = sat_i8(round(f32(x[r, n]) * s[n], even)); }    x @ acc, y @ spad, s @ spad
 
@@ -44,7 +44,7 @@ COPIES = ((16, 64), (8, 64), (4, MOST_PART), (2, MOST_PART))
 
 @dataclass(frozen=True, slots=True)
 class BufferOnTheWay:
-    """A buffer on the way, with several copies: one tile leaves while the next one is computed.
+    """An intermediate buffer with several copies: one tile is stored while the next one is computed.
 
     With `kept` it has the elements that all tiles read, loaded once; tiles along axis `along` each read a
     different part. Units: `copy_bytes` is the size of each copy in its scratchpad.
@@ -70,7 +70,7 @@ class BufferOnTheWay:
 
 @dataclass(frozen=True, slots=True)
 class WayOut:
-    """A path of a tile out of a scratchpad.
+    """A path of a tile from a scratchpad to its array.
 
     `buffers` are the buffer of the computed result, then those of other inputs, and of the parts of a `cut`
     value. There is none if one instruction performs the whole path. `moves` are the instructions in order,
@@ -92,7 +92,7 @@ class WayOut:
 
 
 def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch) -> WayOut | None:
-    """Return the path of a written expression of sums to its array, or None if no instructions perform it.
+    """Return the path of an expression of sums to its array, or None if no instructions perform it.
 
     The path starts at the registers that hold the sums if possible, else at scratchpad `home`.
     """
@@ -114,7 +114,7 @@ def stored_way_out(
 def held_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> WayOut | None:
-    """Return how results leave registers, or None if no sums are there, or one move takes them out unchanged."""
+    """Return the path of results out of registers, or None if no sums are there or one move stores them unchanged."""
     if search.is_addressable(acc.memory):
         return None
     copy, counts = _tile_out(acc, written, tile, home, search)
@@ -126,7 +126,7 @@ def held_way_out(
 def _tile_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> tuple[Copy, dict[str, Index]]:
-    """Return the result of a tile of sums in a scratchpad as a copy, and the ranges of its counters."""
+    """Return the copy that stores the result of a scratchpad tile of sums, and the ranges of its counters."""
     cells = in_tiles(acc, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     copy = copy_by_axes(acc, cells, Index.of(OFFSET), tile, position, back=written)
@@ -143,7 +143,7 @@ def _through_buffers(
     *,
     held: bool,
 ) -> WayOut | None:
-    """Return the way through buffers of the first scratchpads that serve. Some are kept where a `tile` says so."""
+    """Return the path through buffers of the first suitable scratchpads. `tile` may make some persistent."""
     cells = in_tiles(acc, search, home).buffer
     others = other_arrays(copy, cells)
     kinds = [(copy.target.dtype, acc.cell_shape)]
@@ -175,7 +175,7 @@ def _through_buffers(
 
 @dataclass(frozen=True)
 class _MemoryChoice:
-    """The scratchpads that buffers of a path may lie in, as far as operations and memories of instructions say.
+    """The scratchpads that buffers of a path may lie in, given the operations and memories of instructions.
 
     `whole` is the number of buffers without those of a cut. `known` are, by step of a path, the memories that
     instructions have for it, by buffer; None if no instruction performs the operations of the step.
@@ -224,7 +224,7 @@ class _MemoryChoice:
 
 
 def _stores_registers(search: MoveSearch) -> bool:
-    """Return whether some instruction stores a register to memory."""
+    """Return whether an instruction stores a register to memory."""
     patterns = (pattern_of(item.instruction) for item in search.machine.instructions.values())
     return any(
         pattern.statement.assign.op is None
@@ -236,7 +236,7 @@ def _stores_registers(search: MoveSearch) -> bool:
 
 
 def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, tuple[int, ...]] | None:
-    """Return the axis that an array is read along, with its elements, or None if no two tiles read the same."""
+    """Return the axis along which an array is read, with its elements, or None if no two tiles read the same ones."""
     own = [a for a in tile.axes if f"~{a.name}" in find_counters(read, copy)]
     moving = {symbol for symbol in symbols(read) if symbol.startswith("@")}
     again = [a for a in tile.axes if a.name in acc.axes and a not in own and (a.extent.value or inf) > a.tile]
@@ -255,7 +255,7 @@ def _between(
     search: MoveSearch,
     whole: tuple[str, tuple[int, ...]] | None,
 ) -> BufferOnTheWay:
-    """Return a buffer in a scratchpad: one of the `whole` buffers for all tiles if there is room."""
+    """Return a buffer in a scratchpad. It is one of the `whole` buffers, for all tiles, if there is room."""
     step = lcm(LINE_BYTES, search.known.address_steps[memory])
     capacity = search.machine.memories[memory].capacity_bytes or 0
 
@@ -318,7 +318,7 @@ def _at_once(copy: Copy, counts: Mapping[str, Index], elements: int, search: Mov
 
 
 def _by_registers(copy: Copy, counts: Mapping[str, Index], elements: int, search: MoveSearch) -> Moves | None:
-    """Return the chain that loads sums from their buffer, computes of them, and stores that in the next one."""
+    """Return the chain that loads sums from their buffer, computes a value, and stores it in the next buffer."""
     found = find_transfer(copy, counts, search)
     return None if found is None else _chain(found.store, elements // found.width)
 
@@ -335,7 +335,7 @@ def find_delivered(
     starts: Sequence[Index] | None,
     search: MoveSearch,
 ) -> OperandMove | None:
-    """Return the store that computes a copy from registers into the first of the buffers `through` which it goes.
+    """Return the store that computes a copy from registers and writes the first buffer of its path `through` buffers.
 
     None if no instructions do.
     """
@@ -355,7 +355,7 @@ def find_delivered(
 
 
 def find_counters(read: Read, copy: Copy) -> tuple[str, ...]:
-    """Return the counters of a copy along which an element that it reads differs."""
+    """Return the counters of a copy on which an element that it reads depends."""
     return tuple(counter for counter in copy.counters if counter in symbols(read))
 
 
@@ -366,7 +366,7 @@ def other_arrays(copy: Copy, cells: str) -> tuple[Read, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Copies in order: other arrays into buffers, computed values into other buffers, and onward."""
+    """Copies in order: other arrays into buffers, computed values into other buffers, and results to their array."""
 
     brought: tuple[Copy, ...]
     computed: tuple[Copy, ...]
@@ -404,7 +404,7 @@ def through(
 
 
 def lay_out_between(name: str, buffer: BufferOnTheWay, search: MoveSearch) -> None:
-    """Tell the search of a buffer on the way."""
+    """Register the layout of an intermediate buffer for the search."""
     shape = buffer.shape
     search.homes[name] = buffer.memory
     search.strides[name] = (ONE, *(Index.of(prod(shape[d + 1 :])) for d in range(len(shape))))
@@ -443,18 +443,18 @@ def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) 
 
 
 def made_at(value: Expr, buffer: str, depth: int) -> Expr:
-    """Return the part of a value that begins so far below the top."""
+    """Return the subexpression of a value that lies at `depth` below its root."""
     return _way_down(value, buffer)[depth]
 
 
 def _way_down(value: Expr, buffer: str) -> list[Expr]:
-    """Return the expressions from the top down to the element of a buffer, or to if it is read more than once."""
+    """Return the expressions from the root down to the buffer's element, or to the node that reads it repeatedly."""
     within = [child for child in parts_of(value) if _is_made_of(child, buffer)]
     return [value, *(_way_down(within[0], buffer) if len(within) == 1 else ())]
 
 
 def _with(value: Expr, buffer: str, depth: int, new: Read) -> Expr:
-    """Return the value with `new` at a depth below the top, on the path to the buffer's element."""
+    """Return the value with `new` at a depth below the root, on the path to the buffer's element."""
     if not depth:
         return new
 

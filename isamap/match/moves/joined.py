@@ -1,4 +1,4 @@
-"""Join axes whose elements are contiguous in an array: a copy treats them as one long row.
+"""Join axes whose elements are contiguous in an array, so that a copy treats them as one long row.
 
     F[@k, @c, @r, @s] of K filters, C channels, 3 by 3        steps 9*C, 9, 3, 1
 
@@ -18,7 +18,7 @@ from isamap.match.tiles.operand_tiles import OperandTile, Tile
 
 
 def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], search: MoveSearch) -> dict[str, Index]:
-    """Return the address step of the only read array along each axis of single elements. Units: elements.
+    """Return the address step along each axis of the only array that is read element by element. Units: elements.
 
     Axes along which the step is not constant are left out.
     """
@@ -33,7 +33,7 @@ def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], search: MoveSe
 def find_joined_axes(
     order: Sequence[str], counts: Mapping[str, Index], steps: Mapping[str, Index]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield axes next to each other in a loop order, outer to inner, that one counter may count together.
+    """Yield adjacent axes of a loop order, outermost first, that one counter can replace.
 
     All but the outermost are counted from end to end, `counts` times.
     """
@@ -50,7 +50,7 @@ def find_joined_axes(
 
 
 def tiles_along(operand: OperandTile, tile: Tile, search: MoveSearch) -> dict[str, int | None]:
-    """Return how many whole tiles of an operand a copy may count along each of its axes, if known.
+    """Return how many whole tiles of an operand one copy may count along each of its axes, where known.
 
     Consecutive axes count as the innermost one, because loops run in that order.
     """

@@ -25,7 +25,7 @@ def array_of(operand: OperandTile) -> str:
 
 
 def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool = False) -> str:
-    """Return the missing move where an operand can be read neither in place nor from a buffer; `back` of a result."""
+    """Return why an operand can be read neither in place nor from a buffer. `back` is set for a result."""
     machine = search.machine.name
     register = _show_shape(operand.register_dtype.name, operand.shape)
     if (lacking := explain_uncleared(tile, search)) is not None:
@@ -64,7 +64,7 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
 
 
 def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
-    """Return a state that a writer of the operand's memory requires and no program can set."""
+    """Return a state that each writer of the operand's memory requires and no instruction can set, or None."""
     for item in search.machine.instructions.values():
         outputs = {(o.memory, o.dtype) for o in item.instruction.operands if o.role != "in"}
         state = unset_state(item.instruction, search.machine)
@@ -74,7 +74,7 @@ def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
 
 
 def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
-    """Return a constraint on parameters that an instruction does not meet when it writes such a register."""
+    """Return a constraint on parameters that an instruction violates if it writes such a register, or None."""
     params = fit_shape(pattern.output, shape)
     whole = tuple(None for _ in shape)
     placed = axis_limits(pattern, params, pattern.target.index, shape, whole) if params is not None else None
@@ -89,7 +89,7 @@ def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
 
 
 def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[str, Operand]) -> str | None:
-    """Return the reason that registers have other shapes, with the nearest one.
+    """Return the message that registers have other shapes, with the nearest one, or None.
 
     None if a shape is the same.
 
@@ -114,7 +114,7 @@ def _reads_memory(pattern: Pattern, search: MoveSearch) -> bool:
 
 
 def _stores(operand: OperandTile, search: MoveSearch) -> dict[str, Operand]:
-    """Return, by storing instruction, the operand that it reads from the operand's kind of registers."""
+    """Return, for each storing instruction, the operand that it reads from registers of the operand's kind."""
     memories = [m for m in search.machine.memories if search.is_addressable(m)]
     found: dict[str, Operand] = {}
     for (memory, _), patterns in search.known.producers.items():

@@ -1,4 +1,4 @@
-"""Choose the data movement of each operand: the instructions that bring it to its place and layout.
+"""Choose the data movement of each operand: the instructions that load it into its register or store it.
 
     movements(gemm_bf16, its statement, tdpbf16ps { m: m, n: n, k: k, p: k }, x86-amx)
 
@@ -111,7 +111,7 @@ def _choices(
 
 
 def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | None:
-    """Return one issue of a mapping as it is executed, or None if it is not."""
+    """Return the tile of one issue of an executable mapping, or None."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
     if pattern is None:
         return None
@@ -122,17 +122,17 @@ def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | 
 
 
 def _plain(expr: Expr) -> Expr:
-    """Return the expression without fills: elements outside an array are read from a padded copy of it."""
+    """Return the expression without fills. Elements outside an array are read from a padded copy of the array."""
     return map_reads(expr, lambda read: replace(read, fill=None))
 
 
 def _filled_arrays(expr: Expr) -> tuple[str, ...]:
-    """Return arrays that an expression reads beyond their edge."""
+    """Return the arrays that an expression reads beyond their edges."""
     return tuple(dict.fromkeys(r.buffer for r in reads(expr) if r.fill is not None))
 
 
 def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple[Movement, ...]:
-    """Return the ways when arrays are first copied into padded ones: nothing of them is read in place."""
+    """Return the movements after arrays are copied into padded ones. No padded array is read in place."""
     if not arrays:
         return ways
     said = f"{', '.join(arrays)} is copied into a padded array first, for reads beyond its edge"
@@ -163,7 +163,7 @@ def _input_ways(operand: OperandTile, tile: Tile, search: MoveSearch, every: boo
 
 
 def _direct(operand: OperandTile, tile: Tile, search: MoveSearch) -> Movement | None:
-    """Return the operand read where its array lies."""
+    """Return the movement of an operand that is read directly from its array, or None."""
     found = bring(search, tile, operand, operand.request({}))
     if found is None:
         return None
@@ -176,7 +176,7 @@ def _direct(operand: OperandTile, tile: Tile, search: MoveSearch) -> Movement | 
 
 
 def _through_buffer(operand: OperandTile, tile: Tile, search: MoveSearch) -> Movement | None:
-    """Return the operand copied into a buffer of tiles, and loaded from there."""
+    """Return the movement of an operand that is copied into a buffer of tiles and loaded from there, or None."""
     if len(reads(operand.subject)) > 1 and not search.is_addressable(operand.memory):
         return None  # what is computed from several arrays is computed where it is used
     loaded = bring(search, tile, operand, operand.request({}, expr=in_tiles(operand, search)))
@@ -209,7 +209,7 @@ def _copy_tile(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bo
 
 
 def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) -> tuple[Movement, ...]:
-    """Return the accumulator: brought in and taken back in place, or through a buffer."""
+    """Return the movements of the accumulator: loaded and stored in place, or through a buffer."""
     if search.is_addressable(acc.memory):
         kept = through_scratchpad(acc, tile, search, back=True)
         if kept is not None:
@@ -248,7 +248,7 @@ def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) ->
 
 
 def _assignment_moves(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, ...], ...]:
-    """Return the movements of an assignment's instruction: its reads and its writes."""
+    """Return the movements of an assignment's instruction, for its reads and its writes."""
     result, target, value = tile.result, tile.target_elements, tile.value_elements
     assert result is not None
     assert target is not None
@@ -278,7 +278,7 @@ def _assignment_moves(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, .
 def _around_register(
     tile: Tile, result: OperandTile, target: Read, search: MoveSearch
 ) -> tuple[tuple[Movement, ...], ...]:
-    """Return the ends of an instruction between registers that nothing moves: its reads or its writes."""
+    """Return the loads before, or the stores after, an instruction between registers."""
     output = tile.pattern.output
     brought = find_operand_load(search, result.request({}))
     read = Movement(result.name, "none", (), explain_missing_move(result, tile, search))
@@ -303,7 +303,7 @@ def _around_register(
 
 
 def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:
-    """Yield movements of a mapping that is valid but not executed: every operand says why."""
+    """Yield movements of kind `none`, with a reason, for a mapping that is valid but cannot be executed."""
     operands = [o.name for o in instruction.operands]
     pattern = pattern_of(instruction)
     if pattern is None or read_twice(mapping.bindings):

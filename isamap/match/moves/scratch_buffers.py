@@ -1,4 +1,4 @@
-"""Buffers in scratchpads: those that an operand may use, and the moves of its elements there and back.
+"""Buffers in scratchpads: which ones an operand may use, and the instructions that move its elements.
 
 One instruction copies a block between two memories that are both addressed:
 
@@ -57,7 +57,7 @@ class Dma:
 
     @property
     def trips(self) -> dict[str, Index]:
-        """The number of issues along each counter of the copy that one issue does not cover."""
+        """The number of issues along each counter that one issue does not cover."""
         pieces = dict(self.pieces)
         around = {c: n for c, n in self.counts if c not in pieces or (largest(n) or 0) > pieces[c]}
         return {c: n.ceildiv(pieces.get(c, 1)) for c, n in around.items()}
@@ -69,7 +69,7 @@ class Dma:
 
 
 def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
-    """Return the cheapest instruction that moves as much of a copy as it can, or None if there is none."""
+    """Return the cheapest instruction that moves as much of a copy as possible, or None."""
     key = copy.target, copy.value, tuple((counter, counts[counter]) for counter in copy.counters)
     if key not in search.movers:
         search.movers[key] = _find_transfer_of(copy, counts, search)
@@ -87,7 +87,7 @@ def _find_transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearc
 
 
 def _ends_match(copy: Copy, pattern: Pattern, search: MoveSearch) -> bool:
-    """Return whether an instruction reads and writes the memories of a copy: cheap, and asked before addresses."""
+    """Return whether an instruction reads and writes the memories of a copy. This cheap test comes first."""
     output = pattern.output
     if output.dtype != copy.target.dtype or not search.lies_in(copy.target.buffer, output.memory):
         return False
@@ -107,7 +107,7 @@ def _ends_match(copy: Copy, pattern: Pattern, search: MoveSearch) -> bool:
 def _most_at_once(
     copy: Copy, counts: Mapping[str, Index], pattern: Pattern, search: MoveSearch
 ) -> Dma | None:
-    """Return an instruction on as many counters of a copy as it serves."""
+    """Return an instruction that covers as many counters of a copy as it can, or None."""
     for _, assigned in groupby(_assignments(pattern.axes, copy.counters), key=len):
         found = [lay_over_copy(copy, counts, pattern, counters, search) for counters in assigned]
         known = [dma for dma in found if dma is not None]
@@ -122,7 +122,7 @@ def movers(search: MoveSearch) -> list[Pattern]:
 
 
 def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Yield the counter that each axis of the instruction counts; axes that count none are left out."""
+    """Yield the counter for each axis of the instruction. Axes that count no counter are omitted."""
     for size in range(min(len(axes), len(counters)), -1, -1):
         for chosen in permutations(counters, size):
             for places in permutations([a.name for a in axes], size):
@@ -185,7 +185,7 @@ def lay_over_copy(
 def _pieces(
     pattern: Pattern, counters: Mapping[str, str], counts: Mapping[str, Index]
 ) -> tuple[dict[str, Index], dict[str, Index]]:
-    """Return the extent of each axis of the instruction, and the counters in terms of these axes and their pieces."""
+    """Return the extent of each axis of the instruction, and each counter in terms of axes and pieces."""
     extents: dict[str, Index] = {}
     over: dict[str, Index] = {}
     for axis in pattern.axes:
@@ -204,13 +204,13 @@ def _pieces(
 
 
 def _most(pattern: Pattern, axis: Axis) -> int | None:
-    """Return how far an axis goes at most where a parameter says how far, or None if there is no limit."""
+    """Return the limit of an axis whose extent is a parameter, or None if it has no limit."""
     limits = [p.high for p in pattern.instruction.params if axis.extent == Index.of(p.name)]
     return limits[0].value if limits and limits[0] is not None else None
 
 
 def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] | None:
-    """Return the values of the parameters that extents are, or None if an extent is fixed, or limited, otherwise."""
+    """Return the parameter values that give the axes these extents, or None if an extent does not fit."""
     found: dict[str, Index] = {}
     for axis in pattern.axes:
         requested, most = extents[axis.name], largest(extents[axis.name])
@@ -232,7 +232,7 @@ def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] 
 
 
 def largest(count: Index) -> int | None:
-    """Return the most that a count can be: a number, or a number in a minimum, or None if neither is there."""
+    """Return the largest value of a count that is a number or a minimum with a number, else None."""
     if count.value is not None:
         return count.value
     if len(count.terms) != 1 or count.terms[0][1] != 1 or len(count.terms[0][0]) != 1:
@@ -270,13 +270,13 @@ def find_clearing(search: MoveSearch, memory: str, dtype: str) -> Clearing | Non
 
 
 def clearing_ns(clearing: Clearing, search: MoveSearch) -> float:
-    """Return the time to set an element to zero, of as many as there are at once. Units: ns."""
+    """Return the time per element of zeroing, in issues of the largest size. Units: ns."""
     return search.interval_ns(clearing.instruction, {clearing.param: clearing.most}) / clearing.most
 
 
 @dataclass(frozen=True, slots=True)
 class ScratchMove:
-    """A move of one tile between an array and a buffer: issues of one instruction. Units: ns, pJ per element.
+    """The instructions that move a tile between an array and a buffer. Units: ns and pJ per element.
 
     `computing` are the instructions that compute the tile afterwards if it is no copy, each with its time. `waits`
     is the memory at which lanes wait for each other, with the part of `cost_ns` for which they do.
@@ -291,14 +291,14 @@ class ScratchMove:
 
 
 def scratchpads(machine: Machine) -> tuple[Memory, ...]:
-    """Return the memories that buffers are placed in one by one."""
+    """Return the memories in which the compiler places each buffer at an address."""
     return tuple(m for m in machine.memories.values() if m.kind == "scratchpad")
 
 
 def homes_of(
     tile: Tile, operand: OperandTile, search: MoveSearch
 ) -> dict[str, OperandMove | Present | Location]:
-    """Return how a tile is brought from a buffer, by the memory that the buffer may lie in. "" is the workspace.
+    """Return how a tile is loaded from a buffer, by the memory of the buffer. "" is the workspace.
 
     A result that is overwritten is brought from nowhere: it needs a buffer only.
     A memory of each part of a parallel loop is nearer than the workspace, and comes first.
@@ -341,7 +341,7 @@ def is_cleared(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) 
 
 
 def explain_uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
-    """Return the error for a mapping whose tiles need zero fill that no instruction provides."""
+    """Return the error of a mapping whose tiles need zero fill that no instruction provides, or None."""
     for operand in (*tile.inputs, *((tile.accumulator,) if tile.accumulator is not None else ())):
         for memory in scratchpads(search.machine):
             if tile.overwrites(operand) or is_cleared(operand, tile, memory.name, search):
@@ -398,7 +398,7 @@ def _tile_copy(
 
 
 def position_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> dict[str, Index]:
-    """Return how far loops have come along each axis. It is a multiple of a tile, as the search knows from now on."""
+    """Return the loop position along each axis, and register with the search that it is a multiple of a tile."""
     steps = {f"@{a.name}": a.tile for a in shown_axes(operand, tile)}
     for buffer in {read.buffer for read in reads(operand.subject)}:
         search.steps[buffer] = {**search.steps.get(buffer, {}), **steps}
@@ -411,7 +411,7 @@ MOST_COPIES = 64
 
 @dataclass(frozen=True, slots=True)
 class InBetween:
-    """A buffer that holds a tile of an array, or of a part of a value, until an instruction reads it.
+    """An intermediate buffer for a tile of an array, or of a part of a value, until an instruction reads it.
 
     Neighbouring tiles have different ones of its `copies`, so that one is filled while another is read.
     """
@@ -429,7 +429,7 @@ class InBetween:
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
-    """The copies that bring a tile of a computed operand into its scratchpad, in order; the last fills its buffer.
+    """The copies that load a tile of a computed operand, in order. The last one fills its scratchpad buffer.
 
     Units: `moves` are instructions with nanoseconds per element, one for each copy.
     """
@@ -444,7 +444,7 @@ class WayIn:
 
 
 def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> WayIn | None:
-    """Return the instructions that compute a tile of an operand on its way into scratchpad `home`; None if none do.
+    """Return the instructions that compute a tile of an operand while it is loaded into `home`, or None.
 
     Values computed beyond the end of a reduction axis would be summed, so such axes must be whole tiles.
     """
@@ -458,7 +458,7 @@ def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch)
 
 
 def computed_inputs(tile: Tile, search: MoveSearch) -> dict[str, WayIn]:
-    """Return how instructions compute each input tile that no copy brings, by operand."""
+    """Return, for each input tile that no copy can load, how instructions compute it."""
     found: dict[str, WayIn] = {}
     for operand in tile.inputs:
         if not isinstance(operand.subject, Read) and search.is_addressable(operand.memory):
@@ -488,7 +488,7 @@ class _Composition:
     )
 
     def way_in(self, home: str) -> WayIn | None:
-        """Return the way of the whole value."""
+        """Return the copies that compute the whole value, or None."""
         found = self._compute_into(self.copy.value, home)
         if found is None:
             return None
@@ -498,7 +498,7 @@ class _Composition:
         )
 
     def _leaving(self, value: Expr, memory: str) -> WayIn | None:
-        """Return the cheapest way that leaves a value in a buffer of its own in a memory."""
+        """Return the cheapest copies that leave a value in its own buffer of a memory, or None."""
         if (value, memory) not in self.known:
             self.known[value, memory] = None
             self.known[value, memory] = self._brought(value, memory) or self._compute_into(value, memory)
@@ -527,7 +527,7 @@ class _Composition:
         return pattern.instruction.operand(binding.name).memory or ""
 
     def _last(self, value: Expr, memory: str, parts: tuple[tuple[Expr, WayIn], ...]) -> WayIn | None:
-        """Return the copies that leave parts of a value in buffers, and the one that makes the value of them."""
+        """Return the copies that leave parts of a value in buffers, and the one that computes the value from them."""
         if self.search.holds_arrays(memory):
             return None
         here = {subject: way.steps[-1].target for subject, way in parts}
@@ -554,13 +554,13 @@ class _Composition:
 
 
 def _with_parts_in(value: Expr, here: Mapping[Expr, Read]) -> Expr:
-    """Return a value with parts of it read from their buffers."""
+    """Return a value in which some parts are read from their buffers."""
     found = here.get(value)
     return found if found is not None else with_parts(value, lambda part: _with_parts_in(part, here))
 
 
 def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> ScratchMove | None:
-    """Return the move of passing sums out of a scratchpad by instructions that compute with them."""
+    """Return the store of sums from a scratchpad by instructions that compute with them, or None."""
     for pattern in movers(search):
         read = [o for o in pattern.instruction.operands if o.role == "in" and o.memory == home]
         if read and read[0].dtype == operand.dtype:
@@ -571,7 +571,7 @@ def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> Scrat
 def through_scratchpad(
     operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool = False
 ) -> Movement | None:
-    """Return the operand copied into a scratchpad, and read there; of sums also written, and copied out."""
+    """Return the movement of an operand through a scratchpad. Sums are also written there and copied out."""
     for home, loaded in homes_of(tile, operand, search).items():
         ways = (True,) if tile.overwrites(operand) else (False, True) if back else (False,)
         moves = [scratch_move(operand, tile, home, search, back=b) for b in ways]
@@ -609,7 +609,7 @@ Counts = Mapping[str, Index]
 
 
 def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
-    """Return the copy with the counter of a fused axis in runs, or None if no counter is one of a fused axis."""
+    """Return the copy with a fused axis' counter split into runs, or None if no counter is of a fused axis."""
     for counter in copy.counters:
         found = {(atom.value, atom.divisor) for atom in _divisions(copy, counter)}
         if len(found) != 1:
@@ -625,7 +625,7 @@ def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
 def _cut_counter(
     copy: Copy, counts: Counts, counter: str, before: Index, length: int
 ) -> tuple[Copy, dict[str, Index]] | None:
-    """Return the copy with a counter cut into runs of at most `length`. The first starts `before` its start."""
+    """Return the copy with a counter split into runs of at most `length`. The first starts `before` its start."""
     run, inside, count = f"{counter}/", Index.of(counter), counts[counter]
     here, skipped = Index.of(run) * length, before.mod(length)
     start = here if skipped.value == 0 else index_max(0, here - skipped)
@@ -650,7 +650,7 @@ def _cut_counter(
 
 
 def _divisions(copy: Copy, counter: str) -> Iterator[FloorDiv | Mod]:
-    """Yield the divisions of a copy that a counter moves."""
+    """Yield the divisions of a copy that depend on a counter."""
     for read in (copy.target, *reads(copy.value)):
         for index in read.index:
             for monomial, _ in index.terms:
@@ -660,7 +660,7 @@ def _divisions(copy: Copy, counter: str) -> Iterator[FloorDiv | Mod]:
 
 
 def _replace_counter(index: Index, counter: str, plain: Index, quotient: Index, remainder: Index) -> Index:
-    """Return the index with a counter, and its divisions, in terms of runs."""
+    """Return the index with a counter, and the divisions of it, expressed by runs."""
     found = ZERO
     for monomial, coefficient in index.terms:
         product = Index.of(coefficient)

@@ -1,4 +1,4 @@
-"""Load neighbouring tiles into a scratchpad together, if that is faster than one after the other.
+"""Load neighbouring tiles into a scratchpad together, if that is faster than one by one.
 
     dma_in(scalar R: 0..64, scalar C: 0..64)    a cycle for 16 elements of a row, one at least
 
@@ -26,7 +26,7 @@ CHEAPER = 0.999
 
 @dataclass(frozen=True, slots=True)
 class TilesMove:
-    """A move of `tiles` tiles along an axis at once, "" for a tile by itself. Units: ns per element."""
+    """A move of `tiles` tiles along an axis at once, or of one tile if the axis is "". Units: ns per element."""
 
     move: ScratchMove
     axis: str = ""
@@ -36,7 +36,7 @@ class TilesMove:
 def tiles_move(
     operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> TilesMove | None:
-    """Return the cheapest way to bring tiles of an operand into its scratchpad, or back, or None if there is none.
+    """Return the cheapest way to move tiles of an operand into its scratchpad, or back, or None.
 
     Sums come and go a register block at a time, each tile by itself. Tiles of a window may move together along
     its rows, such as the rows of an image, if an instruction can be told the distance of two rows.
@@ -61,7 +61,7 @@ def tiles_move(
 def _along(
     operand: OperandTile, tile: Tile, axis: str, home: str, distance: Index, search: MoveSearch
 ) -> TilesMove | None:
-    """Return the move of all whole tiles along an axis, or None for fewer than two, or an extent that is not known.
+    """Return the move of all whole tiles along an axis, or None for fewer than two or for an unknown extent.
 
     Units: `distance` between two tiles in the buffer, in elements.
     """

@@ -1,4 +1,4 @@
-"""Copies between arrays and buffers: the instructions that move their elements, as many at once as possible.
+"""Copies between arrays and buffers by instructions that move as many elements at once as possible.
 
 A copy is given for one element. By axes, a group of elements that follow each other along one axis moves at
 once, if both sides are contiguous. By cells, a group that follows each other in the buffer moves at once,
@@ -34,7 +34,7 @@ LANE = Index.of("%0")
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """`target = value` for every point of `counters`, symbols from 0 on; no two points write one element."""
+    """`target = value` for every point of `counters`, which start at 0. No two points write one element."""
 
     target: Read
     value: Expr
@@ -43,7 +43,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The operand store that moves one group of a copy: `width` elements along `counter`.
+    """The operand store of one group of a copy: `width` elements along `counter`.
 
     The counter counts groups.
     """
@@ -54,12 +54,12 @@ class Transfer:
 
     @property
     def cost_ns(self) -> float:
-        """Units: ns per element."""
+        """The cost per element. Units: ns."""
         return self.store.cost_ns / self.width
 
 
 def find_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer | None:
-    """Return the cheapest way to move a copy's elements, or None if the machine cannot even move a single one."""
+    """Return the cheapest way to move a copy's elements, or None if the machine cannot move a single one."""
     question = copy, tuple(counts.items())  # mappings with equal tiles ask for the same copies
     if question not in search.transfers:
         search.transfers[question] = _search_transfer(copy, counts, search)
@@ -94,12 +94,12 @@ def _alone(copy: Copy, search: MoveSearch) -> Transfer | None:
 
 
 def _beside(read: Read) -> Read:
-    """Return an element and those that follow it, over the lanes of a register, starting with lane 0."""
+    """Return an element and its successors over the lanes of a register, with the element in lane 0."""
     return replace(read, index=(*read.index[:-1], read.index[-1] + LANE)) if read.index else read
 
 
 def transfer_ns(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> float | None:
-    """Return the price of the result of `find_transfer`, cached for equal layouts. Units: ns per element."""
+    """Return the cached price of the result of `find_transfer`. Equal layouts share it. Units: ns per element."""
     target, value = (hide_position(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
     assert isinstance(target, Read)
     found = find_transfer(replace(copy, target=target, value=value), counts, search)
@@ -107,7 +107,7 @@ def transfer_ns(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
 
 
 def _along(copy: Copy, counter: str, width: int, register: int, search: MoveSearch) -> Transfer | None:
-    """Return the store of `width` consecutive elements along a counter of elements."""
+    """Return the store of `width` consecutive elements along a counter, or None."""
     lanes = {counter: Index.of(counter) + LANE}
     target = substitute_expr(copy.target, lanes)
     value = substitute_expr(copy.value, lanes)
@@ -130,7 +130,7 @@ def _deliver(
 
 
 def shown_axes(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
-    """Return the loop axes along which one tile of an operand has more than one distinct element."""
+    """Return the loop axes along which one tile of an operand has several distinct elements."""
     return [
         a
         for a in tile.axes
@@ -200,7 +200,7 @@ def find_packing(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Tran
 
 
 def _groups(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Iterator[tuple[Expr, Expr, int, int]]:
-    """Yield groups that may move at once, over lanes `%0`: target, value, count, and the register's length."""
+    """Yield groups that may move at once, over lanes `%0`: target, value, element count, and register length."""
     last = copy.counters[-1]
     sizes = dict(zip(copy.counters, shape, strict=True))
     for width, register in widths(search, copy.target.dtype):
@@ -212,7 +212,7 @@ def _groups(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Iterator[
 
 
 def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float | None:
-    """Return the price of the result of `find_packing`. Copies of equal layout share one. Units: ns per element."""
+    """Return the cached price of the result of `find_packing`. Equal layouts share it. Units: ns per element."""
     first, last = copy.counters[0], copy.counters[-1]
     alike = replace(copy, value=hide_position(copy.value, lambda symbol: symbol == last))
     rows = shape[:1] if first == last or first in symbols(alike.value) else ()
@@ -224,7 +224,7 @@ def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float 
 
 
 def _group_ns(target: Expr, value: Expr, width: int, register: int, search: MoveSearch) -> float | None:
-    """Return the price of a group of elements that are contiguous in the buffer. Groups of equal layout share one."""
+    """Return the cached price of elements that are contiguous in the buffer. Equal layouts share it."""
     alike = hide_position(value, is_lane)
     question = (target.dtype, (not search.homes and lying(alike, search.strides)) or alike, width, register)
     if question not in search.groups:
@@ -241,7 +241,7 @@ COUNTER = "~i"
 
 
 def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Index) -> Copy:
-    """Return the copy that combines a buffer's elements from `here` on with those from `other` on, by `op`."""
+    """Return the copy that combines, by `op`, a buffer's elements from `here` on with those from `other` on."""
     zeros = tuple(ZERO for _ in operand.cell_shape)
     mine, theirs = (Read(buffer, (at + Index.of(COUNTER), *zeros), operand.dtype) for at in (here, other))
     return Copy(mine, Call(op, (mine, theirs), operand.dtype), (COUNTER,))

@@ -1,4 +1,4 @@
-"""Copy blocks whose two sides run along different axes: transpose rows to columns.
+"""Copy blocks whose two sides are contiguous along different axes: transpose rows to columns.
 
     transpose16_f32:  for i in 16, j in 16 { z[j, i] = a[i, j]; }
 
@@ -32,13 +32,13 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters of a copy: `inside` are cut evenly by blocks, those `around` count so far at most."""
+    """The counters of a copy: blocks divide those `inside` evenly, and those `around` have largest values."""
 
     inside: Mapping[str, int]
     around: Mapping[str, int | None]
 
     def fits(self, counter: str, length: int) -> bool:
-        """Return whether a block may be so long along a counter."""
+        """Return whether a block may have this length along a counter."""
         if counter in self.inside:
             return self.inside[counter] % length == 0
         most = self.around[counter]
@@ -158,7 +158,7 @@ def _same_casts(own: Expr, value: Expr) -> tuple[Read, Read] | None:
 
 
 def _number(axes: tuple[str, ...], lengths: Mapping[str, int]) -> Index:
-    """Return the number whose digits some axes count, the last one fastest."""
+    """Return the number whose digits are some axes, the last one fastest."""
     total = ZERO
     for axis in axes:
         total = total * lengths[axis] + Index.of(f"%{axis}")
@@ -166,7 +166,7 @@ def _number(axes: tuple[str, ...], lengths: Mapping[str, int]) -> Index:
 
 
 def _assignments(lengths: Mapping[str, int], counters: Counters) -> Iterator[dict[str, tuple[str, ...]]]:
-    """Yield which axes of an instruction count each counter, or digits of it, the last one fastest."""
+    """Yield the axes of an instruction that count each counter, or digits of it, the last one fastest."""
     axes = [axis for axis, length in lengths.items() if length > 1]
     for choice in product((*counters.inside, *counters.around), repeat=len(axes)):
         chosen = {c: [axis for axis, own in zip(axes, choice, strict=True) if own == c] for c in choice}

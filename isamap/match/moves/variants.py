@@ -40,7 +40,7 @@ _WORST_FIRST: tuple[Tail, ...] = ("staged", "padded", "masked")
 
 @dataclass(frozen=True, slots=True)
 class MappingVariant:
-    """One way to carry a mapping out.
+    """One way to execute a mapping.
 
     `groups` are the mapping's, kernel axes in the order in which they are fused, instruction axes in that of
     the digits that the fused number is cut into, outermost first. `tail` is the treatment of an axis that
@@ -101,7 +101,7 @@ def count_variants(
     *,
     search: MoveSearch | None = None,
 ) -> int:
-    """Return the number of variants. The layout is determined for each order and cut."""
+    """Return the number of variants. Data movement is searched for each order and cut."""
     search = search or move_search_of(kernel, machine)
     found = (
         choices(kernel, statement, replace(mapping, groups=g), machine, search=search)
@@ -161,12 +161,12 @@ def _tail(
 
 
 def _divides(axis: LoopAxis) -> bool:
-    """Return whether it is certain that tiles fill an axis."""
+    """Return whether tiles provably divide an axis."""
     return axis.name.startswith("_") or all(c % axis.tile == 0 for _, c in axis.extent.terms)
 
 
 def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] | None:
-    """Return values for operands behind the end of summed axes, or None if none leaves the result as it is."""
+    """Return operand values beyond the end of reduced axes that leave the result unchanged, or None."""
     if not summed:
         return ()
     found = fills_behind(tile.pattern, tile.inputs, summed)
@@ -174,7 +174,7 @@ def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] 
 
 
 def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, search: MoveSearch) -> Tail:
-    """Return how an operand that moves in place is at the edge: by masked moves, or through a buffer."""
+    """Return the treatment at an edge of an operand that moves in place: masked moves, or a buffer."""
     if operand.scattered & {a.name for a in cut}:
         return "staged"
     part = {a.name: Index.of(f"#{a.name}") for a in cut}

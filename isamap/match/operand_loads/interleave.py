@@ -1,4 +1,4 @@
-"""Loads of partially used registers, and loads by instructions that write a register in pieces.
+"""Loads into partially used registers, and loads by instructions that write a register in pieces.
 
 An interleave of two rows reads only some lanes of each; any instruction that fills these lanes may produce
 the register. Elements are not contiguous in memory along some digits of the lane number. The search splits
@@ -66,7 +66,7 @@ def used_lanes(request: LoadRequest) -> Lanes | None:
 
 
 def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
-    """Return how many lanes apart elements first do not follow each other in memory, when they lie in long runs.
+    """Return the lane distance at which elements first are not contiguous in memory, if they form long runs.
 
     None if they lie in one, or in runs too short to be worth interleaving.
     """
@@ -78,7 +78,7 @@ def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
 
 
 def rows_beside(search: MoveSearch, request: LoadRequest) -> int | None:
-    """Return the length of the rows that the lanes hold one after the other, or None for another layout."""
+    """Return the length of the rows that the lanes contain one after the other, or None for another layout."""
     places, apart = _places(search, request), lanes_apart(search, request)
     if request.used is not None or places is None or apart is None:
         return None
@@ -92,13 +92,13 @@ def step_of(pieces: tuple[Pattern, ...]) -> int:
 
 
 def is_joining(pieces: tuple[Pattern, ...]) -> bool:
-    """Return whether the pieces are whole registers that are joined without interleaving their elements."""
+    """Return whether the pieces are whole registers, concatenated and not interleaved."""
     sizes = {p.instruction.operand(p.value.buffer).shape for p in pieces if isinstance(p.value, Read)}
     return sizes == {(Index.of(step_of(pieces)),)}
 
 
 def is_out_of_reach(search: MoveSearch, request: LoadRequest) -> bool:
-    """Return whether elements wrap around, or lanes that matter in part hold too many runs for interleaves."""
+    """Return whether elements wrap around, or relevant lanes form too many runs for interleaves."""
     if wraps(request.expr, request.shape, search.strides):
         return True
     places = _places(search, request) if request.used is not None else None
@@ -106,13 +106,13 @@ def is_out_of_reach(search: MoveSearch, request: LoadRequest) -> bool:
 
 
 def places_of(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | None:
-    """Return the place of each lane's element, for a value computed lane by lane from one array."""
+    """Return the place of each lane's element, for a value computed lane by lane from one array, or None."""
     found = [r for r in reads(request.expr) if "%0" in symbols(r)]
     return _places(search, replace(request, expr=found[0])) if len(found) == 1 else None
 
 
 def _places(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | None:
-    """Return the lanes that matter and where their elements lie, or None where that is unclear. Shapes: (2, lanes).
+    """Return the relevant lanes and the places of their elements, or None if unclear. Shapes: (2, lanes).
 
     Given for made-up positions and strides: it spares searches, and is no proof of anything.
     """
@@ -131,14 +131,14 @@ def _places(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | Non
 
 
 def _runs(places: NDArray[np.int64]) -> int:
-    """Return how many runs of elements that follow each other in memory there are."""
+    """Return the number of contiguous runs of elements in memory."""
     return 1 + int(np.count_nonzero(np.diff(np.unique(places[1])) != 1))
 
 
 def try_pieces(
     search: MoveSearch, pieces: tuple[Pattern, ...], request: LoadRequest, moves: int, find: Find
 ) -> OperandMove | None:
-    """Return the instruction laid over a want, each of its pieces over the lanes that it writes."""
+    """Return the instruction that satisfies a request, with each of its pieces over the lanes that it writes."""
     used = used_lanes(request)
     first = pieces[0]
     params = fit_shape(first.output, request.shape)
@@ -199,7 +199,7 @@ def _subject(piece: Pattern, box: LaneBox, request: LoadRequest) -> Expr:
 
 
 def _takes_lowest_apart(subjects: list[Expr], boxes: list[LaneBox], search: MoveSearch) -> bool:
-    """Return whether elements are contiguous below the digit that separates the pieces, but not along it."""
+    """Return whether elements are contiguous below the lane digit that separates the pieces, but not along it."""
     addresses: list[Index] = []
     for subject, box in zip(subjects, boxes, strict=True):
         address = address_of(subject, search.strides) if isinstance(subject, Read) else None
@@ -216,7 +216,7 @@ def _takes_lowest_apart(subjects: list[Expr], boxes: list[LaneBox], search: Move
 def _source(
     search: MoveSearch, piece: Pattern, box: LaneBox, subject: Expr, params: Params, moves: int, find: Find
 ) -> tuple[str, Source] | None:
-    """Return the operand of a piece, in place or as the load that makes it."""
+    """Return the operand of a piece, with the place or the load that provides it."""
     value = piece.value
     if not isinstance(value, Read) or value.dtype != subject.dtype:
         return None
@@ -242,7 +242,7 @@ def requested_lanes(
     limits: dict[str, int],
     params: Params,
 ) -> LoadRequest | None:
-    """Return the load request for a register in the lanes that a subscript reads, or None if that is unclear.
+    """Return the load request for the register lanes that a subscript reads, or None if it is unclear.
 
     `subject` is over axes `%a`; every axis runs from 0 to its limit.
     """
@@ -271,7 +271,7 @@ MAX_LANES = 4096
 
 
 def is_wasted(search: MoveSearch, pattern: Pattern, request: LoadRequest) -> bool:
-    """Return whether the instruction permutes a register and brings no more of its lanes together."""
+    """Return whether the instruction permutes a register without increasing the number of neighbouring lanes."""
     if pattern.name not in search.known.permuted_lanes:
         search.known.permuted_lanes[pattern.name] = _lanes_read(pattern)
     lanes = search.known.permuted_lanes[pattern.name]
@@ -291,7 +291,7 @@ def _neighbours(places: NDArray[np.int64]) -> int:
 
 
 def _lanes_read(pattern: Pattern) -> tuple[int, ...] | None:
-    """Return for each lane written, the lane read; None if the instruction is not a permutation of one register."""
+    """Return the lane read for each lane written, or None if the instruction does not permute one register."""
     value, written = pattern.value, pattern.output
     if not isinstance(value, Read) or len(written.shape) != 1 or len(value.index) != 1:
         return None

@@ -27,7 +27,7 @@ Places = tuple[tuple[str, Index], ...]
 
 
 def placement_of(operand: Operand, params: Params) -> Places:
-    """Return the places of an operand's elements: two operands with equal places need no move between them."""
+    """Return the places of an operand's elements. Operands with equal places need no move between them."""
     placement = operand.placement
     if placement is None:
         return ()
@@ -36,7 +36,7 @@ def placement_of(operand: Operand, params: Params) -> Places:
 
 
 def registers_of(instruction: Instruction, name: str, params: Mapping[str, int]) -> int:
-    """Return the most registers that an operand occupies: parameters without a number take their largest value."""
+    """Return the most registers that an operand occupies. Unknown parameters take their largest value."""
     operand = instruction.operand(name)
     if operand.placement is None:
         return 1
@@ -47,7 +47,7 @@ def registers_of(instruction: Instruction, name: str, params: Mapping[str, int])
 
 
 def count_registers(places: Places, shape: tuple[int, ...]) -> int:
-    """Return the number of registers that an array occupies: one, unless `places` name each element's register."""
+    """Return the number of registers that an array occupies: one, unless `places` names each element's register."""
     register = dict(places).get("register")
     if register is None:
         return 1
@@ -75,13 +75,13 @@ class LoadRequest:
 
     @property
     def registers(self) -> int:
-        """Over how many registers its elements lie."""
+        """The number of registers over which its elements are spread."""
         return count_registers(self.placement, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A register whose value is already present."""
+    """A register that already contains the requested value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Repertoire:
 
     @cached_property
     def allowed(self) -> tuple[MachineInstruction, ...]:
-        """The instructions that may load something."""
+        """The instructions that operand loads may use."""
         found = self.machine.instructions.values()
         return tuple(
             i
@@ -152,11 +152,11 @@ class Repertoire:
 
     @cached_property
     def of_heads(self) -> dict[tuple[object, ...], list[Pattern]]:
-        """The results of `producers_of`."""
+        """The cached results of `producers_of`."""
         return {}
 
     def producers_of(self, memory: str, dtype: DType, value: Expr) -> list[Pattern]:
-        """Return the producers of such a register whose outermost operation is that of a value."""
+        """Return the producers of such a register whose outermost operation equals that of a value."""
         head = (type(value), getattr(value, "op", None), getattr(value, "mode", None), value.dtype)
         key = (memory, dtype.name, *head)
         if key not in self.of_heads:
@@ -166,13 +166,13 @@ class Repertoire:
 
     @cached_property
     def lookups(self) -> dict[tuple[str, str], list[Lookup]]:
-        """The producers that look up, by memory and type of their result."""
+        """The producers that are table look-ups, by memory and type of their result."""
         found = {key: [lookup_of(p) for p in patterns] for key, patterns in self.producers.items()}
         return {key: [one for one in every if one is not None] for key, every in found.items()}
 
     @cached_property
     def in_pieces(self) -> dict[tuple[str, str], list[tuple[Pattern, ...]]]:
-        """Instructions that write a register in pieces, by memory and type of that register."""
+        """The instructions that write a register in pieces, by memory and type of that register."""
         found: dict[tuple[str, str], list[tuple[Pattern, ...]]] = {}
         for item in self.allowed:
             pieces = pieces_of(item.instruction)
@@ -183,7 +183,7 @@ class Repertoire:
 
     @cached_property
     def assigning(self) -> list[Pattern]:
-        """Patterns that assign to memory a value read there, an expression of it, or a number."""
+        """The patterns that assign to memory a value read from memory, an expression of it, or a number."""
         found = [pattern_of(item.instruction) for item in self.machine.instructions.values()]
         known = [p for p in found if p is not None and p.statement.assign.op is None]
         reached = {m.name for m in self.machine.memories.values() if m.kind in ("addressable", "scratchpad")}
@@ -191,7 +191,7 @@ class Repertoire:
 
     @cached_property
     def block_moves(self) -> list[Pattern]:
-        """Patterns that move a block of elements, of two axes and more, from memory to memory."""
+        """The patterns that move a block of elements with two or more axes from memory to memory."""
         found = [pattern_of(item.instruction) for item in self.allowed]
         return [p for p in found if p is not None and self._moves_block(p)]
 
@@ -209,7 +209,7 @@ class Repertoire:
 
     @cached_property
     def permuted_lanes(self) -> dict[str, tuple[int, ...] | None]:
-        """For each instruction that permutes a register, the lane that it reads for each lane that it writes."""
+        """For each instruction that permutes a register: the source lane of each destination lane."""
         return {}
 
     @cached_property
@@ -225,7 +225,7 @@ class Repertoire:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """An instruction that looks up: `at` is the subscript of the codes over its axes, `modulus` divides them."""
+    """A table look-up instruction. `at` is the subscript of the codes over its axes, `modulus` divides them."""
 
     pattern: Pattern
     table: Operand
@@ -235,7 +235,7 @@ class Lookup:
 
 
 def lookup_of(pattern: Pattern) -> Lookup | None:
-    """Return the look-up that an instruction performs, or None if its subscripts depend on no values."""
+    """Return the table look-up that an instruction performs, or None if its subscripts depend on no values."""
     value = pattern.value
     if not isinstance(value, Read) or not any(map(has_elements, value.index)):
         return None
@@ -283,12 +283,12 @@ class MoveSearch:
 
     @cached_property
     def known(self) -> Repertoire:
-        """The facts that do not depend on the kernel."""
+        """The facts about the machine that do not depend on the kernel."""
         return _repertoire(self.machine, self.strict)
 
     @cached_property
     def memo(self) -> dict[LoadRequest, OperandMove]:
-        """Chains that were found."""
+        """The operand loads found so far."""
         return {}
 
     @cached_property
@@ -303,17 +303,17 @@ class MoveSearch:
 
     @cached_property
     def movers(self) -> dict[tuple[Read, Expr, tuple[tuple[str, Index], ...]], object]:
-        """The instructions found for a copy to or from a scratchpad, by their full query."""
+        """The instructions found for a copy to or from a scratchpad, by the full query."""
         return {}
 
     @cached_property
     def packings(self) -> dict[tuple[tuple[Index, ...], DType, Expr, tuple[int, ...]], float | None]:
-        """Time to pack an element, by a buffer's strides and type, a cell and the shape. Units: ns."""
+        """The time to pack an element, by a buffer's strides and type, a cell and the shape. Units: ns."""
         return {}
 
     @cached_property
     def groups(self) -> dict[tuple[DType, Lying | Expr, int, int], float | None]:
-        """The same of one group, by how its elements lie, their number, and the register's. Units: ns."""
+        """The time to pack a group, by its layout, its length, and the register's length. Units: ns."""
         return {}
 
     @cached_property
@@ -323,29 +323,29 @@ class MoveSearch:
 
     @cached_property
     def underway(self) -> set[LoadRequest]:
-        """Wants for which a chain is being looked for."""
+        """The load requests that are being searched."""
         return set()
 
     @cached_property
     def met(self) -> set[LoadRequest]:
-        """Wants under way that a chain for another one came back to."""
+        """The load requests being searched that another request's chain needs again."""
         return set()
 
     @cached_property
     def failed(self) -> dict[LoadRequest, int]:
-        """Wants that no chain made, with the least number of moves behind which that was tried."""
+        """The load requests for which no chain was found, with the least `moves` of a failed search."""
         return {}
 
     def is_addressable(self, memory: str | None) -> bool:
-        """Return whether a memory holds arrays that are reached by address."""
+        """Return whether a memory holds arrays that are accessed by address."""
         return memory is not None and self.machine.memories[memory].kind in ("addressable", "scratchpad")
 
     def holds_arrays(self, memory: str | None) -> bool:
-        """Return whether the kernel's arrays and the buffers of a program lie in a memory: not in a scratchpad."""
+        """Return whether a memory holds the kernel's arrays and workspace buffers. A scratchpad does not."""
         return memory is not None and self.machine.memories[memory].kind == "addressable"
 
     def lies_in(self, buffer: str, memory: str | None) -> bool:
-        """Return whether an array or buffer is in a memory: arrays are in addressable memory."""
+        """Return whether an array or buffer is in a memory. Arrays are in every addressable memory."""
         home = self.homes.get(buffer) or self.main.get(buffer)
         return self.holds_arrays(memory) if home is None else home == memory
 
@@ -364,7 +364,7 @@ class MoveSearch:
     def locate(
         self, instruction: Instruction, binding: Binding, params: Params, limits: dict[str, int]
     ) -> Location | None:
-        """Return where an operand of an instruction lies, or None where that is not as the instruction requires."""
+        """Return where an operand of an instruction lies, or None if the instruction does not accept the place."""
         operand = instruction.operand(binding.name)
         found = locate(self.strides, operand, binding, params, limits)
         if found is None or not self.lies_in(found.buffer, operand.memory):
@@ -386,7 +386,7 @@ class MoveSearch:
         return found if met else None
 
     def interval_ns(self, name: str, params: Params) -> float:
-        """Time that an instruction occupies one of its units. Units: ns."""
+        """The time for which an instruction occupies one of its units. Units: ns."""
         key, costs = (name, tuple(sorted(params.items()))), self.known.costs
         if key not in costs:
             item = self.machine.instructions[name]
@@ -412,12 +412,12 @@ class MoveSearch:
         return longest
 
     def energy_pj(self, name: str, params: Params) -> float:
-        """Energy of one issue without its accesses, or 0 if none is stated. Units: pJ."""
+        """The energy of one issue without memory accesses, or 0 if none is stated. Units: pJ."""
         item = self.machine.instructions[name]
         energy = item.cost.energy_pj
         return 0.0 if energy is None else cost_value(energy, self._numbers(item, params))
 
     def _numbers(self, item: MachineInstruction, params: Params) -> dict[str, int]:
-        """Return all values that the costs of an instruction may use. An unknown one is as large as possible."""
+        """Return all values that the costs of an instruction may use. Unknown ones are as large as possible."""
         most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
         return cost_params(item, self.machine, {**most, **params})

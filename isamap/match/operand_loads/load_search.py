@@ -58,7 +58,7 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 def find_place(
     search: MoveSearch, instruction: Instruction, name: str, request: LoadRequest, params: Params
 ) -> Location | None:
-    """Return where an instruction that reads memory finds its operand, or None if the layout does not fit."""
+    """Return the place from which an instruction reads its memory operand, or None if the layout does not fit."""
     if any(
         part is not None and part.value != size
         for part, size in zip(request.valid, request.shape, strict=True)
@@ -75,7 +75,7 @@ def find_place(
 def find_operand_load(
     search: MoveSearch, request: LoadRequest, moves: int = 0
 ) -> OperandMove | Present | None:
-    """Return the cheapest chain that fills the requested register with so many moves, or None if there is none."""
+    """Return the cheapest chain that fills the requested register, `moves` moves before its use, or None."""
     if search.is_addressable(request.memory):  # no register, and nothing is written to memory on the way
         return None
     if _is_there(request):
@@ -119,7 +119,7 @@ def find_operand_load(
 
 
 def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Pattern, ...]]:
-    """Yield instructions that write such a register, as a whole and in pieces."""
+    """Yield instructions that write such a register, as a whole or in pieces."""
     key = (request.memory, request.dtype.name)
     every = search.known.producers.get(key, [])
     if request.used is None and index_of(request.expr) is None:  # else others than those of its head may do
@@ -134,7 +134,7 @@ def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Patt
 
 
 def _is_constant(e: Expr) -> bool:
-    """Return whether it is the same in every iteration of all loops: compilers make it once, before them.
+    """Return whether an expression is loop-invariant, so that compilers compute it once, before all loops.
 
     The register that it stays in is not counted (docs/decisions/0018-shifting-in-place.md).
     """
@@ -175,7 +175,7 @@ _Built = tuple[
 
 
 def _lay_axes(pattern: Pattern, request: LoadRequest) -> _Laid | None:
-    """Return parameters, extents and masks of an instruction that covers a register, and its value over `%axis`."""
+    """Return parameters, extents and masks with which an instruction covers a register, and its value, or None."""
     params = fit_shape(pattern.output, request.shape)
     if params is None or placement_of(pattern.output, params) != request.placement:
         return None
@@ -201,7 +201,7 @@ def _move(
 
 
 def _lookups(known: Repertoire, request: LoadRequest) -> Sequence[Lookup]:
-    """Return the instructions that may look up a request for elements at values that differ from lane to lane."""
+    """Return the look-up instructions that may satisfy a request for elements at values that differ by lane."""
     expr = request.expr
     if request.used is not None or request.fill is not None or not isinstance(expr, Read):
         return ()
@@ -240,7 +240,7 @@ def _try_lookup(search: MoveSearch, lookup: Lookup, request: LoadRequest, moves:
 def _leaves_fill(
     search: MoveSearch, pattern: Pattern, request: LoadRequest, fill: Const, masks: dict[str, Index]
 ) -> bool:
-    """Return whether elements beyond the valid ones come out as the fill.
+    """Return whether elements beyond the valid ones result in the fill.
 
     Moves leave it as it is, casts leave zero; a sum with something else may not. An axis that no mask cuts
     short has to run over a register whose own elements are filled there: a broadcast fills all lanes alike.
@@ -276,7 +276,7 @@ def find_inputs(
     request: LoadRequest,
     moves: int,
 ) -> _Built | None:
-    """Return all loads that the instruction needs, its parameters and the cost of the whole chain."""
+    """Return all loads that the instruction needs, its parameters, and the cost of the whole chain, or None."""
     if (encoded := encoded_values(pattern.instruction, bindings)) is None:
         return None
     reach = valid_parts(pattern, limits, request.shape, request.valid)
@@ -330,7 +330,7 @@ def _request_register(
     reach: dict[Digits, Index | None],
     fill: Const | None,
 ) -> LoadRequest | None:
-    """Return the load request of a register operand, over its own coordinates, or None if its value is unclear."""
+    """Return the load request of a register operand over its own coordinates, or None if its value is unclear."""
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
         return None

@@ -1,4 +1,4 @@
-"""Look-ups: instructions that read a table at indices which are the values of another operand.
+"""Table look-ups: instructions that read a table at indices which are the values of another operand.
 
     in t: f32[16] @ zmm; in c: i32[16] values 0..15 @ zmm; …          T[C[@n + %0]]
     for i in 16 { z[i] = t[c[i] % 16]; }                              t = T[%0], c = i32(C[@n + %0])
@@ -24,7 +24,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LookupOperands:
-    """The operands of a look-up: its codes, its table in a register or in memory, and its length there."""
+    """The operands of a look-up: codes, a table in a register or in memory, and the length of a table in memory."""
 
     codes: Binding
     table: LoadRequest | Location
@@ -86,7 +86,7 @@ def lay_lookup(
 
 
 def _is_within(codes: Index, operand: Operand, params: Mapping[str, int], lanes: Mapping[str, int]) -> bool:
-    """Return whether codes are values with which the instruction is described."""
+    """Return whether all codes are values that the instruction's description allows."""
     reach, domain = interval(codes, lanes), operand.domain
     if reach is None or domain is None:
         return False
@@ -95,13 +95,13 @@ def _is_within(codes: Index, operand: Operand, params: Mapping[str, int], lanes:
 
 
 def _split(index: Index, lanes: Mapping[str, int]) -> tuple[Index, Index]:
-    """Return the part of a subscript that is equal in all lanes, and the other one."""
+    """Return the part of a subscript that is equal in all lanes, and the remaining part."""
     other = Index(tuple(t for t in index.terms if not Index((t,)).symbols.isdisjoint(lanes)))
     return index - other, other
 
 
 def _strip(codes: Index, modulus: int | None) -> Index:
-    """Return codes without a remainder that the instruction itself takes."""
+    """Return codes without a remainder that the instruction itself computes."""
     match codes.terms:
         case (((Mod(value, divisor),), 1),) if modulus is not None and divisor.value == modulus:
             return value
@@ -117,7 +117,7 @@ def _step_along(read: Read, axis: int, symbol: str) -> Read:
 def _value_of(
     index: Index, dtype: DType, types: Mapping[str, DType], extents: Mapping[str, int]
 ) -> Expr | None:
-    """Return a subscript as a value of a type, computed from the arrays in it; None if the type may be too narrow."""
+    """Return a subscript as a value of a type, computed from its arrays, or None if the type may be too narrow."""
     reach = interval(index, extents)
     if reach is None or not dtype.low <= reach[0] <= reach[1] <= dtype.high:
         return None

@@ -57,7 +57,7 @@ class LaneBox:
 
 @lru_cache(maxsize=4096)
 def pieces_of(instruction: Instruction) -> tuple[Pattern, ...]:
-    """Return the pieces in which an instruction writes its only output, each from an operand of its own, else ()."""
+    """Return the pieces in which an instruction writes its only output, each from its own operand, or ()."""
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(outputs) != 1 or outputs[0].role != "out" or len(outputs[0].shape) != 1:
         return ()
@@ -76,7 +76,7 @@ def pieces_of(instruction: Instruction) -> tuple[Pattern, ...]:
 
 
 def _cases(statement: Statement) -> list[Statement] | None:
-    """Return the statement for every value of the axes that its conditions ask, or None if they ask more."""
+    """Return the statement for every value of the axes in its conditions, or None if these contain more."""
     asked = _asked_axes(statement.assign.value)
     axes = [a for a in statement.axes if a.name in asked]
     if asked - {a.name for a in axes}:
@@ -96,7 +96,7 @@ def _cases(statement: Statement) -> list[Statement] | None:
 
 
 def _asked_axes(value: Expr) -> frozenset[str]:
-    """Return the axes in the conditions of a value."""
+    """Return the axes that occur in the conditions of a value."""
     match value:
         case Call("select", (condition, yes, no)):
             return symbols_of_values(condition) | _asked_axes(yes) | _asked_axes(no)
@@ -105,7 +105,7 @@ def _asked_axes(value: Expr) -> frozenset[str]:
 
 
 def _choose_branch(value: Expr) -> Expr:
-    """Return the branch of a value whose conditions are numbers; the value itself if they are not."""
+    """Return the branch that conditions without symbols select, or the value itself."""
     match value:
         case Call("select", (Call(op, (left, right)), yes, no)) if op in COMPARE:
             a, b = _number(left), _number(right)
@@ -134,7 +134,7 @@ def _number(value: Expr) -> int | None:
 def box_of(
     subscript: Index, axes: tuple[Axis, ...], lengths: Mapping[str, int], used: Lanes
 ) -> LaneBox | None:
-    """Return the part of the lanes `used` that a subscript names, or None if that is nothing, or no box."""
+    """Return the part of the lanes `used` that a subscript covers, or None if that is empty or no box."""
     return _box_of(subscript, axes, (*lengths.items(),), used)
 
 

@@ -1,4 +1,4 @@
-"""Expressions as prices see them: a value that does not depend on the lane counts as one number.
+"""Expressions for prices: a value that does not depend on the lane becomes one symbol.
 
     X[(@n.w + ~0) / 56, @r + (@n.w + ~0) % 56, (@s.c + 2*~0 + %0) % 64]   ->   X[@0, @1, (@2 + %0) % 64]
 
@@ -21,7 +21,7 @@ LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of
 
 
 def hide_position(expr: Expr, is_moving: Callable[[str], bool]) -> Expr:
-    """Return the element of an array (or its cast) with each part without a moving symbol as a symbol `@0`, `@1`, …
+    """Return an element of an array, or its cast, with each part without moving symbols as a symbol `@0`, `@1`, …
 
     Equal results mean that the same instructions load the elements at the same cost. Equal sums get equal
     symbols. Constants, divisions by a non-constant, and other expressions stay as they are.
@@ -39,7 +39,7 @@ Lying = tuple[tuple[tuple[DType, str], ...], Expr | None, tuple[tuple[Index, Ind
 
 
 def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
-    """Return the relative layout of elements over lanes, for any array, or None for a computed value.
+    """Return the relative layout of elements over lanes, the same for all arrays, or None for a computed value.
 
     `X[@0, @1, @2 + %0 % 4, @3 + %0 / 4]` and `F[@0, @1 + %0 % 4, @2, @3 + %0 / 4]` have the same layout: four
     runs, at a distance that some stride gives. Strides are numbered in the order of their first use.
@@ -67,7 +67,7 @@ def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
 
 
 def is_lane(symbol: str) -> bool:
-    """Return whether it is a coordinate of a register."""
+    """Return whether a symbol is a coordinate of a register."""
     return symbol.startswith("%")
 
 
@@ -92,7 +92,7 @@ def _moves(monomial: Monomial, is_moving: Callable[[str], bool]) -> bool:
 
 
 def _atom(atom: Atom, is_moving: Callable[[str], bool], known: dict[Index, Index]) -> Index:
-    """Return a moving factor of a term; the remainder of its divisions depends on no more than their divisors."""
+    """Return a moving factor of a term. Only the divisors of its divisions are kept."""
     match atom:
         case FloorDiv(value, divisor) if divisor.value is not None:
             return Index.of(FloorDiv(_subscript(value, is_moving, known), divisor))

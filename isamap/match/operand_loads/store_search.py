@@ -62,7 +62,7 @@ def _writers(search: MoveSearch, dtype: DType) -> list[Pattern]:
 def _try_store(
     search: MoveSearch, pattern: Pattern, operand: Operand, target: Read, value: Expr, request: LoadRequest
 ) -> OperandMove | None:
-    """Return the store of a value by this instruction, or None if its register operand cannot have that shape."""
+    """Return the store of a value by this instruction, or None if its register operand cannot have the shape."""
     params = fit_shape(operand, request.shape)
     own = [b for b in reads(pattern.value) if b.buffer == operand.name]
     if params is None or len(own) != 1:
@@ -117,13 +117,13 @@ def _is_filled(pattern: Pattern, params: Params, limits: dict[str, int]) -> bool
 
 
 def _reading(pattern: Pattern, read: Read) -> Statement:
-    """Return the statement with its register operand instead of its target: limits are counted along it."""
+    """Return the statement with its register operand as the target, so that limits apply to the register."""
     assign = replace(pattern.statement.assign, target=read)
     return replace(pattern.statement, assign=assign)
 
 
 def widths(search: MoveSearch, dtype: DType) -> tuple[tuple[int, int], ...]:
-    """Return the possible numbers of elements of one store, and the lengths of its registers, most elements first."""
+    """Return the possible element counts of one store with the lengths of its registers, largest count first."""
     found: set[tuple[int, int]] = set()
     for pattern in _writers(search, dtype):
         written = [s.value for s in pattern.output.shape]
@@ -153,14 +153,14 @@ def least_copy_ns(search: MoveSearch, dtype: DType) -> float:
 
 
 def _least_register_ns(search: MoveSearch, operand: Operand) -> float:
-    """Return the least time per element in which an instruction writes such a register, whole or in pieces."""
+    """Return the least time per element of any instruction that writes such a register, whole or in pieces."""
     key = (operand.memory or "", operand.dtype.name)
     made = [*search.known.producers.get(key, []), *(p[0] for p in search.known.in_pieces.get(key, []))]
     return min((_least_ns(search, pattern) for pattern in made), default=0.0)
 
 
 def _least_ns(search: MoveSearch, pattern: Pattern) -> float:
-    """Return the least time per written element over all sizes of an instruction; 0 if there are too many sizes."""
+    """Return the least time per written element over all sizes of an instruction, or 0 for too many sizes."""
     known = {p.name: p for p in pattern.instruction.params}
     names = sorted({n for size in pattern.output.shape for n in size.symbols})
     ends = [(p.low, p.high) if (p := known.get(n)) is not None else (None, None) for n in names]

@@ -1,1 +1,1 @@
-"""The matcher's view of instructions: expression trees, axes, parameters, addresses."""
+"""Instructions as the matcher uses them: expression trees, axes, parameters, addresses."""

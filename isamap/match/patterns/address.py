@@ -34,7 +34,7 @@ Interval = tuple[int, int]
 
 
 def interval(index: Index, extents: Mapping[str, int]) -> Interval | None:
-    """Return smallest and largest value when each symbol runs over 0 … extent-1, or None if a symbol has no range."""
+    """Return the smallest and the largest value for symbols in 0 … extent-1, or None if a symbol has no range."""
     low = high = 0
     for monomial, coefficient in index.terms:
         ends = (coefficient, coefficient)
@@ -71,7 +71,7 @@ def _atom_interval(atom: Atom, extents: Mapping[str, int]) -> Interval | None:
 
 
 def simplify(index: Index, extents: Mapping[str, int]) -> Index:
-    """Return the same value with divisions removed whose result the ranges determine."""
+    """Return an equal index without the divisions whose results the ranges determine."""
     divided = {a: _simplify_atom(a, extents) for m, _ in index.terms for a in m if type(a) is not str}
     changed = {a for a, b in divided.items() if len(b.terms) != 1 or b.terms[0] != ((a,), 1)}
     if not changed:
@@ -123,7 +123,7 @@ def simplify_expr(expr: Expr, extents: Mapping[str, int]) -> Expr:
 
 
 def lay_over(expr: Expr, coordinates: Mapping[str, Index], extents: Mapping[str, int]) -> Expr:
-    """Return an expression over new coordinates, which have ranges, simplified: the same few are asked for often."""
+    """Return a simplified expression over new coordinates with ranges. It is cached."""
     return _laid_over(expr, (*coordinates.items(),), (*extents.items(),))
 
 
@@ -149,7 +149,7 @@ class Location:
 def locate(
     strides_of: Strides, operand: Operand, binding: Binding, params: Params, limits: dict[str, int]
 ) -> Location | None:
-    """Return where an operand in memory starts, how far apart its elements lie; None when its shape does not fit."""
+    """Return where an operand in memory starts and its strides, or None if its shape does not fit."""
     subject = binding.subject
     if not isinstance(subject, Read) or subject.dtype != operand.dtype or subject.fill is not None:
         return None
@@ -192,7 +192,7 @@ def _address(subscripts: tuple[Index, ...], strides: tuple[Index, ...]) -> Index
 
 
 def operand_strides(operand: Operand, params: Params) -> list[Index | None]:
-    """Return the strides of an instruction's memory operand; None for those that an issue gives. Units: elements."""
+    """Return the strides of a memory operand in elements, or None for a stride that each issue gives."""
     shape = [s.substitute(params) for s in operand.shape]
     if operand.strides is not None:
         return [s.substitute(params) if s is not None else None for s in operand.strides]
@@ -219,7 +219,7 @@ MAX_LANES = 4096
 
 
 def wraps(expr: Expr, shape: tuple[int, ...], strides: Strides) -> bool:
-    """Return whether more moves than are worth it would fill a register of this shape, wherever the loops are."""
+    """Return whether a register of this shape would take too many moves for every position of the loops."""
     lanes = prod(shape)
     if not 1 < lanes <= MAX_LANES:
         return False
@@ -232,7 +232,7 @@ def wraps(expr: Expr, shape: tuple[int, ...], strides: Strides) -> bool:
 
 
 def _divisions(index: Index) -> Iterator[FloorDiv | Mod]:
-    """Yield all quotients and remainders in an index, those inside others too."""
+    """Yield all quotients and remainders in an index, nested ones included."""
     for monomial, _ in index.terms:
         for atom in monomial:
             yield from _inside(atom)
@@ -255,7 +255,7 @@ def _inside(atom: Atom) -> Iterator[FloorDiv | Mod]:
 
 @lru_cache(maxsize=1 << 14)
 def _residues(value: Index, divisor: int | None, shape: tuple[int, ...]) -> int:
-    """Return the number of distinct remainders over the lanes for any start of the dividend; 1 if it is constant."""
+    """Return how many distinct remainders the lanes have for any start of the dividend, or 1 if it is constant."""
     if divisor is None or not any(_is_lane(s) for s in value.symbols) or all(map(_is_lane, value.symbols)):
         return 1
     moved = Index(tuple(t for t in value.terms if any(map(_is_lane, Index((t,)).symbols))))

@@ -1,4 +1,4 @@
-"""Indices as values: what each lane of a register holds of an index, such as the numbers of the elements.
+"""Indices as values: the index values in the lanes of a register, such as element numbers.
 
     select(n <= m, S[m, n], -inf)     with lanes along n: i32(@n + %0) <= i32(@m), a comparison of two registers
 
@@ -29,7 +29,7 @@ COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 
 
 def bind_affine(pattern: Expr, subject: Expr, axes: Iterable[str]) -> Bindings | None:
-    """Return the parameters with which an instruction counts as an index does along its axes, or None if it cannot.
+    """Return the parameters with which an instruction computes an affine index along its axes, or None.
 
     The subject names the instruction's axes with `%`.
     """
@@ -69,7 +69,7 @@ def _polynomial(e: Expr) -> Index | None:
 
 
 def index_of(e: Expr) -> Index | None:
-    """Return the index of which an expression has the low bits, or None if it is no such value."""
+    """Return the index whose low bits an expression has, or None."""
     match e:
         case IndexValue(index) | Cast(IndexValue(index), _, "wrap"):
             return index
@@ -78,7 +78,7 @@ def index_of(e: Expr) -> Index | None:
 
 
 def _number_like(e: Expr, index: Index) -> Expr:
-    """Return an index with the cast of an expression around it."""
+    """Return an index with the cast that an expression has."""
     value = IndexValue(index, I64) if index.value is None else Const(index.value, I64)
     return number_of(replace(e, value=value)) if isinstance(e, Cast) else value
 
@@ -102,7 +102,7 @@ def have_short_indices(kernel: Kernel) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def compare_by_lanes(e: Expr) -> Expr:
-    """Return an expression over lanes with comparisons and conversions of short indices in 32 bits.
+    """Return an expression over lanes with comparisons and conversions of short indices done in 32 bits.
 
     A register has one comparison for each choice, so `select(p & q, a, b)` becomes `select(p, select(q, a, b), b)`.
     """

@@ -52,7 +52,7 @@ def layout_holds(
 
 
 def _is_of_multiples(constraint: Constraint, align: str) -> bool:
-    """Return whether a constraint on an alignment holds for its multiples: `align(a) >= 16`, `align(a) % 16 == 0`."""
+    """Return whether an alignment constraint also holds for multiples: `align(a) >= 16`, `align(a) % 16 == 0`."""
     if constraint.comparison in (">=", ">"):
         return constraint.left == Index.of(align)
     return constraint.comparison == "==" and constraint.right == Index.of(0)
@@ -82,7 +82,7 @@ def stated_alignments(kernel: Kernel) -> dict[str, int]:
 
 
 def stated_strides(kernel: Kernel) -> dict[str, dict[str, int]]:
-    """Return of what number each stride of an array is a multiple, if `where` says so. Units: elements."""
+    """Return, for each stride of an array, a number that divides it if `where` states one. Units: elements."""
     found: dict[str, dict[str, int]] = {}
     for o in kernel.operands:
         for c in kernel.where:
@@ -112,7 +112,7 @@ def address_steps(machine: Machine) -> dict[str, int]:
 
 
 def _stated_alignment(constraint: Constraint, align: Index) -> int:
-    """Return the alignment that a constraint promises, or 1 if it promises none."""
+    """Return the alignment that a constraint promises, or 1."""
     number = constraint.right.value
     if constraint.left == align and constraint.comparison in (">=", "==") and number:
         return 1 << (number - 1).bit_length()  # an alignment is a power of two: at least 48 means 64
@@ -122,7 +122,7 @@ def _stated_alignment(constraint: Constraint, align: Index) -> int:
 
 
 def stored_blocks(machine: Machine) -> tuple[tuple[Side, Side], ...]:
-    """Return the blocks of two axes without gaps that instructions copy out of main memory for a sum."""
+    """Return the contiguous two-axis blocks that instructions copy out of main memory for a reduction."""
     copied = set[tuple[str | None, str, tuple[Index, ...]]]()
     patterns = [p for item in machine.instructions.values() for p in patterns_of(item.instruction)]
     for pattern in patterns:

@@ -1,4 +1,4 @@
-"""Padding lanes: values of their operands that leave the reduction unchanged.
+"""Padding lanes: operand values that leave a reduction unchanged.
 
 In `c[i] += a[i, k] * b[k]` a lane k beyond the end does not change the sum if a and b are 0 there. In `c[i]
 max= a[i, k]` it has no effect if a is the lowest number. `c[i] max= a[i, k] * b` has no fill: for every value
@@ -44,7 +44,7 @@ def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = F
 
 
 def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
-    """Return the value of an expression when the operands in `known` hold these constants, or None if it depends."""
+    """Return the value of an expression whose operands in `known` are constants, or None if it depends on others."""
     match expr:
         case Const():
             return expr
@@ -66,7 +66,7 @@ def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
 
 
 def _absorb(call: Call, parts: list[Const | None], *, finite: bool) -> Const | None:
-    """Return the result if one argument determines it for all values of the others."""
+    """Return the result of a call if one argument determines it for all values of the others, or None."""
     dtype = call.dtype
     exact = not dtype.is_float or finite
     match call.op, parts:
@@ -87,7 +87,7 @@ def _absorb(call: Call, parts: list[Const | None], *, finite: bool) -> Const | N
 
 
 def _candidates(dtype: DType, neutral: Const) -> Iterable[Const]:
-    """Yield candidate fills: zero, one, the neutral element, and the ends of its range in the operand's type."""
+    """Yield candidate fills of a type: zero, one, the neutral element, and the ends of its range."""
     if dtype.kind == "bool":
         return (Const(False, dtype), Const(True, dtype))
     numbers: list[float] = [0, 1]
@@ -108,7 +108,7 @@ def _is(neutral: Const, found: Const | None) -> bool:
 
 
 def _value(expr: Expr) -> Const | None:
-    """Return the constant that an expression of constants is, or None if it is not a number."""
+    """Return the constant value of an expression of constants, or None if it is not a number."""
     with np.errstate(all="ignore"):
         found = evaluate_expr(expr, Env()).item()
     if expr.dtype.is_float and found != found:

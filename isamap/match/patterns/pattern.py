@@ -1,4 +1,4 @@
-"""The matcher's view of an instruction: one statement, its axes, and each operand's subscripts.
+"""Instructions as the matcher uses them: one statement, its axes, and each operand's subscripts.
 
 Subscript maps are inverted here: an element of `a[m, 2*k + p]` with p in 2 determines m, k and p.
 
@@ -47,7 +47,7 @@ def encoded_params(instruction: Instruction) -> frozenset[str]:
 
 
 def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
-    """Return an instruction's expression in which encoded parameters may stand for numbers of the kernel."""
+    """Return an expression of an instruction whose encoded parameters may match numbers of the kernel."""
     match expr:
         # However it is cast: the statement has a number of that type, so that the parameter is that number.
         case Cast(IndexValue(index), dtype) if str(index) in encoded:
@@ -59,7 +59,7 @@ def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
 
 
 def encoded_values(instruction: Instruction, bindings: Iterable[Binding]) -> dict[str, int] | None:
-    """Return the numbers for encoded parameters, or None if one is not a number, or cannot be encoded."""
+    """Return the numbers for encoded parameters, or None if one is not a number or not encodable."""
     names = encoded_params(instruction)
     found: dict[str, int] = {}
     for binding in bindings:
@@ -80,7 +80,7 @@ def _is_in_range(param: Param, value: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """An instruction of one statement, ready to be laid over a kernel."""
+    """An instruction of one statement, prepared for matching."""
 
     instruction: Instruction
     statement: Statement
@@ -110,13 +110,13 @@ class Pattern:
 
 
 def pattern_of(instruction: Instruction) -> Pattern | None:
-    """Return the instruction as a pattern, or None if it is not one plain statement, but a configuration, say."""
+    """Return the instruction as a pattern, or None if it is not one plain statement."""
     return _pattern_of(instruction, instruction.span)
 
 
 @lru_cache(maxsize=4096)
 def _pattern_of(instruction: Instruction, span: Span | None) -> Pattern | None:
-    """Return the pattern, cached by position: refusals point at equal instructions of two descriptions."""
+    """Return the pattern, cached with the source position to which messages point."""
     found = _statements(instruction)
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
@@ -125,7 +125,7 @@ def _pattern_of(instruction: Instruction, span: Span | None) -> Pattern | None:
 
 
 def _statements(instruction: Instruction) -> tuple[Statement, ...]:
-    """Return an instruction's statements; conditions that hold for the first values of an axis are how many it has.
+    """Return an instruction's statements. Conditions on leading values of an axis become shorter extents.
 
     `for i in 8 if i < B` with B at most 8 is `for i in B`.
     """
@@ -133,7 +133,7 @@ def _statements(instruction: Instruction) -> tuple[Statement, ...]:
 
 
 def _shorten_statement(statement: Statement, instruction: Instruction) -> Statement:
-    """Return the statement with its whole guard as extents, or as it is."""
+    """Return the statement with its guard expressed by extents, or the unchanged statement."""
     extents = {a.name: a.extent for a in statement.axes}
     for condition in conjuncts(statement.assign.guard):
         found = _find_bound(condition, extents, instruction)
@@ -147,7 +147,7 @@ def _shorten_statement(statement: Statement, instruction: Instruction) -> Statem
 def _find_bound(
     condition: Expr, extents: dict[str, Index], instruction: Instruction
 ) -> tuple[str, Index] | None:
-    """Return the axis that a condition shortens, and its remaining number of values."""
+    """Return the axis that a condition shortens, and the shortened extent, or None."""
     match condition:
         case Call("lt" | "le" | "gt" | "ge" as op, args):
             left, right = (_count(a) for a in (args if op in ("lt", "le") else args[::-1]))
@@ -180,13 +180,13 @@ def _count(expr: Expr) -> Index | None:
 
 
 def _most(count: Index, instruction: Instruction) -> int | None:
-    """Return the most that a parameter known to the run says; None of anything else."""
+    """Return the largest value of a count that is a run-time parameter, or None."""
     param = next((p for p in instruction.params if p.kind == "scalar" and str(count) == p.name), None)
     return param.high.value if param is not None and param.high is not None else None
 
 
 def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
-    """Return the pattern of a statement: numbers encoded in the instruction stand for numbers of the kernel.
+    """Return the pattern of a statement. Encoded parameters may match numbers of the kernel.
 
     `z[i] = a[i] >> S` with S encoded performs `Y[n] = X[n] >> 3` with S = 3.
     """
@@ -195,7 +195,7 @@ def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
 
 
 def patterns_of(instruction: Instruction) -> tuple[Pattern, ...]:
-    """Return a pattern for each statement of an instruction, or () where one is ordered or under a condition.
+    """Return a pattern for each statement of an instruction, or () if one is ordered or conditional.
 
     A condition that asks predicate operands only is no hindrance: the predicate is set for the lanes in use.
     """
@@ -214,7 +214,7 @@ def _patterns_of(instruction: Instruction, span: Span | None) -> tuple[Pattern, 
 
 
 def _overwrites(later: Pattern, earlier: Pattern) -> bool:
-    """Return whether a later statement overwrites all of an earlier one, such as the zeroing before a masked load."""
+    """Return whether a later statement overwrites all elements of an earlier one, as after zeroing a masked load."""
     return (
         later.statement.assign.op is None
         and later.target == earlier.target
@@ -238,7 +238,7 @@ Digits = tuple[tuple[str, int], ...]
 
 
 def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
-    """Return axes of a subscript with their steps, the largest first, when it is a mixed-radix number of them.
+    """Return the axes of a mixed-radix subscript with their steps, largest first, or None for other subscripts.
 
     `2*k + p` with p in 2 gives ((k, 2), (p, 1)); `p + r` gives None, for two of its values coincide.
     """
@@ -263,7 +263,7 @@ def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
 def invert(
     subscripts: tuple[Index, ...], extents: dict[str, int], dims: tuple[str, ...]
 ) -> dict[str, Index] | None:
-    """Return each axis as an expression of the element's coordinates `dims`, or None if they do not determine axes.
+    """Return each axis as an expression of element coordinates `dims`, or None if these do not determine it.
 
     Axes of extent one are 0. An axis that the subscripts do not use is left out.
     """
@@ -281,7 +281,7 @@ def invert(
 
 
 def span_factor(pattern: Pattern, masks: Mapping[str, Index]) -> float:
-    """Return the factor by which a load spans more than its elements, at least 1, or 1 for a run-time mask."""
+    """Return the span of a masked load divided by its elements, at least 1, or 1 for a run-time mask."""
     factor = 1.0
     for param in pattern.instruction.params:
         taken = masks[param.name].value if param.name in masks else None

@@ -1,4 +1,4 @@
-"""Find the parameters with which an instruction covers a register of a given shape, and its axes' extents."""
+"""Find the parameters with which an instruction covers a register shape, and the extents of its axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Params = dict[str, int]
 
 
 def fit_shape(operand: Operand, shape: tuple[int, ...]) -> Params | None:
-    """Return the values of parameters for which an operand has the given shape, or None if there are none."""
+    """Return the parameter values for which an operand has the given shape, or None."""
     if len(operand.shape) != len(shape):
         return None
     found: Params = {}
@@ -28,7 +28,7 @@ def fit_shape(operand: Operand, shape: tuple[int, ...]) -> Params | None:
 
 
 def solve(index: Index, size: int) -> Params | None:
-    """Return the value of the one symbol of `index` that makes it `size`, or {} when it is that already."""
+    """Return the value of the only symbol for which `index` equals `size`, {} if it already does, or None."""
     if index.value is not None:
         return {} if index.value == size else None
     if len(index.symbols) != 1:
@@ -44,7 +44,7 @@ def solve(index: Index, size: int) -> Params | None:
 def extents_of(
     pattern: Pattern, params: Mapping[str, int], kinds: tuple[ParamKind, ...] = ("scalar",)
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the extents of axes that are numbers, and of those whose extent is a parameter of `kinds`, its name."""
+    """Return the constant extents of axes, and the parameter names of extents that are parameters of `kinds`."""
     numbers, masked = _extents(pattern, (*params.items(),), kinds)
     return dict(numbers), dict(masked)
 
@@ -67,12 +67,12 @@ def _extents(
 
 
 def is_of_layout(constraint: Constraint) -> bool:
-    """Return whether a constraint is about strides or alignments, hence about a place and not about parameters."""
+    """Return whether a constraint is about strides or alignments, and not about parameters."""
     return any("(" in symbol for symbol in constraint.left.symbols | constraint.right.symbols)
 
 
 def is_allowed(pattern: Pattern, params: Mapping[str, int]) -> bool:
-    """Return whether parameters are in their ranges and every precondition about them is met."""
+    """Return whether parameters are in their ranges and satisfy every precondition."""
     return _holds(pattern, (*params.items(),))
 
 
@@ -156,7 +156,7 @@ def valid_parts(
 def reads_past(
     binding: Binding, limits: dict[str, int], pattern: Pattern, shape: tuple[int, ...], valid: Valid
 ) -> bool:
-    """Return whether reading memory at full length would touch elements that are not valid."""
+    """Return whether an unmasked read of memory would access elements that are not valid."""
     _, masked = extents_of(pattern, {})
     used = {a for i in binding.pattern for a in i.symbols}
     for subscript, size, part in zip(pattern.target.index, shape, valid, strict=True):

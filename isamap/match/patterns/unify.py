@@ -41,7 +41,7 @@ Bindings = tuple[Binding, ...]
 
 
 def unify(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
-    """Yield every way in which `pattern` becomes `subject`, in a fixed order and without repetition."""
+    """Yield every way to substitute operands so that `pattern` becomes `subject`, in a fixed order, each once."""
     seen: set[Bindings] = set()
     for found in _unify(pattern, subject, ()):
         ordered = tuple(sorted(_as_written(found, pattern), key=lambda b: b.name))
@@ -65,13 +65,13 @@ def unify_once(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
 
 
 def read_twice(bindings: Bindings) -> tuple[str, ...]:
-    """Return operands that stand for something at more than one subscript."""
+    """Return the operands that are bound at several subscripts."""
     names = [b.name for b in bindings]
     return tuple(dict.fromkeys(n for n in names if names.count(n) > 1)) if _reads_twice(bindings) else ()
 
 
 def places(bindings: Bindings) -> tuple[tuple[str, Binding], ...]:
-    """Return each binding with its name: the operand's, with its subscript where others have that name too."""
+    """Return each binding with the operand's name, followed by its subscript if several bindings share the name."""
     twice = read_twice(bindings)
     return tuple((_read_text(b) if b.name in twice else b.name, b) for b in bindings)
 
@@ -85,7 +85,7 @@ def _reads_twice(bindings: Bindings) -> bool:
 
 
 def heads_match(pattern: Expr, subject: Expr) -> bool:
-    """Return whether the outermost operations agree, as they must for the trees to unify: cheap, and asked first."""
+    """Return whether the outermost operations agree. This cheap test comes before unification."""
     match pattern:
         case Call(op):
             return isinstance(subject, Call) and (op, pattern.mode) == (subject.op, subject.mode)
@@ -128,7 +128,7 @@ def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
 
 
 def _is_number(e: Expr) -> bool:
-    """Return whether an expression is known before the data: a number, a parameter, or an integer of an index."""
+    """Return whether an expression does not depend on data: a number, a parameter, or an integer of an index."""
     if isinstance(e, Cast):
         return isinstance(e.value, IndexValue) and e.dtype.is_integer
     return isinstance(e, (Const, Scalar, IndexValue))
@@ -162,7 +162,7 @@ def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindi
 
 
 def _bind(new: Binding, bound: Bindings) -> Iterator[Bindings]:
-    """Yield the bindings with a new one, unless an operand read twice at one subscript would have two values."""
+    """Yield the bindings with a new one, unless it contradicts an existing one at the same subscript."""
     for old in bound:
         if old.name == new.name and old.pattern == new.pattern:
             if old == new:
@@ -175,7 +175,7 @@ Pairs = tuple[tuple[Index, Index], ...]
 
 
 def subscripts_to_agree(one: Expr, other: Expr) -> Pairs | None:
-    """Return the subscripts whose values must be equal for both expressions to have one value; None if they never do.
+    """Return the subscripts that must be equal for two expressions to be equal, or None if they never are.
 
     Two reads with different fills outside an array have different values; a read without a fill is never
     outside.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def covers_once(lengths: tuple[int, ...]) -> bool | None:
-    """Return whether blocks of lanes of these lengths reach every point of any extent, and each of them once.
+    """Return whether blocks of lanes of these lengths cover every point of any extent exactly once.
 
     The extent E is a parameter: { [block, lanes] -> [point] : 0 <= point < E } is one to one and onto.
     """
@@ -53,7 +53,7 @@ def covers_once(lengths: tuple[int, ...]) -> bool | None:
 
 @lru_cache(maxsize=4096)
 def counts_once(extents: tuple[int, ...]) -> bool | None:
-    """Return whether numbering the points of a box in the order of its axes names each of them once."""
+    """Return whether numbering the points of a box in the order of its axes is one to one."""
     import islpy
 
     context = isl_context()
@@ -70,7 +70,7 @@ def counts_once(extents: tuple[int, ...]) -> bool | None:
 
 
 def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
-    """Return whether an extent is an integer of lengths, for all sizes that meet the facts."""
+    """Return whether a length divides an extent, for all sizes that satisfy the facts."""
     if length == 1 or (extent.value is not None and extent.value % length == 0):
         return True
     names = IslNames()
@@ -81,7 +81,7 @@ def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
 
 
 def affine_facts(names: IslNames, facts: Sequence[Constraint]) -> list[str]:
-    """Return the affine facts. The others are left out, which only weakens the assumptions."""
+    """Return the affine facts. Omitting the others only weakens the assumptions."""
     found: list[str] = []
     for fact in facts:
         left, right = names.text(fact.left), names.text(fact.right)
@@ -94,7 +94,7 @@ def affine_facts(names: IslNames, facts: Sequence[Constraint]) -> list[str]:
 def determines_axes(
     subscripts: Sequence[Index], extents: Mapping[str, Index], required: Iterable[str]
 ) -> bool | None:
-    """Return whether equal subscripts imply that the axes `required` are equal, other symbols being fixed.
+    """Return whether equal subscripts imply that the axes `required` are equal if all other symbols are fixed.
 
     `extents` says how far axes run; a symbol in it is some size of at least 1. Terms without such axes are
     equal on both sides and drop out. A subscript that is not affine says nothing.
@@ -119,7 +119,7 @@ def determines_axes(
 
 
 def prime_axis(axis: str) -> str:
-    """Return the axis at the second of two points."""
+    """Return the name of the axis at the second of two points."""
     return f"{axis}'"
 
 
@@ -165,7 +165,7 @@ class Pairs:
 def implies_equality(
     lanes: Sequence[Index], iterations: Sequence[Index], pairs: Pairs, *, from_lanes: bool
 ) -> bool | None:
-    """Return whether equal `lanes` mean equal `iterations`, or the other way round, or None if it is not known.
+    """Return whether equal `lanes` imply equal `iterations` (or the reverse), or None if it is unknown.
 
     `lanes` are subscripts over the instruction's axes, `iterations` over the kernel's.
     """
@@ -195,7 +195,7 @@ def _involved_groups(own: Sequence[Index], theirs: Sequence[Index], pairs: Pairs
 
 
 def _orders(groups: Sequence[AxisGroup]) -> Iterator[tuple[AxisGroup, ...]]:
-    """Yield all orders in which axes may be fused and cut."""
+    """Yield all orders in which axes of the groups may be fused and cut."""
     choices = [
         [
             AxisGroup(lanes, kernel)
@@ -216,7 +216,7 @@ def _holds(
     *,
     exact: bool,
 ) -> bool | None:
-    """Return whether no pair of lanes breaks it: the set of those that do, or of more than those, is empty."""
+    """Return whether the set of lane pairs that violate the condition, or a superset of it, is empty."""
     names = IslNames()
     lanes = {_lane(i): Index.of(pairs.lengths[i]) for g in groups for i in g.instruction_axes}
     axes = {k: pairs.extents[k] for g in groups for k in g.kernel_axes}
@@ -235,7 +235,7 @@ def _holds(
 
 
 def _range(names: IslNames, axis: str, extent: Index) -> list[str]:
-    """Return the conditions that an axis and its copy are in range. An extent that is not affine is any number."""
+    """Return the conditions that an axis and its copy are in range. A non-affine extent is unbounded."""
     end = names.text(extent) or names.of(f"extent of {axis}")
     return [f"0 <= {names.of(a)} < {end}" for a in (axis, prime_axis(axis))]
 
@@ -265,13 +265,13 @@ def _double_axes(axes: Sequence[str]) -> dict[str, Index | int]:
 
 
 def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
-    """Return the change of a subscript from one iteration to the other; common terms drop out."""
+    """Return the change of a subscript from one iteration to another. Common terms cancel."""
     part = moving(subscript, axes)
     return part - part.substitute(_double_axes(tuple(axes)))
 
 
 def _differs(names: IslNames, subscript: Index, axes: Mapping[str, Index]) -> list[str]:
-    """Return conditions. One of them is met where a subscript changes, and perhaps if it does not.
+    """Return conditions of which one holds wherever a subscript changes, and perhaps elsewhere.
 
     Terms that are not affine, as `p*stride`, can only change where one of their axes does.
     """

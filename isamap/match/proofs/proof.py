@@ -71,12 +71,12 @@ MOST_VALUES = 64
 
 
 class _OpenQuestion(Exception):
-    """A step that could not be proved."""
+    """An exception: a step could not be proved."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A mapping with the data of its proof.
+    """A mapping with the data that its proof needs.
 
     `lengths` are the largest lengths of the instruction's axes, 1 for axes on which nothing runs. `extents`
     are those of the kernel's axes. `facts` are the known facts about sizes.
@@ -94,7 +94,7 @@ class _Case:
         return self.mapping.groups
 
     def own(self, subscripts: Sequence[Index]) -> tuple[Index, ...]:
-        """Return subscripts of the instruction with its parameters at their largest."""
+        """Return subscripts of the instruction with its parameters at their largest values."""
         return tuple(i.substitute(largest_parameters(self.pattern.instruction)) for i in subscripts)
 
     def lanes_of(self, groups: Sequence[AxisGroup]) -> list[str]:
@@ -103,7 +103,7 @@ class _Case:
 
 
 def prove(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None) -> Proof:
-    """Return whether the mapping is sound. `kernel` has the facts about its sizes, else each size is at least 1."""
+    """Return the proof that the mapping is sound. `kernel` has the facts about its sizes (default: at least 1)."""
     moving = _moving_params(pattern)
     values = tuple(islice(_values_of(pattern, moving), MOST_VALUES + 1))
     if len(values) > MOST_VALUES:
@@ -156,13 +156,13 @@ def _case(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kern
 
 
 def _moving_params(pattern: Pattern) -> tuple[str, ...]:
-    """Return parameters that subscripts depend on; others only decide lengths, and shorter axes are easier."""
+    """Return the parameters on which subscripts depend. Other parameters only shorten axes, which is harmless."""
     used = _used_axes(tuple(chain.from_iterable(r.index for r in (pattern.target, *reads(pattern.value)))))
     return tuple(p.name for p in pattern.instruction.params if p.name in used)
 
 
 def _values_of(pattern: Pattern, names: Sequence[str]) -> Iterator[dict[str, Index | int]]:
-    """Yield all values of some parameters; endless where nothing bounds them."""
+    """Yield all values of some parameters, without end if they are unbounded."""
     highs = largest_parameters(pattern.instruction)
     lows = {p.name: p.low.value or 0 if p.low is not None else 1 for p in pattern.instruction.params}
     if any(n not in highs for n in names):
@@ -201,7 +201,7 @@ def _trees_agree(case: _Case) -> None:
 
 
 def _fill_operands(e: Expr, subjects: MappingType[str, Expr]) -> Expr:
-    """Return an instruction's expression with its operands replaced by their subjects, all at once.
+    """Return an instruction's expression with all operands replaced by their subjects simultaneously.
 
     The subjects belong to the kernel: their names have no meaning among the instruction's names.
     """
@@ -234,7 +234,7 @@ def _widens(cast: Cast) -> bool:
 
 
 def _all_once(case: _Case) -> None:
-    """Check that a kernel axis is in one group or a loop around, and an instruction axis in one group or empty."""
+    """Check that each kernel axis is in one group or one loop, and each instruction axis in one group or empty."""
     kernel = [k for g in case.groups for k in g.kernel_axes]
     lanes = [*(i for g in case.groups for i in g.instruction_axes), *case.mapping.empty]
     if len(set(kernel)) < len(kernel) or len(set(lanes)) < len(lanes):
@@ -252,7 +252,7 @@ def _all_once(case: _Case) -> None:
 
 
 def _order_is_kept(case: _Case) -> None:
-    """Check that a strict sum of floats adds term by term, in the order of its one axis, and loses no number."""
+    """Check that a strict float sum adds term by term, along its one axis, and omits no term."""
     is_sum = case.statement.assign.op is not None and case.statement.accumulator.is_float
     summed = {a.name for a in case.statement.reduction_axes} if is_sum else set[str]()
     inside = any(case.lanes_of([g]) for g in case.groups if summed & set(g.kernel_axes))
@@ -288,7 +288,7 @@ def _written_apart(case: _Case) -> None:
 
 
 def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...], *, from_lanes: bool) -> bool:
-    """Return whether one side implies the other in one issue, for all lengths of axes that share their kernel axes.
+    """Return whether one side implies the other in an issue, for all lengths of axes that share kernel axes.
 
     The iteration of a lane on one such axis depends on the lengths of the others.
     """
@@ -364,7 +364,7 @@ def _full_lengths(pattern: Pattern) -> dict[str, int]:
 
 
 def _can_be_one(pattern: Pattern, name: str) -> bool:
-    """Return whether a parameter of its own says how long an axis is, from one lane on."""
+    """Return whether a parameter determines the length of an axis alone, from one lane on."""
     extent = next(a.extent for a in pattern.axes if a.name == name)
     param = next((p for p in pattern.instruction.params if Index.of(p.name) == extent), None)
     if param is None or any(param.name in a.extent.symbols for a in pattern.axes if a.name != name):
@@ -378,7 +378,7 @@ def _used_axes(subscripts: Sequence[Index]) -> frozenset[str]:
 
 
 def _show_lanes(case: _Case, padded: Sequence[frozenset[str]], lanes: dict[str, Index]) -> Iterator[Shown]:
-    """Yield which operands may hold an element in use, in lanes that are padded along these axes."""
+    """Yield the sets of operands that may have a valid element in lanes that are padded along these axes."""
     axes = frozenset[str]().union(*padded)
     always: set[str] = set()
     perhaps: list[str] = []

@@ -1,4 +1,4 @@
-"""Conditions on axes: every instruction axis needs one of the statement that may run on it.
+"""Conditions on axes: every instruction axis needs a statement axis that may run on it.
 
 mma runs over j in b = F[c, r, s] and c = Y[n, c, p, q], but no axis of the statement is in these alone
 
@@ -77,7 +77,7 @@ class _Homeless:
 
 
 def refuse_axes(case: Pair) -> Failure | None:
-    """Return the first instruction axis without a place, under the pairing that leaves fewest."""
+    """Return the cause that an instruction axis has no statement axis, for the pairing with fewest such axes."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     missing = [
@@ -109,7 +109,7 @@ def _axes_without_place(pattern: Pattern, statement: Statement, bindings: Bindin
 
 
 def _runs_over(case: Pair, axis: Axis, required: Signature, bindings: Bindings) -> str:
-    """Return words on an axis' uses: `runs over j in b = F[c, r, s] and c = Y[n, c, p, q]`."""
+    """Return text about the uses of an axis: `runs over j in b = F[c, r, s] and c = Y[n, c, p, q]`."""
     pattern = case.pattern
     assert pattern is not None
     inputs, is_output = required
@@ -122,7 +122,7 @@ def _runs_over(case: Pair, axis: Axis, required: Signature, bindings: Bindings) 
 
 
 def _fitting(case: Pair, axes: tuple[Axis, ...], required: Signature, bindings: Bindings) -> Axis | None:
-    """Return the first of some axes of the statement that may run on the instruction's."""
+    """Return the first statement axis that may run on the instruction axis, or None."""
     assign = case.statement.assign
     return next((a for a in axes if may_run_on(kernel_signature(a.name, assign, bindings), required)), None)
 
@@ -154,7 +154,7 @@ def _of_one(case: Pair, axis: Axis, required: Signature, missing: _Homeless, run
 def _in_every_operand(
     case: Pair, axis: Axis, required: Signature, missing: _Homeless, runs: str
 ) -> Failure | None:
-    """Refuse a depthwise axis: it indexes all operands of the instruction's axis, and others besides."""
+    """Return the cause that a statement axis indexes all operands, as a depthwise axis does, or None."""
     bindings, assign = missing.bindings, case.statement.assign
     everywhere = frozenset(name for name, b in places(bindings) if b.pattern)
     found = next(
@@ -239,7 +239,7 @@ def refuse_instruction(case: Pair) -> Failure | None:
 
 
 def _lacking(case: Pair, instruction: Instruction, parts: tuple[Statement, ...]) -> Statement | None:
-    """Return the first statement of the instruction that none of the kernel's is like."""
+    """Return the first statement of the instruction that matches no statement of the kernel."""
     own = (case.statement, *case.others)
     for part in parts:
         pattern = Pattern(instruction, part)
@@ -256,7 +256,7 @@ def _line(statement: Statement) -> str:
 
 
 def refuse_guard(case: Pair) -> Failure | None:
-    """Return a statement that is performed only where something holds."""
+    """Return the cause that a statement has a guard, or None."""
     assign = case.statement.assign
     guard = assign.guard
     if guard is None:
@@ -304,7 +304,7 @@ _LOOKED_AT = 24
 
 
 def refuse_elements(case: Pair) -> Failure | None:
-    """Refuse a statement all of whose candidates break a condition on elements."""
+    """Return the cause that all candidate mappings violate a condition on elements, or None."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     candidates = [
@@ -329,7 +329,7 @@ def refuse_elements(case: Pair) -> Failure | None:
 
 
 def _not_at_once(case: Pair) -> Failure:
-    """Refuse a statement whose axes each have a place, but not all at once."""
+    """Return the cause that statement axes each have a place, but not all of them together."""
     assert case.pattern is not None
     names = ", ".join(a.name for a in case.pattern.axes)
     message = f"runs over {names}: the statement has an axis for each, but not a different one for each"
@@ -360,7 +360,7 @@ def _overlap(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
 
 
 def _apart(case: Pair, mapping: Mapping) -> tuple[str, ...]:
-    """Return conditions on sizes under which no two iterations of an issue meet: `R <= s` for `Y[p*s + r]`."""
+    """Return constraints on sizes under which no two iterations of an issue meet: `R <= s` for `Y[p*s + r]`."""
     inside = {k for g in mapping.groups for k in g.kernel_axes}
     found: list[str] = []
     for index in case.statement.assign.target.index:
@@ -408,7 +408,7 @@ def _explain_shared(case: Pair, mapping: Mapping, violation: Violation) -> Failu
 
 
 def _read_as(case: Pair, mapping: Mapping, violation: Violation) -> list[tuple[Binding, Read]]:
-    """Return, for each read of the operand in question, the expression that it stands for."""
+    """Return each read of the violating operand with the expression that it is bound to."""
     assert case.pattern is not None
     own = {(r.buffer, r.index): r for r in reads(case.pattern.value)}
     required = [(violation.operand, index) for index in violation.reads]
@@ -417,7 +417,7 @@ def _read_as(case: Pair, mapping: Mapping, violation: Violation) -> list[tuple[B
 
 
 def _meeting(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
-    """Return the cause that one element of an operand would be two of the statement's, as it is read twice."""
+    """Return the cause that one element of an operand would be two elements of the statement."""
     (one, mine), (other, its) = _read_as(case, mapping, violation)
     first, second = abridge(one.subject), abridge(other.subject)
     message = (
@@ -431,7 +431,7 @@ def _meeting(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
 
 
 def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
-    """Return the statement's access at the steps that the instruction takes."""
+    """Return the statement's access with the steps of the instruction, or None."""
     runs = {
         g.instruction_axes[0]: g.kernel_axes[0]
         for g in mapping.groups
@@ -453,7 +453,7 @@ def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
 
 
 def _open(case: Pair, read: Read, own: Read, message: str) -> Failure:
-    """Refuse a condition that is neither refuted nor proved because sizes are open."""
+    """Return the cause that a condition is neither refuted nor proved because sizes are open."""
     sizes = {p.name for p in case.kernel.params if p.dtype is None}
     axes = {a.name for a in (*case.statement.axes, *case.statement.sequence)}
     factors = sorted(
@@ -486,7 +486,7 @@ def _symbols(index: Index | None) -> frozenset[str]:
 
 
 def refuse_parameters(case: Pair) -> Failure | None:
-    """Return an instruction whose `where` contradicts the ranges of its parameters."""
+    """Return the cause that an instruction's `where` contradicts its parameter ranges, or None."""
     instruction = case.item.instruction
     if can_be_met(instruction):
         return None
@@ -498,7 +498,7 @@ def refuse_parameters(case: Pair) -> Failure | None:
 
 
 def refuse_order(case: Pair) -> Failure | None:
-    """Refuse to reassociate a strict kernel: its floating-point sums run term by term, each one rounded."""
+    """Return the cause that a mapping would reassociate a float sum of a strict kernel, or None."""
     if not case.kernel.strict or not case.performed:
         return None
     whys = [_reassociates(case, m) for m in case.performed]
@@ -513,7 +513,7 @@ def refuse_order(case: Pair) -> Failure | None:
 
 
 def _reassociates(case: Pair, mapping: Mapping) -> str | None:
-    """Return how the mapping would change the order of the additions, or None if it keeps the written order."""
+    """Return how the mapping would reorder additions, or None if it keeps the written order."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     if statement.assign.op not in ("add", "mul") or not statement.accumulator.is_float:
@@ -532,7 +532,7 @@ def _reassociates(case: Pair, mapping: Mapping) -> str | None:
 
 
 def refuse_flushing(case: Pair) -> Failure | None:
-    """Refuse an instruction that flushes subnormal numbers for a strict kernel."""
+    """Return the cause that an instruction flushes subnormal numbers while the kernel is strict, or None."""
     if not case.kernel.strict or not case.performed:
         return None
     words = sorted(FLUSHING & set(case.item.instruction.numerics))
@@ -549,7 +549,7 @@ def refuse_flushing(case: Pair) -> Failure | None:
 
 
 def refuse_padding(case: Pair) -> Failure | None:
-    """Refuse a mapping whose lanes beyond the end of a sum have no neutral value."""
+    """Return the cause that lanes beyond the end of a sum have no neutral value, or None."""
     assert case.pattern is not None
     if case.statement.assign.op is None or not case.performed:
         return None
@@ -587,7 +587,7 @@ def _explain_unpadded(case: Pair, mapping: Mapping) -> Iterator[Failure]:
 
 
 def _lowest(case: Pair, axis: Axis) -> int | None:
-    """Return the shortest length of an instruction's axis, or None if a run-time parameter masks it."""
+    """Return the least length of an instruction axis, or None if a run-time parameter masks it."""
     value = axis.extent.value
     if value is not None:
         return value
@@ -636,7 +636,7 @@ def _cause_of_padding(case: Pair, group: AxisGroup, axes: list[Axis], step: int)
 
 
 def refuse_preconditions(case: Pair) -> Failure | None:
-    """Return the precondition on parameters, or on an operand's layout, that no mapping meets."""
+    """Return the cause that no mapping satisfies a precondition on parameters or layouts, or None."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     if not pattern.instruction.where or not case.performed:
@@ -655,7 +655,7 @@ def refuse_preconditions(case: Pair) -> Failure | None:
 
 
 def _unmet(pattern: Pattern, params: Params) -> tuple[Constraint, ...]:
-    """Return constraints that parameters do not meet, or that concern a layout; isamap chooses the others."""
+    """Return the constraints that parameters violate or that concern layouts. isamap chooses other parameters."""
     found: list[Constraint] = []
     for c in pattern.instruction.where:
         left, right = c.left.substitute(params), c.right.substitute(params)

@@ -1,4 +1,4 @@
-"""Conditions on whole statements: the operation on the result, and its type.
+"""Conditions on whole statements: the reduction operation and the result type.
 
     vmul: assigns; the statement sums up          fma_f64: sums in f64; the statement sums in f32
 
@@ -37,7 +37,7 @@ _SYMBOL = {op: f"{symbol}=" for symbol, op in REDUCTIONS.items()}
 
 
 def refuse_heads(case: Pair) -> Failure | None:
-    """Return operation and type of the result."""
+    """Return the cause that operation or type of the result differ, or None."""
     pattern = case.pattern
     assert pattern is not None
     if heads_agree(pattern, case.statement):
@@ -62,13 +62,13 @@ def refuse_heads(case: Pair) -> Failure | None:
 
 
 def verb(op: str | None) -> str:
-    """Return the verb for a statement with `op=`."""
+    """Return the verb that messages use for an assignment with the operator `op`."""
     words = {"add": "sums up", "mul": "multiplies up", "max": "takes the maximum", "min": "takes the minimum"}
     return "assigns" if op is None else words.get(op, f"reduces by `{op}`")
 
 
 def _performs(case: Pair, assign: Assign) -> bool:
-    """Return whether the instruction would perform the statement with another assignment."""
+    """Return whether the instruction would perform the statement with another assignment operator."""
     assert case.pattern is not None
     statement = replace(case.statement, assign=assign)
     return any(
@@ -100,7 +100,7 @@ def _spell_combination(op: str, left: str, right: str) -> str:
 
 
 def _accumulates_only(case: Pair, mine: Assign, theirs: Assign) -> Failure:
-    """Return the cause where an assignment should accumulate: `C = C + A * B` is written `C += A * B`."""
+    """Return the cause that an assignment should accumulate: `C = C + A * B` is written `C += A * B`."""
     assert mine.op is not None
     message = f"{verb(mine.op)}; the statement assigns"
     rest = _find_added(theirs, mine.op)
@@ -160,7 +160,7 @@ def _types_of_result(case: Pair, mine: Assign, theirs: Assign) -> Failure:
 
 
 def _is_alone(case: Pair, name: str) -> bool:
-    """Return whether no other statement uses an array, so that its type is a matter of this one."""
+    """Return whether only one statement uses an array, so that its type may change freely."""
     assigns = [s.assign for s in case.others]
     return all(name != r.buffer for a in assigns for r in (a.target, *reads(a.value)))
 
@@ -170,7 +170,7 @@ def _both(declared: Edits, casts: Edits | None) -> Edits:
 
 
 def refuse_product(case: Pair) -> Failure | None:
-    """Return a sum of products of three and more factors for an instruction that takes two."""
+    """Return the cause that a sum of products has more than the two factors of the instruction, or None."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     value = statement.assign.value
@@ -224,7 +224,7 @@ def _three(case: Pair, arrays: list[Expr]) -> Failure:
 
 @lru_cache(maxsize=64)
 def _factorisation(kernel: Kernel, span: Span | None, number: int) -> tuple[str, Edits]:
-    """Return the cheapest factorisation of a statement, and the factored kernel with open sizes.
+    """Return the cheapest factorisation of a statement as text, and the edits that give the factored kernel.
 
     `span` is the kernel's own: equal kernels may have different spans, so edits are not shared.
     """

@@ -66,13 +66,13 @@ def _syntax(kernel: Kernel) -> ast.RoutineSyntax | None:
 
 
 def as_written(kernel: Kernel) -> Kernel | None:
-    """Return the kernel as its text says, no size bound, or None for one that was not read from a text."""
+    """Return the kernel as its text states it, with open sizes, or None if it was not read from a text."""
     return _as_written(kernel, kernel.span)
 
 
 @lru_cache(maxsize=64)
 def _as_written(kernel: Kernel, span: Span | None) -> Kernel | None:
-    """Return the statements, cached by position: messages point into one of two equal texts."""
+    """Return the kernel's statements, cached by position, because messages point into the given text."""
     if span is None or is_whole(kernel):
         return kernel if span is not None else None
     try:
@@ -82,7 +82,7 @@ def _as_written(kernel: Kernel, span: Span | None) -> Kernel | None:
 
 
 def is_whole(kernel: Kernel) -> bool:
-    """Return whether a kernel is as its text says, and no size of it was bound."""
+    """Return whether a kernel equals its text, with no size bound."""
     routine = _syntax(kernel)
     return routine is not None and len(routine.params) == len(kernel.params)
 
@@ -97,7 +97,7 @@ def _operand(kernel: Kernel, name: str) -> ast.OperandSyntax | None:
 
 
 def add_where(kernel: Kernel, constraint: str) -> Edits:
-    """Return one more requirement of the sizes."""
+    """Return the edits that add a constraint to `where`."""
     routine = _syntax(kernel)
     if routine is None:
         return ()
@@ -111,13 +111,13 @@ def add_where(kernel: Kernel, constraint: str) -> Edits:
 
 
 def retype(kernel: Kernel, name: str, dtype: DType) -> Edits:
-    """Return an operand declared with another type of its elements."""
+    """Return the edits that declare an operand with another element type."""
     operand = _operand(kernel, name)
     return (Edit(operand.dtype.span, dtype.name),) if operand is not None else ()
 
 
 def accumulate_in(kernel: Kernel, name: str, dtype: DType) -> Edits:
-    """Return an output summed in another type, or () where the language does not allow it."""
+    """Return the edits that make an output accumulate in another type, or () where the language forbids it."""
     operand = _operand(kernel, name)
     if operand is None:
         return ()
@@ -134,7 +134,7 @@ def accumulate_in(kernel: Kernel, name: str, dtype: DType) -> Edits:
 
 
 def remove_strict(kernel: Kernel) -> Edits:
-    """Return the kernel without the word `strict`."""
+    """Return the edits that remove the word `strict`."""
     routine = _syntax(kernel)
     if routine is None or not routine.strict:
         return ()
@@ -144,7 +144,7 @@ def remove_strict(kernel: Kernel) -> Edits:
 
 
 def without_guard(kernel: Kernel, assign: Assign) -> Edits:
-    """Return a statement without its own condition, or without that of the loops around it alone."""
+    """Return the edits that remove a statement's own condition, or that of the loops around it alone."""
     guard = assign.guard.span if assign.guard is not None else None
     if guard is None or assign.span is None or assign.value.span is None:
         return ()  # two conditions are joined in the tree, and stand in two places of the text
@@ -159,7 +159,7 @@ def without_guard(kernel: Kernel, assign: Assign) -> Edits:
 
 
 def unorder(kernel: Kernel, axis: str) -> Edits:
-    """Return the `seq` loop over an axis as a `for` loop."""
+    """Return the edits that turn the `seq` loop over an axis into a `for` loop."""
     routine = _syntax(kernel)
     loops = list(_loops(routine.items)) if routine is not None else []
     for loop in loops:
@@ -209,7 +209,7 @@ def replace_by(expr: Expr, text: str) -> Edits:
 
 
 def replace_operator(assign: Assign, operator: str) -> Edits:
-    """Return the edit that puts another word than `=`, `+=`, … between target and value."""
+    """Return the edit that replaces the assignment operator of a statement."""
     target, value = assign.target.span, assign.value.span
     if target is None or value is None:
         return ()
@@ -227,7 +227,7 @@ def replace_statement(assign: Assign, text: str) -> Edits:
 
 
 def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
-    """Return the edits after which the expressions agree, or None if casts alone do not make them agree."""
+    """Return the casts after which the expressions agree, or None if casts do not suffice."""
     match pattern, subject:
         case Call(op, args), Call(other, others):
             if (op, pattern.mode, len(args)) != (other, subject.mode, len(others)):
@@ -266,7 +266,7 @@ def _of_arguments(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...]) -> Edi
 
 
 def _convert_subject(subject: Expr, dtype: DType) -> Edits | None:
-    """Return the subject cast to a type, or without a cast that it has."""
+    """Return the edits that cast the subject to a type, or that remove a cast of it, or None."""
     if subject.dtype == dtype:
         return ()
     inner = subject
@@ -302,7 +302,7 @@ def _around(subject: Expr, dtype: DType, mode: str, inner: Edits) -> Edits | Non
 
 
 def cast_name(source: DType, target: DType) -> str:
-    """Return the cast as it is written: plain where no value is lost but by rounding, else saturating."""
+    """Return the text of a cast: plain if only rounding changes values, else saturating."""
     plain = target.is_float or converts_exactly(source, target)
     return target.name if plain else f"sat_{target}"
 
@@ -314,6 +314,6 @@ def needs_parentheses(expr: Expr) -> bool:
 
 
 def as_factor(expr: Expr) -> str:
-    """Return an expression as the kernel's text has it, with parentheses if a product needs them."""
+    """Return an expression as the kernel's text, in parentheses if a product needs them."""
     text = text_of(expr)
     return f"({text})" if needs_parentheses(expr) else text

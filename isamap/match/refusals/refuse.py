@@ -1,4 +1,4 @@
-"""Find the first condition that an instruction does not meet for a statement, and an edit that meets it.
+"""Find the first condition that an instruction violates for a statement, and an edit that satisfies it.
 
     fma_f64: takes a of f64; A[m, k] is f32
 
@@ -70,7 +70,7 @@ MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two nodes that differ, and how. `by_casts` is true if casts would make them equal."""
+    """Two nodes that differ, and how they differ. `by_casts` is true if casts would make them equal."""
 
     reason: str
     words: str
@@ -82,7 +82,7 @@ class Difference:
 
 
 def first_difference(pattern: Expr, subject: Expr) -> Difference | None:
-    """Return the first difference of two expressions, operands of commutative operations in the nearer order."""
+    """Return the first difference of two expressions, or None. Commutative operands pair in the nearer order."""
     match pattern, subject:
         case Read(), _ if pattern.dtype == subject.dtype:
             return None
@@ -132,7 +132,7 @@ def _calls_differ(pattern: Call, subject: Call) -> Difference | None:
 
 
 def _nearness(found: Difference) -> int:
-    """Return how far the expressions agree: a difference between leaves is nearer than one between operations."""
+    """Return how far the expressions agree. A difference between leaves is nearer than one between operations."""
     return (found.reason != "expression-differs") + 2 * found.by_casts
 
 
@@ -256,7 +256,7 @@ def _find_mirrored(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def _rounded_otherwise(pattern: Expr, subject: Expr) -> Difference | None:
-    """Return `fma(a, b, c)` over `A * B + C`, or the other way round."""
+    """Return the difference where `fma(a, b, c)` meets `A * B + C`, or the reverse, or None."""
     match pattern, subject:
         case Call("fma"), Call("add", (a, b)):
             product, rest = (a, b) if isinstance(a, Call) and a.op == "mul" else (b, a)
@@ -317,7 +317,7 @@ def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def refuse_tree(case: Pair) -> Failure | None:
-    """Return the operand tree, at the first node that differs."""
+    """Return the cause that the operand trees differ, at the first node that differs, or None."""
     pattern = case.pattern
     assert pattern is not None
     subject = case.statement.assign.value
@@ -399,7 +399,7 @@ def _cast_words(found: Difference) -> str:
 
 
 def _operand_twice(pattern: Expr, subject: Expr) -> Failure:
-    """Refuse expressions that agree except that one operand of the instruction would be two different elements."""
+    """Return the cause that one operand of the instruction would be two different elements."""
     mine = reads(pattern)
     twice = next((r for r in mine if mine.count(r) > 1), None)
     name, theirs = ("", []) if twice is None else (twice.buffer, _standing_for(pattern, subject, twice))
@@ -416,7 +416,7 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Failure:
 
 
 def _standing_for(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
-    """Return the subjects of an operand where it is read so, operands paired in written order."""
+    """Return the subjects of an operand that is read at `required`, with operands paired in written order."""
     match pattern:
         case Read():
             return [subject] if pattern == required else []
@@ -477,7 +477,7 @@ def refusal(
     number: int,
     mappings: tuple[Mapping, ...],
 ) -> Rejection | None:
-    """Return why an instruction does not perform a statement; None if it does, or if it is not meant to compute."""
+    """Return why an instruction does not perform a statement, or None if it does or does not compute."""
     if not any(o.role in ("out", "inout") for o in item.instruction.operands):
         return None
     pattern = pattern_of(item.instruction)
@@ -510,7 +510,7 @@ def _first(case: Pair, around: OfferedMoves) -> Failure | None:
 
 
 def _not_counted(case: Pair) -> Failure | None:
-    """Report that only the narrower counting mode excludes the mapping."""
+    """Return the cause that only the narrower counting mode excludes the mapping, or None."""
     pattern = case.pattern
     assert pattern is not None
     found = find_in_statement(pattern, case.statement, case.number, kernel=case.kernel)
@@ -527,7 +527,7 @@ Ability = tuple[str, str, str]
 
 
 def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool = False) -> tuple[str, ...]:
-    """Return the missing abilities in words: those that no instruction of the machine has, or () if none is missing.
+    """Return, in words, the types, conversions and operations that no instruction of the machine has.
 
     Types come first, because a missing type has no operations. Innermost operations come first. With
     `in_lanes`, only instructions that perform several iterations in one issue count.

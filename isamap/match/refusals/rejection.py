@@ -102,7 +102,7 @@ _CHANGING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One instruction that cannot perform one statement, and the first condition that fails.
+    """An instruction that cannot perform a statement, and the first condition that is violated.
 
     `span` is the place in the statement; `instruction_span` is the place in the instruction's text, in its
     description. `edit` describes the remedy. `edits` change the kernel's text so that the condition is met;
@@ -126,7 +126,7 @@ def changes_result(rejection: Rejection) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A condition that fails. `message` goes on after the instruction's name."""
+    """A violated condition. `message` continues after the instruction's name."""
 
     reason: str
     message: str
@@ -138,7 +138,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Pair:
-    """An instruction and a statement. `pattern` is None for a sequence, `mappings` are all.
+    """An instruction and a statement. `pattern` is None for a sequence. `mappings` are all mappings.
 
     `others` are the kernel's other statements.
     """
@@ -154,5 +154,5 @@ class Pair:
 
     @cached_property
     def performed(self) -> tuple[Mapping, ...]:
-        """Mappings that leave no instruction axis empty."""
+        """The mappings that leave no instruction axis empty."""
         return tuple(m for m in self.mappings if m.kind != "degenerate")

@@ -43,7 +43,7 @@ Sizes = Mapping[str, int | Range]
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A kernel's text after which an instruction performs the statement that it was rejected for.
+    """The text of an edited kernel with which an instruction performs the statement that it was rejected for.
 
     `edits` are the change of the original text as a whole. `keeps_result` is False if the kernel computes
     something else now; otherwise it computes the same for the sizes that it still allows, perhaps in other
@@ -60,7 +60,7 @@ class Fix:
 def fixes(
     kernel: Kernel, machine: Machine, rejections: Iterable[Rejection], sizes: Sizes | None = None
 ) -> tuple[Fix, ...]:
-    """Return a fix for each rejection that has one, in their order. `sizes` are bound again where they were."""
+    """Return a fix for each rejection that has one, in their order. `sizes` are bound in each fixed kernel."""
     found: list[Fix] = []
     texts: dict[str, Kernel | None] = {}
     for rejection in rejections:
@@ -77,7 +77,7 @@ def _fix(
     sizes: Sizes | None,
     texts: dict[str, Kernel | None],
 ) -> Fix | None:
-    """Return the fix that repeated edits lead to; `texts` caches the kernels of edited texts."""
+    """Return the fix that repeated edits lead to, or None. `texts` caches the kernels of edited texts."""
     if kernel.span is None or not rejection.edits:
         return None
     source = kernel.span.source
@@ -123,7 +123,7 @@ def _performing(
 
 
 def _changes(source: Source, text: str) -> Iterator[Edit]:
-    """Yield the difference of two texts, word by word."""
+    """Yield the word-by-word difference of two texts."""
     before, after = _TOKEN.findall(source.text), _TOKEN.findall(text)
     starts = [0]
     for token in before:
@@ -135,7 +135,7 @@ def _changes(source: Source, text: str) -> Iterator[Edit]:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """An instruction that performs statements of a rewritten kernel in more ways than any as written.
+    """An instruction that performs statements of a rewritten kernel in more ways than any statement as written.
 
     `statements` are numbers of the rewritten kernel's. `mappings` counts the whole and split mappings of its
     first statement, `before` the most that a statement as written has onto the instruction.
@@ -198,7 +198,7 @@ def _rank(found: Improvement) -> tuple[int, int]:
 
 
 def _covers(found: Improvement, other: Improvement) -> bool:
-    """Return whether one improvement gains at least as much as another, with fewer or equally many, smaller sums."""
+    """Return whether an improvement gains at least as much as another, with at most as many and no larger sums."""
     mine, its = _count_gained(found), _count_gained(other)
     for instruction, required in its.items():
         there = mine.get(instruction, [])
@@ -224,14 +224,14 @@ def _sums(kernel: Kernel) -> list[Counter[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Counts of statements that were looked at: most statements survive a rewrite as they are."""
+    """Cached mapping counts of statements. Most statements are unchanged by a rewrite."""
 
     machine: Machine
     mode: CountMode
     known: dict[tuple[object, ...], Counts]
 
     def of(self, kernel: Kernel, s: Statement) -> Counts:
-        """Return the whole and split mappings of a statement that computes, by instruction."""
+        """Return the numbers of whole and split mappings of a computing statement, by instruction."""
         if not _computes(s):
             return {}
         key = (s.axes, s.assign, s.accumulator, _operands(kernel, s))
@@ -242,7 +242,7 @@ class _Counted:
         return self.known[key]
 
     def gains(self, kernel: Kernel, before: Counts) -> Iterable[Gain]:
-        """Return the gains of instructions in a rewritten kernel, by statement and instruction."""
+        """Return the gains of a rewritten kernel, by statement and instruction."""
         for number, s in enumerate(statements(kernel)):
             for instruction, count in self.of(kernel, s).items():
                 if count > before.get(instruction, 0):
@@ -250,7 +250,7 @@ class _Counted:
 
 
 def _computes(s: Statement) -> bool:
-    """Return whether a statement does more than copy or add. Mappings of the others follow from the kernel."""
+    """Return whether a statement does more than copy or add. The others' mappings follow from the kernel."""
     return bool(s.is_reduction and s.reduction_axes) or _operates(s.assign.value)
 
 
@@ -275,7 +275,7 @@ def _most(given: Iterable[Counts]) -> Counts:
 
 
 def _group_statements(kernel: Kernel, machine: Machine, mode: CountMode) -> dict[str, list[tuple[int, ...]]]:
-    """Return the statements that instructions of several statements perform together, once for each mapping."""
+    """Return the statements that multi-statement instructions perform together, once for each mapping."""
     found: dict[str, list[tuple[int, ...]]] = {}
     for m in find_groups(kernel, machine, mode):
         if m.kind != "degenerate":

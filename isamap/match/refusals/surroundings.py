@@ -1,4 +1,4 @@
-"""Conditions on the machine: whether an instruction's operands can be present when it is issued.
+"""Conditions on the machine: whether an instruction's operands can be loaded before it is issued.
 
 fma takes b in far, and nothing moves f32 from memory to far
 """
@@ -48,13 +48,13 @@ class OfferedMoves:
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
-        """Instructions that assign, moves among them."""
+        """The instructions that assign, moves included."""
         found = (p for i in self.machine.instructions.values() for p in patterns_of(i.instruction))
         return tuple(p for p in found if p.statement.assign.op is None)
 
     @cached_property
     def reachable(self) -> frozenset[Held]:
-        """Memories and types that something in addressable memory can be brought to."""
+        """The memories and types into which data of addressable memory can be loaded."""
         found: set[Held] = set()
         before = -1
         while before != len(found):
@@ -67,7 +67,7 @@ class OfferedMoves:
 
     @cached_property
     def returning(self) -> frozenset[Held]:
-        """Memories and types from which something can be brought back to addressable memory."""
+        """The memories and types from which data can be stored to addressable memory."""
         found: set[Held] = set()
         before = -1
         while before != len(found):
@@ -82,13 +82,13 @@ class OfferedMoves:
 
     @cached_property
     def grouped(self) -> frozenset[tuple[int, str]]:
-        """Statements that an instruction of several statements performs together with others."""
+        """The statements that a multi-statement instruction performs together with others."""
         found = find_groups(self.kernel, self.machine)
         return frozenset((n, g.instruction) for g in found if g.kind != "degenerate" for n in g.statements)
 
     @cached_property
     def settable(self) -> frozenset[tuple[str, str]]:
-        """Fields of states, or all of a state, that some instruction sets."""
+        """The fields of states (or whole states) that an instruction sets."""
         found: set[tuple[str, str]] = set()
         for item in self.machine.instructions.values():
             found |= {(state, "") for state in item.instruction.sets_state}
@@ -101,7 +101,7 @@ def _held_parts(operand: Operand) -> Held:
 
 
 def refuse_around(case: Pair, around: OfferedMoves) -> Failure | None:
-    """Return why the machine cannot perform an instruction that has mappings."""
+    """Return the cause that the machine cannot execute an instruction that has mappings, or None."""
     assert case.pattern is not None
     return next((c for condition in AROUND if (c := condition(case, around)) is not None), None)
 
@@ -148,7 +148,7 @@ def _same_place(mine: Placement | None, theirs: Placement) -> bool:
 
 
 def _moves(case: Pair, around: OfferedMoves) -> Failure | None:
-    """Refuse a mapping set: some operand is in memory, and no chain loads it in any mapping.
+    """Return the cause that in every mapping some operand is in memory and no chain loads it, or None.
 
     Registers are loaded from a known place; the chain is shown with the mapping. The last instruction of a
     chain performs an assignment: one that does not reach a scratchpad may be followed by another.
@@ -184,7 +184,7 @@ def _not_loadable(case: Pair, missing: Movement, subject: Expr | None) -> Failur
 
 
 def _layout(operand: Operand) -> str:
-    """Return the strides that the instruction expects, in words."""
+    """Return text about the strides that the instruction expects."""
     if operand.strides is None:
         return "neighbours without a gap"
     return f"strides({', '.join('any' if s is None else str(s) for s in operand.strides)})"
@@ -202,7 +202,7 @@ def _fill(case: Pair, around: OfferedMoves) -> Failure | None:
 
 
 def _writes(pattern: Pattern, fill: Const) -> bool:
-    """Return whether an instruction may leave a value in its target: as its result, or in masked lanes."""
+    """Return whether an instruction may leave a value in its target, as its result or in masked lanes."""
     if pattern.output.dtype != fill.dtype:
         return False
     if pattern.output.outside == "zero" and fill.value == 0:

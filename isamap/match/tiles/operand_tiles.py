@@ -75,20 +75,20 @@ class OperandTile:
 
     @property
     def held(self) -> Read:
-        """The register itself over its coordinates, as a value that is written."""
+        """The register over its coordinates, as a value to be written."""
         return Read(
             f"$value:{self.memory}", tuple(Index.of(d) for d in coordinate_names(len(self.shape))), self.dtype
         )
 
     @property
     def register_dtype(self) -> DType:
-        """The type of the register's elements, which a buffer may hold in another one."""
+        """The type of the register's elements. A buffer may hold them in another type."""
         return self.dtype if self.computed is None else self.computed[1]
 
     def request(
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
     ) -> LoadRequest:
-        """Return the load request if the axes in `partial` have only so many valid elements left."""
+        """Return the load request if only a number of elements is valid along each axis in `partial`."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
         value = expr if expr is not None else self.elements
         if self.computed is not None:
@@ -135,12 +135,12 @@ class Tile:
         return next(a for a in self.axes if a.name == name)
 
     def overwrites(self, operand: OperandTile) -> bool:
-        """Return whether the instruction writes all of an operand without reading it: nothing fills it before."""
+        """Return whether the instruction writes all of an operand without reading it, so that no load is needed."""
         return self.statement.assign.op is None and operand.name == self.pattern.target.buffer
 
     @property
     def run_time_lengths(self) -> dict[str, str]:
-        """The parameter of each loop axis that gives the number of elements per issue: at most the remainder."""
+        """The parameter of each loop axis that gives the elements per issue, at most the remainder."""
         if self.accumulator is None or not self.overwrites(self.accumulator):
             return {}
         return lengths_at_run_time(self.pattern, self.axes)
@@ -149,7 +149,7 @@ class Tile:
 def bring(
     search: MoveSearch, tile: Tile, operand: OperandTile, request: LoadRequest
 ) -> OperandMove | Present | Location | None:
-    """Return how an operand of an issue is loaded: a chain of instructions, or the place where it lies."""
+    """Return how an operand of an issue is loaded: by a chain of instructions, or from where it lies."""
     if not search.is_addressable(operand.memory):
         return find_operand_load(search, request)
     if not tile.run_time_lengths.keys().isdisjoint(operand.parts):
@@ -219,7 +219,7 @@ def apply_mapping(
 
 
 def _of_its_array(tile: OperandTile) -> OperandTile:
-    """Return the tile of a register's value as one of the array that it is computed of, which a buffer may hold.
+    """Return the tile of a computed register as a tile of its source array, which a buffer may hold.
 
     Registers that load from a scratchpad compute it behind the load. It stays where several elements make a value.
     """
@@ -235,7 +235,7 @@ def _of_its_array(tile: OperandTile) -> OperandTile:
 
 
 def part_of(tile: Tile, operand: OperandTile, position: int) -> OperandTile | None:
-    """Return the tile of one of the arrays that an operand is computed of, which a buffer may hold in its stead.
+    """Return the tile of one source array of a computed operand, which a buffer may hold instead, or None.
 
     The value is computed behind the load from the buffer; what it needs of other arrays is read where that lies.
     `position` counts the arrays' elements in the order of `distinct_reads`. None if a value takes several
@@ -260,13 +260,13 @@ def part_of(tile: Tile, operand: OperandTile, position: int) -> OperandTile | No
 
 
 def leaves_in_scratchpad(pattern: Pattern, machine: Machine | None) -> bool:
-    """Return whether an instruction leaves its result in a scratchpad, from where other instructions take it."""
+    """Return whether an instruction leaves its result in a scratchpad, where other instructions read it."""
     memory = machine.memories.get(pattern.output.memory or "") if machine is not None else None
     return memory is not None and memory.kind == "scratchpad"
 
 
 def cuts_sum(axis: LoopAxis) -> bool:
-    """Return whether an axis that is summed over may end within a tile."""
+    """Return whether a reduction axis may end within a tile."""
     filled = axis.tile == 1 or all(count % axis.tile == 0 for _, count in axis.extent.terms)
     return axis.is_reduction and not filled
 
@@ -274,7 +274,7 @@ def cuts_sum(axis: LoopAxis) -> bool:
 def fills_behind(
     pattern: Pattern, inputs: Iterable[OperandTile], summed: Iterable[LoopAxis], *, finite: bool = False
 ) -> Fills | None:
-    """Return values of inputs behind the end of summed axes that leave the result as it is.
+    """Return input values beyond the end of reduction axes that leave the result unchanged, or None.
 
     None if nothing does it. `finite` as for `neutral_fills`.
     """
@@ -291,7 +291,7 @@ def sums_can_be_padded(tile: Tile) -> bool:
 
 
 def zero_of(dtype: DType) -> Const:
-    """Return the zero of a type; for bool it is false."""
+    """Return the zero of a type (false for bool)."""
     return Const(False if dtype.kind == "bool" else 0.0 if dtype.is_float else 0, dtype)
 
 
@@ -302,7 +302,7 @@ def _initial_value(statement: Statement) -> Expr:
 
 
 def _positions(statement: Statement, mapping: Mapping, axes: tuple[LoopAxis, ...]) -> dict[str, Index]:
-    """Return each kernel axis as an expression of the position of its loop axis, fused ones by division."""
+    """Return each kernel axis as an expression of its loop axis' position. Fused axes use divisions."""
     groups = {g.name: g.kernel_axes for g in mapping.groups}
     found: dict[str, Index] = {}
     known = {a.name for a in statement.axes}
@@ -331,7 +331,7 @@ def _operand(
     *,
     repeats: bool = False,
 ) -> OperandTile | None:
-    """Return the tile of an operand. With `repeats`, it holds an element as often as the instruction reads it."""
+    """Return the tile of an operand, or None. With `repeats`, it stores an element as often as it is read."""
     operand = pattern.instruction.operand(name)
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
@@ -389,7 +389,7 @@ def _operand(
 
 
 def _cell(index: Index, dim: str, kept: set[str], lengths: dict[str, int]) -> tuple[int, Index, Index]:
-    """Return a coordinate without the digits along which elements repeat: its size, and it over axes and `dim`."""
+    """Return a coordinate without repeating digits: its size, and its expressions over axes and over `dim`."""
     size, over_axes, over_dim = 1, ZERO, ZERO
     digits = digits_of(index, lengths) or ()
     for position, (digit, step) in reversed(list(enumerate(digits))):
@@ -403,7 +403,7 @@ def _cell(index: Index, dim: str, kept: set[str], lengths: dict[str, int]) -> tu
 
 
 def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> str | None:
-    """Return the loop axis whose digits are exactly this coordinate, in the same order."""
+    """Return the loop axis whose digits form exactly this coordinate, in the same order, or None."""
     digits = digits_of(index, lengths)
     if not digits:
         return None
@@ -428,7 +428,7 @@ def over_tile(tile: Tile, expr: Expr) -> OperandTile | None:
 
 
 def accumulator_store(tile: Tile) -> tuple[Read, Expr]:
-    """Return target and value, over the accumulator's coordinates, of writing it back.
+    """Return the target and the value, over the accumulator's coordinates, of the store of the accumulator.
 
     The value reads the pseudo-buffer of the register that the accumulator lives in.
     """
@@ -441,7 +441,7 @@ def accumulator_store(tile: Tile) -> tuple[Read, Expr]:
 
 
 def is_read_of(expr: Expr) -> str | None:
-    """Return the array that an expression is an element (or a cast of an element) of."""
+    """Return the array of which an expression is an element, or a cast of one, or None."""
     while isinstance(expr, Cast):
         expr = expr.value
     return expr.buffer if isinstance(expr, Read) else None
@@ -465,7 +465,7 @@ def tensor_strides(operand: Operand) -> tuple[Index, ...]:
 
 
 def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
-    """Return strides of all arrays of a kernel."""
+    """Return the strides of all arrays of a kernel."""
     return {o.name: tensor_strides(o) for o in kernel.operands}
 
 
@@ -498,12 +498,12 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
 
 
 def profile_sizes(statement: Statement) -> dict[str, int]:
-    """Return large values for the symbolic sizes, for the choice of lengths."""
+    """Return large values for the open sizes, with which lengths are chosen."""
     return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
 
 
 def in_tiles(operand: OperandTile, search: MoveSearch, home: str = "") -> Read:
-    """Return an operand's elements, over its coordinates, in the layout of a staging buffer.
+    """Return an operand's elements in the layout of a staging buffer, over the operand's coordinates.
 
     `home` is the scratchpad of the buffer; "" means the workspace.
     """

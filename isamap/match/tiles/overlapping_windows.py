@@ -1,4 +1,4 @@
-"""Windows: operands whose neighbouring iterations share elements, as the taps of a filter do.
+"""Windows: operands whose neighbouring iterations share elements, such as the taps of a filter.
 
     X[p + r, c]                     the elements for r = 1 and p = 0 to 7 are those for r = 0 and p = 1 to 8
     X[p.q / 56 + r, p.q % 56, c]    the same along both as one axis, 56 steps farther on
@@ -33,14 +33,14 @@ class WindowOverlap:
     period: int = 1
 
     def reaches(self, taps: int) -> tuple[int, ...]:
-        """Return the distance of the last tap from the first, for each plane. Units: elements of `along`."""
+        """Return the distance from the first to the last tap, for each plane. Units: elements of `along`."""
         return tuple(
             self.shift * ((taps - 1 - first) // self.period) for first in range(min(self.period, taps))
         )
 
 
 def windows_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> tuple[WindowOverlap, ...]:
-    """Return the windows of an operand that lies in a scratchpad, each axis in one at most; rows of a tile first."""
+    """Return the windows of a scratchpad operand, with each axis in at most one. Rows of a tile come first."""
     step = search.known.address_steps.get(operand.memory)
     if step is None or not isinstance(operand.subject, Read):
         return ()
@@ -61,7 +61,7 @@ def windows_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> tuple[Wi
 
 
 def _is_in_cells(axis: LoopAxis, operand: OperandTile) -> bool:
-    """Return whether a step along an axis moves on by a whole row of a tile's cells, or by a whole tile."""
+    """Return whether a step along an axis moves by a whole row of a tile's cells, or by a whole tile."""
     if axis.extent.value is None or axis.is_reduction:
         return False
     if axis.tile == 1:
@@ -73,7 +73,7 @@ def _is_in_cells(axis: LoopAxis, operand: OperandTile) -> bool:
 
 
 def _shifts(subject: Read) -> Iterator[int]:
-    """Yield strides that two axes may share: 1, and each divisor of the subscripts (a row of a flattened axis)."""
+    """Yield strides that two axes may share: 1, and each divisor in the subscripts (rows of flattened axes)."""
     yield 1
     atoms = {atom for index in subject.index for monomial, _ in index.terms for atom in monomial}
     divisors = {a.divisor.value for a in atoms if isinstance(a, FloorDiv | Mod)}
@@ -81,7 +81,7 @@ def _shifts(subject: Read) -> Iterator[int]:
 
 
 def _window(subject: Read, along: LoopAxis, tap: LoopAxis) -> WindowOverlap | None:
-    """Return the window of two axes with the fewest planes."""
+    """Return the window of two axes with the fewest planes, or None."""
     here, there = f"@{along.name}", f"@{tap.name}"
     for period in range(1, min(tap.extent.value or 0, MOST_PLANES + 1)):
         later = substitute_expr(subject, {there: Index.of(there) + period})

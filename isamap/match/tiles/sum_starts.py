@@ -17,7 +17,7 @@ from isamap.transform import Statement, reads, statements
 
 
 def beginning_of(name: str, machine: Machine) -> str | None:
-    """Return the instruction that computes what `name` does, from 0 instead of the old sum, or None if none does."""
+    """Return the instruction that computes the same as `name`, but from 0 instead of the old sum, or None."""
     own = pattern_of(machine.instructions[name].instruction)
     if own is None:
         return None
@@ -29,20 +29,20 @@ def beginning_of(name: str, machine: Machine) -> str | None:
 
 
 def find_zeroing(first: OperandTile, tile: Tile, search: MoveSearch) -> str:
-    """Return the instruction that begins sums in a scratchpad where they start from 0, or "" where none does."""
+    """Return the instruction that starts scratchpad sums from 0, or "" if none does."""
     if first.subject != first.fill or first.fill.value != 0 or not search.is_addressable(first.memory):
         return ""
     return beginning_of(tile.mapping.instruction, search.machine) or ""
 
 
 def initial_load(first: OperandTile, search: MoveSearch) -> OperandMove | None:
-    """Return the operand load that initialises sums without memory, or None if no instruction does it."""
+    """Return the operand load that initialises sums without memory, or None."""
     found = None if reads(first.subject) else find_operand_load(search, first.request({}))
     return found if isinstance(found, OperandMove) else None
 
 
 def _begins(other: Instruction, own: Instruction, summed: Statement) -> bool:
-    """Return whether `other` sets all of the result to 0, and then is `own`, whose statement is `summed`."""
+    """Return whether `other` first sets the whole result to 0 and then equals `own`, whose statement is `summed`."""
     found = statements(other)
     if len(found) != 2 or other.params != own.params or other.where != own.where:
         return False

@@ -31,7 +31,7 @@ MOST_LENGTHS = 4096
 def choose_params(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Params:
-    """Return the values of `choose` parameters: as large as the kernel fills, and at most the instruction's limit.
+    """Return the values of `choose` parameters: as large as the kernel fills, within the instruction's limits.
 
     Run-time lengths of an issue are as large as possible; a remainder is padded.
     """
@@ -49,7 +49,7 @@ def choose_params(
 
 
 def _lengths_of_whole(statement: Statement, mapping: Mapping, pattern: Pattern) -> Params:
-    """Return the run-time lengths of short axes of the kernel that run on several axes of an instruction.
+    """Return run-time lengths for a short kernel axis that runs on several axes of an instruction.
 
     960 values on rows of 16 are 60 rows: with the largest number of rows, an issue would compute the padding, too.
     Fewer rows than columns would be many short issues; mappings of other axes have longer ones.
@@ -88,7 +88,7 @@ def _asked_axes(pattern: Pattern) -> frozenset[str]:
 def _choose_parameters(
     pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]
 ) -> tuple[tuple[str, int], ...]:
-    """Return the parameters for the kernel's number of iterations of these axes together."""
+    """Return the parameters for the kernel's number of iterations of these axes."""
     chosen, needs = full_lengths(pattern), list[tuple[str, int]]()
     group_of = {axis: (axes, count) for axes, count in filled for axis in axes}
     for axis in pattern.axes:
@@ -143,21 +143,21 @@ def _allowed_parameters(pattern: Pattern, chosen: Params, needs: MappingType[str
 
 
 def _limits(pattern: Pattern, name: str) -> tuple[int, int]:
-    """Return the least and the largest value of a parameter, 1 if it has no limit."""
+    """Return the least and the largest value of a parameter, with 1 in place of a missing limit."""
     param = pattern.instruction.param(name)
     low, high = (end.value if end is not None else None for end in (param.low, param.high))
     return low or 1, high or 1
 
 
 def full_lengths(pattern: Pattern) -> Params:
-    """Return the largest value of each parameter that is the run-time length of an axis, if it is a number."""
+    """Return the largest value, if it is a number, of each parameter that is the run-time length of an axis."""
     _, lengths = extents_of(pattern, {})
     highest = {name: pattern.instruction.param(name).high for name in lengths.values()}
     return {name: high.value for name, high in highest.items() if high is not None and high.value is not None}
 
 
 def _extent(extent: Index, profile: MappingType[str, int]) -> int:
-    """Return the extent at the profile's sizes; one in which open sizes may cancel, `H - R + 1`, is large."""
+    """Return the extent at the profile's sizes, or a large value where open sizes may cancel, as in `H - R + 1`."""
     if extent.value is None and len(extent.terms) > 1:
         return max(profile.values())
     value = typical_value(extent, profile)
@@ -167,7 +167,7 @@ def _extent(extent: Index, profile: MappingType[str, int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoopAxis:
-    """Kernel axes looped over together. Units: `tile` is how many elements one issue covers.
+    """Kernel axes that one loop runs over. Units: `tile` is the number of elements per issue.
 
     `digits` are the instruction axes that run inside the tile, outermost first, with their lengths.
     """
@@ -197,13 +197,13 @@ class Loops:
 
     @staticmethod
     def of(statement: Statement) -> Loops:
-        """Return the loops around a statement, without loops of its own."""
+        """Return the loops around a statement that no mapping has changed."""
         reductions = {a.name for a in statement.reduction_axes}
         around = {a.name: LoopAxis(a.name, a.extent, 1, a.name in reductions) for a in statement.axes}
         return Loops(statement, around)
 
     def over(self, group: AxisGroup, lengths: MappingType[str, int]) -> LoopAxis:
-        """Return the loop over axes that an instruction takes, whose own axes are so long."""
+        """Return the loop over a group's kernel axes, given the lengths of the instruction axes."""
         key = group, tuple([lengths[i] for i in group.instruction_axes])
         if key not in self.joined:
             extent = Index.of(1)
@@ -260,7 +260,7 @@ def lengths_at_run_time(pattern: Pattern, axes: tuple[LoopAxis, ...]) -> dict[st
 
 
 def may_write(pattern: Pattern, mapping: Mapping, loops: Loops, walk: Walk, search: MoveSearch) -> bool:
-    """Return whether a store may write its lanes: False if its operands in memory cannot lie as elements do.
+    """Return whether a store may write its lanes. False if its memory operands cannot have the elements' layout.
 
     It compares neighbours along each loop. Most mappings of stores fail here, before their tiles are built.
     """
@@ -282,7 +282,7 @@ def may_write(pattern: Pattern, mapping: Mapping, loops: Loops, walk: Walk, sear
 def _neighbours_fit(
     lanes: MappingType[str, Index], read: Read, mapping: Mapping, loops: Loops, walk: Walk, search: MoveSearch
 ) -> bool:
-    """Return whether neighbouring lanes of an operand, so far apart, may be neighbouring elements."""
+    """Return whether neighbouring lanes of an operand may be neighbouring elements in memory."""
     if read not in loops.steps:
         loops.steps[read] = _steps_of(read, loops.statement, search.strides)
     steps, members = loops.steps[read], {group.name: group.kernel_axes for group in mapping.groups}
@@ -303,7 +303,7 @@ def _neighbours_fit(
 def _steps_of(
     read: Read, statement: Statement, strides: MappingType[str, tuple[Index, ...]]
 ) -> dict[str, Index]:
-    """Return how far apart neighbours lie along axes that are longer than one, where known. Units: elements."""
+    """Return, where known, the distance of neighbours along axes longer than one. Units: elements."""
     address = address_of(read, strides) or ZERO
     long = [axis.name for axis in statement.axes if (axis.extent.value or 1) > 1]
     return {name: step for name in long if (step := address.coefficient(name)) is not None}
@@ -313,7 +313,7 @@ def _steps_of(
 def _lane_steps(
     operand: Operand, subscripts: tuple[Index, ...], params: tuple[tuple[str, int], ...]
 ) -> dict[str, Index]:
-    """Return the distance of neighbours along instruction axes, where no issue gives it. Units: elements."""
+    """Return the distance of neighbours along instruction axes, except where each issue gives it. Units: elements."""
     strides = operand_strides(operand, dict(params))
     found: dict[str, Index] = {}
     for name in {symbol for index in subscripts for symbol in index.symbols}:

@@ -50,7 +50,7 @@ class Written:
 
 
 def with_held(value: Expr, held: Expr) -> Expr:
-    """Return the value with the accumulator's element put in, converted to the type of the sum's array."""
+    """Return the value with the accumulator's element substituted, converted to the type of the sum's array."""
 
     def put(read: Read) -> Expr:
         if read.buffer != HELD:
@@ -61,12 +61,12 @@ def with_held(value: Expr, held: Expr) -> Expr:
 
 
 def in_register(written: Written, acc: OperandTile) -> Expr:
-    """Return the value over the coordinates of the register that the accumulator lives in."""
+    """Return the value over the coordinates of the accumulator's register."""
     return with_held(written.value, acc.held)
 
 
 def get_own_sum(tile: Tile) -> Written:
-    """Return the sum itself, into its own array."""
+    """Return the sum itself, written to its own array."""
     target = tile.statement.assign.target
     found = _find_written(tile, target, Read(HELD, (), target.dtype))
     assert found is not None, "an accumulator is an element of the kernel's arrays"
@@ -74,14 +74,14 @@ def get_own_sum(tile: Tile) -> Written:
 
 
 def written_value(tile: Tile, outcome: CompanionValues) -> tuple[Written, ...] | None:
-    """Return the expression that is written of a finished tile, or None if a value has no place in the tile."""
+    """Return the expressions that are written from a finished tile, or None if a value has no place in the tile."""
     found = [_find_written(tile, target, value) for target, value in outcome.writes]
     known = [w for w in found if w is not None]
     return tuple(replace(w, alone=len(found) == 1) for w in known) if len(known) == len(found) else None
 
 
 def start_of_sum(tile: Tile, outcome: CompanionValues) -> tuple[OperandTile, Written] | None:
-    """Return the accumulator with an initial value by another statement, and the value written to the sum's array.
+    """Return the accumulator with an initial value from another statement, and the value written to its array.
 
     Return None if no statement gives the initial value, or if it has no place in the tile.
     """
@@ -108,7 +108,7 @@ def _find_written(tile: Tile, target: Read, value: Expr) -> Written | None:
 def tiles_apart(
     statement: Statement, number: int, machine: Machine, profile: dict[str, int]
 ) -> Iterator[Tile]:
-    """Yield every tile whose lanes sum shares of one summing axis, in the machine's order of instructions."""
+    """Yield every tile whose lanes sum parts of one reduction axis, in the machine's order of instructions."""
     if statement.assign.op is None:
         return
     for item in machine.instructions.values():
@@ -124,14 +124,14 @@ def tiles_apart(
 
 
 def _may_be_apart(pattern: Pattern, op: str) -> bool:
-    """Return whether all axes index all inputs, so that unused lanes add nothing; and some are lanes."""
+    """Return whether all axes index all inputs and some are lanes, so that unused lanes add nothing."""
     read = [i for i in pattern.instruction.operands if i.role == "in"]
     lanes = {s for i in pattern.target.index for s in i.symbols}
     return bool(read and lanes) and pattern.statement.assign.op == op and not pattern.instruction.params
 
 
 def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[Mapping]:
-    """Yield one summing axis cut over all axes of the instruction, for every pairing of operands."""
+    """Yield one reduction axis cut over all axes of the instruction, for every pairing of operands."""
     lanes = [s for i in pattern.target.index for s in i.symbols]
     axes = (*lanes, *(a.name for a in pattern.axes if a.name not in lanes))
     for bindings in pairings(pattern, statement, "complete"):
@@ -145,7 +145,7 @@ def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[M
 
 
 def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
-    """Return whether all inputs follow an axis, or some do and the other factors of their products are numbers.
+    """Return whether all inputs depend on an axis, or some do and the other factors of a product are numbers.
 
     In unused lanes the inputs hold a neutral value, such as 0, and so do products with it.
     """
@@ -157,7 +157,7 @@ def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
 
 
 def _is_number(e: Expr) -> bool:
-    """Return whether an expression is a constant, by which 0 is multiplied to 0."""
+    """Return whether an expression is a constant whose product with 0 is 0."""
     return _is_number(e.value) if isinstance(e, Cast) else isinstance(e, Const) and isfinite(e.value)
 
 
