@@ -37,7 +37,7 @@ _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 
 
 def label_of(text: str) -> str:
-    """Return a kernel's name in words and the sizes of its two largest inputs and of its result, for people."""
+    """Return a kernel's name in words with the sizes of its two largest inputs and its result, for messages."""
     name = re.search(r"kernel ([A-Za-z0-9_]+?)(?:_[0-9a-f]{8})?\(", text)
     sizes = {
         role: [
@@ -53,7 +53,7 @@ def label_of(text: str) -> str:
 
 
 def _elements(size: str) -> int:
-    """Return the elements of a size such as `1×56×64`; a size that is open counts as one."""
+    """Return the number of elements of a size such as `1×56×64`. An open size counts as one."""
     return prod(int(extent) for extent in size.split("×") if is_digits(extent))
 
 
@@ -104,7 +104,7 @@ def _start_ahead() -> Process[str]:
 
 
 def _give(left: deque[Asked], process: Process[str], told: Callable[[Asked], None]) -> None:
-    """Give a process one piece of work after the other, as long as it answers."""
+    """Send pieces of work to a process one by one, as long as it answers."""
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(OSError, ValueError, IndexError):  # it has ended, or nothing is left
@@ -125,7 +125,7 @@ def _compile(asked: Asked) -> None:
 
 
 def _serve() -> None:
-    """Compile the request of each input line, and report it with a line."""
+    """Compile the request of each input line, and answer with a line."""
     answers, sys.stdout = sys.stdout, sys.stderr  # whatever is printed meanwhile is not an answer
     for line in sys.stdin:
         _compile(json.loads(line))

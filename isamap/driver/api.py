@@ -79,7 +79,7 @@ def compile_only(kernel: str | Path, machine: str | Path, **asked: Any) -> None:
 def find_mappings(
     kernel: str | Path, machine: str | Path, sizes: Sizes | None = None, mode: CountMode = "complete"
 ) -> tuple[KernelMapping, ...]:
-    """Return every mapping of a kernel onto a machine's instructions; without sizes, for all sizes that it allows.
+    """Return every mapping of a kernel onto a machine's instructions, without `sizes` for all sizes it allows.
 
     `mode` is the set that is counted: "complete", "fixed" or "amos" (docs/matching.md).
     """
@@ -103,7 +103,7 @@ def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ())
 def gradient_pair(
     kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = (), *, keep: Sequence[str]
 ) -> tuple[str, str]:
-    """Return the texts of the kernel, which also returns the arrays `keep`, and of the gradient that reads them.
+    """Return the texts of the kernel with additional results `keep`, and of the gradient kernel that reads them.
 
     Raises: IsamapError as `gradient`, and where an array is not one that would be computed again.
     """
@@ -138,7 +138,7 @@ def verify(
 
 
 def source_of(kernel: str | Path) -> Source:
-    """Return the text of a kernel: a shipped one, that of a file, or the text itself. Raises: UsageProblem."""
+    """Return the source of a kernel: of a shipped one, of a file, or the text itself. Raises: UsageProblem."""
     found = given_text("kernel", kernel, "a name, a path or a text")
     if isinstance(found, Path):
         return read_file(found, str(found))
@@ -146,6 +146,6 @@ def source_of(kernel: str | Path) -> Source:
 
 
 def _request(kernel: str | Path, machine: str | Path, sizes: Sizes | None = None, **given: object) -> Request:
-    """Return the request that a call makes, each part of it checked. Raises: UsageProblem."""
+    """Return the request of a call, with each part checked. Raises: UsageProblem."""
     source, named, choices = source_of(kernel), machine_of(machine), take_choices(given)
     return make_request(source, named, given_sizes(sizes), choices, dash="")

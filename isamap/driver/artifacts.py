@@ -42,7 +42,7 @@ _AT_FDCWD = -100
 
 
 def replace_folder(target: Path, fill: Callable[[Path], None], check: Callable[[Path], None]) -> None:
-    """Replace `target` by a folder that `fill` makes, if `check` accepts the old one.
+    """Replace `target` by a folder that `fill` creates, if `check` accepts the old folder.
 
     `check` runs again on the old folder after it was moved away, so that an edit in the meantime restores it.
     Raises: OSError if nothing can be written, and the errors of `check`.
@@ -61,7 +61,7 @@ def replace_folder(target: Path, fill: Callable[[Path], None], check: Callable[[
 
 
 def _sweep(target: Path) -> None:
-    """Remove temporary folders of killed writers of this place."""
+    """Remove temporary folders of killed writers of this folder."""
     for left in target.parent.iterdir():
         if left.name.startswith(_prefix(target)):
             shutil.rmtree(left, ignore_errors=True)
@@ -73,7 +73,7 @@ def _prefix(target: Path) -> str:
 
 @contextmanager
 def _turn(folder: Path) -> Generator[bool]:
-    """Wait until no other writer is at work in a folder; say whether that is known.
+    """Wait until no other writer uses a folder, and yield whether the lock was obtained.
 
     It is not where a folder may be written and not read, on file systems without locks, without `flock`, and
     where something holds the lock for PATIENCE_S: then the folder is replaced at once all the same.
@@ -108,7 +108,7 @@ def _waited_for(take: Callable[[], None]) -> bool:
 
 
 def _swap(made: Path, target: Path, check: Callable[[Path], None]) -> None:
-    """Put the new folder in its place, and the old one where the new one was made, if there was one."""
+    """Rename the new folder to its target, and the old one, if any, to the new one's temporary name."""
     if not target.exists() or not any(target.iterdir()):
         _move(made, target)
     elif not _exchange(made, target):
@@ -129,7 +129,7 @@ def _move(made: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Return whether both folders have each other's name now, or False if the system has no such call."""
+    """Exchange two folders' names. Return False if the system has no such call."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
@@ -144,7 +144,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _set_aside(made: Path, target: Path) -> None:
-    """Replace a folder by two renames, between which there is none. Put the old one back when the second fails."""
+    """Replace a folder by two renames. If the second one fails, the old folder is restored."""
     old = Path(tempfile.mkdtemp(dir=target.parent, prefix=_prefix(target)))
     os.replace(target, old / "old")
     try:
@@ -162,7 +162,7 @@ FORMAT = 1
 
 
 def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str | bytes | memoryview]) -> str:
-    """Return the manifest of files that were made from facts."""
+    """Return the manifest of some files and of the facts that they were generated from."""
     digests = {
         name: sha256(content) if isinstance(content, str) else hashlib.sha256(content).hexdigest()
         for name, content in sorted(files.items())
@@ -174,7 +174,7 @@ def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str | bytes | me
 def write_folder(
     folder: Path, files: Mapping[str, str | bytes | memoryview], *, force: bool = False
 ) -> tuple[Path, ...]:
-    """Return the paths of the files of a new folder, which replaces the one that isamap wrote there before.
+    """Return the paths of the files in a new folder, which replaces an earlier output of isamap.
 
     `force` replaces files that were changed since, too. Raises: UsageProblem if something else is in the
     way, or nothing can be written.
@@ -203,7 +203,7 @@ def check_replaceable(folder: Path, *, force: bool = False) -> None:
 
 
 def _check(there: Path, folder: Path, *, force: bool) -> None:
-    """Check an output folder that lies at another path for now."""
+    """Check an output folder that is temporarily at the path `there`."""
     if not there.exists() and not there.is_symlink():
         return
     if not there.is_dir():

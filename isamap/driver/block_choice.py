@@ -1,4 +1,4 @@
-"""Choose the blocks that the statements of a kernel share, for `--transform`.
+"""Choose the blocks that a kernel's statements share, for `--transform`.
 
     p by 2, p by 14, none        each planned quickly; the cheapest by the model
 
@@ -59,7 +59,7 @@ SAME = 1.1
 def in_strips(
     request: Request, kernel: Kernel, whole: Kernel, problem_of: ProblemOf, clock: Clock
 ) -> tuple[Kernel, tuple[Blocks, ...]] | None:
-    """Return a bound kernel after strip-mining, with its blocks; None if there are none, or only more expensive ones.
+    """Return a bound kernel after strip-mining with its blocks, or None if there are none or only dearer ones.
 
     `whole` is its canonical form, whose plan gives the contents of the registers.
     """
@@ -82,7 +82,7 @@ def _is_elementwise(s: Statement) -> bool:
 
 
 def _blocks(given: Sequence[Statement], plan: HeuristicPlan) -> tuple[Blocks, ...]:
-    """Return one iteration of each axis but the innermost, and as many of that one as half of the registers hold.
+    """Return blocks of one iteration per outer axis, and as many of the innermost as half of the registers hold.
 
     Values passed between statements take registers: temporaries, and arrays that are written and read.
     """
@@ -97,7 +97,7 @@ def _blocks(given: Sequence[Statement], plan: HeuristicPlan) -> tuple[Blocks, ..
 
 
 def _cut_into_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
-    """Return the kernel in these blocks, if all of them are outside its ordered loops."""
+    """Return the kernel in these blocks, or None if some are inside its ordered loops."""
     own = ordered_axes(kernel)
     for one in blocks:
         found = share_blocks(kernel, one, own)
@@ -118,7 +118,7 @@ LEAST_GAIN = 1.05
 def form_in_blocks(
     request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
 ) -> tuple[Rewrite, tuple[Blocks, ...]]:
-    """Return a bound kernel as it is matched, and the blocks that its statements share, the outermost first.
+    """Return a bound kernel in matched form, and the blocks that its statements share, the outermost first.
 
     Fixed blocks come first, else the model's choice if requested. Raises: as `asked_blocks`, `in_blocks`.
     """
@@ -188,7 +188,7 @@ def offered_blocks(
 
 
 def _vector_lanes(kernel: Kernel, machine: Machine) -> int:
-    """Return the elements of the widest vector register: of the kernel's last result, and 1 without registers."""
+    """Return the number of elements in the widest vector register for the kernel's last result, or 1."""
     one = kernel.operand(statements(kernel)[-1].assign.target.buffer).dtype.size_bytes
     sizes = (m.number("bytes") for m in machine.memories.values() if m.kind == "registers")
     return max(1, *(size // one for size in sizes if size), 1)
@@ -200,13 +200,13 @@ def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
 
 
 def _even(extent: int, most: int) -> int:
-    """Return the length of nearly equal blocks, none longer than `most`."""
+    """Return the largest size of nearly equal blocks, at most `most`."""
     count = -(-extent // most)
     return -(-extent // count)
 
 
 def _passed_through_bytes(kernel: Kernel, axis: str) -> int:
-    """Return the bytes of the arrays that an axis traverses in several statements, without temporaries."""
+    """Return the bytes of the non-temporary arrays that an axis traverses in several statements."""
     found: dict[str, set[int]] = {}
     for number, statement in enumerate(statements(kernel)):
         assign = statement.assign

@@ -1,4 +1,4 @@
-"""Apply the blocks that a kernel's statements share: those of a schedule's text, or those that a person fixes.
+"""Apply the blocks that a kernel's statements share: those in a schedule's text, or those that a user fixes.
 
 --fix blocks.p=4        blocks of 4 iterations of p, outside of all nests      ->  `blocks p by 4`
 """
@@ -16,12 +16,12 @@ _KIND = "blocks"
 
 
 def of_nests(fixed: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Return the decisions that are about single nests."""
+    """Return the decisions that concern single nests."""
     return {name: value for name, value in fixed.items() if not _is_about_blocks(name)}
 
 
 def asked_blocks(request: Request) -> tuple[Blocks, ...]:
-    """Return the blocks that are decided, the outermost first. Raises: UsageProblem, SyntaxProblem."""
+    """Return the blocks that the request fixes, the outermost first. Raises: UsageProblem, SyntaxProblem."""
     given = {name: value for name, value in request.fixed.items() if _is_about_blocks(name)}
     decided = {name: value for name, value in given.items() if value is not None}
     if decided:

@@ -35,7 +35,7 @@ class Warned:
 
     @staticmethod
     def of(diagnostic: Diagnostic) -> Warned:
-        """Return the warning of a diagnostic."""
+        """Return the warning for a diagnostic."""
         return Warned(diagnostic.as_json(), diagnostic.render())
 
 
@@ -68,12 +68,12 @@ class CachedOutcome:
 
 
 def key_of(request: Request) -> str | None:
-    """Return the sha256 under which the request's results are kept, or None if they are not."""
+    """Return the sha256 under which the request's results are cached, or None if they are not cached."""
     return request_key(request) if request.cache and not request.measures else None
 
 
 def recall(key: str | None) -> CachedOutcome | None:
-    """Return the cached outcome of an equal request, or None if there is none, or none that can be read."""
+    """Return the cached outcome of an equal request, or None if there is no readable one."""
     with OnlyWarned():
         path = Cache.open(KIND).find(key) if key is not None else None
         return _read_outcome(path) if path is not None else None
@@ -90,7 +90,7 @@ def _read_outcome(path: Path) -> CachedOutcome | None:
 
 
 def remember(key: str | None, outcome: CachedOutcome) -> None:
-    """Keep an outcome, but for one that depends on the clock."""
+    """Cache an outcome, unless it depends on the clock."""
     if key is None or outcome.is_cut_short:
         return
     stored: dict[str, Any] = asdict(outcome)
@@ -100,7 +100,7 @@ def remember(key: str | None, outcome: CachedOutcome) -> None:
 
 
 def recall_emitted(key: str | None) -> EmittedC | None:
-    """Return the cached C of an equal request, or None if there is none, or none that can be read."""
+    """Return the cached C of an equal request, or None if there is no readable one."""
     from isamap.emit.c import EmittedC
     from isamap.source.codec import read_value
 
@@ -115,7 +115,7 @@ def recall_emitted(key: str | None) -> EmittedC | None:
 
 
 def remember_emitted(key: str | None, outcome: CachedOutcome, emitted: EmittedC) -> None:
-    """Keep the C of an outcome that is kept itself."""
+    """Cache the C of an outcome that is itself cached."""
     from isamap.source.codec import write
 
     if key is not None and not outcome.is_cut_short:

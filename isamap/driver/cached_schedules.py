@@ -62,7 +62,7 @@ def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
 
 
 def recall_problem(key: str) -> Problem | None:
-    """Return the cached problem, or None if there is none, or none that can be read."""
+    """Return the cached problem, or None if there is no readable one."""
     try:
         content = _content(PROBLEMS, key)
         found = read_value(content) if content is not None else None
@@ -72,13 +72,13 @@ def recall_problem(key: str) -> Problem | None:
 
 
 def remember_problem(key: str, problem: Problem) -> None:
-    """Keep a problem."""
+    """Cache a problem."""
     with OnlyWarned():
         Cache.open(PROBLEMS).keep(key, write(problem).encode())
 
 
 def _content(kind: str, key: str) -> bytes | None:
-    """Return the cached entry of a key, or None if there is none, or the cache is not usable."""
+    """Return the cached entry of a key, or None if there is none or the cache is unusable."""
     with OnlyWarned(), suppress(OSError):
         path = Cache.open(kind).find(key)
         return path.read_bytes() if path is not None else None
@@ -86,7 +86,7 @@ def _content(kind: str, key: str) -> bytes | None:
 
 
 def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -> str | None:
-    """Return the sha256 of everything on which a schedule depends, or None if that cannot be known.
+    """Return the sha256 of everything on which a schedule depends, or None if that is unknown.
 
     A plug-in may depend on anything.
     """
@@ -100,7 +100,7 @@ def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -
 
 
 def recall_schedule(key: str, problem: Problem) -> Schedule | None:
-    """Return the schedule that was found before and still answers the problem."""
+    """Return the cached schedule if it still solves the problem, or None."""
     content = _content(SCHEDULES, key)
     if content is None:
         return None
@@ -112,7 +112,7 @@ def recall_schedule(key: str, problem: Problem) -> Schedule | None:
 
 
 def remember_schedule(key: str, schedule: Schedule) -> None:
-    """Keep a schedule that another run would find as well: none that the clock cut short, or a failure."""
+    """Cache a schedule that another run would also find, so neither a timed-out nor a failed one."""
     if schedule.reproducible and not schedule.findings:
         with OnlyWarned():
             Cache.open(SCHEDULES).keep(key, print_schedule(schedule).encode())
@@ -123,7 +123,7 @@ ROUNDING = 1e-9
 
 
 def question_of(request: Request) -> str:
-    """Return the start of the digest of everything on which a proof depends, except what the schedule's text states.
+    """Return the start of the digest of all inputs of a proof, without those that the schedule's text states.
 
     Raises: as `machine_digest`.
     """

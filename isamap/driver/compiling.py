@@ -54,7 +54,7 @@ class CompiledProgram:
 
     @cached_property
     def compilation(self) -> Compilation:
-        """Everything that the stages made."""
+        """All results of the compilation's stages."""
         return self.stages()
 
 
@@ -82,13 +82,13 @@ def compile_program(
 
 
 def _replay_request(request: Request, known: CachedOutcome) -> Request:
-    """Return a request for the schedule that was found before."""
+    """Return a request that replays the cached schedule."""
     name = next(name for name in known.files if name.endswith(".schedule"))
     return replace(request, schedule=Source(name, known.files[name]))
 
 
 def describe(request: Request, made: Compilation) -> CachedOutcome:
-    """Return files and summary of a compilation that went all the way."""
+    """Return files and summary of a completed compilation."""
     from isamap.emit.c import EmittedC
     from isamap.emit.c_build import pool_files
     from isamap.ir import print_routine
@@ -144,7 +144,7 @@ def describe(request: Request, made: Compilation) -> CachedOutcome:
 
 
 def _energy(made: Compilation) -> tuple[str, float | None]:
-    """Return the energy of a compilation's schedule by level and operand, and in all; ("", None) without one."""
+    """Return the energy of a schedule by level and operand as text, and in total, or ("", None) if unknown."""
     from isamap.driver.explaining import schedule_accesses
     from isamap.plan.access_counts import CONVENTIONS
     from isamap.report.access_tables import energy_table, total_energy_pj
@@ -173,14 +173,14 @@ def _report(made: Compilation, program: LoweredProgram) -> str:
 
 
 def _where(made: Compilation) -> str:
-    """Return which of several schedules the views show."""
+    """Return text that says which of several schedules the views show."""
     if not made.versions or made.schedule is None:
         return ""
     return f"for {', '.join(f'{name} = {value}' for name, value in made.schedule.sizes)}: "
 
 
 def schedules_of(made: Compilation) -> tuple[Schedule, ...]:
-    """Return the schedule of a compilation, or those of its versions."""
+    """Return the schedule of a compilation, or the schedules of its versions."""
     return tuple(one.schedule for one in made.versions or (made,) if one.schedule)
 
 
@@ -217,7 +217,7 @@ def _describe_prices(schedule: Schedule) -> dict[str, Any]:
 
 
 def _views(request: Request, made: Compilation, report: str) -> dict[str, str]:
-    """Return the pictures of the schedule, as files, and the report with its bottleneck."""
+    """Return the views of the schedule as files, and the report with its bottleneck."""
     import json
 
     from isamap.driver.explaining import explain
@@ -234,7 +234,7 @@ def _views(request: Request, made: Compilation, report: str) -> dict[str, str]:
 
 
 def manifest(summary: dict[str, Any], depends: dict[str, Any], files: dict[str, str]) -> str:
-    """Return the manifest: what was compiled, everything on which it depends, and the digest of each file."""
+    """Return the manifest: what was compiled, all inputs of the result, and the digest of each file."""
     from isamap.driver.artifacts import manifest_text
 
     return manifest_text(summary | {"depends_on": depends}, files)

@@ -26,7 +26,7 @@ from isamap.source.records import replace
 
 
 def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None) -> CachedOutcome:
-    """Return the files of a kernel for several machines, one request for each, with all messages.
+    """Return the files of a kernel for several machines, given a request for each, with all messages.
 
     Raises: IsamapError of any kind; UsageProblem for machines between which no program can choose.
     """
@@ -53,7 +53,7 @@ def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None)
 
 
 def _rename_program(made: Compilation) -> Compilation:
-    """Return a compilation whose program is called after its machine as well."""
+    """Return a compilation whose program's name includes its machine."""
     assert made.program is not None
     assert made.machine is not None
     assert isinstance(made.emitted, EmittedC)

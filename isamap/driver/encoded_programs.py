@@ -24,7 +24,7 @@ MOST_FILE_BYTES = 64 << 20
 def compile_words(
     request: Request, watch: Callable[[str], None] = lambda _: None
 ) -> tuple[ProgramFile, Compilation]:
-    """Return the words of a kernel, with the compilation behind them. Raises: IsamapError of every kind."""
+    """Return a kernel's encoded program, with the compilation behind it. Raises: IsamapError of every kind."""
     sizes = complete_sizes(parse_kernel(request.kernel), request.sizes)
     if open_ones := [name for name, size in sizes.items() if isinstance(size, Range)]:
         said = f"a program is made for numbers, and {open_ones[0]} is a range"
@@ -39,7 +39,7 @@ def compile_words(
 
 
 def load_program(path: str, machine: Machine) -> ProgramFile:
-    """Return the program in a file, for this machine. Raises: UsageProblem, VerificationFailed."""
+    """Return the program in a file, which must be for this machine. Raises: UsageProblem, VerificationFailed."""
     try:
         data = read_limited(Path(path), MOST_FILE_BYTES)
     except (OSError, ValueError) as error:
@@ -59,7 +59,7 @@ def load_program(path: str, machine: Machine) -> ProgramFile:
 
 
 def program_kernel(program: ProgramFile, source: Source) -> Kernel:
-    """Return a kernel with the sizes of a program that performs it. Raises: UsageProblem if it does not."""
+    """Return a kernel with the sizes of a program that performs it. Raises: UsageProblem on a mismatch."""
     parsed = parse_kernel(source)
     names = {param.name for param in parsed.params}
     kernel = bind(parsed, {name: size for name, size in program.sizes.items() if name in names})
@@ -76,7 +76,7 @@ def program_kernel(program: ProgramFile, source: Source) -> Kernel:
 
 
 def verify_program(program: ProgramFile, machine: Machine, kernel: Kernel, fill: str) -> Case:
-    """Return the result of comparing a program, performed on one fill, with the oracle."""
+    """Return the comparison of a program's results on one fill with the oracle."""
     arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel, fill)
     try:
         found = execute_program(program, machine, arrays)
@@ -89,11 +89,11 @@ def verify_program(program: ProgramFile, machine: Machine, kernel: Kernel, fill:
 def program_cases(
     program: ProgramFile, machine: Machine, kernel: Kernel, fills: tuple[str, ...]
 ) -> Iterator[Case]:
-    """Return the comparisons of one program."""
+    """Yield the comparisons of one program."""
     made = [verify_program(program, machine, kernel, fill) for fill in fills or fills_of(kernel)]
     return with_unverified(made)
 
 
 def mismatch(said: str, advice: str) -> UsageProblem:
-    """Return the error of a file that belongs to something else."""
+    """Return the error that a file belongs to another kernel or machine."""
     return UsageProblem(Diagnostic("program-mismatch", said, help=advice))

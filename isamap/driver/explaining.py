@@ -72,7 +72,7 @@ def scalar_warnings(
     *,
     is_transformed: bool = False,
 ) -> tuple[Diagnostic, ...]:
-    """Return a warning for each statement that scalar instructions perform on a machine with vector instructions.
+    """Return a warning for each statement that scalar instructions execute although the machine has vectors.
 
     They perform the whole statement, or compute the values that its instruction reads from a buffer. Without a
     schedule, the first of the mappings that may win is named.
@@ -135,7 +135,7 @@ def _is_clamped(read: Read) -> bool:
 
 
 def _remainders(e: Expr) -> Iterator[Mod]:
-    """Yield the remainders that are compared with in an expression."""
+    """Yield the remainders that an expression compares."""
     for part in walk(e):
         if isinstance(part, Call) and part.op == "eq":
             for index in (a.index for a in part.args if isinstance(a, IndexValue)):
@@ -143,7 +143,7 @@ def _remainders(e: Expr) -> Iterator[Mod]:
 
 
 def _is_wide(option: NestOption, arrays: frozenset[str]) -> bool:
-    """Return whether issues perform several iterations, or there is only one: lanes of an empty axis perform none.
+    """Return whether an issue performs several iterations, or there is only one iteration.
 
     A value computed element by element into a buffer is not wide: only the last instruction performs the
     work.
@@ -162,7 +162,7 @@ def _has_lanes(option: NestOption) -> bool:
 
 
 def form_warnings(kernel: Kernel, machine: Machine) -> tuple[Diagnostic, ...]:
-    """Return a warning where factors of a sum have offsets, and an instruction performs it faster without them."""
+    """Return a warning if factors of a sum have offsets without which a faster instruction could perform it."""
     taken = tuple(without_zero_points(kernel)) if is_rewritable(kernel) else ()
     if not taken:
         return ()
@@ -190,14 +190,14 @@ def form_warnings(kernel: Kernel, machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def _product(kernel: Kernel, written: tuple[Statement, ...]) -> Statement:
-    """Return the sum over the most axes that a rewrite of a product has not written itself."""
+    """Return the sum over the most axes that no rewrite of a product has introduced."""
     known = {s.assign for s in written}
     sums = (s for s in statements(kernel) if s.reduction_axes and s.assign not in known)
     return max(sums, key=lambda s: len(s.axes))
 
 
 def _fastest(kernel: Kernel, statement: Statement, machine: Machine) -> tuple[str, float]:
-    """Return the instruction that performs a statement fastest, and in which time; infinite where none does."""
+    """Return the instruction that performs a statement fastest, and its time, which is infinite if none does."""
     found = statement_mappings(statement, 0, machine, kernel=kernel)
     times = [(m.instruction, open_compute_ns(statement, m, machine)) for m in found if not m.composed]
     return min(times, key=lambda t: t[1], default=("", inf))
@@ -206,7 +206,7 @@ def _fastest(kernel: Kernel, statement: Statement, machine: Machine) -> tuple[st
 def schedule_accesses(
     kernel: Kernel, schedule: Schedule, problem: Problem, machine: Machine, convention: Convention
 ) -> tuple[StatementAccesses, ...]:
-    """Return the counts of each statement of a canonical kernel, in their order, by a schedule that was checked."""
+    """Return the access counts of each statement of a canonical kernel, in order, for a checked schedule."""
     home = next(m.name for m in machine.memories.values() if m.kind == "addressable")
     bandwidths = {
         link.target_memory: link.bandwidth_bytes_per_ns
@@ -238,7 +238,7 @@ def schedule_accesses(
 
 
 def _facts_of_nest(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Machine) -> NestFacts:
-    """Return the facts of a nest, as it is lowered, that access counts depend on."""
+    """Return the facts of a lowered nest on which its access counts depend."""
     tile = chosen_tile(statements(kernel)[nest.statement], machine, nest)
     operands = (*tile.inputs, *(o for o in (tile.accumulator, tile.held) if o is not None))
     plain: dict[str, tuple[str, int, tuple[Subscript | Index, ...]]] = {}
@@ -268,7 +268,7 @@ def _facts_of_nest(kernel: Kernel, nest: NestSchedule, option: NestOption, machi
 
 
 def _first_reads(tile: Tile, finish: Finish) -> Iterator[FusedRead]:
-    """Yield the arrays with initial values of the sums: each element of a tile reads its own."""
+    """Yield the arrays with initial values of the sums. Each tile element reads a separate element."""
     acc = tile.accumulator
     if finish.first is not None and not finish.beginning and acc is not None:
         for read in distinct_reads(finish.first[1].value_at):
@@ -278,7 +278,7 @@ def _first_reads(tile: Tile, finish: Finish) -> Iterator[FusedRead]:
 def _passed(
     tile: Tile, nest: NestSchedule, finish: Finish, search: MoveSearch
 ) -> list[tuple[str, tuple[FusedRead, ...]]]:
-    """Return the scratchpad that each finished result passes through ("": none), and the arrays read for it."""
+    """Return the scratchpad that each finished result passes through ("": none), and the arrays read there."""
     acc, found = tile.accumulator, list[tuple[str, tuple[FusedRead, ...]]]()
     assert acc is not None, "what fuses has an accumulator"
     home = next((stage.memory for stage in nest.stages if stage.operand == acc.name), "")
@@ -303,7 +303,7 @@ def _passed(
 
 
 def _find_gathered(tile: Tile, option: NestOption, search: MoveSearch) -> Iterator[tuple[str, Short]]:
-    """Yield the operands of which partial tiles are loaded element by element, with these tiles.
+    """Yield the operands whose partial tiles are loaded element by element, with these tiles.
 
     An axis that ends with a whole tile at this size may leave one element at another.
     """
@@ -344,7 +344,7 @@ def _find_gathered(tile: Tile, option: NestOption, search: MoveSearch) -> Iterat
 
 
 def statement_extents(kernel: Kernel, sizes: Mapping[str, int | str]) -> tuple[Mapping[str, Index], ...]:
-    """Return the extents of each statement's axes in terms of the sizes that may change under the same loops.
+    """Return the extents of each statement's axes in terms of sizes that may change while the loops stay equal.
 
     A size that is a stride has its number, because it determines the elements that tiles access.
     """
@@ -376,7 +376,7 @@ def explain(
 
 
 def _runner(schedule: Schedule, problem: Problem) -> Runner:
-    """Return a schedule as the decisions that it expresses."""
+    """Return a schedule as executable decisions."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found: dict[str, int | str] = {}
     for question in problem.nests:
@@ -389,13 +389,13 @@ def _runner(schedule: Schedule, problem: Problem) -> Runner:
 
 @dataclass(slots=True)
 class Dump:
-    """Writes each state that it is told of. Files of those names are replaced."""
+    """A writer of states to a folder. Existing files of the same names are replaced."""
 
     folder: Path
     count: int = 0
 
     def __call__(self, name: str, state: State) -> None:
-        """Raise UsageProblem where nothing can be written."""
+        """Write a state. Raises: UsageProblem if that is not possible."""
         self.count += 1
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

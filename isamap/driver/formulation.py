@@ -48,7 +48,7 @@ from isamap.transform import Rewrite, accesses, dense_form, edges_apart, make_gu
 
 
 def with_dense_arrays(kernel: Kernel, machine: Machine) -> Kernel:
-    """Return the kernel with dense inputs of three axes or more that only sums read, for models with scratchpads.
+    """Return the kernel with inputs of three or more axes that only sums read declared dense, for scratchpads.
 
     Its transfers then take axes that follow each other in memory as one: rows r, s, c of filters F[r, s, c, k].
     """
@@ -68,7 +68,7 @@ def with_dense_arrays(kernel: Kernel, machine: Machine) -> Kernel:
 
 
 def with_row_room(canonical: Kernel, kernel: Kernel, machine: Machine) -> Kernel:
-    """Return the canonical form of a kernel, with rows apart of the arrays that it has and the kernel has not.
+    """Return the canonical form of a kernel, with row padding for the temporaries that it introduces.
 
     Of open sizes there are several programs, which have their arrays in common: those stay as they are.
     """
@@ -95,7 +95,7 @@ Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
 
 
 def extent_of(request: Request) -> Extent:
-    """Return how much of the problem a request needs.
+    """Return which mappings of the problem a request needs.
 
     All of it where a person decides, or where more than the best schedule is asked for; and for cost models
     that have no floors.
@@ -114,7 +114,7 @@ def extent_of(request: Request) -> Extent:
 
 
 def is_own(request: Request) -> bool:
-    """Return whether the omitted mappings depend on this program alone, and not on a cost model from a plug-in."""
+    """Return whether the omission of mappings depends on this program alone, not on a plug-in's cost model."""
     return not plugin_package(load_cost_model(request.cost_model))
 
 
@@ -126,7 +126,7 @@ def problem_in(
     sizes: Mapping[str, int | Range],
     matches: Sequence[Matches],
 ) -> Problem:
-    """Return the problem of a canonical kernel to the requested extent, built from its matches.
+    """Return the problem of a canonical kernel to the requested extent, given its matches.
 
     Raises: NoMapping.
     """
@@ -140,7 +140,7 @@ def problem_in(
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Problems of the forms of a kernel, each formulated once. `known` are the matches of forms, once found."""
+    """The problems of a kernel's variants, each formulated once. `known` are cached matches of variants."""
 
     request: Request
     machine: Machine
@@ -166,7 +166,7 @@ class Questions:
         return self.formulated[kernel, extent]
 
     def _recall_or_build(self, kernel: Kernel, extent: Extent) -> Problem:
-        """Return the problem, recalled or built."""
+        """Return the problem, cached or newly formulated."""
         is_kept = self.request.cache and (extent == "whole" or is_own(self.request))
         scratchpads = [m.name for m in self.machine.memories.values() if m.kind == "scratchpad"]
         asked = f"{extent} {scratchpads}"  # registers with addresses are among them
@@ -183,7 +183,7 @@ class Questions:
 
 
 def formulate_matched(matched: Matched) -> tuple[Kernel, Problem, Mapping[str, int]]:
-    """Return the canonical kernel and the problem that `compile` formulates, and the sizes of both.
+    """Return the canonical kernel, the problem that `compile` formulates, and the sizes of both.
 
     The problem holds mappings enough for a first schedule. Open sizes get sample values, 32 where `where`
     allows it. Raises: NoMapping if compilation refuses the kernel.
@@ -199,7 +199,7 @@ def formulate_matched(matched: Matched) -> tuple[Kernel, Problem, Mapping[str, i
 
 
 def choose_registers(addressed: Questions, numbered: Questions, canonical: Kernel) -> Questions:
-    """Return the questions for the cheaper machine: its registers are addressed by loops, or named by issues.
+    """Return the problems for the cheaper machine: with registers addressed by loops or named by issues.
 
     The stages of a replayed schedule decide; else the cheaper quick plan does.
     """
@@ -230,7 +230,7 @@ ProblemOf = Callable[[Kernel, Extent], Problem]
 def canonical_form(
     request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
 ) -> Rewrite:
-    """Return a bound kernel as it is matched: with explicit guards and, if variants are tried, merged dense axes.
+    """Return a bound kernel in matched form: explicit guards and, if variants are tried, merged dense axes.
 
     Elements beyond an array come from a padded copy of it or, if that is cheaper, from separate edge
     statements.
@@ -273,7 +273,7 @@ def choose_form(
     problem_of: ProblemOf,
     clock: Clock,
 ) -> Rewrite:
-    """Return the form to compile, with the steps that lead to it: none for the kernel as written.
+    """Return the variant to compile, with its rewrites: none for the kernel as written.
 
     Raises: UsageProblem for the number of a form that there is not.
     """
@@ -302,7 +302,7 @@ def _cheapest(
     problem_of: ProblemOf,
     clock: Clock,
 ) -> Rewrite:
-    """Return the kernel as it is written, or the variant whose plan costs least."""
+    """Return the kernel as written, or the variant with the cheapest plan."""
     written = Rewrite(kernel, ())
     found = improving_rewrites(kernel, machine)[: MOST_FORMS - 1]
     forms = [written, *(improvement.rewrite for improvement in found)]
@@ -332,7 +332,7 @@ def _cost_ns(
     heuristic: str,
     clock: Clock,
 ) -> float:
-    """Return the cost of a heuristic's plan of a variant. Units: nanoseconds of the model."""
+    """Return the cost of a heuristic's plan for a variant. Units: nanoseconds of the model."""
     try:
         canonical = _dense(bind(kernel, dict(sizes)), machine).kernel
     except (NoMapping, UsageProblem):
@@ -343,14 +343,14 @@ def _cost_ns(
 def plan_ns(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> float:
-    """Return the cost of a heuristic's plan; infinite if there is none. Units: nanoseconds of the model."""
+    """Return the cost of a heuristic's plan, infinite if there is none. Units: nanoseconds of the model."""
     plan = quick_plan(request, canonical, problem_of, heuristic, clock)
     return float("inf") if plan is None else plan.ns
 
 
 @dataclass(frozen=True, slots=True)
 class HeuristicPlan:
-    """A heuristic's schedule, of that problem."""
+    """A heuristic's schedule with the problem that it solves."""
 
     schedule: Schedule
     problem: Problem
@@ -360,7 +360,7 @@ class HeuristicPlan:
 def quick_plan(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> HeuristicPlan | None:
-    """Return a heuristic's plan, if it finds one of known cost."""
+    """Return a heuristic's plan, or None if it finds none of known cost."""
     model = load_cost_model(request.cost_model)
     may_narrow = isinstance(model, FlooredModel)
     try:

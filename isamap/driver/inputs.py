@@ -1,6 +1,6 @@
 """Read kernels, machines and other files as users name them. A misspelt name gets the nearest one.
 
-Which profile a compilation uses: none, a file, the newest measured here, or the one that is shipped.
+Choose a profile of measured parameters: none, a file, the newest measured here, or the shipped one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_file(path: Path, name: str) -> Source:
 
 
 def given_text(name: str, value: object, what: str) -> Source | Path | str:
-    """Return a file name or a source text. A text has braces or several lines. Raises: UsageProblem."""
+    """Return a file name or a source text. A word with braces or several lines is a text. Raises: UsageProblem."""
     if isinstance(value, PathLike):
         return Path(cast("PathLike[str]", value))
     word = given_word(name, value, what)
@@ -93,7 +93,7 @@ def load_machine(machine: str | Path) -> Machine:
 
 
 def machine_of(machine: str | Path) -> str:
-    """Return the name or path of a machine: `host` is the shipped one that fits this computer best.
+    """Return the name or path of a machine. `host` is the shipped one that fits this computer best.
 
     Raises: UsageProblem.
     """
@@ -128,7 +128,7 @@ ENVIRONMENT = "ISAMAP_PROFILE"
 
 
 def find_profile(word: str, machine: str) -> Profile | None:
-    """Return the profile that a word names, or None for `none`, and for `default` if there is none.
+    """Return the profile that a word names, or None for `none` and for a missing `default`.
 
     The default is the newest one measured here for this machine, else the one shipped for the processor.
 
@@ -152,7 +152,7 @@ def with_profile(machine: Machine, profile: Profile | None) -> Machine:
 
 @lru_cache(maxsize=8)
 def _apply_profile(machine: Machine, profile: Profile) -> Machine:
-    """Return the same object for the same profile, so that facts about it can be kept."""
+    """Return the machine with a profile's parameters: the same object for the same profile."""
     from isamap.tune.overlay import lay_over
     from isamap.tune.store import check_names
 

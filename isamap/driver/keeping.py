@@ -1,4 +1,4 @@
-"""Choose the arrays that a forward pass keeps for its derivative: those that cost more to compute again.
+"""Choose the arrays that a forward pass keeps for its derivative: those that cost more to recompute.
 
     choose_kept(kernel, (), (), "host", {"T": 8, …})    ->  kept=("u", "h_1"), and the cost of each choice
 
@@ -28,7 +28,7 @@ class KeptPrice:
 
     @property
     def ns(self) -> float:
-        """Return the time of both directions. Units: nanoseconds."""
+        """Return the time of the forward and the backward kernel. Units: nanoseconds."""
         return self.forward_ns + self.backward_ns
 
 

@@ -55,7 +55,7 @@ PRECISION = 1.125
 
 
 def parts_of_size(request: Request, name: str, whole: Mapping[str, Size]) -> tuple[Size, ...]:
-    """Return the parts of a size, one for each of its profile values. `whole` are the sizes with one of these each.
+    """Return the parts of a size, one for each of its profile values. `whole` has one profile value per size.
 
     Raises: UsageProblem for profile values outside the range, or not in order.
     """
@@ -84,7 +84,7 @@ def parts_of_size(request: Request, name: str, whole: Mapping[str, Size]) -> tup
 
 
 def end_of_first(costs: Callable[[int], Sequence[float]], below: int, beyond: int) -> int:
-    """Return the last value for the first of two schedules: `below` is better up to it, `beyond` after it.
+    """Return the last value of a size for which the first schedule is better. `costs` prices both at a value.
 
     `costs` prices both at a value.
     """
@@ -98,7 +98,7 @@ def end_of_first(costs: Callable[[int], Sequence[float]], below: int, beyond: in
 def _request_length(
     request: Request, whole: Mapping[str, Size], name: str, low: int, high: int, profile: int
 ) -> Request:
-    """Return the request for one schedule for all values of a size."""
+    """Return the request with one schedule for all values of a size."""
     return replace(request, sizes={**whole, name: f"{low}..{high}@{profile}"}, evaluate="", tune=0)
 
 
@@ -109,7 +109,7 @@ def _schedule(request: Request) -> Schedule:
 
 
 def _costs(request: Request, schedules: Sequence[Schedule]) -> list[float]:
-    """Return the costs of schedules at a profile value; infinite where the model has none. Units: nanoseconds."""
+    """Return the costs of schedules at a profile value, infinite without a model. Units: nanoseconds."""
     named = {nest.mapping for schedule in schedules for nest in schedule.nests}
     problem = compile_kernel(request, "formulate", extent=tuple(sorted(named))).problem
     assert problem, "this stage has run"
@@ -138,7 +138,7 @@ MOST_VERSIONS = 16
 def compile_sizes(
     request: Request, stop_after: str = "emit", watch: Watch = lambda _: None, seen: Seen = ignore_pass
 ) -> Compilation:
-    """Return the compilation of a request, whether that has one schedule or several. Raises: as `compile_kernel`."""
+    """Return the compilation of a request with one or several schedules. Raises: as `compile_kernel`."""
     texts = split_versions(request.schedule) if request.schedule is not None else ()
     if len(texts) < 2 and not has_versions(request.sizes):
         return compile_kernel(request, stop_after, watch, seen=seen)
@@ -230,7 +230,7 @@ def _of_text(request: Request) -> Iterator[Request]:
 
 
 def _check_alone_size_versions(request: Request) -> None:
-    """Refuse options that need one schedule: variants differ in their arrays, and schedules in their packing."""
+    """Refuse options that need a single schedule, because variants differ in arrays and schedules in packing."""
     option = "--packed" if request.packed else "--transform" if request.transform is not None else ""
     if option:
         raise UsageProblem(
@@ -288,7 +288,7 @@ def compile_request(
 
 
 def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch: Watch) -> Compilation:
-    """Return the compilation for another length: by the schedule of the typical one if that can be grown."""
+    """Return the compilation for another length, by the typical length's schedule if that can be scaled."""
     free = replace(request, fixed={}, tune=0, tuned=False, evaluate="")
     grown = [_grow_schedule(free, one, lengths) for one in made.versions or (made,)]
     schedules = [schedule for schedule in grown if schedule is not None]
@@ -314,7 +314,7 @@ def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch:
 
 
 def _grow_schedule(request: Request, one: Compilation, lengths: tuple[int, int]) -> Schedule | None:
-    """Return the schedule of a compilation for another length, or None if that is not an answer there."""
+    """Return the schedule of a compilation scaled to another length, or None if it is invalid there."""
     assert one.schedule, "all stages have run"
     assert one.problem, "all stages have run"
     named = tuple(sorted({nest.mapping for nest in one.schedule.nests}))
@@ -342,7 +342,7 @@ def _join_lengths(
 
 
 def _check_emission(name: str, machine: Machine, described: Machine) -> None:
-    """Refuse instructions that are not emitted as calls: other text differs between lengths."""
+    """Refuse instructions that are not emitted as calls, because other text differs between lengths."""
     entry, whole = machine.instructions[name], described.instructions.get(name)
     if isinstance(entry.emit, EmitCall | EmitNothing):
         return
@@ -377,7 +377,7 @@ def _check_alone(request: Request, constant: str, typical: int) -> None:
 def at_other_tiles(
     schedule: Schedule, problem: Problem, other: Problem, lengths: tuple[int, int]
 ) -> Schedule | None:
-    """Return a schedule scaled to the problem of the same machine at another vector length, or None if that fails.
+    """Return a schedule scaled to the problem of the same machine at another vector length, or None.
 
     `lengths` are both lengths, in the order of the problems. Scaling fails if a mapping does not exist there,
     or cuts its axes in another way. The result is checked like any schedule.
@@ -398,7 +398,7 @@ def at_other_tiles(
 
 
 def _find_options(nest: NestSchedule, problem: Problem) -> Iterator[NestOption]:
-    """Return the options of a nest's mapping."""
+    """Yield the options of a nest's mapping."""
     question: NestProblem = next(one for one in problem.nests if one.statement == nest.statement)
     return (option for option in question.options if option.mapping == nest.mapping)
 
@@ -406,7 +406,7 @@ def _find_options(nest: NestSchedule, problem: Problem) -> Iterator[NestOption]:
 def _counterpart(
     nest: NestSchedule, options: tuple[NestOption, ...], lengths: tuple[int, int]
 ) -> NestOption | None:
-    """Return the option that fills the same share of a vector; choices that do not scale with it stay equal."""
+    """Return the option that fills the same fraction of a vector. Choices independent of its length are equal."""
     here, there = lengths
     grown = tuple((name, value * there // here) for name, value in nest.choose)
     chosen = dict(nest.choose)

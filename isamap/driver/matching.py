@@ -1,11 +1,11 @@
 """Match a kernel's text with a machine: all mappings, with the sizes for which they are priced.
 
-A kernel's legal rewrites, each matched: which of them a machine performs more of.
+Match a kernel's legal rewrites, and compare how many instructions perform each of them.
 
 `Y[n, k, p] += X[n, c, p + r] * F[c, r] * G[k, c]` matches nothing; as two statements, the second is a matrix
 product.
 
-A kernel's text edited until an instruction performs it: the nearest refusal that has such edits.
+Edit a kernel's text until an instruction performs it, starting from the nearest refusal with edits.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def forms_of(
     mode: CountMode = "complete",
     instruction: str | None = None,
 ) -> tuple[KernelVariant, ...]:
-    """Return the kernel as written, and then its rewrites, those first with which an instruction performs more.
+    """Return the kernel as written, then its rewrites, those first that more instructions can perform.
 
     Raises: IsamapError if the kernel's text or a size is wrong.
     """
@@ -90,7 +90,7 @@ def forms_of(
 
 
 def forms_at_points(kernel: Kernel, sizes: Mapping[str, int | Range]) -> tuple[Rewrite, ...]:
-    """Return a convolution computed at points, for sizes that are numbers. It takes the sizes as the kernel does."""
+    """Return the Winograd variants of a convolution with constant sizes, with the kernel's own parameters."""
     if any(isinstance(size, Range) for size in sizes.values()) or any(
         p.dtype is None and p.name not in sizes for p in kernel.params
     ):
@@ -122,7 +122,7 @@ def fix_kernel(
     mode: CountMode = "complete",
     instruction: str | None = None,
 ) -> Fixed | None:
-    """Return the kernel with the nearest refusal fixed, of one instruction or of any, or None if no edit is known.
+    """Return the kernel after a fix of the nearest refusal of an instruction, or of any, or None.
 
     Statements that nothing performs come first, and edits that keep the result come before others. Raises:
     IsamapError if the kernel's text is wrong.
@@ -135,14 +135,14 @@ def fix_kernel(
 
 
 def _candidates(matched: Matched, instruction: str | None) -> list[Rejection]:
-    """Return refusals with edits: first those of statements that nothing performs, then the others in their order."""
+    """Return refusals with edits, starting with those of statements that no instruction performs."""
     found = refusals(matched.kernel, matched.machine, matched.mappings)
     own = [r for r in found if r.edits and instruction in (None, r.instruction)]
     return sorted(own, key=lambda r: r.statement not in matched.unperformed)[:MOST]
 
 
 def _first_fix(matched: Matched, candidates: list[Rejection], sizes: Mapping[str, Size]) -> Fix | None:
-    """Return the first fix that keeps the result, or else the first."""
+    """Return the first fix that keeps the result, else the first fix, or None."""
     values = complete_sizes(matched.kernel, sizes) if sizes else None
     other: Fix | None = None
     for candidate in candidates:

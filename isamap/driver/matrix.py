@@ -41,7 +41,7 @@ class CellRequest:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The result of one kernel on one machine; `reason` explains why nothing was verified, or has the error.
+    """The result of one kernel on one machine. `reason` says why nothing was verified, or has the error.
 
     `scalar` are those of `instructions` that perform one iteration at a time. `utilisation` is the share of
     busy lanes of the instruction with the most work. Units: seconds.
@@ -65,19 +65,19 @@ class Cell:
 
     @property
     def is_settled(self) -> bool:
-        """True if another run would find the same."""
+        """Whether another run would find the same."""
         return self.verdict in ("verified", "no-mapping", "no-schedule")
 
     @staticmethod
     def of(kept: Mapping[str, Any]) -> Cell:
-        """Return the cell that a line of JSON is."""
+        """Return the cell that a line of JSON describes."""
         lists = {name: tuple(kept[name]) for name in ("instructions", "scalar", "ran_on")}
         whole: dict[str, Any] = {**{f.name: kept[f.name] for f in fields(Cell)}, **lists}
         return Cell(**whole)
 
 
 def verify_cell(cell_request: CellRequest) -> Cell:
-    """Return the cell. A mistake of the compiler's own fails this one, and no other."""
+    """Return the cell. An internal error of the compiler fails only this cell."""
     started = time.monotonic()
     uses: list[InstructionUse] = []
     cases: list[Case] = []
@@ -96,7 +96,7 @@ def verify_cell(cell_request: CellRequest) -> Cell:
 def _verify_cell(
     cell_request: CellRequest, uses: list[InstructionUse], cases: list[Case]
 ) -> tuple[Verdict, str]:
-    """Return the verdict and its reason; fill `uses` and `cases` as far as verification gets."""
+    """Return the verdict and its reason. `uses` and `cases` are filled as far as verification proceeds."""
     try:
         for request in cell_request.requests:
             prepared = prepare(request, emulator=cell_request.emulator)
@@ -121,7 +121,7 @@ def _verify_cell(
 
 
 def _describe_error(error: IsamapError) -> str:
-    """Return the code and the first explanation of an error, for one line."""
+    """Return the code and the first explanation of an error, as one line."""
     found = error.diagnostics[0]
     why = found.notes[0].splitlines()[0] if found.notes else found.message
     return f"{found.code}: {why}"
@@ -133,7 +133,7 @@ def open_sizes(kernel: Source) -> tuple[str, ...]:
 
 
 def sizes_for(kernel: Source, given: Iterable[Sizes] = ()) -> tuple[Sizes, ...]:
-    """Return the given sets that name all open sizes of a kernel; if there are none, two sets of odd sizes.
+    """Return the given size sets that name all open sizes of a kernel, or if there are none, two derived sets.
 
     These are derived from the kernel's name: a small set, and one beyond the length of most vectors.
     """

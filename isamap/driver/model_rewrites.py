@@ -1,4 +1,4 @@
-"""Decide which kernels of models to rewrite: kernels with temporaries may be computed in blocks."""
+"""Decide which kernels of models to rewrite. Kernels with temporaries may be computed in blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command-line option, declared once as a field of a record, and the kinds of values that options take.
+"""A command-line option, declared once as a field of a record, and the kinds of option values.
 
     threads: int = option("--threads", "N", "How many threads.", count(1, 256), default=1, commands="run")
 
@@ -34,7 +34,7 @@ _MOST_WRITTEN = 1 << 53  # beyond that floats are not the whole numbers that the
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """A kind of value: how it is read from the command line, taken from Python, and written to JSON.
+    """A kind of value: how it is read from the command line, accepted from Python, and written to JSON.
 
     `many` words are read together if an option may be repeated; a `flag` has none. `choices` are the words
     of which it takes one, if there are few.
@@ -50,7 +50,7 @@ class OptionKind:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A declared option, or an argument, which has no flags.
+    """A declared option, or a positional argument, which has no flags.
 
     `default` is its value if it is not given; a false default is not shown. `commands` are those that list it
     among the options of a record. `python` is its name as a keyword, and `key` in JSON, if they differ from
@@ -69,7 +69,7 @@ class Option:
 
     @property
     def word(self) -> str | None:
-        """The default as a person would write it, or None if help shows none."""
+        """The default as a user would write it, or None if help shows none."""
         if self.default is REQUIRED or not self.default or self.kind.flag:
             return None
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
@@ -84,7 +84,7 @@ class Option:
         return field(default=self.default, metadata=facts)
 
     def read(self, given: Any) -> Any:
-        """Return the value that the parser's word, words or flag give. Raises: UsageProblem."""
+        """Return the value for the parser's word, words or flag. Raises: UsageProblem."""
         if self.kind.flag:
             return given if "/" in self.flags[0] else given != self.default
         if given is None or given in (self.word, self.default):
@@ -92,7 +92,7 @@ class Option:
         return self.kind.read(given, self.flags[0] if self.flags else self.metavar)
 
     def take(self, name: str, value: object) -> Any:
-        """Return the value that a keyword of Python gives. Raises: UsageProblem."""
+        """Return the value for a keyword argument of Python. Raises: UsageProblem."""
         if isinstance(value, str) and value == self.default:
             return self.default
         return self.kind.take(name, value)
@@ -128,7 +128,7 @@ def given_flags(record: Any) -> tuple[str, ...]:
 
 
 def count(low: int, high: int, *, none: bool = False) -> OptionKind:
-    """Return the kind of integers within limits; with `none`, Python may say 0 for none of them."""
+    """Return the kind of integers within limits. With `none`, Python may pass 0 for none of them."""
     return OptionKind(
         partial(read_count, low=low, high=high), partial(given_count, low=low, high=high, none=none)
     )
@@ -149,7 +149,7 @@ def one_of(*choices: str) -> OptionKind:
 def plugin(
     kind: Literal["heuristic", "cost model", "evaluator", "searcher"], *, many: bool = False
 ) -> OptionKind:
-    """Return the kind of the name of a plug-in, or of `many`, with commas between or repeated."""
+    """Return the kind of a plug-in's name, or of several names, separated by commas or repeated."""
 
     def known(word: str | list[str], _flag: str = "") -> str | tuple[str, ...]:
         from isamap.plan.plugins import check_name
@@ -163,7 +163,7 @@ def plugin(
 
 
 def given_count(name: str, value: object, low: int, high: int, *, none: bool = False) -> int:
-    """Return an integer within its limits, or 0 for none, if that is allowed. Raises: UsageProblem."""
+    """Return an integer within its limits, or 0 for none if `none` is set. Raises: UsageProblem."""
     number = whole_number(value)
     if number is not None and (low <= number <= high or (none and number == 0)):
         return number
@@ -172,7 +172,7 @@ def given_count(name: str, value: object, low: int, high: int, *, none: bool = F
 
 
 def given_seconds(name: str, value: object, low: float, high: float) -> float:
-    """Return the value of an option in seconds. Raises: UsageProblem if it is not within `low` and `high`."""
+    """Return the value of an option in seconds, between `low` and `high`. Raises: UsageProblem."""
     number = real_number(value)
     if number is None or not low <= number <= high:
         raise wrong_value(name, f"a number of seconds from {low:g} to {high:g}", value)
@@ -241,19 +241,19 @@ def as_number(name: str, value: object) -> str | None:
 
 
 def wrong_value(name: str, expected: str, value: object, advice: str | None = None) -> UsageProblem:
-    """Return the problem of a value from Python."""
+    """Return the error of a wrong argument value from Python."""
     return UsageProblem(
         Diagnostic("option-value", f"`{name}` takes {expected}, not {show_value(value)}", help=advice)
     )
 
 
 def read_names(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that are given one by one, or with commas between them, each once."""
+    """Return names that are given separately or with commas between them, each once."""
     return tuple(dict.fromkeys(name.strip() for word in words for name in word.split(",") if name.strip()))
 
 
 def read_number(word: str, option: str, low: float, high: float) -> float:
-    """Return the number behind an option. Raises: UsageProblem if it is none, or outside its limits."""
+    """Return the number that follows an option. Raises: UsageProblem if it is none or outside its limits."""
     try:
         value = float(word)
     except ValueError:
@@ -266,7 +266,7 @@ def read_number(word: str, option: str, low: float, high: float) -> float:
 
 
 def read_count(word: str, option: str, low: int, high: int) -> int:
-    """Return the integer behind an option. Raises: UsageProblem if it is none, or outside its limits."""
+    """Return the integer that follows an option. Raises: UsageProblem if it is none or outside its limits."""
     value = int(word) if re.fullmatch(r"[0-9]{1,9}", word) else low - 1
     if not low <= value <= high:
         raise UsageProblem(
@@ -281,7 +281,7 @@ _UNITS = {"": 1, "B": 1, **{unit.upper(): size for unit, size in BYTES_PER_UNIT.
 
 
 def read_bytes(word: str, option: str) -> int:
-    """Return a number of bytes behind an option: 65536, 64KiB, 1MiB. Raises: UsageProblem."""
+    """Return the bytes that follow an option: 65536, 64KiB, 1MiB. Raises: UsageProblem."""
     match = re.fullmatch(r"([0-9]{1,16})\s*([A-Za-z]*)", word)
     if match is None or match[2].upper() not in _UNITS or not int(match[1]):
         raise UsageProblem(
@@ -295,7 +295,7 @@ def read_bytes(word: str, option: str) -> int:
 
 
 def read_choice(word: str, option: str, choices: Sequence[C]) -> C:
-    """Return the word behind an option that takes one of a few. Raises: UsageProblem."""
+    """Return one of few allowed words that follows an option. Raises: UsageProblem."""
     for choice in choices:
         if word == choice:
             return choice

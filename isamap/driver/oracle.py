@@ -1,4 +1,4 @@
-"""Compute the expected result of a kernel and its error bounds, with the interpreter.
+"""Compute the expected result of a kernel, and its error bounds, with the interpreter.
 
 Integers must be equal bit by bit. For floats, |error| ≤ 4·2⁻²³·Σ|a||b| for sums in f32 (2⁻⁵² for f64, and
 so on) of random data, whose signs cancel. For terms that do not cancel, and on all other data, a sum of K
@@ -104,7 +104,7 @@ def expect(
 def expect_with_errors(
     kernel: Kernel, arrays: Mapping[str, Array], fill: str, errors: Mapping[str, Array]
 ) -> dict[str, Expected]:
-    """Return the same where inputs of floats have errors, which may have any signs, element by element."""
+    """Return the expected values if float inputs have errors of any sign, element by element."""
     measure = measure_of(kernel, fill)
     measure = replace(measure, given=measure.given - errors.keys())
     return _expect(kernel, arrays, {}, measure, None, errors)
@@ -117,7 +117,7 @@ def expect_rounded(
     scalars: Mapping[str, float],
     fill: str,
 ) -> dict[str, Expected]:
-    """Return the expected values of a kernel, off by as much as those of a rewritten kernel may be.
+    """Return a kernel's expected values with the error bounds of its rewritten form.
 
     Where the rewritten kernel gives an infinity or a NaN, and not the same as the kernel, anything is right: these
     reach all results that are computed together.
@@ -145,7 +145,7 @@ def _as_rounded(expected: Expected, own: Expected) -> Expected:
 
 
 def _open_at_edges(expected: Expected, apart: Expected) -> Expected:
-    """Return expected values without those that only a term beyond an array makes NaN: they accept any result."""
+    """Return expected values that accept any result where only a term beyond an array makes them NaN."""
     if not expected.dtype.is_float:
         return expected
     is_open = np.isnan(expected.values) & ~np.isnan(apart.values)
@@ -153,7 +153,7 @@ def _open_at_edges(expected: Expected, apart: Expected) -> Expected:
 
 
 def measure_of(kernel: Kernel, fill: str) -> Measure:
-    """Return the measure of a kernel's errors: each rounding is off by one unit in the last place."""
+    """Return the error model of a kernel, in which each rounding is off by one unit in the last place."""
     sums, given = sum_type(kernel), _list_given(kernel)
     unit = 2.0 ** (1 - sums.mantissa_bits)
     return Measure(
@@ -206,7 +206,7 @@ def _bound_errors(
     measure: Measure,
     lost: float,
 ) -> Expected:
-    """Return the expected values with their error bounds. Numbers smaller than `lost` may be lost."""
+    """Return the expected values with their error bounds. Numbers below `lost` may become zero."""
     if not dtype.is_float:
         return Expected(values, magnitude, at, not magnitude.any(), dtype, magnitude)
     if measure.exact_below:
@@ -221,7 +221,7 @@ def _bound_errors(
 
 
 def sum_type(kernel: Kernel) -> DType:
-    """Return the narrowest float type in which the kernel computes; if it computes in none, the type that it stores.
+    """Return the narrowest float type in which the kernel computes, or the type that it stores without one.
 
     A value that is cast and stored, `g[j] = bf16(h[j])`, is rounded once, and not computed in that type.
     """
@@ -244,7 +244,7 @@ def last_place(values: Array, dtype: DType) -> Array:
 
 
 def _coordinates(shape: tuple[int, ...], samples: int) -> tuple[Array, ...]:
-    """Return random elements of an array, and those at its corners."""
+    """Return random coordinates of an array, and those of its corners."""
     rng = np.random.default_rng(1)
     corners = np.array(np.meshgrid(*[[0, n - 1] for n in shape])).reshape(len(shape), -1)
     inner = np.array([rng.integers(0, n, size=samples) for n in shape]).reshape(len(shape), -1)
@@ -256,7 +256,7 @@ def _coordinates(shape: tuple[int, ...], samples: int) -> tuple[Array, ...]:
 
 
 def has_sequence(kernel: Kernel) -> bool:
-    """Return whether a loop of the kernel runs in order."""
+    """Return whether the kernel has an ordered loop."""
 
     def ordered(s: Stmt) -> bool:
         return isinstance(s, Loop) and (s.ordered or any(ordered(child) for child in s.body))
@@ -265,7 +265,7 @@ def has_sequence(kernel: Kernel) -> bool:
 
 
 def count_iterations(kernel: Kernel) -> int:
-    """Return how often the statements of a kernel run, together."""
+    """Return the number of iterations of all statements together."""
     return sum(trips for _, trips in _trips(kernel))
 
 
@@ -287,12 +287,12 @@ def count_operations(kernel: Kernel) -> int:
 
 
 def spares_operations(form: Kernel, kernel: Kernel) -> bool:
-    """Return whether a form of a kernel takes so much fewer operations that its price is worth finding."""
+    """Return whether a variant has so many fewer operations that its price is worth computing."""
     return count_operations(form) < MOST_OPERATIONS_AT_POINTS * count_operations(kernel)
 
 
 def sums_only(kernel: Kernel) -> bool:
-    """Return whether small integers stay integers: additions, products, minima and maxima, whole constants."""
+    """Return whether small integers stay integers: additions, products, minima, maxima, integer constants."""
     kept = {
         op.name
         for op in OPS.values()
@@ -309,7 +309,7 @@ def sums_only(kernel: Kernel) -> bool:
 
 
 def calls(e: Expr) -> frozenset[str]:
-    """Return the operations in an expression, comparisons left out."""
+    """Return the operations in an expression except comparisons."""
     found = (part.op for part in walk(e) if isinstance(part, Call))
     return frozenset(op for op in found if OPS[op].result != "bool")
 

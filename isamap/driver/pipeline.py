@@ -1,4 +1,4 @@
-"""The pipeline: from text to emitted C, each stage timed.
+"""The pipeline from text to emitted C, with each stage timed.
 
 parse → transform → match → formulate → schedule → check → lower → emit
 """
@@ -152,7 +152,7 @@ def compile_kernel(
 
 
 def _warnings(request: Request, made: Compilation, schedule: Schedule) -> tuple[Diagnostic, ...]:
-    """Return warnings about the search for a schedule, and about slow parts of it."""
+    """Return warnings about the search for a schedule and about slow parts of the schedule."""
     assert made.machine, "the stages before have run"
     assert made.canonical, "the stages before have run"
     assert made.problem, "the stages before have run"
@@ -192,7 +192,7 @@ def _choose_schedule(
     sizes: Mapping[str, int | Range],
     clock: Clock,
 ) -> tuple[Schedule, Mapping[str, object]]:
-    """Return the schedule and its origin. It measures or simulates only where an option asks for it."""
+    """Return the schedule and its origin. Measurement and simulation only happen if an option requests them."""
     if request.tune or request.tuned:
         from isamap.driver.tuning import TuningKey, tuned_schedule  # brings what measures
 
@@ -208,7 +208,7 @@ def _choose_schedule(
 
 
 def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str, int]) -> Schedule:
-    """Return the schedule that the heuristic finds for the objective, within a bound if one is given.
+    """Return the schedule that the heuristic finds for the objective, within the bound if one is given.
 
     A bound is a factor on the least of another cost, of each statement by itself: so it holds of the kernel,
     and nothing is proven of a kernel of several statements.
@@ -241,7 +241,7 @@ def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str,
 
 @full_collection_put_off()
 def find_schedule(request: Request, problem: Problem, clock: Clock | None = None) -> Schedule:
-    """Return the schedule that is replayed, recalled or found, checked. Raises: UsageProblem, Infeasible."""
+    """Return the checked schedule, replayed, cached or found. Raises: UsageProblem, Infeasible."""
 
     def found(question: Problem, fixed: Mapping[str, int]) -> Schedule:
         key = schedule_key(request, question, fixed) if request.cache else None

@@ -1,4 +1,4 @@
-"""`--portfolio`: choose the faster of our code and calls of installed libraries for a kernel.
+"""`--portfolio`: choose the faster of our code and library calls for a kernel.
 
 `isamap.libraries` finds the calls that compute the kernel. Each call runs in a child process, as emitted code
 does, and is verified against the oracle. The correct calls and our code are timed in alternation. A library
@@ -46,7 +46,7 @@ PATIENCE_NS = 20_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Theirs:
-    """A call of a library that performs a kernel, made ready to run."""
+    """A library call that performs a kernel, ready to run."""
 
     library: InstalledLibrary
     performed: RecognisedCall
@@ -63,24 +63,24 @@ class Theirs:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCall:
-    """A library call compared with our code: the measurements at each of some sizes."""
+    """A library call compared with our code, with measurements at each of some sizes."""
 
     theirs: Theirs
     choices: tuple[tuple[Sizes, ImplementationChoice], ...]
 
     @property
     def is_faster(self) -> bool:
-        """True if it is at all sizes: our code has schedules for parts of them."""
+        """Whether it is faster at all sizes, because our code has schedules for parts of them."""
         return not any(choice.is_ours for _, choice in self.choices)
 
     @property
     def ratio(self) -> float:
-        """Its time over ours, the geometric mean over sizes."""
+        """The time of the call divided by ours, as the geometric mean over sizes."""
         return prod(choice.ratio for _, choice in self.choices) ** (1 / len(self.choices))
 
     @property
     def json(self) -> dict[str, Any]:
-        """The call and its measurements."""
+        """The call and its measurements as JSON."""
         names = ("ratio", "ours_ns", "theirs_ns", "rounds", "time")
         return {
             "library": self.theirs.name,
@@ -124,7 +124,7 @@ def with_faster(
 
 
 def measured_sizes(prepared: PreparedKernel) -> tuple[Sizes, ...]:
-    """Return the sizes that are measured: those given, and of ranges each value that our code has a schedule for."""
+    """Return the sizes to measure: the given ones, and for ranges each value with a schedule."""
     parsed, summary = parse_kernel(prepared.request.kernel), prepared.program.outcome.summary
     every = [version["sizes"] for version in summary.get("versions", ())] or [prepared.request.sizes]
     typical = [{n: typical_size(v) for n, v in complete_sizes(parsed, given).items()} for given in every]
@@ -132,7 +132,7 @@ def measured_sizes(prepared: PreparedKernel) -> tuple[Sizes, ...]:
 
 
 def _check(prepared: PreparedKernel) -> None:
-    """Check that programs run here as they are emitted. Raises: MissingTool, UsageProblem."""
+    """Check that emitted programs run on this computer. Raises: MissingTool, UsageProblem."""
     if prepared.packers:
         said = (
             "`--portfolio` compares with calls that take operands as they lie, and `--packed` has some packed"
@@ -164,7 +164,7 @@ def _place(file: str, package: str) -> str:
 def ready_calls(
     prepared: PreparedKernel, installed: Sequence[InstalledLibrary]
 ) -> tuple[list[Theirs], tuple[Diagnostic, ...]]:
-    """Return the calls that compute the kernel correctly, and diagnostics about the others."""
+    """Return the library calls that compute the kernel correctly, and diagnostics about the others."""
     parsed = parse_kernel(prepared.request.kernel)
     kernel = bind(parsed, complete_sizes(parsed, whole_sizes(prepared.request.sizes)))
     assert isinstance(kernel, Kernel)
@@ -200,7 +200,7 @@ def _prepare_library(
 
 
 def _wrong(theirs: Theirs) -> Diagnostic | None:
-    """Return the error of a library's results, at the sizes measured and the smallest, or None if they are right."""
+    """Return the error of a library's results at the measured and the smallest sizes, or None."""
     request = theirs.prepared.request
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, whole_sizes(request.sizes))
@@ -241,7 +241,7 @@ def _report_no_call(kernel: Kernel, installed: Sequence[InstalledLibrary]) -> Di
 
 
 def _choices(prepared: PreparedKernel, ready: Sequence[Theirs], sizes: Sizes) -> list[ImplementationChoice]:
-    """Return for each call whether it is faster than our code, from the cache or measured now."""
+    """Return for each call whether it is faster than our code, cached or measured now."""
     keys = [_key(prepared, theirs, sizes) for theirs in ready]
     if prepared.request.cache:
         with OnlyWarned():
@@ -268,7 +268,7 @@ def _choices(prepared: PreparedKernel, ready: Sequence[Theirs], sizes: Sizes) ->
 
 
 def _key(prepared: PreparedKernel, theirs: Theirs, sizes: Sizes) -> str:
-    """Return the sha256 of everything that may change which one is faster."""
+    """Return the sha256 of everything that may change which implementation is faster."""
     file = theirs.library.path.stat()
     library = [str(theirs.library.path), theirs.library.origin, file.st_size, file.st_mtime_ns]
     asked = json.dumps([library, sorted(sizes.items()), prepared.request.threads])
@@ -278,7 +278,7 @@ def _key(prepared: PreparedKernel, theirs: Theirs, sizes: Sizes) -> str:
 
 
 def contender_of(prepared: PreparedKernel, sizes: Sizes) -> MeasuredSchedule:
-    """Return the program as a contender on random data, called once. Raises: RunProblem if it fails."""
+    """Return the program as a contender, called once on random data. Raises: RunProblem if it fails."""
     threads, kernel = prepared.request.threads, bind(parse_kernel(prepared.request.kernel), dict(sizes))
     assert isinstance(kernel, Kernel)
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
@@ -291,7 +291,7 @@ def contender_of(prepared: PreparedKernel, sizes: Sizes) -> MeasuredSchedule:
 
 
 def check_ran(name: str, contender: MeasuredSchedule) -> None:
-    """Check that all calls came to their end. Raises: RunProblem."""
+    """Check that all calls have returned. Raises: RunProblem."""
     if contender.failure:
         said = f"`{name}` could not be measured: {contender.failure}"
         raise RunProblem(Diagnostic("nothing-ran", said, help="repeat it, or leave out `--portfolio`"))
@@ -303,7 +303,7 @@ def _report_winner(
     found: Sequence[ComparedCall],
     findings: tuple[Diagnostic, ...],
 ) -> PreparedKernel:
-    """Return the winning implementation, with the findings in its report, summary and manifest."""
+    """Return the winning implementation with the findings in its report, summary and manifest."""
     threads = prepared.request.threads
     told: dict[str, Any] = {
         "chosen": winner.name if winner else OURS,

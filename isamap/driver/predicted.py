@@ -1,4 +1,4 @@
-"""Predict the time of kernels on a described machine: the time, its instruction, and the lanes in use.
+"""Predict the time of kernels on a described machine, with the instruction used and the busy lanes.
 
 gemm_f32 M=128 N=128 K=128 on edge-npu -> 12.4 µs by multiply_f32, 100 % of its lanes
 
@@ -44,7 +44,7 @@ class KernelCase:
 
     @property
     def name(self) -> str:
-        """`gemm_f32 M=64 N=64 K=64`."""
+        """The name with sizes, such as `gemm_f32 M=64 N=64 K=64`."""
         stem = self.kernel.name.removesuffix(".ir")
         return " ".join([stem, *(f"{name}={value}" for name, value in self.sizes)])
 
@@ -90,7 +90,7 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class PredictedKernel:
-    """A kernel; or a model: its kernels with their numbers of calls, and the time of its other steps by machine."""
+    """A kernel, or a model: its kernels with call counts, and the time of its other steps by machine."""
 
     name: str
     cases: tuple[KernelCase, ...]
@@ -105,7 +105,7 @@ class PredictedKernel:
 def add_predictions(
     subject: PredictedKernel, found: Sequence[Predicted], machine: str, objective: str
 ) -> Predicted:
-    """Return the prediction of a subject from those of its kernels: one that is refused refuses the whole.
+    """Return the prediction of a subject from those of its kernels. A refused kernel refuses the whole.
 
     The gap is that of the sum: each kernel's own, weighted by its cost. A product of sums has none.
     """
@@ -135,7 +135,7 @@ PROVEN_SUMS = (TIME, "energy")
 
 @dataclass(frozen=True, slots=True)
 class PredictionRequest:
-    """A requested prediction: a case on a machine, by a heuristic. Units: `limit_s` in seconds.
+    """A request for a prediction: a case on a machine, by a heuristic. Units: `limit_s` in seconds.
 
     `known` are texts of schedules: the one that was found here before, and those of similar machines.
     """
@@ -161,7 +161,7 @@ def shipped_cases() -> tuple[KernelCase, ...]:
 
 
 def predict(asked: PredictionRequest) -> Predicted:
-    """Return the performance that the description predicts, or the reason why it refuses the kernel."""
+    """Return the performance that the description predicts, or the reason of a refusal."""
     request = Request(
         asked.case.kernel,
         asked.machine,
@@ -189,7 +189,7 @@ def predict(asked: PredictionRequest) -> Predicted:
 
 
 def _time_ns(made: Compilation) -> float | None:
-    """Return the time of a schedule chosen for any objective, or None if the model has no price for it."""
+    """Return the time of a schedule chosen for any objective, or None if the model has no price."""
     assert made.schedule is not None, "the stages before have run"
     assert made.problem is not None, "the stages before have run"
     if cost_unit(made.schedule.model) == "ns" and " " not in made.schedule.model:
@@ -200,7 +200,7 @@ def _time_ns(made: Compilation) -> float | None:
 
 
 def _energy_and_area(made: Compilation) -> tuple[float | None, float | None]:
-    """Return the energy of a schedule and the area of its machine, if they are stated."""
+    """Return the energy of a schedule and the area of its machine, None where not stated."""
     from isamap.driver.explaining import schedule_accesses
 
     assert made.machine is not None, "the stages before have run"
@@ -213,7 +213,7 @@ def _energy_and_area(made: Compilation) -> tuple[float | None, float | None]:
 
 
 def _improve(request: Request, known: Sequence[str]) -> Compilation:
-    """Return the compilation with the cheapest schedule known here. A search starts from one that is new."""
+    """Return the compilation with the cheapest known schedule. A search starts from each new one."""
     own, *others = (parse_schedule(Source("schedule", text)) for text in known)
     named = tuple(sorted({nest.mapping for schedule in (own, *others) for nest in schedule.nests}))
     formulated, model = (
@@ -237,7 +237,7 @@ def _improve(request: Request, known: Sequence[str]) -> Compilation:
 
 
 def _take_largest_bound(best: Schedule, *searched: Schedule) -> Schedule:
-    """Return the schedule with the largest bound that the searches proved.
+    """Return the schedule with the largest lower bound that the searches proved.
 
     A schedule that is cheaper than a bound was outside the searched space, and disproves the bound.
     """
@@ -251,7 +251,7 @@ def _take_largest_bound(best: Schedule, *searched: Schedule) -> Schedule:
 
 @dataclass(frozen=True, slots=True)
 class InstructionUse:
-    """An instruction that performs a computing statement, in so many iterations.
+    """An instruction that performs a computing statement, with the number of iterations.
 
     It performs `lanes` of them at once, and `utilisation` is the share of busy lanes; None if unknown.
     """
@@ -288,7 +288,7 @@ def predict_all(
     where: int | str,
     seen: Callable[[int, Predicted], None] = lambda _n, _p: None,
 ) -> list[Predicted]:
-    """Return the predictions in their order. `seen` is told each as soon as it is there, with its number.
+    """Return the predictions in order. `seen` receives each one, with its number, as soon as it exists.
 
     `where` is a number of processes of this computer, or the address of a scheduler.
     """

@@ -1,4 +1,4 @@
-"""Print lowered programs. `--emit` names a printer, and no stage of the pipeline names one.
+"""Print lowered programs. `--emit` selects a printer, which the pipeline does not name.
 
     emit_artifact(program, machine)                 gemm.c, gemm.h
     emit_artifact(program, machine, "program")      gemm-vta.program, its encoded instructions
@@ -20,7 +20,7 @@ class Artifact(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the program, with which the names of its files begin."""
+        """The name of the program, which prefixes the names of its files."""
         ...
 
     def files(self) -> Mapping[str, str | bytes]:
@@ -64,7 +64,7 @@ PRINTERS: Mapping[str, Callable[[LoweredProgram, Machine, bool], Artifact]] = {
 def emit_artifact(
     program: LoweredProgram, machine: Machine, kind: str = "code", *, model: bool = False
 ) -> Artifact:
-    """Return the artifact that a printer makes. C has the plain-C model of each instruction with `model`.
+    """Return the artifact of a printer. With `model`, C contains the plain-C model of each instruction.
 
     Raises: UsageProblem for an instruction that the printer cannot express.
     """

@@ -1,6 +1,6 @@
 """Search by evaluation: evaluate the K best schedules of a cost model, and choose one.
 
-Pipelines added to a schedule: the innermost loops of its nests, solved one by one.
+Add software pipelines to a schedule: the innermost loops of its nests are solved one by one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RUNNERS_UP = 5
 
 
 def rank_schedules(request: Request, problem: Problem) -> Ranking:
-    """Return the `request.best` cheapest schedules by its cost model. Raises: UsageProblem, Infeasible."""
+    """Return the `request.best` cheapest schedules by the cost model. Raises: UsageProblem, Infeasible."""
     from isamap.scheduler import k_best
 
     model = load_cost_model(request.cost_model)
@@ -70,7 +70,7 @@ def searched_schedule(
     sizes: Mapping[str, int | Range],
     first: Schedule,
 ) -> Schedule:
-    """Return the schedule that `request.evaluate` likes best: of `first`, and of the cheapest ones.
+    """Return the best schedule by `request.evaluate`, among `first` and the cheapest ones.
 
     It carries a finding that says how it was chosen. Raises: UsageProblem, MissingTool, RunProblem.
     """
@@ -107,7 +107,7 @@ def _report_choice(
 
 
 def with_pipelines(schedule: Schedule, kernel: Kernel, machine: Machine, limit_s: float) -> Ordered:
-    """Return the schedule with a pipeline for each nest that may have one.
+    """Return the schedule with a software pipeline for each nest that may have one.
 
     Units: `limit_s` of wall clock, for each of them.
     """

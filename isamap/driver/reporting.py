@@ -46,7 +46,7 @@ MOST_LISTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CompletedCompilation:
-    """A compilation that went all the way."""
+    """A compilation that has passed all stages."""
 
     request: Request
     machine: Machine
@@ -59,7 +59,7 @@ class CompletedCompilation:
 
     @staticmethod
     def of(request: Request, made: Compilation) -> CompletedCompilation:
-        """Raise AssertionError where a stage is missing."""
+        """Return a completed compilation. Raises: AssertionError if a stage is missing."""
         assert made.canonical and made.machine and made.problem  # noqa: PT018 - they are all there, or none is
         assert made.schedule and made.program  # noqa: PT018 - as above
         assert isinstance(made.emitted, EmittedC)
@@ -78,7 +78,7 @@ class CompletedCompilation:
         )
 
     def profile(self) -> Mapping[str, int]:
-        """Return the sizes, with typical values for open ones."""
+        """Return the sizes, with typical values in place of ranges."""
         return {name: typical_size(read_size(size)) for name, size in self.schedule.sizes}
 
 
@@ -86,7 +86,7 @@ class CompletedCompilation:
 def recording_of(
     request: Request, compilation: Compilation, watch: Watch = lambda _: None, *, is_recorded: bool = False
 ) -> Recorded | None:
-    """Return the simulated events of one call, if a program fills memories by itself or if `is_recorded`.
+    """Return the simulated events of one call if separate units fill memories or if `is_recorded`, else None.
 
     Raises: UsageProblem if it is requested for a program for several vector lengths.
     """
@@ -115,7 +115,7 @@ def trace_of(request: Request, compilation: Compilation, recorded: Recorded | No
 def report_of(
     request: Request, compilation: Compilation, found: Recorded | None, watch: Watch = lambda _: None
 ) -> Report:
-    """Return the report. Of several schedules for parts of the sizes it shows the last one."""
+    """Return the report. If sizes have several schedules, it shows the last one."""
     made = CompletedCompilation.of(request, compilation)
     watch("report")
     if not any(memory.kind == "scratchpad" for memory in made.machine.memories.values()):
@@ -156,7 +156,7 @@ def _with_links(shown: Explained, made: CompletedCompilation, found: Recorded) -
 
 
 def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded | None) -> str:
-    """Return the bottleneck, and by how much it limits the speed."""
+    """Return a sentence about the bottleneck and how much it limits the speed."""
     took = (
         f" takes {_cost_text(schedule, schedule.cost_ns)} by the model"
         if schedule.cost_ns is not None
@@ -172,13 +172,13 @@ def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded
 
 
 def _cost_text(schedule: Schedule, cost: float) -> str:
-    """Return a cost of the schedule's model with its unit."""
+    """Return a schedule's cost with its unit as text."""
     unit = cost_unit(schedule.model)
     return time_text(cost) if unit == "ns" else energy_text(cost) if unit == "pJ" else f"{cost:.4g} {unit}"
 
 
 def _largest(shown: Explained) -> Roofline | None:
-    """Return the roofline of the statement with most operations."""
+    """Return the roofline of the statement with the most operations, or None."""
     return max(shown.roofs, key=lambda roof: roof.operations, default=None)
 
 
@@ -220,7 +220,7 @@ def _panes(made: CompletedCompilation, found: Recorded | None) -> Iterator[Pane]
 
 
 def _listing(made: CompletedCompilation, code: Sequence[SubjectLine], issues: int) -> Pane:
-    """Return the program as instructions in text, as far as it is shown; or the reason why there is none."""
+    """Return the listing of the program's instructions, shortened, or the reason why there is none."""
     try:
         program = assemble(made.program, made.machine, first=MOST_LISTED)
     except UsageProblem as problem:
@@ -248,14 +248,14 @@ def _kernel_text(made: CompletedCompilation) -> tuple[str, str, Kernel]:
 
 
 def _pane(name: str, title: str, lines: Sequence[SubjectLine]) -> Pane:
-    """Return the text, cut to the page's limit."""
+    """Return a pane with the text, shortened to the page's limit."""
     ends = accumulate(MARKUP_BYTES + len(line.text) for line in lines)
     shown = sum(1 for end in ends if end <= MOST_BYTES)
     return Pane(name, title, tuple(lines[:shown]), len(lines) - shown)
 
 
 def _mappings(made: CompletedCompilation, shown: Explained) -> tuple[Row, ...]:
-    """Return a table of each statement's mapping, its price, and the number of mappings to choose from."""
+    """Return a table of each statement's mapping, its price, and the number of alternatives."""
     costs = {spent.statement: spent.total_ns for spent in shown.spent}
     options: dict[int, tuple[NestOption, ...]] = {n.statement: n.options for n in made.problem.nests}
     rows: list[Row] = [("statement", "computes", "by", "time by the model", "mappings to choose from")]

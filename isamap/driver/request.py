@@ -58,12 +58,12 @@ _RANGE = re.compile(r"[0-9]{1,24}\.\.[0-9]{1,24}(@[0-9]{1,24}(,[0-9]{1,24}){0,15
 
 
 def is_range(text: str) -> bool:
-    """Return whether a text is a range of sizes."""
+    """Return whether a text is a range of sizes such as `1..64@32`."""
     return _RANGE.fullmatch(text) is not None
 
 
 def given_sizes(sizes: object) -> dict[str, Size]:
-    """Return sizes as numbers and texts of ranges. Raises: UsageProblem."""
+    """Return sizes as numbers, or as texts for ranges. Raises: UsageProblem."""
     example = 'write {"M": 1024}, or {"M": "1..8192@512"} for a size that a call gives'
     found: dict[str, Size] = {}
     for name, value in given_items("sizes", {} if sizes is None else sizes, "size-syntax", example):
@@ -79,7 +79,7 @@ def given_sizes(sizes: object) -> dict[str, Size]:
 
 
 def given_fixes(name: str, fix: object) -> dict[str, int | None]:
-    """Return fixed decisions as numbers; None keeps the decision of the schedule. Raises: UsageProblem."""
+    """Return fixed decisions as numbers. None keeps the schedule's value. Raises: UsageProblem."""
     example = 'write {"block.k": 256}'
     found: dict[str, int | None] = {}
     for decision, value in given_items(name, {} if fix is None else fix, "fix-syntax", example):
@@ -91,7 +91,7 @@ def given_fixes(name: str, fix: object) -> dict[str, int | None]:
 
 
 def given_form(name: str, value: object) -> str | None:
-    """Return a form of a kernel: True for the best, or its number, or False for the one that is written.
+    """Return a variant of a kernel: `best` for True, its number, or None for the kernel as written.
 
     Raises: UsageProblem.
     """
@@ -104,7 +104,7 @@ def given_form(name: str, value: object) -> str | None:
 
 
 def read_within(word: str, flag: str) -> str:
-    """Return a bound as it is kept: `time=1.1`, or "" for none. Raises: UsageProblem."""
+    """Return a normalised bound such as `time=1.1`, or "" for none. Raises: UsageProblem."""
     name, _, factor = word.partition("=")
     if word and (
         name not in BOUNDED or not FACTOR.fullmatch(factor) or not 1 <= float(factor) <= MOST_FACTOR
@@ -117,7 +117,7 @@ def read_within(word: str, flag: str) -> str:
 
 
 def read_bound(within: str) -> tuple[str, float]:
-    """Return the cost model of a bound's quantity, and its factor."""
+    """Return the cost model of a bound, and its factor."""
     name, _, factor = within.partition("=")
     return BOUNDED[name], float(factor)
 
@@ -163,7 +163,7 @@ def read_fixes(words: Iterable[str], _flag: str) -> dict[str, int | None]:
 
 
 def given_schedule(name: str, schedule: object) -> Source | None:
-    """Return the text of a schedule: that of a file, or the text itself. Raises: UsageProblem."""
+    """Return the text of a schedule, from a file or as given. Raises: UsageProblem."""
     if schedule is None:
         return None
     found = given_text(name, schedule, "a path or a text") or Source(name, "")
@@ -391,11 +391,11 @@ class Choices:
 
     @property
     def measures(self) -> bool:
-        """Return whether the answer depends on measurements, and so not on the request alone."""
+        """Return whether the result depends on measurements in addition to the request."""
         return bool(self.evaluate or self.tune or self.tuned)
 
     def options(self) -> dict[str, object]:
-        """Return the choices that the answer depends on, as JSON."""
+        """Return the options on which the result depends, as JSON."""
         return {
             one.key or name: one.kind.said(getattr(self, name))
             for name, one in list_options(Choices).items()
@@ -421,7 +421,7 @@ class Request(Choices):
 
 
 def take_choices(given: Mapping[str, object]) -> Choices:
-    """Return the choices that a call from Python gives by their keywords. Raises: UsageProblem, TypeError."""
+    """Return the options that keyword arguments of a Python call give. Raises: UsageProblem, TypeError."""
     known = {one.python or name: (name, one) for name, one in list_options(Choices).items()}
     if unknown := sorted(set(given) - set(known)):
         raise TypeError(f"there is no option `{unknown[0]}`; there are {', '.join(sorted(known))}")
@@ -442,7 +442,7 @@ def make_request(
 
 
 def _model_of(choices: Choices, dash: str) -> str:
-    """Return the cost model of an objective. Raises: UsageProblem if another one is chosen, too."""
+    """Return the cost model of an objective. Raises: UsageProblem if another one is also chosen."""
     if choices.objective == TIME and not choices.within:
         return choices.cost_model
     if choices.cost_model != DEFAULT_COST_MODEL:
@@ -452,7 +452,7 @@ def _model_of(choices: Choices, dash: str) -> str:
 
 
 def check_choosers(choices: Choices, dash: str) -> None:
-    """Refuse options of which two choose a schedule, or one has no effect. Raises: UsageProblem."""
+    """Refuse combinations in which two options choose a schedule or one has no effect. Raises: UsageProblem."""
     choosers = {"schedule": choices.schedule is not None, "evaluate": bool(choices.evaluate),
                 "tune": choices.tune > 0, "tuned": choices.tuned}  # fmt: skip
     found = [f"{dash}{name}" for name, is_given in choosers.items() if is_given]
@@ -487,7 +487,7 @@ def refuse_cold(measuring: list[str], dash: str = "--") -> None:
 
 
 def request_key(request: Request) -> str:
-    """Return the sha256 of everything that the answer depends on. Raises: as `machine_digest`."""
+    """Return the sha256 of everything that the result depends on. Raises: as `machine_digest`."""
     name = request.kernel.name
     sizes = dict(sorted(request.sizes.items()))
     parts = [program_state(), ortools_version(), machine_digest(request.machine), request.machine, name]
@@ -501,7 +501,7 @@ def sha256(text: str) -> str:
 
 
 def ortools_version() -> str:
-    """Return the installed version of OR-Tools, which is not imported for that."""
+    """Return the installed version of OR-Tools, without importing it."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -532,19 +532,19 @@ def read_size(value: Size) -> int | Range:
 
 
 def read_profiles(value: str) -> tuple[int, int, tuple[int, ...]]:
-    """Return the lowest and highest value of a range, and its profile values as they are written."""
+    """Return the lowest and the highest value of a range, and its profile values in textual order."""
     low, _, rest = value.partition("..")
     high, _, profiles = rest.partition("@")
     return int(low), int(high), tuple(int(word) for word in profiles.split(",") if word)
 
 
 def has_versions(sizes: Mapping[str, Size]) -> bool:
-    """Return whether some size has several profile values: a schedule for each is asked for."""
+    """Return whether some size has several profile values, each of which gets a schedule."""
     return any(isinstance(value, str) and "," in value for value in sizes.values())
 
 
 def whole_sizes(sizes: Mapping[str, Size]) -> dict[str, Size]:
-    """Return the same ranges, each with the largest of its profile values."""
+    """Return the ranges, each with only the largest of its profile values."""
     whole: dict[str, Size] = {}
     for name, value in sizes.items():
         whole[name] = value
@@ -555,6 +555,6 @@ def whole_sizes(sizes: Mapping[str, Size]) -> dict[str, Size]:
 
 
 def complete_sizes(kernel: Kernel, sizes: Mapping[str, Size]) -> dict[str, int | Range]:
-    """Return the sizes given, and the defaults of the others."""
+    """Return the given sizes, with defaults for the others."""
     defaults = {p.name: p.default for p in kernel.params if p.default is not None and p.dtype is None}
     return {**defaults, **{name: read_size(value) for name, value in sizes.items()}}

@@ -66,7 +66,7 @@ class PreparedKernel:
 def prepare(
     request: Request, watch: Callable[[str], None] = lambda _: None, emulator: Emulator | None = None
 ) -> PreparedKernel:
-    """Return the compiled program, made for this processor or for the one that an emulator is said to have.
+    """Return the compiled program, built for this processor or for the emulated one.
 
     Raises: IsamapError of every kind, MissingTool where there is no compiler.
     """
@@ -90,7 +90,7 @@ def prepare(
 
 
 def _lengths(word: str, machine: Machine) -> tuple[tuple[str, Emulator], ...]:
-    """Return the lengths that a program for a machine serves, with the emulators that have them."""
+    """Return the vector lengths that a program serves, each with an emulator that has it."""
     if machine.served is None:
         return ()
     (name, given), (constant, values) = split_word(word), machine.served
@@ -99,7 +99,7 @@ def _lengths(word: str, machine: Machine) -> tuple[tuple[str, Emulator], ...]:
 
 
 def is_model(machine: Machine, missing: tuple[str, ...], emulator: Emulator | None) -> bool:
-    """Return whether only a plain-C model of a machine can run, on a processor that misses such features."""
+    """Return whether only the plain-C model can run, given the missing features of the processor."""
     if machine.target.run == "emulator":
         return emulator is None
     return bool(missing) or machine.target.run != "native"
@@ -111,7 +111,7 @@ Sizes = Mapping[str, SupportsIndex]
 
 @dataclass
 class CompiledKernel:
-    """A kernel that is called with its arrays, and its sizes where they were left open.
+    """A kernel that is called with its arrays, and with the sizes that were left open.
 
     In this process the arrays are used where they lie and outputs are written in place; the machine's
     description is trusted. With `isolate` it runs in a child process on copies, with limits.
@@ -218,7 +218,7 @@ class CompiledKernel:
     def _part_arguments(
         self, sizes: object, values: Mapping[str, Any]
     ) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
-        """Return sizes that are numbers in their ranges, arrays and scalars. Raises: UsageProblem."""
+        """Return sizes within their ranges, arrays and scalars of a call. Raises: UsageProblem."""
         interface = self.prepared.compiled.interface
         names = {name for name, _ in interface.scalars}
         own = names | {tensor.name for tensor in interface.tensors}
@@ -229,7 +229,7 @@ class CompiledKernel:
         return numbers, {n: v for n, v in values.items() if n not in names}, scalars
 
     def _of_packer(self, packer: Packer, sizes: object) -> object:
-        """Return the sizes without those that only a call takes."""
+        """Return the sizes that a packing program takes."""
         if not isinstance(sizes, Mapping):
             return {} if sizes is None else sizes
         own = {name for name, _, _ in packer.compiled.interface.symbols}

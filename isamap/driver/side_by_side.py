@@ -1,4 +1,4 @@
-"""Run many pieces of work: on all cores, each in a separate Python process, or on a cluster of Dask.
+"""Run many pieces of work: on all cores in separate Python processes, or on a Dask cluster.
 
     done_side_by_side(predict, requests, 4)                      four processes of this computer
     done_side_by_side(predict, requests, "tcp://head:8786")      the workers of that scheduler
@@ -41,7 +41,7 @@ def all_jobs() -> int:
 
 
 def workers_of(jobs: int, scheduler: str | None) -> int | str:
-    """Return the number of processes here, or the address of a scheduler. Raises: UsageProblem for both."""
+    """Return the number of local processes, or a scheduler's address. Raises: UsageProblem if both are given."""
     if scheduler is not None and jobs:
         said = "a scheduler has workers of its own, and `--jobs` counts processes here"
         raise UsageProblem(Diagnostic("usage", said, help="leave out `--jobs`"))
@@ -105,7 +105,7 @@ class RemoteWork(Generic[Work, Found]):
 
 
 def do_there(sent: RemoteWork[Work, Found]) -> Found:
-    """Return the result of a piece of work that has arrived."""
+    """Return the result of a piece of work on the worker that received it."""
     with with_files(sent.files):
         return sent.do(sent.request)
 
@@ -138,7 +138,7 @@ def done_on_cluster(
 
 @contextmanager
 def _client(address: str) -> Generator[tuple[Any, Any]]:
-    """Open a connection to a scheduler whose workers have this isamap, and yield it with the library."""
+    """Connect to a scheduler whose workers have this isamap. Yield the connection and the library."""
     try:
         distributed: Any = importlib.import_module("distributed")
     except ModuleNotFoundError:
@@ -157,7 +157,7 @@ def _client(address: str) -> Generator[tuple[Any, Any]]:
 
 
 def _check_workers(address: str, client: Any) -> None:
-    """Check that all present workers have the same isamap as this process."""
+    """Check that all connected workers have the same isamap as this process."""
     try:
         versions: dict[str, str] = client.run(version)
     except Exception as error:  # noqa: BLE001 - whatever a worker raises that cannot import isamap
@@ -169,7 +169,7 @@ def _check_workers(address: str, client: Any) -> None:
 
 
 def version() -> str:
-    """Return the version of the isamap that a worker has."""
+    """Return the version of isamap on a worker."""
     return __version__
 
 

@@ -1,4 +1,4 @@
-"""The stages of a compilation and the passes of the stage `lower`, in their order; a clock for each stage.
+"""The stages of a compilation and the passes of the stage `lower`, in order, with a clock per stage.
 
 | stage | what it makes |
 |---|---|
@@ -46,7 +46,7 @@ Watch = Callable[[str], None]
 
 @dataclass(slots=True)
 class Clock:
-    """The time of each stage, without the stages inside it. Units: `seconds`."""
+    """The time of each stage without nested stages. Units: `seconds`."""
 
     watch: Watch = lambda _: None
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -54,7 +54,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, stage: str) -> Generator[None]:
-        """Time the code inside; a stage that ran before is resumed."""
+        """Time the code inside. A stage that ran before is resumed."""
         self._stop()
         self.running.append((stage, time.perf_counter()))
         self.watch(stage)
@@ -69,7 +69,7 @@ class Clock:
                 self.watch(outer)
 
     def _stop(self) -> None:
-        """Add the time of the current stage since it was resumed."""
+        """Add the time since the current stage was resumed."""
         if self.running:
             stage, since = self.running[-1]
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - since

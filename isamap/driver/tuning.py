@@ -1,4 +1,4 @@
-"""`--tune`: measure the model's best schedules, store the fastest and use it; `--tuned`: use the stored one.
+"""Tune by measurement: `--tune` measures, stores and uses the fastest of the model's best schedules.
 
 The contenders are the solver's schedule, its next best ones, and some with another mapping or register block,
 because the cheapest ones of a model are mostly alike.
@@ -57,12 +57,12 @@ class TuningKey:
     sizes: Mapping[str, int | Range]
 
     def trial(self, schedule: Schedule) -> Trial:
-        """Return a schedule on trial."""
+        """Return a schedule as a trial to measure."""
         return Trial(self.kernel, self.machine, self.problem, schedule, self.sizes)
 
     @property
     def key(self) -> str:
-        """The sha256 under which a winner is stored."""
+        """The sha256 under which the winner is stored."""
         return digest(
             __version__,
             print_routine(self.kernel),
@@ -79,7 +79,7 @@ class TuningKey:
 def tuned_schedule(
     question: TuningKey, model_choice: Callable[[], Schedule]
 ) -> tuple[Schedule, Mapping[str, object]]:
-    """Return the fastest measured schedule, measured now (`--tune`) or stored before, and its origin.
+    """Return the fastest measured schedule and its origin, measured now (`--tune`) or stored before.
 
     If none is stored, return the schedule that `model_choice` finds, with a warning. Raises: as `tune`.
     """
@@ -95,7 +95,7 @@ def tuned_schedule(
 
 
 def kept_schedule(question: TuningKey) -> tuple[Schedule | None, Winner | None]:
-    """Return the stored schedule, checked like a new one, or None if there is none, or none that fits."""
+    """Return the stored schedule, checked like a new one, or None if there is no valid one."""
     winner = _recall_winner(question)
     return (_replay_winner(winner, question.problem), winner) if winner is not None else (None, None)
 
@@ -107,7 +107,7 @@ def _recall_winner(question: TuningKey) -> Winner | None:
 
 
 def not_tuned(question: TuningKey, winner: Winner | None) -> Diagnostic:
-    """Return the warning that the cost model chose, as the tuning database has no winner that fits."""
+    """Return the warning that the cost model chose because the tuning database has no valid winner."""
     what = f"{question.problem.kernel} on {question.machine.name}"
     why = "the stored schedule breaks a rule of this version" if winner else "none is stored"
     return Diagnostic(
@@ -120,7 +120,7 @@ def not_tuned(question: TuningKey, winner: Winner | None) -> Diagnostic:
 
 
 def tune(question: TuningKey, first: Schedule) -> tuple[Schedule, Winner]:
-    """Return the fastest of the contenders, of which `first` is the model's choice, and how it was found.
+    """Return the fastest contender, and how it was found. `first` is the model's choice.
 
     A stored result for an equal question is used, and an interrupted tournament continues. Raises:
     UsageProblem, MissingTool, RunProblem.
@@ -160,7 +160,7 @@ def tune(question: TuningKey, first: Schedule) -> tuple[Schedule, Winner]:
 
 
 def tuning_json(winner: Winner) -> dict[str, object]:
-    """Return how a schedule was found by measuring, for manifests."""
+    """Return how measuring found a schedule, for manifests."""
     return {
         "time": winner.time,
         "place": winner.place,
@@ -177,7 +177,7 @@ def tuning_json(winner: Winner) -> dict[str, object]:
 def _contenders(
     question: TuningKey, first: Schedule, stop: float
 ) -> tuple[tuple[Schedule, ...], tuple[int, ...]]:
-    """Return `first` and its competitors, their places in the candidate list, and the length of that list.
+    """Return `first` and its competitors, their positions in the candidate list, and the list's length.
 
     The candidates are the model's list, or the fastest ones that a searcher has found.
     """
@@ -215,7 +215,7 @@ def _contenders(
 
 
 def _list_schedules(request: Request, problem: Problem, first: Schedule) -> tuple[Schedule, ...]:
-    """Return `first`, the solver's next best, and other register blocks, as many as are asked for."""
+    """Return the requested number of schedules: `first`, the solver's next best, and other register blocks."""
     from isamap.scheduler.search.varied import vary_schedule
 
     half = replace(request, best=(request.tune + 1) // 2)
@@ -229,23 +229,23 @@ def _list_schedules(request: Request, problem: Problem, first: Schedule) -> tupl
 
 
 def _list_fixed(request: Request) -> dict[str, int]:
-    """Return the decisions that are fixed to a number."""
+    """Return the decisions that are fixed to numbers."""
     return {name: value for name, value in request.fixed.items() if value is not None}
 
 
 def _like(schedule: Schedule, first: Schedule) -> Schedule:
-    """Return a schedule as an answer to the question of the model's first choice."""
+    """Return a schedule in the form of an answer to the request of the model's first choice."""
     return _with_bound(replace(schedule, profile=first.profile, question=first.question), first)
 
 
 def _with_bound(schedule: Schedule, first: Schedule) -> Schedule:
-    """Return a schedule with the bound of the model's first choice, which holds for all schedules of the problem."""
+    """Return a schedule with the lower bound of the model's first choice, which holds for the whole problem."""
     known = max(schedule.lower_bound_ns or 0.0, first.lower_bound_ns or 0.0)
     return replace(schedule, lower_bound_ns=min(known, schedule.cost_ns or known))
 
 
 def _replay_winner(winner: Winner, problem: Problem) -> Schedule | None:
-    """Return a winner's schedule where it still is one."""
+    """Return a winner's schedule if it is still valid, or None."""
     try:
         schedule = parse_schedule(Source("schedule from the tuning database", winner.schedule))
     except IsamapError:

@@ -1,4 +1,4 @@
-"""Verify a program: compare its results with the oracle on several fills, next to guard pages; and time it.
+"""Verify a program: compare its results with the oracle on several fills with guard pages, and time it.
 
 A recurrence whose results include its state is compared twice: as a whole, if its bounds are tight enough,
 and each iteration alone, from the program's own state.
@@ -58,7 +58,7 @@ VECTORS = 16
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """`target += left * right` with one axis per subscript. `axis` is one that only the right factor has."""
+    """`target += left * right` with one axis per subscript. `axis` occurs only in the right factor."""
 
     target: Read
     left: Read
@@ -67,7 +67,7 @@ class Contraction:
 
 
 def contraction_of(kernel: Kernel) -> Contraction | None:
-    """Return the kernel as one product of two arrays, None if it is anything else."""
+    """Return the kernel as one product of two arrays, or None for other kernels."""
     if len(kernel.body) != 1 or not isinstance(loop := kernel.body[0], Loop) or len(loop.body) != 1:
         return None
     match loop.body[0]:
@@ -88,7 +88,7 @@ def contraction_of(kernel: Kernel) -> Contraction | None:
 def wrong_vectors(
     c: Contraction, arrays: Mapping[str, Array], result: Array, unit: float
 ) -> tuple[int, float, float]:
-    """Return how many vectors of the result exceed their bound, the largest error, and its bound.
+    """Return the number of result vectors beyond their bound, the largest error, and its bound.
 
     Units: `unit` is the allowed relative error of one element, 0 for exact integers.
     """
@@ -167,7 +167,7 @@ MOST_MOVED = 4096
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One compared run. `max_error` and `bound` are those of the element nearest to its bound.
+    """One compared run. `max_error` and `bound` belong to the element nearest to its bound.
 
     `at` is the vector length, if the program supports several. `vague` has a finding for each output for
     which this run decides nothing.
@@ -209,7 +209,7 @@ class ComparedResult:
     """The kernel that was compiled in the other's place, if its errors are larger."""
 
     def hold(self, name: str, expected: Expected) -> None:
-        """Compare an output with its expected values."""
+        """Compare an output with its expected values, and record the outcome."""
         found = self.found[name]
         closest = find_deviation(found, expected)
         if closest.ratio > self.worst:
@@ -225,7 +225,7 @@ class ComparedResult:
 
 
 def concrete_sizes(prepared: PreparedKernel) -> tuple[dict[str, int], ...]:
-    """Return the sizes to run with: those given; of ranges the lowest, the profile and the highest values.
+    """Return the sizes to run with: given ones, and the lowest, profile and highest values of ranges.
 
     A program with several schedules has these values of the sizes of each. Values that break the kernel's
     `where` are replaced by the nearest that do not.
@@ -247,7 +247,7 @@ def concrete_sizes(prepared: PreparedKernel) -> tuple[dict[str, int], ...]:
 def _nearest_allowed(
     kernel: Kernel, chosen: dict[str, int], sizes: Mapping[str, int | Range]
 ) -> dict[str, int]:
-    """Return the sizes with one size of a range moved as little as `where` demands, or unchanged."""
+    """Return the sizes with one range's size changed as little as `where` requires, or unchanged."""
     ranges = [(name, size) for name, size in sizes.items() if isinstance(size, Range)]
     for distance in range(MOST_MOVED):
         for name, size in ranges:
@@ -304,7 +304,7 @@ def rows_apart(arrays: Mapping[str, Array], kernel: Kernel, prepared: PreparedKe
 
 
 def symbols_of(prepared: PreparedKernel, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes that the program is given when it is called."""
+    """Return the sizes that the program receives in a call."""
     return {name: sizes[name] for name, _, _ in prepared.compiled.interface.symbols}
 
 
@@ -350,7 +350,7 @@ def case_of(judged: ComparedResult, scalars: Mapping[str, float], *, guard: bool
 
 
 def comparisons(judged: ComparedResult, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
-    """Yield the comparisons: outputs as a whole and, for a recurrence, iterations from the program's own state.
+    """Yield the comparisons: whole outputs and, for a recurrence, iterations from the program's own state.
 
     If the bounds of the whole are too wide, the iterations alone decide, which is just as strong.
     """
@@ -421,7 +421,7 @@ def _circumstances(judged: ComparedResult) -> str:
 def _check_product(
     kernel: Kernel, arrays: Mapping[str, Array], found: Array, name: str, problems: list[Diagnostic]
 ) -> str:
-    """Check a sampled product as a whole, and return how, for people."""
+    """Check a sampled product as a whole. Return text about how it was checked."""
     contraction = contraction_of(kernel)
     dtype = kernel.operand(name).dtype
     if contraction is None or contraction.target.buffer != name:
@@ -437,7 +437,7 @@ def _check_product(
 
 
 def all_cases(prepared: PreparedKernel, fills: tuple[str, ...], *, guard: bool) -> Iterator[Case]:
-    """Yield the comparisons of one program: all its sizes with all fills, at each length that it serves.
+    """Yield the comparisons of one program for all sizes, all fills, and each vector length that it serves.
 
     Without fills they are those that the kernel's operations ask for.
     """
@@ -449,7 +449,7 @@ def all_cases(prepared: PreparedKernel, fills: tuple[str, ...], *, guard: bool) 
 
 
 def with_unverified(cases: Sequence[Case]) -> Iterator[Case]:
-    """Yield the comparisons of one run, the last one with a problem for each output that none could judge."""
+    """Yield the comparisons of one run. The last one has a problem for each output that none could judge."""
     told = [case.vague for case in cases]
     for number, case in enumerate(cases, 1):
         last = number == len(cases)
@@ -466,7 +466,7 @@ BUSY = 1.5
 
 @dataclass(frozen=True, slots=True)
 class TimedRun:
-    """A verified run with its times. Units: seconds; `operations` of one call, an addition being one."""
+    """A verified run with its times. Units: seconds. `operations` of one call, where an addition is one."""
 
     case: Case
     seconds: tuple[float, ...]
@@ -484,17 +484,17 @@ class TimedRun:
 
     @property
     def gflops(self) -> float:
-        """Operations per nanosecond by the median."""
+        """The operations per nanosecond, by the median time."""
         return self.operations / self.middle / 1e9
 
     @property
     def is_busy(self) -> bool:
-        """True if runs differ so much that other work on the computer disturbed them."""
+        """Whether times vary so much that other work must have disturbed them."""
         return self.middle > BUSY * self.best
 
 
 def profile_sizes(prepared: PreparedKernel) -> dict[str, int]:
-    """Return the sizes that are timed: those given, and the profile values of ranges."""
+    """Return the sizes to time: given ones, and the profile values of ranges."""
     sizes = complete_sizes(parse_kernel(prepared.request.kernel), whole_sizes(prepared.request.sizes))
     return {n: typical_size(v) for n, v in sizes.items()}
 

@@ -18,14 +18,14 @@ MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is ju
 
 
 def finish_program(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program, ready to be emitted, after checking that it touches only its tensors and buffers."""
+    """Return the program ready for emission, after a check that it accesses only its tensors and buffers."""
     outside = check_touched(program, machine, _sizes_at_ends(program))
     assert not outside, f"lowering broke its rules: {outside[0]}"
     return program
 
 
 def pack_and_finish(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program with its workspace packed, ready to be emitted."""
+    """Return the program with its workspace packed, ready for emission."""
     return finish_program(pack_workspace(program, machine), machine)
 
 
@@ -42,7 +42,7 @@ def _sizes_at_ends(program: LoweredProgram) -> list[dict[str, int]]:
 
 
 def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program with offsets for its buffers; those that never live at one time may share bytes.
+    """Return the program with offsets for its buffers. Buffers with disjoint lifetimes may share bytes.
 
     So are those that pack its operands.
     """
@@ -59,7 +59,7 @@ def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
 
 
 def _check_scratchpads(program: LoweredProgram, machine: Machine) -> None:
-    """Hold a schedule's addresses against the buffers that lowering made of it. Raises: UsageProblem."""
+    """Check a schedule's scratchpad addresses against the lowered buffers. Raises: UsageProblem."""
     for memory in sorted({b.memory for b in program.buffers if b.memory}):
         buffers = [b for b in program.buffers if b.memory == memory]
         for buffer in buffers:

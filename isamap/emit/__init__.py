@@ -1,1 +1,1 @@
-"""Printers: from a lowered program to the text of a program. Nothing here starts another program."""
+"""Printers from a lowered program to the text of a program. No module here starts another program."""

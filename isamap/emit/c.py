@@ -1,4 +1,4 @@
-"""Lowered programs as C: one source file and the header that its callers include.
+"""Print lowered programs as C: one source file and the header that its callers include.
 
 The same program gives the same text, byte for byte. In *model mode* every instruction is a call of its
 plain-C model, so that a program for absent hardware can be checked on any machine.
@@ -67,8 +67,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
 
 
 def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
-    """Return C that issues a program's encoded instructions. Raises: UsageProblem for nodes without an
-    encoding."""
+    """Return C that issues a program's encoded instructions. Raises: UsageProblem for nodes without an encoding."""
     form = issue_form(machine)
     own = for_commands(program, machine)
     names, name = take_names(own)
@@ -85,7 +84,7 @@ def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
 
 
 def take_names(program: LoweredProgram) -> tuple[CNames, str]:
-    """Return the identifiers of a file, and that of its function."""
+    """Return the identifier scope of a file, and the identifier of its function."""
     names = CNames(taken=HELPER_NAMES)
     name = names.take(program.name)
     for suffix in ("args", "pool", "body", "workspace_bytes", "run", "bytes"):
@@ -149,7 +148,7 @@ def emitted_title(program: LoweredProgram, model: bool) -> str:
 
 
 def _how_to_compile(machine: Machine, model: bool) -> list[str]:
-    """Return the rest of the first comment: how to build the file by hand."""
+    """Return the lines of the first comment that say how to build the file by hand."""
     target = machine.target
     flags = " ".join(("-O2",) if model else (*target.flags, *compiler_flags(target.features, "gcc")))
     return [

@@ -50,7 +50,7 @@ BARRIER = '__asm__ volatile("" ::: "memory");'
 
 
 class BodyWriter:
-    """Writes the body, line by line."""
+    """A writer of the body, line by line."""
 
     def __init__(self, program: LoweredProgram, interface: Interface, issuer: Issuer) -> None:
         self.program, self.interface, self.issuer = program, interface, issuer
@@ -83,7 +83,7 @@ class BodyWriter:
         return made, made.text(self.lines)
 
     def in_versions(self, name: str, parameters: tuple[tuple[str, str], ...], stem: str) -> CFunction:
-        """Return a function of the lines that were written: in versions where its loops use strides."""
+        """Return a function of the written lines, in two versions if its loops use strides."""
         used = used_in_loops(self.lines, self.passed_on)
         dense = tuple((stride, value) for stride, value in self.dense.items() if stride in used)
         if not dense:
@@ -92,14 +92,14 @@ class BodyWriter:
         return CFunction(name, parameters, dense, *versions)
 
     def take_function(self, preferred: str) -> str:
-        """Return an identifier for a function that no parameter hides at its calls."""
+        """Return an identifier for a function that no parameter shadows at its calls."""
         hidden = {name for _, name in self.parameters}
         while (name := self.issuer.names.take(preferred)) in hidden:
             pass
         return name
 
     def block(self, body: tuple[Node, ...], depth: int) -> None:
-        """Write statements in a scope of their own."""
+        """Write statements in a separate scope."""
         names, values, outer = self.names, self.values, self.shared
         self.names, self.shared = names.inside(), find_shared_values(body, self.issuer.machine)
         last = last_uses(body, self.issuer.machine)
@@ -189,7 +189,7 @@ class BodyWriter:
         self.names, self.beside_loop, self.outer_counter = kept
 
     def copy(self, node: Block, depth: int) -> None:
-        """Write a copy inside a loop as a function of its own, and its call."""
+        """Write a copy inside a loop as a separate function, and its call."""
         name = self.names.take(f"{self.interface.name}_copy{len(self.copies)}")
         given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
         kept = self.lines, self.values, self.beside_loop
@@ -201,7 +201,7 @@ class BodyWriter:
         self.pass_on(depth, f"{called} /* {clean_comment(node.note)} */")
 
     def parallel(self, node: Parallel, depth: int) -> None:
-        """Write a parallel region: its part becomes a function, and all parts are called here."""
+        """Write a parallel region: a function for one part, and the call of all parts."""
         name, number = self.interface.name, len(self.regions)
         struct, part, task = (
             self.take_function(f"{name}_{stem}{number}") for stem in ("shared", "part", "task")
@@ -260,7 +260,7 @@ class BodyWriter:
                 self.tell("ONE_SUM", [added], depth)
 
     def is_vector(self, name: str) -> bool:
-        """Return whether a value is a variable in a vector's register."""
+        """Return whether a value is a C variable of a vector type."""
         # Registers that are named by number are no variables; masks live in registers of another class.
         c_type = self.issuer.value_type(self.values[name])
         return c_type is not None and is_vector_type(c_type)
@@ -270,7 +270,7 @@ class BodyWriter:
         self.add(depth, f"{helper}({', '.join(self.names.of(value) for value in values)});")
 
     def fenced(self, lines: list[str], instruction: str, depth: int) -> None:
-        """Write statements between compiler barriers, if the description requires them and none is there yet."""
+        """Write statements between compiler barriers, if the description requires them and none is open."""
         fence = self.issuer.machine.instructions[instruction].barrier and not self.issuer.model
         if fence and (not self.lines or self.lines[-1].strip() != BARRIER):
             self.add(depth, BARRIER)
@@ -323,7 +323,7 @@ class BodyWriter:
         return index_text(index, self.names.of, self.issuer.used).text
 
     def pass_on(self, depth: int, line: str) -> None:
-        """Add a line that passes the names in it to another function."""
+        """Add a line that passes its names on to another function."""
         self.passed_on.add(line)
         self.add(depth, line)
 
@@ -364,7 +364,7 @@ READ_BY_EACH = 3
 
 
 def find_shared_values(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
-    """Return the values that several issues of a body use; not those that may as well be read by each of them."""
+    """Return the values that several issues of a body use, except those that each issue may as well read."""
     uses: Counter[str] = Counter()
     for node in body:
         if isinstance(node, Issue):
@@ -375,7 +375,7 @@ def find_shared_values(body: tuple[Node, ...], machine: Machine) -> frozenset[st
 
 
 def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Machine) -> frozenset[str]:
-    """Return the vectors that two or three issues read whose sums all begin and end in the body."""
+    """Return the vectors that two or three issues read and whose sums all start and end in the body."""
     issues = [node for node in body if isinstance(node, Issue)]
     own = {value.name for node in body if isinstance(node, Declare) for value in node.values}
     sums = [added_to(issue, machine) for issue in issues]
@@ -386,7 +386,7 @@ def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Mach
 
 
 def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
-    """Return the place of the last issue that reads each value which several issues of a body use."""
+    """Return, for each value that several issues use, the position of the last issue that reads it."""
     several, found = find_shared_values(body, machine), dict[str, int]()
     for place, node in enumerate(body):
         if isinstance(node, Issue):
@@ -396,13 +396,13 @@ def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
 
 
 def added_to(issue: Issue, machine: Machine) -> str | None:
-    """Return the value that an issue reads and writes, or None without one."""
+    """Return the value that an issue both reads and writes, or None."""
     sums = (_register(issue, o) for o in _operands(issue, machine) if o.role == "inout" and o.shape)
     return next((value for value in sums if value is not None), None)
 
 
 def read_as_it_lies(issue: Issue, machine: Machine) -> str | None:
-    """Return the value that an issue reads from memory, with as many elements as it has there; None without one."""
+    """Return the value that an issue reads from memory with an unchanged number of elements, or None."""
     refs, operands = dict(issue.operands), _operands(issue, machine)
     read = [o.shape for o in operands if o.role == "in" and isinstance(refs[o.name], MemoryRef)]
     made = [o for o in operands if o.role == "out" and o.shape and o.shape in read]
@@ -414,7 +414,7 @@ def _operands(issue: Issue, machine: Machine) -> tuple[Operand, ...]:
 
 
 def _register(issue: Issue, operand: Operand) -> str | None:
-    """Return the value that an operand is; None of one in memory."""
+    """Return the value of an operand in a register, or None for one in memory."""
     ref = dict(issue.operands)[operand.name]
     return ref.value if isinstance(ref, RegisterRef) else None
 
@@ -438,7 +438,7 @@ Lines = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class WorkProgress:
-    """The progress of some work, in identifiers: `counters` of loops, `part` if there are several.
+    """The progress of some work as C identifiers: loop `counters`, and `part` if there are several parts.
 
     Each slice has `each` pieces, and `rest` of `trips` slices have one piece more. Both are numbers if known.
     """
@@ -464,7 +464,7 @@ class WorkProgress:
 
 
 def begin(node: Begin, names: CNames, used: set[str]) -> tuple[WorkProgress, Lines]:
-    """Return the counters of work that has not started."""
+    """Return the counters of work that has not started, and their declarations."""
     stem = names.take(node.work)
     counters = tuple(names.take(f"{stem}_{n}") for n in range(node.depth))
     part = names.take(f"{stem}_part") if node.parts > 1 else ""
@@ -499,19 +499,19 @@ def share(work: WorkProgress) -> Lines:
 
 
 def pieces_of(node: WorkSlice) -> list[Counted]:
-    """Return the counters of each part of some work, and a piece."""
+    """Return the counters and the piece of each part of some work."""
     return [split_counted_loops((part,), depth) for part, depth in zip(node.body, node.depths, strict=True)]
 
 
 def positions(work: WorkProgress, variables: Sequence[str], names: CNames) -> Lines:
-    """Return the counters of a part's loops, as its pieces name them."""
+    """Return the declarations of a part's loop counters, as its pieces use them."""
     pairs = zip(variables, work.counters, strict=False)
     given = ", ".join(f"{names.take(variable)} = {counter}" for variable, counter in pairs)
     return (f"const int64_t {given};",) if given else ()
 
 
 def moved_on(work: WorkProgress, trips: Sequence[str], *, is_last: bool) -> str:
-    """Return the step of the counters after a piece of a part, the last one fastest."""
+    """Return the code that advances the counters after a piece of a part, the last one fastest."""
     carry = "" if is_last else f"{work.part}++;"
     for place, (counter, count) in enumerate(zip(work.counters, trips, strict=False)):
         if place == 0 and is_last:

@@ -66,7 +66,7 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\(")
 
 
 def with_attributes(source: str, attributes: Attributes) -> str:
-    """Return the file with its functions marked: those that it calls itself behind their heads, others in front."""
+    """Return the file with function attributes: behind the heads of functions only called here, else in front."""
 
     def marked(head: re.Match[str]) -> str:
         words = head["words"]
@@ -80,5 +80,5 @@ def with_attributes(source: str, attributes: Attributes) -> str:
 
 
 def _is_handed_on(name: str, source: str) -> bool:
-    """Return whether a function is mentioned without being called."""
+    """Return whether a function's address is taken."""
     return re.search(rf"\b{name}\b(?!\()", source) is not None

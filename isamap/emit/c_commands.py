@@ -40,7 +40,7 @@ from isamap.source.records import dataclass, field, replace
 
 
 def issue_form(machine: Machine) -> IssueForm:
-    """Return how a machine's words are given. Raises: UsageProblem if it does not say."""
+    """Return how a machine issues encoded words. Raises: UsageProblem if its description does not say."""
     if machine.program is None or not machine.program.issue:
         raise UsageProblem(
             Diagnostic(
@@ -53,7 +53,7 @@ def issue_form(machine: Machine) -> IssueForm:
 
 
 def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program as its C is called: its workspace in main memory, strides as fields can hold them.
+    """Return the program as its C is called: workspace in main memory, strides within the fields' limits.
 
     Raises: UsageProblem if several threads would give commands.
     """
@@ -65,7 +65,7 @@ def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
 
 
 def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condition]:
-    """Yield the conditions on strides given by the caller, so that the fields can hold them."""
+    """Yield conditions on the caller's strides under which the fields can hold them."""
     sizes = {t.name: t.dtype.size_bytes for t in program.tensors}
     found = dict[Condition, None]()
     for issue in (node for node in issues_in(program.body) if isinstance(node, Issue)):
@@ -80,7 +80,7 @@ def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condit
 
 
 def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:
-    """Yield the strides in the fields of an instruction, and the first value too large for each. Units: bytes."""
+    """Yield the strides in an instruction's fields, with the first value too large for each. Units: bytes."""
     words = entry.encoding.words if entry.encoding is not None else ()
     for one in (f for word in words for f in word):
         if isinstance(one.holds, Quantity) and one.holds.kind == "stride":
@@ -88,23 +88,23 @@ def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:
 
 
 def _free_stride(ref: MemoryRef, entry: MachineInstruction, held: Quantity) -> Index:
-    """Return the stride that an issue decides. Units: elements."""
+    """Return the stride that an issue determines. Units: elements."""
     return ref.strides[free_axes(entry.instruction.operand(held.name))[held.number]]
 
 
 @dataclass
 class CommandIssuer(Issuer):
-    """Renders issues as calls of functions that give their words. `scratch` are buffers in scratchpads."""
+    """A printer of issues as calls of functions that emit words. `scratch` are buffers in scratchpads."""
 
     scratch: Mapping[str, Buffer] = field(default_factory=dict[str, Buffer])
 
     @property
     def has_versions(self) -> bool:
-        """True if there are versions for dense strides: computing strides costs little compared with a command."""
+        """Whether there are versions for dense strides. Computing strides is cheap compared with a command."""
         return False
 
     def begin(self) -> None:
-        """Have the words that all programs begin with given first."""
+        """Emit the words that start every program."""
         assert self.machine.program is not None, "it describes how encoded instructions are issued"
         self.opening = tuple(_give_words(self.machine.program.begin, issue_form(self.machine)))
 
@@ -176,21 +176,21 @@ class CommandIssuer(Issuer):
 
 
 def _in_order(held: tuple[Quantity, ...], instruction: Instruction) -> tuple[Quantity, ...]:
-    """Return the quantities in fields, in the order in which the instruction names them."""
+    """Return the quantities in fields, in the order of the instruction's declaration."""
     kinds: tuple[QuantityKind, ...] = ("address", "stride", "index", "param")
     names = [*(o.name for o in instruction.operands), *(p.name for p in instruction.params)]
     return tuple(sorted(held, key=lambda q: (names.index(q.name), kinds.index(q.kind), q.number)))
 
 
 def _nothing(instruction: Instruction) -> tuple[Index, ...]:
-    """Return the extents of operands that may be 0, so that the issue does nothing."""
+    """Return the operand extents that may be 0, in which case the issue does nothing."""
     low = {p.name: p.low.value for p in instruction.params if p.low is not None}
     extents = (extent for operand in instruction.operands for extent in operand.shape)
     return tuple(dict.fromkeys(e for e in extents if any(low.get(s) == 0 for s in e.symbols)))
 
 
 def _word(word: Word, own: Mapping[Quantity, str]) -> int | CText:
-    """Return a word: a constant, or the expression of its field values."""
+    """Return a word as a constant, or as an expression of its field values."""
     fixed, parts = _constant(f for f in word if isinstance(f.holds, int)), list[CText]()
     for one in word:
         if isinstance(one.holds, Quantity):
@@ -206,7 +206,7 @@ def _word(word: Word, own: Mapping[Quantity, str]) -> int | CText:
 
 
 def _give_words(words: Sequence[int | CText], form: IssueForm) -> Iterator[str]:
-    """Yield the statements that give words, some at a time."""
+    """Yield the statements that issue words, several at a time."""
     for at in range(0, len(words), form.words):
         group = words[at : at + form.words]
         args: list[CText] = []

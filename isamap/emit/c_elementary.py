@@ -1,4 +1,4 @@
-"""Elementary functions of f32 as C without calls for each element: of one, and of all lanes of a register.
+"""Elementary functions of f32 as C without a call per element: for one number, and for a register's lanes.
 
 Made from the definitions of the library (`kernels/functions`), which state their errors. Lanes are vectors as
 gcc and clang know them without a header: `f32x16` has 16. `let e = exp(-abs(x));` is, of 16 lanes,
@@ -53,13 +53,13 @@ class FunctionText:
 
 
 def lanes_type(lanes: int) -> str:
-    """Return the type in the names of functions of so many f32: `f32` for one, `f32x16` for 16."""
+    """Return the suffix of functions over a number of f32 lanes: `f32` for one, `f32x16` for 16."""
     return "f32" if lanes == 1 else f"f32x{lanes}"
 
 
 @cache
 def elementary() -> tuple[FunctionText, ...]:
-    """Return the functions and their parts, for each number of lanes; callees first."""
+    """Return the functions and their parts for each number of lanes, callees first."""
     return tuple(_texts())
 
 
@@ -85,7 +85,7 @@ def _texts() -> Iterator[FunctionText]:
 
 
 def part_text(name: str, emit: EmitCall) -> str:
-    """Return the function of a part, as `scale_f32x16`, that a machine has an instruction for."""
+    """Return the function of a part, such as `scale_f32x16`, that a machine's instruction performs."""
     part, _, kind = name.rpartition("_")
     given = ", ".join(f"{kind} {p}" for p in PARTS[part])
     made = "int" if part in ANSWERS else kind
@@ -93,7 +93,7 @@ def part_text(name: str, emit: EmitCall) -> str:
 
 
 def _needs(name: str, text: str, n: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the functions that a text calls."""
+    """Return the names of functions that a text calls."""
     called = (f"{other}_{n}" for other in known if other != name and re.search(rf"\b{other}_{n}\(", text))
     return (f"type_{n}", *called)
 
@@ -303,7 +303,7 @@ _CALLED = {
 
 
 def _value(e: Expr, n: str) -> str:
-    """Return an expression on floats, or on bits that are all 1 if something holds."""
+    """Return an expression as C on floats, or on bits that are all 1 where a condition holds."""
     match e:
         case Scalar(name):
             return name
@@ -330,7 +330,7 @@ def _value(e: Expr, n: str) -> str:
 
 
 def _split_product(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """Return the factors and the addend of a product; in a difference, a constant factor takes the sign."""
+    """Return factors and addend of a product plus or minus a number. A constant factor takes the minus sign."""
     match op, one, other:
         case "add", Call("mul", (a, b)), c:
             return a, b, c
@@ -376,7 +376,7 @@ static inline void {name}({params}, float *z) {{
 def _function_of_lanes(
     instruction: Instruction, registers: frozenset[str]
 ) -> tuple[str, tuple[str, ...], str, int] | None:
-    """Return the function, its operands, its result, and how many lanes they have."""
+    """Return the function, its operands, its result, and their number of lanes."""
     match instruction.body:
         case (
             Loop(

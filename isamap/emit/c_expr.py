@@ -21,7 +21,7 @@ _ROUNDINGS = {"even": "rint", "down": "floor", "up": "ceil", "zero": "trunc", "a
 
 @dataclass(frozen=True, slots=True)
 class CScope:
-    """The meaning of names at an expression; `used` collects the helper functions that it calls.
+    """The meaning of names in an expression. `used` collects the helper functions that it calls.
 
     `load` returns the stored element that an access reads, as a C expression.
     """
@@ -60,14 +60,14 @@ def stored_text(e: Expr, scope: CScope) -> CText:
 
 
 def stored_value(value: CText, dtype: DType, scope: CScope) -> CText:
-    """Return an element of a dtype that was stored, as a value of its compute type."""
+    """Return a stored element of a dtype as a value of its compute type."""
     if is_narrow(dtype) and dtype.name != "tf32":
         return scope.helper(f"{dtype.name}_to_f32", value)
     return _rounded_element(value, dtype, scope)
 
 
 def _rounded_element(value: CText, dtype: DType, scope: CScope) -> CText:
-    """Return a stored element with the precision of its type: the 4 bytes of a tf32 may hold any f32."""
+    """Return a stored element with its type's precision. The 4 bytes of a tf32 may contain any f32."""
     return scope.helper("round_tf32", value) if dtype.name == "tf32" else value
 
 
@@ -76,7 +76,7 @@ def _storing(dtype: DType) -> tuple[str]:
 
 
 def _is_exact(e: Call | Cast) -> bool:
-    """Return whether an operation on values of a narrow type gives such a value without rounding."""
+    """Return whether an operation on values of a narrow type is exact in that type."""
     if isinstance(e, Cast):
         return e.value.dtype == e.dtype
     return OPERATIONS[e.op].is_exact
@@ -130,7 +130,7 @@ def _cast(e: Cast, scope: CScope) -> CText:
 
 
 def _reinterpret(value: CText, source: DType, target: DType, scope: CScope) -> CText:
-    """Return the bits of a float as an integer of its width, or the other way round."""
+    """Return the bits of a float as an integer of equal width, or the reverse."""
     kind = source if source.is_float else target
     name = {"f32": "float", "f64": "double"}.get(kind.name)
     if source.is_float:
@@ -224,7 +224,7 @@ def _modular(e: Expr, dtype: DType, scope: CScope) -> CText:
 
 
 def _write_checked(e: Call, dtype: DType, scope: CScope) -> CText:
-    """Return operations that C leaves undefined for some operands: plain where these are known, else a helper."""
+    """Return an operation that C may leave undefined: plain if its operands are safe, else as a helper call."""
     last = e.args[-1]
     if isinstance(last, Const) and len(e.args) == 2:
         number = int(last.value)
@@ -240,12 +240,12 @@ def _write_checked(e: Call, dtype: DType, scope: CScope) -> CText:
 
 
 def _narrow(value: CText, dtype: DType) -> CText:
-    """Return a value that C computed in `int` back in its type, so that its type is the expected one everywhere."""
+    """Return a value that C computed in `int`, converted back to its type."""
     return value if dtype.bits >= 32 else cast(storage_type(dtype), value)
 
 
 def _other_call(e: Call, scope: CScope) -> CText:
-    """Return operations on floats and on bool."""
+    """Return the C of operations on floats and on bool."""
     dtype = e.args[-1].dtype
     args = [value_text(x, scope) for x in e.args]
     spelling = OPERATIONS[e.op].spelling
@@ -273,7 +273,7 @@ def _other_call(e: Call, scope: CScope) -> CText:
 
 
 def _extreme(e: Call, args: list[CText], kind: str, scope: CScope) -> CText:
-    """Return the minimum or maximum. NaN when an operand is, with one comparison where a constant cannot be."""
+    """Return the C of a minimum or maximum that propagates NaN, with fewer comparisons for constants."""
     if e.args[1].dtype.kind == "bool":
         return infix(args[0], "&" if e.op == "min" else "|", args[1])
     a, b = args

@@ -1,4 +1,4 @@
-"""Small C helper functions of expressions. A file contains those that it uses, in the order of this table.
+"""Small C helper functions for expressions. A file contains those that it uses, in the order of this table.
 
 Conversions of narrow floats round to nearest even, once, keep subnormals, and make every NaN a quiet one.
 """
@@ -255,7 +255,7 @@ static inline {t} rounding_shift_{mode}{name}({t} x, {t} n) {{
 
 
 def _saturation(dtype: DType) -> dict[str, Helper]:
-    """Return floats to the nearest integer of a type, fractions dropped, NaN to 0."""
+    """Return conversions from floats to the nearest representable integer: truncated, with NaN as 0."""
     t, n = storage_type(dtype), dtype.name
     # Limits beyond 2**53 are no double: the first double above the type's largest value stands for it.
     above, below = float(dtype.high + 1), float(dtype.low)
@@ -292,7 +292,7 @@ static inline {t} {name}({t} a, {t} b) {{
 
 
 def _made_here(c_type: str) -> Helper:
-    """Return a constant computed at its use: gcc would keep it in a register that sums need (1.27 times the time)."""
+    """Return a constant computed at its use. gcc would keep it in a register that sums need (1.27 times the time)."""
     return Helper(f"""\
 /* Made where it stands: moved in front of loops, it would take a register from their sums. */
 static inline {c_type} made_here_{c_type}({c_type} x) {{
@@ -394,7 +394,7 @@ HELPER_NAMES = (*HELPERS, *ELEMENTARY_NAMES)
 
 
 def helper_texts(used: Iterable[str], parts: Iterable[tuple[str, EmitCall]] = ()) -> tuple[str, ...]:
-    """Return the functions used, with those they call, each once, callees first. `parts` are the machine's own."""
+    """Return the functions used and those they call, callees first. `parts` are the machine's."""
     pending, known = list(used), HELPERS
     if not known.keys() >= set(pending):
         own = {n: Helper(part_text(n, call), (f"type_{n.rpartition('_')[2]}",)) for n, call in parts}

@@ -160,7 +160,7 @@ def _shape_text(t: Tensor) -> str:
 
 
 def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
-    """Return symbols that the body is given as numbers: run-time sizes and strides."""
+    """Return the symbols that the body receives as numbers: run-time sizes and strides."""
     strides = [s for t in program.tensors for stride in t.strides[:-1] for s in sorted(stride.symbols)]
     sizes = [*program.asked, *(name for name, _, _ in program.symbols)]
     return tuple(dict.fromkeys((*sizes, *(s for s in strides if "." in s))))
@@ -176,7 +176,7 @@ def entry_text(
 
 
 class _Entry:
-    """Writes the functions that callers see."""
+    """A writer of the functions that callers see."""
 
     def __init__(
         self, program: LoweredProgram, interface: Interface, names: CNames, used: set[str], body: CFunction
@@ -190,7 +190,7 @@ class _Entry:
             names.take(buffer.name)
 
     def symbol(self, name: str) -> str:
-        """Return a symbol in C: a local variable, or the value that a requirement gives for a pointer."""
+        """Return the C of a symbol: a local variable, or the value that a requirement gives a pointer."""
         if name.startswith("align("):
             pointer = self.member["pointer", name[6:-1], 0]
             return f"(int64_t)((uintptr_t){pointer} & -(uintptr_t){pointer})"
@@ -204,7 +204,7 @@ class _Entry:
         return index_text(index, self.symbol, self.used).text
 
     def packed_bytes(self) -> list[str]:
-        """Return the function that tells how large a packed tensor is, or nothing if the program packs none."""
+        """Return the function that returns the size of a packed tensor, or nothing if the program packs none."""
         name, packed = self.interface.name, packed_tensor(self.program.tensors)
         if packed is None:
             return []
@@ -213,7 +213,7 @@ class _Entry:
         return [*lines, f"  return (size_t)({self.index(size)});", "}", ""]
 
     def given_sizes(self, symbols: frozenset[str]) -> list[str]:
-        """Return the run-time sizes that a number of bytes depends on."""
+        """Return the run-time sizes on which a number of bytes depends."""
         asked = self.asked() if symbols & set(self.program.asked) else []
         sizes = sorted(symbols - set(self.program.asked))
         if not sizes:
@@ -253,15 +253,15 @@ class _Entry:
 
     @property
     def asking(self) -> tuple[tuple[Length, ...], Callable[[str], str]]:
-        """The hardware queries for vector lengths, and the C names of constants."""
+        """The hardware queries of vector lengths, and the function that spells constants in C."""
         return self.interface.lengths, self.names.of
 
     def asked(self) -> list[str]:
-        """Return numbers that the hardware decides, each a variable."""
+        """Return the declarations of variables for numbers that the hardware determines."""
         return asked_lines(self.program, *self.asking)
 
     def headers(self, *, written: bool = False) -> list[str]:
-        """Return headers of packed tensors: those that are read compared, or those that are written."""
+        """Return code for headers of packed tensors: checks of those read, or stores of those written."""
         lines: list[str] = []
         for t in self.program.tensors:
             if t.header is None or (t.role == "in") == written:
@@ -315,7 +315,7 @@ class _Entry:
         return lines
 
     def _rows_apart(self, t: Tensor, axis: int, stride: str) -> list[str]:
-        """Return the check that a result's rows do not overlap: the last, dense axis ends before the next row."""
+        """Return the check that a result's rows do not overlap: its dense axis ends before the next row."""
         extent, row = t.shape[axis], t.shape[-1]
         if extent.value == 1:
             return []
@@ -374,7 +374,7 @@ class _Entry:
         return [*pointers, *buffers, *symbols, *scalars, *pool]
 
     def _elements(self, t: Tensor) -> str:
-        """Return the C of where a tensor's elements begin."""
+        """Return the C expression of a tensor's first element."""
         pointer = self.member["pointer", t.name, 0]
         return pointer if t.header is None else f"{pointer} + {t.header.size_bytes // t.dtype.size_bytes}"
 
@@ -403,7 +403,7 @@ def body_parameters(program: LoweredProgram, interface: Interface, names: CNames
 
 
 def clean_comment(note: str) -> str:
-    """Return a note as the inside of a comment: on one line, of characters that can be seen."""
+    """Return a note as the inside of a comment: one line of printable characters."""
     text = printable(" ".join(note.split()))
     return text.replace("*/", "* /").replace("/*", "/ *").replace("??/", "?? /")
 
@@ -432,13 +432,13 @@ _CHUNK = 4096  # elements between two looks at what was found: small enough to s
 
 
 def domain_test(name: str, t: Tensor, domain: Domain, pointer: str, text: Callable[[Index], str]) -> str:
-    """Return the C that is true where a tensor holds a value that it may not."""
+    """Return C that is true if a tensor has a value outside its domain."""
     bounds = ", ".join(text(i) for i in (t.shape[0], domain.low, domain.high))
     return f"!{_function(name, t.dtype, ascending=domain.ascending)}({pointer}, {bounds})"
 
 
 def domain_texts(name: str, tensors: Iterable[Tensor]) -> list[str]:
-    """Return the functions that look through such tensors, one for each type and order."""
+    """Return the functions that check tensors against domains, one for each type and order."""
     expected = dict.fromkeys((t.dtype, t.domain.ascending) for t in tensors if t.domain is not None)
     return [line for dtype, ascending in expected for line in _text(name, dtype, ascending=ascending)]
 
@@ -475,7 +475,7 @@ def _text(name: str, dtype: DType, *, ascending: bool) -> list[str]:
 
 
 def _number(value: int) -> str:
-    """Return a limit of a type as an int64_t: for u64, the largest index."""
+    """Return a limit of a type as an int64_t. For u64 it is the largest index."""
     value = min(value, 2**63 - 1)
     return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
 
@@ -491,7 +491,7 @@ def _number(value: int) -> str:
 def check_lines(
     pointer: str, header: PackedHeader, refuse: Callable[[str], list[str]], size: Callable[[str], str]
 ) -> list[str]:
-    """Return statements that refuse a tensor packed otherwise. `size` is the C of a run-time size."""
+    """Return statements that refuse a tensor with another packing. `size` gives the C of a run-time size."""
     lines = refuse(f'memcmp({pointer}, "{header.layout}", {PackedHeader.DIGITS}) != 0')
     for number, name in enumerate(header.sizes):
         place = f"(const char *){pointer} + {PackedHeader.DIGITS + 8 * number}"
@@ -500,7 +500,7 @@ def check_lines(
 
 
 def write_lines(pointer: str, header: PackedHeader, size: Callable[[str], str]) -> list[str]:
-    """Return statements that write a header. They come last: an unfinished packed tensor has no header."""
+    """Return statements that write a header. They come last, so that an unfinished packed tensor has none."""
     lines = [f"  memset({pointer}, 0, {header.size_bytes});"]
     lines.append(f'  memcpy({pointer}, "{header.layout}", {PackedHeader.DIGITS});')
     for number, name in enumerate(header.sizes):
@@ -510,7 +510,7 @@ def write_lines(pointer: str, header: PackedHeader, size: Callable[[str], str]) 
 
 
 def packed_tensor(tensors: tuple[Tensor, ...]) -> Tensor | None:
-    """Return the tensor that a packing program writes, or None if it is none."""
+    """Return the tensor that a packing program writes, or None for other programs."""
     return next((t for t in tensors if t.header is not None and t.role != "in"), None)
 
 
@@ -529,7 +529,7 @@ Namer = Callable[[str], str]
 
 
 def asked_lines(program: LoweredProgram, lengths: tuple[Length, ...], name: Namer) -> list[str]:
-    """Return a variable for the constant of a program for several lengths, and one for each of its tables."""
+    """Return variables for the constant of a program for several lengths, and for each of its tables."""
     served = program.lengths
     if served is None:
         return []
@@ -543,7 +543,7 @@ def asked_lines(program: LoweredProgram, lengths: tuple[Length, ...], name: Name
 
 
 def tests_of(program: LoweredProgram, lengths: tuple[Length, ...], name: Namer) -> Iterator[str]:
-    """Yield conditions under which the processor has vectors that a program was not made for."""
+    """Yield conditions that are true if the processor's vector length is not supported."""
     served = program.lengths
     for length in lengths:
         if served is not None and length.constant == served.constant:

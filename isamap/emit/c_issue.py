@@ -1,4 +1,4 @@
-"""One instruction issue as a C statement: its `emit`, or a call of its plain-C model.
+"""One instruction issue as a C statement: the text of its `emit`, or a call of its plain-C model.
 
 `vfmadd_zmm_f32(a = v1, b = v2, c = v0)` with `emit: c = _mm512_fmadd_ps(a, b, c)` is
 `v0 = _mm512_fmadd_ps(v1, v2, v0);`.
@@ -38,7 +38,7 @@ _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed c
 
 
 def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
-    """Return the call that an issue of an instruction becomes, or None if it is one of a function of its own."""
+    """Return the call that an issue of an instruction becomes, or None if it becomes a separate function."""
     match entry.emit:
         case EmitCall() as emit:
             return None if model else emit
@@ -84,7 +84,7 @@ class Here:
 
 @dataclass
 class Issuer:
-    """Renders the issues of one file and collects the models, helpers and images of states that they need.
+    """A printer of the issues in one file, which collects the models, helpers and state images that they need.
 
     `asked` are names of the program for constants of the machine that the hardware is asked for.
     `opening` and `closing` are statements before and behind all others.
@@ -102,7 +102,7 @@ class Issuer:
 
     @property
     def has_versions(self) -> bool:
-        """True if the body is worth a version for dense tensors."""
+        """Whether the body is worth a version for dense tensors."""
         return not self.model
 
     def value_type(self, value: Value) -> str | None:
@@ -134,7 +134,7 @@ class Issuer:
         return [f"{place} = {found};" if own == held else f"*({own} *)&{place} = {found};"]
 
     def hint(self, node: Hint, here: Here) -> str:
-        """Return the statement of a hint; a model, whose memory has no caches, only names the place."""
+        """Return the statement of a hint. In a model, whose memory has no caches, it only mentions the place."""
         entry = self.machine.hints[node.instruction]
         emit = call_of(entry, model=self.model)
         if emit is None:
@@ -241,7 +241,7 @@ class Issuer:
         return self.machine.memories[operand.memory or ""].c_type(operand.dtype.name)
 
     def _param(self, value: Argument, here: Here, stays: bool = False) -> CText:
-        """Return a parameter. C compilers do not move a constant that `stays` out of the loops around it."""
+        """Return the C of a parameter. C compilers do not move a constant with `stays` out of loops."""
         match value:
             case int():
                 return CText(str(value), PREFIX if value < 0 else POSTFIX)
@@ -257,13 +257,13 @@ class Issuer:
                 return value_text(value, CScope(here.names.of, _no_access, self.used))
 
     def _made_here(self, value: CText, dtype: DType) -> CText:
-        """Return a value that compilers take for another one each time, so that they do not move it away."""
+        """Return a value that compilers treat as new at each use, so that they do not hoist it."""
         function = f"made_here_{storage_type(dtype)}"
         self.used.add(function)
         return call(function, value)
 
     def _mask(self, value: Argument, high: Index | None, here: Here) -> CText:
-        """Return an integer with as many low bits set as the parameter says."""
+        """Return an integer whose number of low bits set is the parameter."""
         count = value if isinstance(value, int) else value.value if isinstance(value, Index) else None
         if count is not None:
             assert isinstance(count, int)
@@ -276,7 +276,7 @@ class Issuer:
         return infix(infix(one, "<<", text), "-", CText("1"))
 
     def _pointer(self, ref: MemoryRef, operand: Operand, here: Here) -> CText:
-        """Return where an operand in memory starts, in the element type of the operand."""
+        """Return the address of a memory operand, as a pointer to its element type."""
         base = CText(here.names.of(ref.buffer))
         offset = index_text(ref.offset, here.names.of, self.used)
         found = base if ref.offset.value == 0 else CText(f"{base} + {offset.inside(SUM)}", SUM)
@@ -321,7 +321,7 @@ class Issuer:
         return [f"{self._register(model.result, here.values[ref.value], here)} = {found};"]
 
     def _numbers(self, operands: Mapping[str, RegisterRef | MemoryRef], here: Here) -> dict[str, int]:
-        """Return the numbers of registers that have no C variable: those that calls are told are constants in C."""
+        """Return the numbers of registers without C variables. Calls that receive them are specialised."""
         found: dict[str, int] = {}
         for name, ref in operands.items():
             value = here.values[ref.value] if isinstance(ref, RegisterRef) else None
@@ -336,7 +336,7 @@ class Issuer:
         return [index_text(s, here.names.of, self.used) for s in scaled]
 
     def _register(self, m: ModelOperand, value: Value, here: Here) -> CText:
-        """Return a register operand as a model takes it: a number, or a pointer to its elements."""
+        """Return a register operand in the form that a model takes: a number, or a pointer to its elements."""
         name, expected = here.names.of(value.name), storage_type(m.operand.dtype)
         held = self.value_type(value)
         assert held is not None, f"{value.name} is in a register that C cannot name"
@@ -351,7 +351,7 @@ class Issuer:
     def _copies(
         self, operands: Mapping[str, RegisterRef | MemoryRef], model: InstructionModel, here: Here
     ) -> tuple[list[str], dict[str, str]]:
-        """Return copies of inputs that are also written: a model may write elements before it reads others."""
+        """Return copies of inputs that are also outputs, because a model may write them before all reads."""
         pointers = [
             (m.operand, ref.value)
             for m in model.operands
@@ -374,7 +374,7 @@ class Issuer:
 
 
 def _as_type(text: CText, held: str | None, expected: str | None) -> CText:
-    """Return a register's value in the C type that an operand has."""
+    """Return a register's value converted to the C type of an operand."""
     if held == expected or expected is None:
         return text
     if _width(held) == _width(expected):

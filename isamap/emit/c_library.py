@@ -1,4 +1,4 @@
-"""Wrap a library call that computes a kernel in the same C function as emitted code.
+"""Wrap a library call that computes a kernel in the same C function that emitted code has.
 
     void cblas_sgemm(int32_t, int32_t, …);
 
@@ -39,7 +39,7 @@ from isamap.version import __version__
 def emit_library_call(
     interface: Interface, kernel: Kernel, performed: RecognisedCall, library: InstalledLibrary
 ) -> EmittedC:
-    """Return the C of a kernel as a library call. `interface` is that of the replaced code."""
+    """Return the C of a kernel as a library call. `interface` is that of the emitted code it replaces."""
     names = CNames(taken=(*HELPER_NAMES, performed.call.prototype.name))
     name = names.take(interface.name)
     for suffix in ("args", "pool", "body", "workspace_bytes"):
@@ -84,7 +84,7 @@ def _title(program: LoweredProgram, library: InstalledLibrary) -> str:
 def _text(
     argument: CallArgument, parameter: Parameter, symbols: dict[str, str], names: CNames, used: set[str]
 ) -> str:
-    """Return the C of a parameter's argument."""
+    """Return the C of an argument."""
     match argument.kind:
         case "number":
             return argument.text
@@ -106,7 +106,7 @@ def _text(
 
 
 def _condition(check: Constraint) -> Condition:
-    """Return a relation as programs check it."""
+    """Return a relation in the form of a program's checks."""
     match check.comparison:
         case "<=" | "<" | "==":
             return check.left, check.comparison, check.right

@@ -2,7 +2,7 @@
 
 bf16 is stored in `uint16_t` and computed in `float`, whose values are rounded after every operation.
 
-C identifiers for names of the language: unique in their file, and never a word of C or of a header.
+C identifiers for names of the language are unique in their file, and no words of C or of a header.
 
 `CNames().take("for")` is `for_`; asking for `m.1` and then `m_1` gives `m_1` and `m_1_2`.
 """
@@ -47,7 +47,7 @@ RESERVED = frozenset(word + of for word in _WORDS.split() for of in ("", "f", "l
 
 
 class CNames:
-    """The identifiers of one scope; they avoid those of the outer scope and those in `taken`."""
+    """The identifiers of one scope. They avoid those of the outer scope and those in `taken`."""
 
     def __init__(self, outer: CNames | None = None, taken: Iterable[str] = ()) -> None:
         self._outer = outer
@@ -74,7 +74,7 @@ class CNames:
         return found
 
     def has(self, name: str) -> bool:
-        """Return whether the name was taken here or outside."""
+        """Return whether the name is reserved in this scope or an outer one."""
         return name in self._given or (self._outer is not None and self._outer.has(name))
 
     def inside(self) -> CNames:
@@ -86,7 +86,7 @@ class CNames:
 
 
 def spell(preferred: str) -> str:
-    """Return an identifier that resembles `preferred`: no word of C or of a header, and no device's name."""
+    """Return an identifier similar to `preferred` that is no word of C, of a header, or of a device language."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", preferred).rstrip("_") or "x"
     if is_digits(name[0]) or name[0] == "_":
         name = f"x{name}"  # C reserves names that begin with an underscore
@@ -94,7 +94,7 @@ def spell(preferred: str) -> str:
 
 
 def storage_type(dtype: DType) -> str:
-    """Return the C type of an element in memory: of floats of at most 16 bits, their bits."""
+    """Return the C type of an element in memory. Floats of at most 16 bits are stored as integers."""
     if dtype.is_float and dtype.bits > 16:
         return "double" if dtype.bits == 64 else "float"
     return f"{'int' if dtype.kind == 'int' else 'uint'}{max(8, dtype.bits)}_t"

@@ -1,4 +1,4 @@
-"""Parallel parts of a program: separate functions, called through the thread pool that the caller passes.
+"""Parallel parts of a program as functions that run through the caller's thread pool.
 
     static void gemm_part0(const float *restrict A, ..., int64_t part) { ... }    one part
     static void gemm_task0(void *shared, int64_t part) { ... }                    called by a pool
@@ -41,7 +41,7 @@ _APART = "static __attribute__((noinline)) void"
 
 @dataclass(frozen=True, slots=True)
 class CFunction:
-    """A C function without result, with its parameters as (declaration, identifier).
+    """A C function without a result, with its parameters as (declaration, identifier).
 
     `dense` are those that are numbers in its `dense_name` version; without any it has but one version.
     """
@@ -108,7 +108,7 @@ def dense_strides(program: LoweredProgram, names: Mapping[str, str]) -> dict[str
 
 
 def used_in_loops(lines: Sequence[str], passed_on: Collection[str]) -> frozenset[str]:
-    """Return the identifiers of a function with loops, but for lines that only pass them on to others."""
+    """Return the identifiers that a function with loops uses, except in lines that only pass them on."""
     if not any(line.lstrip().startswith("for (") for line in lines):
         return frozenset()
     return identifiers(line for line in lines if line.strip() not in passed_on)
@@ -133,7 +133,7 @@ typedef struct isamap_pool {
 
 
 def run_text(name: str) -> list[str]:
-    """Return the function that has all parts performed, with a pool or without."""
+    """Return the function that runs all parts, with or without a pool."""
     return [
         f"static void {name}_run(",
         f"    {name}_pool *pool, int64_t parts, void (*task)(void *, int64_t), void *shared) {{",
@@ -148,7 +148,7 @@ def run_text(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ParallelRegion:
-    """A parallel region: the C identifiers of its struct and of a pool's function, and its function for one part.
+    """A parallel region: the identifiers of its struct and of its pool function, and the function of one part.
 
     The last parameter of that function is the part's number.
     """
@@ -159,7 +159,7 @@ class ParallelRegion:
 
 
 def region_texts(region: ParallelRegion, body: Sequence[str]) -> list[str]:
-    """Return the struct and the functions of a region. `body` is that of one part."""
+    """Return the struct and the functions of a region. `body` is the function of one part."""
     *shared, (_, number) = region.part.parameters
     fields = [f"  {declaration.replace('restrict ', '')};" for declaration, _ in shared]
     called = region.part.call([*(f"given->{name}" for _, name in shared), number])
@@ -182,7 +182,7 @@ Parameters = Sequence[tuple[str, str]]
 
 
 def stands_apart(block: Block) -> bool:
-    """Return whether a block is a copy with loops of its own that uses no value from outside of it.
+    """Return whether a block is a copy with loops that uses no value from outside of it.
 
     Hints alone need nothing that stays in registers, and a call in the innermost loop empties all of them.
     """

@@ -1,4 +1,4 @@
-"""The C function of an instruction that is emitted as several calls, one after the other.
+"""The C function of an instruction that is emitted as several consecutive calls.
 
 `for i in 2: __m128 r[i] = _mm_loadu_ps(a[i, 0].addr);` and steps like it become
 
@@ -27,7 +27,7 @@ def build_steps(
     held: Mapping[str, str],
     numbers: Mapping[str, int],
 ) -> InstructionModel:
-    """Return the function for an instruction: its calls in their order.
+    """Return the function of an instruction, which performs its calls in order.
 
     `held` are the C types of its operands in registers, which the function receives by address. `numbers` are
     the register numbers in the code, for which the function is specialised.
@@ -54,7 +54,7 @@ def build_steps(
 
 
 def call_text(emit: EmitCall) -> CText:
-    """Return a call whose arguments are C values by the names of the template."""
+    """Return a call whose arguments are the C variables with the template's names."""
     names = CNames()
     for arg in emit.names:
         if arg.kind == "value":
@@ -63,7 +63,7 @@ def call_text(emit: EmitCall) -> CText:
 
 
 class _Writer:
-    """Writes calls over the parameters of one function."""
+    """A writer of calls over the parameters of one function."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class _Writer:
         self.used: set[str] = set()
 
     def parameters(self) -> list[str]:
-        """Return operands in their order, each with its strides."""
+        """Return the declarations of the operands in order, each with its strides."""
         found: list[str] = []
         for m in self.operands.values():
             const = "const " if m.operand.role == "in" else ""
@@ -114,12 +114,12 @@ class _Writer:
         return cast(arg.cast, found) if arg.cast else found
 
     def room(self, name: str, operator: str) -> CText:
-        """Return the address of a register operand's variable, or the variable."""
+        """Return a register operand's variable, or its address."""
         found = cast(f"{self.held[name]} *", CText(self.names.of(name)))
         return prefix(operator, found) if operator else found
 
     def place(self, arg: EmitArg) -> CText:
-        """Return the address of an element, or the bytes between rows; of a register its value or its address."""
+        """Return the address of an element or the row stride in bytes, or the value or address of a register."""
         if arg.name in self.numbers:
             return CText(str(self.numbers[arg.name]))
         if arg.name in self.held and not arg.place:

@@ -33,7 +33,7 @@ class CText:
     precedence: int = POSTFIX
 
     def inside(self, precedence: int) -> str:
-        """Return the text as an operand of an operator that binds that tightly."""
+        """Return the text as an operand of an operator with this precedence."""
         return self.text if self.precedence >= precedence else f"({self.text})"
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ def choice(condition: CText, yes: CText, no: CText) -> CText:
 
 
 def identifiers(lines: Iterable[str]) -> frozenset[str]:
-    """Return all words of lines of C that may be names."""
+    """Return all words in lines of C that may be identifiers."""
     return frozenset(word for line in lines for word in _IDENTIFIER.findall(line))
 
 
@@ -80,7 +80,7 @@ Namer = Callable[[str], str]
 
 
 def index_text(index: Index, name: Namer, used: set[str], wide: bool = False) -> CText:
-    """Return the expression in C; helper functions that it calls are added to `used`.
+    """Return the index expression in C. Helper functions that it calls are added to `used`.
 
     `wide` makes a bare number an int64_t, for places where its type matters.
     """
@@ -100,7 +100,7 @@ def index_text(index: Index, name: Namer, used: set[str], wide: bool = False) ->
 
 
 def is_never_negative(index: Index) -> bool:
-    """Return whether all terms are products of things that cannot be negative: sizes, counters, moduli."""
+    """Return whether all terms are products of nonnegative factors: sizes, counters, remainders."""
     return all(c >= 0 and all(_is_atom_never_negative(a) for a in m) for m, c in index.terms)
 
 

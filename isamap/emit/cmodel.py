@@ -41,7 +41,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ModelOperand:
-    """The passing of an operand: by value, as the result, or as a pointer with the strides that may vary."""
+    """How an operand is passed: by value, as the result, or as a pointer with strides."""
 
     operand: Operand
     by_value: bool
@@ -51,7 +51,7 @@ class ModelOperand:
 
 @dataclass(frozen=True, slots=True)
 class InstructionModel:
-    """The model of one instruction: its function's name, how it is called, and its text."""
+    """The model of one instruction: the name of its function, its calling convention, and its text."""
 
     name: str
     operands: tuple[ModelOperand, ...]
@@ -82,7 +82,7 @@ def build_model(instruction: Instruction, registers: frozenset[str], file_names:
 
 
 def passing(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelOperand, ...]:
-    """Return how the operands of an instruction's function are passed, in their order."""
+    """Return how the operands of an instruction's function are passed, in order."""
     passed = [o for o in instruction.operands if o.role != "temp"]
     scalars = [o for o in passed if is_register(o, registers) and not o.shape]
     written = [o for o in scalars if o.role != "in"]
@@ -97,7 +97,7 @@ def passing(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelO
 
 
 class ModelWriter:
-    """Writes one function, line by line."""
+    """A writer of one function, line by line."""
 
     def __init__(self, instruction: Instruction, operands: tuple[ModelOperand, ...], names: CNames) -> None:
         self.instruction = instruction
@@ -128,7 +128,7 @@ class ModelWriter:
         return self.lines
 
     def parameters(self) -> list[str]:
-        """Return the C parameters: operands in their order, each with its strides, then the instruction's own."""
+        """Return the C parameters: operands in order, each with its strides, then the instruction's parameters."""
         found: list[str] = []
         for m in self.operands.values():
             o, name = m.operand, self.names.of(m.operand.name)
@@ -160,13 +160,13 @@ class ModelWriter:
                     self.each_element(o, self.widening)
 
     def epilogue(self) -> None:
-        """Write accumulators, rounded once, into their operands."""
+        """Write accumulators, rounded once, to their operands."""
         for o in self.instruction.operands:
             if o.accumulate is not None and o.name in self.operands:
                 self.each_element(o, lambda at: f"{self.element(at)} = {self.rounded(at)};")
 
     def widening(self, at: Read) -> str:
-        """Return the statement that starts an accumulator from the operand's element."""
+        """Return the statement that initialises an accumulator from the operand's element."""
         o = self.instruction.operand(at.buffer)
         assert o.accumulate is not None
         scope = CScope(self.names.of, self.element, self.used)
@@ -243,7 +243,7 @@ class ModelWriter:
         return f"{place} = {value};"
 
     def old_name(self, place: CText, dtype: DType, summed: bool) -> Namer:
-        """Return names where `old.` is the element that is being updated."""
+        """Return the naming of values in which `old.` denotes the element that is updated."""
         old = place if summed else stored_value(place, dtype, self.scope)
         inner = self.scope.name
         return lambda name: old.text if name == "old." else inner(name)
@@ -268,7 +268,7 @@ class ModelWriter:
         return element if inside is None else choice(inside, element, stored_text(read.fill, self.scope))
 
     def inside(self, read: Read, operand: Operand) -> CText | None:
-        """Return whether the subscripts are inside of the operand's shape."""
+        """Return the condition that the subscripts are inside the operand's shape, or None if they always are."""
         found: CText | None = None
         for index, extent in zip(read.index, operand.shape, strict=True):
             at = index_text(index, self.names.of, self.used)
@@ -291,7 +291,7 @@ class ModelWriter:
         return CText(f"{name}[{index_text(at, self.names.of, self.used)}]")
 
     def offset(self, operand: Operand, subscripts: tuple[Index, ...]) -> Index:
-        """Return where an element is: by strides in memory, row-major in registers."""
+        """Return the offset of an element: by strides in memory, row-major in registers."""
         m = self.operands.get(operand.name)
         if m is None or operand.strides is None or len(operand.strides) != len(subscripts):
             return _dense_offset(subscripts, operand.shape)
@@ -299,7 +299,7 @@ class ModelWriter:
         return sum((at * step for at, step in zip(subscripts, steps, strict=True)), start=Index.of(0))
 
     def each_element(self, o: Operand, write: Callable[[Read], str]) -> None:
-        """Write loops over all elements of an operand around the statement that `write` gives for one."""
+        """Write loops over all elements of an operand around the statement from `write`."""
         names, self.names = self.names, self.names.inside()
         axes = tuple(f"at{n}" for n in range(len(o.shape)))
         for depth, (axis, extent) in enumerate(zip(axes, o.shape, strict=True), 1):

@@ -33,7 +33,7 @@ BARRIER = '__asm__ volatile("" ::: "memory");'
 
 @dataclass(frozen=True, slots=True)
 class EncodedForm:
-    """An instruction with its encoded parameters: one function of the file, `check_NUMBER`."""
+    """An instruction with values of its encoded parameters: one function of the file, `check_NUMBER`."""
 
     number: int
     entry: MachineInstruction
@@ -47,12 +47,12 @@ class EncodedForm:
 
     @property
     def typed_scalars(self) -> tuple[Param, ...]:
-        """Parameters whose values lie in memory, behind the operands."""
+        """The typed scalar parameters, whose values lie in memory after the operands."""
         return tuple(p for p in self.entry.instruction.params if p.dtype is not None)
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Parameters given as numbers."""
+        """The parameters that are passed as numbers."""
         encoded = dict(self.encoded)
         return tuple(
             p.name for p in self.entry.instruction.params if p.dtype is None and p.name not in encoded
@@ -66,7 +66,7 @@ def free_axes(operand: Operand) -> tuple[int, ...]:
 
 
 def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | None:
-    """Return why an instruction cannot be asked alone, or None."""
+    """Return why an instruction cannot be tested alone, or None."""
     instruction = entry.instruction
     if isinstance(entry.emit, EmitNothing) and not model:
         return "it is not emitted"
@@ -87,7 +87,7 @@ def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | N
 
 
 def _unknown(machine: Machine, instruction: Instruction) -> str | None:
-    """Return the first size that has to be a number in the code and is not known before the run, or None."""
+    """Return the first size that must be a number in the code and is unknown before the run, or None."""
     given = {p.name for p in instruction.params if p.kind in ("choose", "imm", "machine")}
     for o in instruction.operands:
         memory = machine.memories[o.memory or ""] if o.role != "temp" else None
@@ -123,7 +123,7 @@ def check_source(machine: Machine, forms: tuple[EncodedForm, ...], model: bool) 
 
 
 class _Function:
-    """Writes the function of one form."""
+    """A writer of the function of one form."""
 
     def __init__(self, machine: Machine, form: EncodedForm, issuer: Issuer) -> None:
         self.machine, self.form, self.issuer = machine, form, issuer
@@ -155,7 +155,7 @@ class _Function:
         return [*self.out, "}"]
 
     def numbers(self) -> None:
-        """Declare sizes and strides as variables, in the order in which they are given."""
+        """Declare sizes and strides as variables, in the order in which they are passed."""
         expected = list(self.form.counts)
         for o in self.form.passed:
             if not self.is_register(o):
@@ -219,7 +219,7 @@ class _Function:
         return [o for o in mine if moves and named[o.memory or ""].named == "immediate"]
 
     def configure(self) -> bool:
-        """Load the state that the instruction requires. Whether there is any."""
+        """Load the state that the instruction requires. Return whether it requires any."""
         if self.issuer.model or self.form.is_bare:
             return False
         settings: list[tuple[str, str, int | None, int]] = []
@@ -303,7 +303,7 @@ class RegisterMove:
 
 
 def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bool) -> RegisterMove | None:
-    """Return a load or store for an operand; without `encoded`, one for any of its shapes."""
+    """Return a load or store for an operand, or without `encoded`, for any of its shapes. None if there is none."""
     for entry in machine.instructions.values():
         i = entry.instruction
         if not isinstance(entry.emit, EmitCall | EmitSteps) or len(i.operands) != 2 or not is_copy(i):
@@ -320,7 +320,7 @@ def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bo
 
 
 def _solve(i: Instruction, own: Operand, o: Operand, encoded: Mapping[str, int]) -> dict[str, int] | None:
-    """Return the parameters with which a move's operand has the shape of `o`."""
+    """Return the parameters for which a move's operand has the shape of `o`, or None."""
     found: dict[str, int] = {}
     for mine, expected in zip(own.shape, o.shape, strict=True):
         target = expected.substitute(encoded).value
@@ -340,7 +340,7 @@ Fields = Mapping[str, tuple[tuple[str, int | None, int], ...]]
 
 
 def fields_by_state(settings: Iterable[tuple[str, str, int | None, int]]) -> Fields:
-    """Return `(state, field, index, value)` gathered state by state, in their order."""
+    """Return `(state, field, index, value)` grouped by state, in order."""
     found: dict[str, tuple[tuple[str, int | None, int], ...]] = {}
     for state, name, index, value in settings:
         found[state] = (*found.get(state, ()), (name, index, value))

@@ -1,4 +1,4 @@
-"""Call kernels that isamap printed for a device, on tensors of torch that lie in the device's memory.
+"""Call kernels that isamap printed for a device, on torch tensors in the device's memory.
 
     product = DeviceProgram("FOLDER", "gemm_bf16_f32")
     product(a, b, c)  # tensors in the order of the kernel's arrays; c is written
@@ -27,7 +27,7 @@ _SCALARS: Mapping[str, Any] = {
 
 
 class DeviceProgram:
-    """The kernels of one program, loaded into the context that is current when it is called first.
+    """The kernels of one program, loaded into the context that is current at the first call.
 
     `library` replaces the library of the driver that the plan names.
     """
@@ -43,7 +43,7 @@ class DeviceProgram:
         self._given: list[Any] = []
 
     def __call__(self, *tensors: Any, stream: int | None = None, **scalars: float) -> None:
-        """Launch the program's kernels on a stream of the device: torch's current one if none is given.
+        """Launch the program's kernels on a stream of the device, by default torch's current one.
 
         Raises: ValueError for tensors or scalars that the plan does not take, RuntimeError if the driver refuses.
         """
@@ -74,7 +74,7 @@ class DeviceProgram:
             raise ValueError(f"give the scalars {sorted(names)} by name, not {sorted(scalars)}")
 
     def _load(self, tensor: Any) -> None:
-        """Load the image, find its kernels, and reserve the program's own buffers where a tensor lies."""
+        """Load the image, find its kernels, and allocate the program's buffers on the tensor's device."""
         if self._library is None:
             self._library = ctypes.CDLL(self.plan["driver"]["library"])
         module = ctypes.c_void_p()

@@ -49,19 +49,19 @@ RUN_TIME_NAMES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class MachineProgram:
-    """The program for one machine. Its function is called `NAME_on_MACHINE`."""
+    """A program for one machine. Its function is called `NAME_on_MACHINE`."""
 
     machine: Machine
     emitted: EmittedC
 
 
 def variant_name(kernel: str, machine: str) -> str:
-    """Return the name of a kernel's program for a machine, among those for other machines."""
+    """Return the name of a kernel's program for one of several machines."""
     return f"{spell(kernel)}_on_{spell(machine)}"
 
 
 def order_by_preference(machines: Sequence[Machine]) -> list[int]:
-    """Return the positions in the order in which they are tried: the longest `extends` chain, then most features."""
+    """Return the positions in the order of selection: the longest `extends` chain, then the most features."""
     return sorted(
         range(len(machines)), key=lambda i: (-len(machines[i].chain), -len(machines[i].target.features), i)
     )
@@ -81,7 +81,7 @@ def check_askable(machine: Machine) -> None:
 
 
 def dispatch_files(name: str, variants: Sequence[MachineProgram]) -> dict[str, str]:
-    """Return `NAME.h`, `NAME.c` and a Makefile for variants in the order in which they are tried.
+    """Return `NAME.h`, `NAME.c` and a Makefile for variants in the order of selection.
 
     Raises: UsageProblem for programs that are called in different ways.
     """
@@ -192,13 +192,13 @@ def _choose_lines(variants: Sequence[MachineProgram]) -> list[str]:
 
 
 def _own_arguments(interface: Interface, made: str) -> list[str]:
-    """Return the arguments in the struct of a variant: the same members, under another name."""
+    """Return the arguments that a variant's struct has: the same members under another name."""
     values = ", ".join(f"args->{field.member}" for field in interface.fields) or "0"
     return [f"    const {made}_args own = {{{values}}};"]
 
 
 def _pool(interface: Interface, variant: MachineProgram) -> str:
-    """Return the pool argument of a variant: one that runs on one thread takes none."""
+    """Return the pool argument of a variant. A single-threaded variant has none."""
     if variant.emitted.interface.takes_pool:
         return "pool"
     return "NULL" if interface.takes_pool else f"({variant.emitted.name}_pool *)pool"

@@ -1,4 +1,4 @@
-"""Print the share of an instruction that one lane performs, as a function in the common subset of C and OpenCL C.
+"""Print the share of an instruction that one lane performs, as a function in common C and OpenCL C.
 
     inout c: f32[16, 16] @ reg placed [i, j] at lane: 16*i + j;
     in a: f32[16, 16] @ reg placed [i, j] at lane: 16*i + j;
@@ -40,7 +40,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The distribution of an operand among lanes: the lane of an element, and its place among those of the lane.
+    """The distribution of an operand among lanes: the lane of each element, and its position in that lane.
 
     Both are expressions of `indices`. A lane has so many `elements`. Elements lie in the first `lanes`; the
     lanes behind these repeat them in order.
@@ -54,14 +54,14 @@ class Fragment:
 
 
 def refuse(item: MachineInstruction, why: str, advice: str) -> UsageProblem:
-    """Return the refusal of an instruction that a lane cannot perform by itself."""
+    """Return the error that a single lane cannot perform an instruction."""
     said = f"the lanes of a block cannot perform `{item.name}`: {why}"
     return UsageProblem(Diagnostic("lanes-unsupported", said, item.span, help=advice))
 
 
 @lru_cache(maxsize=1024)
 def fragment_of(operand: Operand, item: MachineInstruction, machine: Machine) -> Fragment | None:
-    """Return how an operand in registers is distributed, or None for one that each lane has as a whole.
+    """Return the distribution of a register operand among lanes, or None if each lane has all of it.
 
     Raises: UsageProblem if the placement does not say it.
     """
@@ -96,7 +96,7 @@ def fragment_of(operand: Operand, item: MachineInstruction, machine: Machine) ->
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """A digit of an axis that follows from the lane's number: `(axis / unit) % count` is `(lane / step) % count`."""
+    """A digit of an axis that the lane number determines: `(axis / unit) % count` is `(lane / step) % count`."""
 
     axis: str
     unit: int
@@ -105,7 +105,7 @@ class Digit:
 
 
 def digits_of(lane: Index, lanes: int) -> tuple[Digit, ...] | None:
-    """Return the digits of axes that make up a lane's number, or None if the number is made otherwise.
+    """Return the digits of axes that form a lane number, or None if it has another form.
 
     `4 * (i % 8) + j / 2` of 32 lanes is two digits: `(lane / 4) % 8` is `i % 8`, and `lane % 4` is `j / 2`.
     """
@@ -129,7 +129,7 @@ def digits_of(lane: Index, lanes: int) -> tuple[Digit, ...] | None:
 
 
 def _part(index: Index) -> tuple[str, int, int | None] | None:
-    """Return the axis, the unit and the count of `(axis / unit) % count`, None for a count that is not stated."""
+    """Return axis, unit and count of `(axis / unit) % count`, with count None if it is not stated."""
     match index.terms:
         case (((str(axis),), 1),):
             return axis, 1, None
@@ -148,7 +148,7 @@ def _part(index: Index) -> tuple[str, int, int | None] | None:
 def build_lane_function(
     item: MachineInstruction, machine: Machine, file_names: CNames, *, model: bool = False
 ) -> InstructionModel:
-    """Return the function of one lane of an instruction; of a `model`, whose lanes may read each other's registers.
+    """Return the function of one lane of an instruction. In a `model`, lanes may read others' registers.
 
     Raises: UsageProblem if it cannot be one lane's.
     """
@@ -167,7 +167,7 @@ def build_lane_function(
 
 
 class _LaneFunction(ModelWriter):
-    """Writes the function of one lane."""
+    """A writer of the function of one lane."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class _LaneFunction(ModelWriter):
         return self.instruction.operand(read.buffer)
 
     def lane_of(self, loop: Loop) -> Index | None:
-        """Return the lane that has the elements of an iteration, or None if none lies in registers.
+        """Return the lane that has the elements of an iteration, or None if no operand is in registers.
 
         Lanes of a model show the others those operands that are not in the lane of the result.
         """
@@ -305,7 +305,7 @@ class _LaneFunction(ModelWriter):
         return depth + 1
 
     def owned(self, loop: Loop, lane: Index, depth: int) -> int:
-        """Open the loops over the iterations of a lane that has its elements in registers."""
+        """Open the loops over the iterations of a lane whose elements are in registers."""
         digits = digits_of(lane, self.lanes_used)
         by_axis = {axis.name: axis for axis in loop.axes}
         if digits is None or any(digit.axis not in by_axis for digit in digits):
@@ -352,19 +352,19 @@ class _LaneFunction(ModelWriter):
         return self.lane if symbol == self.lane_symbol else self.names.of(symbol)
 
     def open_loop(self, depth: int, axis: str, extent: Index) -> None:
-        """Open a loop, unrolled where its extent is known: what a lane has is then in registers."""
+        """Open a loop, unrolled if its extent is constant, so that a lane's elements stay in registers."""
         if extent.value is not None:
             self.add(depth, "UNROLL")
         super().open_loop(depth, axis, extent)
 
     def free(self, depth: int, value: Index, unit: int, count: int) -> tuple[int, Index]:
-        """Open a loop over a digit of an axis that does not follow from the lane's number."""
+        """Open a loop over a digit of an axis that the lane number does not determine."""
         symbol = f"part{depth}"
         self.open_loop(depth, symbol, Index.of(count))
         return depth + 1, value + Index.of(symbol) * unit
 
     def most(self, loop: Loop, axis: Axis) -> int:
-        """Return the most iterations of an axis: as many as an operand in registers has elements along it."""
+        """Return the most iterations of an axis: the elements of a register operand along it."""
         if axis.extent.value is not None:
             return axis.extent.value
         own = Index.of(axis.name)

@@ -1,4 +1,4 @@
-"""Print a program for a machine whose instructions are performed by many lanes: its kernels, and a host.
+"""Print a program for a machine whose instructions many lanes perform: its kernels, and a host.
 
     instruction fma() { inout c: f32[16, 16] @ reg placed [i, j] at lane: 16*i + j; …  c[i, j] += … }
 
@@ -71,7 +71,7 @@ from isamap.version import __version__
 
 
 def emit_code(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
-    """Return a program in C: for a processor's threads, or for the lanes of a machine that has levels.
+    """Return a program in C, for a processor's threads or for the lanes of a machine with levels.
 
     Raises: UsageProblem if an instruction of the program has no emission.
     """
@@ -124,7 +124,7 @@ def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False
 
 
 def _writer(program: LoweredProgram, machine: Machine, *, model: bool) -> tuple[LaneWriter, CNames, str]:
-    """Return what writes a program's host and kernels, the names of the file, and that of its function."""
+    """Return the writer of a program's host and kernels, the names of the file, and the function's name."""
     private = tuple(b for b in program.buffers if b.memory in private_memories(machine))
     host = replace(program, buffers=tuple(b for b in program.buffers if b not in private))
     names, name = take_names(program)
@@ -133,7 +133,7 @@ def _writer(program: LoweredProgram, machine: Machine, *, model: bool) -> tuple[
 
 
 def _device(machine: Machine, *, with_host: bool) -> allowed.Device:
-    """Return the device that a description names last: a child's own. Raises: UsageProblem if there is none."""
+    """Return the device that a description names last, its own if it has one. Raises: UsageProblem without one."""
     known = allowed.devices()
     found = next((known[f] for f in reversed(machine.target.features) if f in known), None)
     if found is not None and (found.library or not with_host):
@@ -170,7 +170,7 @@ class PrintedKernels:
 
 
 def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
-    """Return the kernels of a program of fixed sizes, for arrays whose rows lie one behind the other.
+    """Return the kernels of a program with fixed sizes, for arrays with contiguous rows.
 
     Raises: UsageProblem for what a lane cannot perform by itself, for sizes that are not fixed, and where
     the host decides what is launched.
@@ -218,19 +218,19 @@ def _array(t: Tensor) -> dict[str, object]:
 
 
 def _rows_in_order(program: LoweredProgram) -> list[Condition]:
-    """Return the conditions under which a tensor's first element is its lowest: a device takes it from there."""
+    """Return the conditions under which a tensor's first element has its lowest address, as devices require."""
     free = [s for t in program.tensors for s in t.strides[:-1] if s.value is None]
     return [(Index.of(0), "<=", stride) for stride in dict.fromkeys(free)]
 
 
 def _quote_lines(name: str, lines: Sequence[str]) -> list[str]:
-    """Return a text as a string literal of C."""
+    """Return a text as a C string literal."""
     escaped = (line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return [f"static const char {name}[] =", *(f'    "{line}\\n"' for line in escaped), "    ;"]
 
 
 class HostFunction(CFunction):
-    """A function whose result is a status that its caller returns if it is not 0."""
+    """A function that returns a status. Its caller returns the status if it is not 0."""
 
     def text(self, body: Sequence[str]) -> list[str]:
         """Return the function."""
@@ -243,7 +243,7 @@ class HostFunction(CFunction):
 
 
 class LaneIssuer(Issuer):
-    """Renders issues as calls of the functions of one lane.
+    """A printer of issues as calls of the functions of one lane.
 
     `team` are the numbers of the instances of a level that a block has, in the kernel that is written.
     """
@@ -251,7 +251,7 @@ class LaneIssuer(Issuer):
     team: frozenset[str] = frozenset()
 
     def lanes_of(self, issue: Issue) -> tuple[str, ...]:
-        """Return the names of a lane's number and, for an issue of which each lane performs a part, of their count.
+        """Return the C names of the lane number and, for issues that lanes divide, of the number of lanes.
 
         What depends on no instance of a level, and uses no registers, is performed by all lanes of a block.
         """
@@ -262,11 +262,11 @@ class LaneIssuer(Issuer):
 
     @property
     def has_versions(self) -> bool:
-        """Kernels take strides as they are."""
+        """Whether there are versions for dense strides: kernels have none."""
         return False
 
     def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> CText:
-        """Return an operand of a call; of a register, a pointer to the elements that a lane has."""
+        """Return an operand of a call. A register operand is a pointer to the elements of the lane."""
         if isinstance(ref, RegisterRef):
             return CText(here.names.of(ref.value))
         return super()._operand(arg, operand, ref, here)
@@ -330,7 +330,7 @@ class LaneWriter(BodyWriter):
         self.elements_held = _elements_held(program, issuer.machine)
 
     def host(self) -> tuple[CFunction, list[str]]:
-        """Return the function of the host, and its text."""
+        """Return the host's function and its text."""
         device, text = self.handle, f"{self.interface.name}_device"
         self.lines = [f"  isamap_device {device};"]
         self.add(1, f"isamap_open(&{device}, {'NULL' if self.issuer.model else text});")
@@ -419,7 +419,7 @@ class LaneWriter(BodyWriter):
         self.launches.append({"counter": counter, "trips": node.trips.value, "launches": inside})
 
     def parallel(self, node: Parallel, depth: int) -> None:
-        """Write the launch of a kernel with a block for each iteration; in a kernel, the instances of a level."""
+        """Write the launch of a kernel with a block per iteration, or inside a kernel, the instances of a level."""
         if self.is_kernel:
             self.instances(node, depth)
         elif node.level:
@@ -493,14 +493,14 @@ class LaneWriter(BodyWriter):
         self.add(depth, "}")
 
     def plan(self, name: str, counters: tuple[tuple[str, Index], ...], taken: list[str], lanes: int) -> None:
-        """Keep how a kernel is launched, where the rows of arrays lie one behind the other."""
+        """Record how a kernel is launched, for arrays with contiguous rows."""
         blocks = product([trips for _, trips in counters]).value
         self.is_fixed &= blocks is not None and not self.is_conditional
         arguments = [self.argument(own) for own in taken]
         self.launches.append({"kernel": name, "blocks": blocks, "lanes": lanes, "arguments": arguments})
 
     def argument(self, own: str) -> dict[str, object]:
-        """Return an argument of a launch: an array, a scalar of the kernel, a number, or a loop's counter."""
+        """Return an argument of a launch: an array, a scalar, a number, or a loop counter."""
         if own in self.counters:
             return {"counter": own}
         source = self.sources[own]
@@ -538,13 +538,13 @@ class LaneWriter(BodyWriter):
 
 
 def _passed_names(program: LoweredProgram, interface: Interface) -> tuple[str, ...]:
-    """Return the names of what kernels are given, as the program has them."""
+    """Return the program's names of the values that kernels receive."""
     arrays = (array.name for array in (*program.tensors, *program.buffers))
     return (*arrays, *body_symbols(program), *(name for name, _ in interface.scalars))
 
 
 def _elements_held(program: LoweredProgram, machine: Machine) -> dict[str, int]:
-    """Return how many elements of each value a lane has: more than its part where lanes repeat each other's."""
+    """Return how many elements of each value a lane holds, more than its part if lanes repeat elements."""
     found: dict[str, int] = {}
     for node in walk(program.body):
         if not isinstance(node, Issue):
@@ -563,7 +563,7 @@ def _word(node: Node) -> str:
 
 
 def _bytes(array: Tensor | Buffer) -> Index:
-    """Return the bytes from the first element of an array to its last."""
+    """Return the bytes from the first to the last element of an array."""
     size = array.dtype.size_bytes
     if isinstance(array, Buffer):
         return array.elements * size
@@ -574,7 +574,7 @@ def _bytes(array: Tensor | Buffer) -> Index:
 
 
 def _kernel_parameter(declared: str) -> str:
-    """Return a kernel's parameter for one of the host's. It is not `restrict`: lanes read each other's writes."""
+    """Return a kernel's parameter for one of the host. It is not `restrict`, since lanes share writes."""
     return f"__global {declared.replace('restrict ', '')}" if "*" in declared else declared
 
 

@@ -1,4 +1,4 @@
-"""Print a host in C that launches the kernels of a plan through the driver of their device.
+"""Print a host in C that launches the kernels of a plan through their device's driver.
 
     typedef struct { void *module, *kernels[1]; } product_device;
     int product_open(product_device *d);

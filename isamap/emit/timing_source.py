@@ -81,7 +81,7 @@ _HEADERS = {"stdint.h", "string.h", "math.h", "time.h"}
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One function of the file: `time_NUMBER`, which performs `issues` per trip."""
+    """A timing function in the file: `time_NUMBER`, which performs `issues` issues per iteration."""
 
     number: int
     form: EncodedForm
@@ -94,7 +94,7 @@ class Timing:
 
 
 def find_chain(form: EncodedForm, machine: Machine) -> tuple[Operand, Operand] | None:
-    """Return the operand that an instruction writes, and the one through which it goes in again, or None without."""
+    """Return the operand that an instruction writes and the one that reads it in the next issue, or None."""
     inside = [o for o in form.passed if machine.memories[o.memory or ""].kind == "registers"]
     for o in inside:
         if o.role == "inout":
@@ -112,7 +112,7 @@ def _shape(o: Operand) -> tuple[str, ...]:
 
 
 def copies_of(form: EncodedForm, machine: Machine) -> int:
-    """Return how many results of an instruction are under way at a time."""
+    """Return how many independent results of an instruction are in flight."""
     written = [o for o in form.passed if o.role != "in"]
     numbered = any(machine.memories[o.memory or ""].named == "immediate" for o in written)
     limit = PLACES if numbered else RESULTS
@@ -128,7 +128,7 @@ def copies_of(form: EncodedForm, machine: Machine) -> int:
 
 
 def timing_source(machine: Machine, timings: tuple[Timing, ...]) -> str:
-    """Return the file with a function for each timing, and `sample`, which calls one and looks at the clock."""
+    """Return the file with a function for each timing, and `sample`, which calls one and reads the clock."""
     names = CNames(taken=HELPER_NAMES)
     for word in ("sample", "timed", "trip", "trips", *(t.function for t in timings)):
         names.take(word)
@@ -138,7 +138,7 @@ def timing_source(machine: Machine, timings: tuple[Timing, ...]) -> str:
 
 
 def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], sampled_by: str) -> str:
-    """Return the whole file around functions and the text of `sample`, which calls one and looks at a clock."""
+    """Return the whole file around functions and the text of `sample`, which calls one and reads a clock."""
     headers = sorted(_HEADERS | set(machine.target.headers))
     parts = [list(FIRST), [f"#include <{h}>" for h in headers]]
     used = (issuer.used | {"IN_VECTOR"}) - {"string.h", "math.h"}
@@ -151,17 +151,17 @@ def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], samp
 
 
 def sampler(clock: str = WALL) -> str:
-    """Return C of the type `timed` of functions, and of `sample`, which calls one and looks at a clock."""
+    """Return C of the function type `timed`, and of `sample`, which calls one and reads a clock."""
     return _SAMPLER.replace("SAMPLED_BY", clock)
 
 
 def hide_value(name: str, c_type: str) -> str:
-    """Return the statement after which the compiler knows nothing about a variable."""
+    """Return the statement that hides a variable's value from the compiler."""
     return f"HIDE_{'R' if _INTEGER.fullmatch(c_type) else 'V'}({name});"
 
 
 class _Function:
-    """Writes the function of one timing."""
+    """A writer of the function of one timing."""
 
     def __init__(self, machine: Machine, timing: Timing, issuer: Issuer) -> None:
         self.machine, self.timing, self.issuer = machine, timing, issuer
@@ -258,7 +258,7 @@ class _Function:
     # --- the loop's body
 
     def step(self, n: int, here: Here) -> None:
-        """Write one issue, behind words that keep the compiler from joining it with another."""
+        """Write one issue, with statements before it that keep the compiler from merging it with another."""
         refs = {o.name: self.reference(o, n) for o in self.form.passed}
         if self.through is not None and self.through[0] is not self.through[1]:
             refs[self.through[1].name] = refs[self.through[0].name]
@@ -277,7 +277,7 @@ class _Function:
         self.add(self.hide(self.held(r for _, r in results)))
 
     def held(self, refs: Iterable[RegisterRef | MemoryRef]) -> Iterable[str]:
-        """Return the C variables among references."""
+        """Return the C variables among the operand references."""
         return [r.value for r in refs if isinstance(r, RegisterRef) and r.value in self.c_types]
 
     def reference(self, o: Operand, n: int) -> RegisterRef | MemoryRef:
@@ -302,7 +302,7 @@ class _Function:
     # --- registers that have numbers
 
     def configure(self) -> bool:
-        """Load the state that the instruction requires. Whether there is any."""
+        """Load the state that the instruction requires. Return whether it requires any."""
         settings: list[tuple[str, str, int | None, int]] = []
         for r in self.form.entry.instruction.requires:
             operand, copies = r.field.index, 1
@@ -364,7 +364,7 @@ def _most(high: Index | None) -> int:
 
 
 def place_elements(o: Operand, form: EncodedForm) -> int:
-    """Return how far apart the places of an operand in memory lie: whole lines. Units: elements."""
+    """Return the distance between the places of a memory operand, in whole lines. Units: elements."""
     sizes = dict(highest(form))
     count = 1
     for extent in o.shape:

@@ -288,9 +288,7 @@ class _Join:
         return MemoryRef(name, offset, tuple(strides))
 
     def _argument(self, given: Sequence[Argument], which: Which, *, is_encoded: bool) -> Argument:
-        """Return a joint argument; one that is encoded in the instruction, or chosen, must be an equal number
-        for all.
-        """
+        """Return a joint argument, equal for all programs if it is encoded or chosen. Raises: _NotAlike."""
         if all(one == given[0] for one in given) and isinstance(given[0], int):
             return given[0]
         numbers = [Index.of(one) for one in given if isinstance(one, int | Index)]

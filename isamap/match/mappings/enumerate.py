@@ -163,7 +163,7 @@ def instruction_signature(axis: str, pattern: Pattern, bindings: Bindings) -> Si
 
 
 def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
-    """Return whether the instruction axis indexes every input that the kernel axis does, and the output alike."""
+    """Return whether the instruction axis has all inputs of the kernel axis, and both or none index the output."""
     return kernel_axis[0] <= instruction_axis[0] and kernel_axis[1] == instruction_axis[1]
 
 

@@ -453,9 +453,7 @@ OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions 
 
 
 def tensor_strides(operand: Operand) -> tuple[Index, ...]:
-    """Return strides in elements: of the caller's arrays those that the kernel states, else the caller's (the last
-    axis dense); row-major for temporaries.
-    """
+    """Return strides in elements: stated ones, the caller's with a dense last axis, or row-major for temporaries."""
     rank = len(operand.shape)
     if operand.role == "temp":
         return tuple(product(operand.shape[d + 1 :]) for d in range(rank))
