@@ -1,4 +1,4 @@
-"""Bind axes of an option to the level whose instances share one block: warps of a block, cores of a cluster.
+"""Bind axes of an option to the level whose instances share one block, such as the warps of a block.
 
     mma 16x8x16, axes m by 16, n by 8      ->      itself, for blocks of one warp
                                                    m by 32, n by 16: 2 x 2 warps, `choose warp.m = 2, warp.n = 2`
@@ -27,7 +27,7 @@ ROUNDS, FEW = 2, 4
 
 
 def bound_options(option: NestOption, machine: Machine) -> Iterator[NestOption]:
-    """Yield an option for each way to bind axes; only itself on machines without such a level."""
+    """Yield an option for each way to bind axes, or only the option itself without such a level."""
     level = team_level(machine)
     option = replace(option, shares_work=bound_level(machine) is None)
     if level is None:
@@ -46,13 +46,13 @@ def bound_options(option: NestOption, machine: Machine) -> Iterator[NestOption]:
 
 
 def _may_bind(axis: TileAxis, option: NestOption) -> bool:
-    """Return whether instances may have tiles side by side along an axis."""
+    """Return whether instances may have adjacent tiles along an axis."""
     windows = {name for o in option.operands for w in o.staging.windows for name in (w.along, w.tap)}
     return not axis.is_reduction and axis.name not in windows and option.carried is None
 
 
 def _ways(axes: list[TileAxis], count: int) -> Iterator[dict[str, int]]:
-    """Yield how many instances lie along each axis, so that each has a tile."""
+    """Yield the numbers of instances along each axis for which each instance has a tile."""
     issues = {axis.name: -(-axis.extent // axis.tile) for axis in axes}
     for axis in axes:
         if issues[axis.name] >= count > 1:
@@ -80,7 +80,7 @@ def bound_option(option: NestOption, bound: Bound, at_once: int) -> NestOption:
 
 
 def _shared(operand: TileOperand, bound: Bound, count: int, waits: float) -> TileOperand:
-    """Return an operand of whose tiles each instance has its own along bound axes, and whose copies they share."""
+    """Return an operand with separate tiles per instance along bound axes, and with shared copies."""
     own = prod(n for axis, n in bound.items() if axis in operand.axes)
     costs, staging = operand.costs, operand.staging
     return with_fields(
@@ -98,7 +98,7 @@ def _shared(operand: TileOperand, bound: Bound, count: int, waits: float) -> Til
 
 
 def _shared_flow(flow: Flow, together: float, own: float) -> Flow:
-    """Return the times of an operand: copies are made `together`, and each instance loads its `own` tiles."""
+    """Return an operand's times: copies are made `together`, and each instance loads its `own` tiles."""
 
     def times(busy: Busy, factor: float) -> Busy:
         return tuple((unit, ns * factor) for unit, ns in busy)

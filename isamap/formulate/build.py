@@ -41,7 +41,7 @@ def build_problem(
     named: Collection[str] | None = None,
     matches: Sequence[Matches] | None = None,
 ) -> Problem:
-    """Return the scheduling problem of a kernel on so many threads.
+    """Return the scheduling problem of a kernel on `threads` threads.
 
     `packed` are inputs that the caller passes packed. If mappings are `named`, others are left out, and a
     statement may have none. `matches` are those of the kernel's statements, if known. Raises: NoMapping if a
@@ -64,7 +64,7 @@ def build_problem(
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A mapping of a statement. `why_not` is empty if a scheduler may choose it."""
+    """A mapping of a statement. `why_not` is empty if schedulers may choose it."""
 
     statement: int
     mapping: str

@@ -62,7 +62,7 @@ def pack_ns(
 
 
 def _parts(operand: OperandTile, tile: Tile, search: MoveSearch) -> Iterator[tuple[float, float]]:
-    """Yield, for each axis, the share of elements in partial tiles at its end, and their price."""
+    """Yield, for each axis, the share of elements in the partial tiles at its end, and their price."""
     buffer = in_tiles(operand, search).buffer
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=None)
@@ -98,7 +98,7 @@ def _pack_tile_ns(
 
 
 def element_ns(operand: OperandTile, search: MoveSearch) -> float:
-    """Time to copy one element into a buffer by itself."""
+    """Return the time to copy a single element into a buffer."""
     element = hide_position(operand.subject, lambda _: False)
     single = LoadRequest(element, "", operand.dtype, (), ())
     cell = Read(
@@ -132,7 +132,7 @@ def can_copy(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written
 
 
 def pack_held_ns(acc: OperandTile, tile: Tile, search: MoveSearch) -> float:
-    """Return the time to copy one element of an accumulator into its buffer or back: half of the sum of both."""
+    """Return the mean time to copy one element of an accumulator into its buffer, or back."""
     ways = [_copied_ns(acc, tile, search, None)]
     if isinstance(acc.elements, Cast):  # else the way back is the same
         ways.append(_copied_ns(acc, tile, search, get_own_sum(tile)))
@@ -153,7 +153,7 @@ def _copied_ns(acc: OperandTile, tile: Tile, search: MoveSearch, back: Written |
 def with_ends(
     described: TileOperand, operand: OperandTile, tile: Tile, search: MoveSearch, profile: Mapping[str, int]
 ) -> TileOperand:
-    """Return the operand with its mean times in place, including partial tiles at the ends of axes."""
+    """Return the operand with its mean in-place times, which include the partial tiles at axis ends."""
     if described.costs.direct_ns is None or described.costs.staged_ns is None:
         return described
     more_ns, busy_ns = 0.0, 0.0
@@ -182,7 +182,7 @@ def with_ends(
 def _part_ns(
     described: TileOperand, operand: OperandTile, tile: Tile, name: str, left: Index, search: MoveSearch
 ) -> tuple[float | None, float]:
-    """Return the time to load the remainder of a tile at an axis' end, and the time of the computing unit for it.
+    """Return the load time of the remainder at an axis' end, and the computing unit's part of it.
 
     Sums are also stored back. The first is None if no instructions do it.
     """

@@ -27,7 +27,7 @@ ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Loop axes of a mapping as numbers: names of the kernel axes, iterations, iterations per issue."""
+    """The loop axes of a mapping as numbers: kernel axes, iterations, and iterations per issue."""
 
     axes: tuple[str, ...]
     extent: int
@@ -59,12 +59,12 @@ class Estimate:
         return prod(w.extent for w in self.walks) / (self.issues * self.lanes)
 
     def tiles_of(self, axes: frozenset[str]) -> int:
-        """Return how many different tiles an operand has whose element depends on these kernel axes."""
+        """Return how many different tiles an operand has if its element depends on these kernel axes."""
         return prod(w.trips for w in self.walks if axes & set(w.axes))
 
 
 def number_extents(statement: Statement, sizes: Sizes, open_extent: int | None = None) -> Statement | None:
-    """Return the statement with extents as numbers, those left open `open_extent`, or None if that is None, too."""
+    """Return the statement with numeric extents. Open ones are `open_extent`, or the result is None."""
 
     def fixed(axis: Axis) -> Axis | None:
         value = axis.extent.substitute(sizes).value
@@ -79,7 +79,7 @@ def number_extents(statement: Statement, sizes: Sizes, open_extent: int | None =
 
 
 def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: Machine) -> Estimate | None:
-    """Return the estimate for a statement whose extents are numbers, or None if it has no iteration."""
+    """Return the estimate for a statement with numeric extents, or None if it has no iteration."""
     params = choose_params(statement, mapping, pattern, {})
     lengths = _lengths(pattern, params, machine)
     grouped = {a for g in mapping.groups for a in g.kernel_axes}
@@ -97,7 +97,7 @@ def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: 
 
 
 def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
-    """Return an upper bound of the share of busy lanes for all sizes: 1/16 where an axis of 16 stays empty.
+    """Return an upper bound on the share of busy lanes: 1/16 if an axis of length 16 stays empty.
 
     None if nothing is known.
     """
@@ -106,7 +106,7 @@ def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
 
 
 def interval_ns(item: MachineInstruction, machine: Machine, params: MappingType[str, int]) -> float:
-    """Return the time that one issue occupies its unit for, shared among units of one kind."""
+    """Return the time for which one issue occupies its unit, divided by the unit's copies."""
     count = max(1, machine.units[item.cost.unit].count)
     return cost_value(item.cost.interval_ns, cost_params(item, machine, params)) / count
 
@@ -114,7 +114,7 @@ def interval_ns(item: MachineInstruction, machine: Machine, params: MappingType[
 def issue_lengths(
     params: Iterable[tuple[str, int]], axes: Iterable[TileAxis], lengths: MappingType[str, str]
 ) -> list[tuple[dict[str, int], float]]:
-    """Return the parameters of issues with the share of issues that pass them.
+    """Return the parameters of issues, each with the share of issues that use them.
 
     `lengths` has the parameter of each axis that is the number of elements of an issue: at the end of the axis,
     the remainder.
@@ -133,7 +133,7 @@ def issue_lengths(
 def moves_ns(
     movement: Movement, statement: Statement, mapping: Mapping, made: Estimate, machine: Machine
 ) -> float:
-    """Return the time of moving all tiles of an operand once, copies into a buffer included."""
+    """Return the time of moving all tiles of an operand once, including copies into a buffer."""
     tiles = made.tiles_of(_axes_behind(movement.operand, statement, mapping))
     if movement.packing_ns is not None:
         return tiles * (movement.cost_ns + movement.packing_ns)
@@ -143,14 +143,14 @@ def moves_ns(
 
 
 def _axes_behind(operand: str, statement: Statement, mapping: Mapping) -> frozenset[str]:
-    """Return the kernel axes on which an operand's element depends; an operand that is not an input is the output."""
+    """Return the kernel axes on which an operand's element depends. An operand that is no input is the output."""
     bound = [symbols(b.subject) for b in mapping.bindings if b.name == operand]
     target = frozenset(s for i in statement.assign.target.index for s in i.symbols)
     return frozenset[str]().union(*bound) if bound else target
 
 
 def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) -> dict[str, int]:
-    """Return the lengths of instruction axes: a machine constant has its typical value, a mask its whole length."""
+    """Return the lengths of instruction axes, with machine constants at typical values and masks at full length."""
     known = {c.name: Index.of(c.default) for c in machine.constants if c.default is not None}
     masks = {p.name: p.high for p in pattern.instruction.params if p.kind == "scalar" and p.high is not None}
     extents = ((a.name, a.extent.substitute(params).substitute(masks)) for a in pattern.axes)
@@ -159,12 +159,12 @@ def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) 
 
 
 def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
-    """Return the length of several axes together, or None if one of them has no upper bound."""
+    """Return the product of the axes' lengths, or None if one of them has no upper bound."""
     return prod(lengths[a] for a in axes) if all(a in lengths for a in axes) else None
 
 
 def open_compute_ns(statement: Statement, mapping: Mapping, machine: Machine) -> float:
-    """Return the time of a mapping's instructions, open axes being long; infinite if unknown."""
+    """Return the time of a mapping's instructions, with open axes assumed long, or infinity if unknown."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
     fixed = number_extents(statement, {}, ENOUGH)
     found = estimate(fixed, mapping, pattern, machine) if pattern is not None and fixed is not None else None

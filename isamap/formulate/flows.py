@@ -1,4 +1,4 @@
-"""Compute the time in which separate units move all operands once between main memory and scratchpads.
+"""Compute how long separate units take to move all operands once between main memory and scratchpads.
 
 Example: a product of bytes whose sums leave as bytes, on a machine with a DMA engine for each direction and
 a vector unit:
@@ -59,7 +59,7 @@ Moved = tuple[str, float]
 def with_flows(
     option: NestOption, tile: Tile, number: int, kernel: Kernel, search: MoveSearch, taken: Sequence[Fusion]
 ) -> NestOption | None:
-    """Return the option of statement `number` with the flow of each operand that other units move to a scratchpad.
+    """Return the option of statement `number` with the flow of each operand that other units move.
 
     Return None if another unit has to store sums and no instruction does. `taken` are the fused statements,
     which determine the initial and final values of sums: a scratchpad performs nothing else that is offered.
@@ -100,7 +100,7 @@ def with_flows(
 
 
 def _bank_times(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str, str, float], ...]:
-    """Return how long banks are busy with each issue, and with a load into registers for each ns that this takes."""
+    """Return how long each issue keeps banks busy, and each nanosecond of register loads does."""
     issue = dict[str, float]()
     for params, part in issue_lengths(option.choose, option.axes, tile.run_time_lengths):
         for memory, ns in bank_ns(machine, tile.mapping.instruction, params).items():
@@ -121,7 +121,7 @@ def _bank_times(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """The movement of one operand whose buffer is in the scratchpad `home`."""
+    """The data movement of one operand whose buffer is in the scratchpad `home`."""
 
     home: str
     operand: OperandTile
@@ -131,7 +131,7 @@ class _Moves:
 
     @property
     def windows(self) -> tuple[WindowOverlap, ...]:
-        """Those that the buffer holds once."""
+        """The windows that the buffer stores once."""
         return next(o.staging.windows for o in self.option.operands if o.name == self.operand.name)
 
     @property
@@ -166,9 +166,7 @@ def _of_input(moves: _Moves) -> Flow:
 
 
 def _leaves(moves: _Moves, found: CompanionValues) -> bool:
-    """Return whether sums lie in the scratchpad and their initial values get there, though by the unit that
-    computes.
-    """
+    """Return whether sums lie in the scratchpad and can be initialised there, possibly by the computing unit."""
     if not moves.search.is_addressable(moves.operand.memory):
         return False
     first, written = start_of_sum(moves.tile, found), written_value(moves.tile, found)
@@ -181,14 +179,14 @@ def _leaves(moves: _Moves, found: CompanionValues) -> bool:
 
 
 def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
-    """Return whether the initial values of sums are moved in, or set to zero."""
+    """Return whether the initial values of sums are loaded or zeroed."""
     if operand.subject == operand.fill:
         return find_clearing(moves.search, moves.home, operand.dtype.name) is not None
     return tiles_move(operand, moves.tile, moves.home, moves.search) is not None
 
 
 def _of_sums(moves: _Moves, found: CompanionValues, ways: Sequence[WayOut]) -> Flow:
-    """Return the flow of sums that begin as an outcome says, and leave by these ways."""
+    """Return the flow of sums that are initialised by `found` and stored by `ways`."""
     first = start_of_sum(moves.tile, found)
     begun = list[Moved]()
     if not moves.tile.overwrites(moves.operand):
@@ -208,7 +206,7 @@ def _of_sums(moves: _Moves, found: CompanionValues, ways: Sequence[WayOut]) -> F
 
 
 def _through_registers(moves: _Moves, flow: Flow, found: CompanionValues, *, passes: bool) -> Flow:
-    """Return the flow of sums with the moves between their scratchpad and registers.
+    """Return the flow of sums with the moves between their scratchpad and registers included.
 
     If instructions initialise the sums in registers, there is no load, unless only parts are summed at once;
     if they store finished sums elsewhere, there is no store back.
@@ -232,7 +230,7 @@ def _held_beginning(moves: _Moves, first: OperandTile) -> OperandMove | None:
 
 
 def _initial_moves(moves: _Moves, first: OperandTile) -> list[Moved]:
-    """Return how sums are initialised: in registers, by the first product itself, or in a scratchpad."""
+    """Return the moves that initialise sums: in registers, in a scratchpad, or none if the first product does."""
     if find_zeroing(first, moves.tile, moves.search):
         return []
     set_by = _held_beginning(moves, first)
@@ -240,7 +238,7 @@ def _initial_moves(moves: _Moves, first: OperandTile) -> list[Moved]:
 
 
 def _ways_out(moves: _Moves, found: CompanionValues) -> list[WayOut] | None:
-    """Return how each value made of finished sums gets to its array, or None if no instruction moves one out."""
+    """Return how each value of finished sums reaches its array, or None if no instruction stores one."""
     known = moves.tile, moves.home, moves.search
     written = written_value(moves.tile, found) or (get_own_sum(moves.tile),)
     ways = [way for w in written if (way := way_out(moves.operand, w, *known)) is not None]
@@ -248,7 +246,7 @@ def _ways_out(moves: _Moves, found: CompanionValues) -> list[WayOut] | None:
 
 
 def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int]:
-    """Return the most registers of each memory that one of these chains writes while accumulators are in use."""
+    """Return the most registers of each memory that these chains write while accumulators are live."""
     most: dict[str, int] = {}
     for way in ways:
         made = Counter[str]()
@@ -261,7 +259,7 @@ def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int
 
 
 def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
-    """Return the moves that fill tiles or set them to zero. At the end of an axis, the remainder is set to zero."""
+    """Return the moves that fill or zero tiles. At the end of an axis, the remainder is zeroed."""
     clearing = find_clearing(moves.search, moves.home, operand.dtype.name)
     cleared, found = float(moves.tiles * prod(operand.cell_shape)), list[Moved]()
     if operand.subject != operand.fill:
@@ -275,7 +273,7 @@ def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
 
 
 def _waits_ns(moves: _Moves, name: str) -> float:
-    """Return how long the computing unit waits for its own results while several instructions compute an operand."""
+    """Return how long the computing unit waits for its own results when several instructions compute an operand."""
     machine, own = moves.search.machine, moves.tile.mapping.instruction
     same = machine.instructions[name].cost.unit == machine.instructions[own].cost.unit
     return moves.tiles * issue_latency_ns(machine, name, 0.0) if same else 0.0
@@ -317,8 +315,7 @@ def _late_ns(moves: _Moves) -> float:
 
 
 def _count_queued(moves: _Moves) -> int:
-    """Return how many moves, and issues that compute, wait in the queues of their units; those in flight where one
-    has none.
+    """Return how many moves and computing issues wait in their units' queues, or are in flight without one.
     """
     depths = _depths(moves)
     return sum(depths) if all(depths) else IN_FLIGHT
@@ -340,7 +337,7 @@ def _early(moves: _Moves, moved_ns: float) -> int:
 
 
 def _depths(moves: _Moves) -> tuple[int, int]:
-    """Return how many issues the queues hold of the unit that moves, and of that which computes, or 0 if none."""
+    """Return the queue lengths of the moving and of the computing unit, 0 without a queue."""
     move, machine = _move_of(moves, moves.operand).move, moves.search.machine
     units = (machine.instructions[n].cost.unit for n in (move.instruction, moves.tile.mapping.instruction))
     move_count, compute_count = (machine.units[unit].queued or 0 for unit in units)
@@ -348,14 +345,14 @@ def _depths(moves: _Moves) -> tuple[int, int]:
 
 
 def _taken_out(moves: _Moves, way: WayOut) -> list[Moved]:
-    """Return the moves that store all tiles of a result; only existing elements leave the scratchpads."""
+    """Return the moves that store all tiles of a result. Only existing elements leave the scratchpads."""
     *before, (last, last_ns) = way.moves
     of_each = last_ns / prod(moves.operand.cell_shape)
     return [*((name, ns * moves.tiles) for name, ns in before), (last, of_each * moves.elements)]
 
 
 def _filled_once(ways: Iterable[WayOut]) -> Iterator[tuple[str, float, int]]:
-    """Yield the moves that fill a buffer for all tiles together, with its elements."""
+    """Yield the moves that fill a buffer once for all tiles, with the number of elements."""
     for way in ways:
         kept = (buffer for buffer in way.buffers[1:] if buffer.kept)
         for (name, ns), buffer in zip(way.once, kept, strict=True):
@@ -363,7 +360,7 @@ def _filled_once(ways: Iterable[WayOut]) -> Iterator[tuple[str, float, int]]:
 
 
 def _busy(moves: _Moves, moved: Iterable[Moved], once: Iterable[tuple[str, float, int]] = ()) -> Busy:
-    """Return the busy time of units and shared links for the moves of instructions. `once` have their elements."""
+    """Return the busy time of units and shared links for some moves. `once` are moves with element counts."""
     machine, found = moves.search.machine, dict[str, float]()
     for name, ns, elements in (*((name, ns, moves.elements) for name, ns in moved), *once):
         unit = machine.instructions[name].cost.unit
@@ -379,7 +376,7 @@ def _busy(moves: _Moves, moved: Iterable[Moved], once: Iterable[tuple[str, float
 
 
 def _element_ns(link: Link, operand: str, machine: Machine, name: str) -> float:
-    """Return the time of a link for an element of an instruction's largest issue. Units: nanoseconds."""
+    """Return a link's time per element for an instruction's largest issue. Units: nanoseconds."""
     there = machine.instructions[name].instruction.operand(operand)
     most = cost_params(machine.instructions[name], machine, largest_params(machine, name))
     shape = [extent.evaluate(most) for extent in there.shape]
@@ -390,7 +387,7 @@ def _element_ns(link: Link, operand: str, machine: Machine, name: str) -> float:
 
 
 def bank_ns(machine: Machine, instruction: str, params: Mapping[str, int]) -> dict[str, float]:
-    """Return, by memory, how long one issue keeps all its banks busy. Units: nanoseconds."""
+    """Return, for each memory, how long one issue keeps all its banks busy. Units: nanoseconds."""
     item = machine.instructions[instruction]
     numbers = cost_params(item, machine, params)
     return _banks_busy(
@@ -399,7 +396,7 @@ def bank_ns(machine: Machine, instruction: str, params: Mapping[str, int]) -> di
 
 
 def moved_bank_ns(machine: Machine, instruction: str, elements: int) -> dict[str, float]:
-    """Return the bank times of an instruction that moves so many elements in as many issues as it needs."""
+    """Return the bank times of an instruction for a number of elements, in as many issues as necessary."""
     return _banks_busy(machine, machine.instructions[instruction], lambda _: elements)
 
 
@@ -419,19 +416,19 @@ def _banks_busy(
 
 
 def load_time(operand: OperandTile, tile: Tile, home: str, tiles: int, search: MoveSearch) -> Busy:
-    """Return the time for which loads of an operand's tiles keep units busy that do not compute."""
+    """Return how long loads of an operand's tiles occupy units other than the computing one."""
     return _by_unit(_load(operand, tile, home, search), tile, tiles, search)
 
 
 def store_time(acc: OperandTile, tile: Tile, home: str, tiles: int, search: MoveSearch) -> Busy:
-    """Return the time for which stores of tiles of sums keep units busy that do not compute."""
+    """Return how long stores of sum tiles occupy units other than the computing one."""
     if isinstance(_load(acc, tile, home, search), Location):
         return ()  # the instruction itself adds to what lies there
     return _by_unit(_store(acc, tile, home, search), tile, tiles, search)
 
 
 def latency_ns(acc: OperandTile, tile: Tile, home: str, search: MoveSearch) -> float:
-    """Return the time of a tile of sums from registers into its scratchpad and back."""
+    """Return the round-trip time of a tile of sums from registers to its scratchpad and back."""
     machine, ways = search.machine, (_load(acc, tile, home, search), _store(acc, tile, home, search))
     steps = (step for way in ways if isinstance(way, OperandMove) for step in steps_of(way))
     found = (machine.instructions[step.instruction] for step in steps)

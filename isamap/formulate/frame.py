@@ -46,7 +46,7 @@ class Frame:
         matches: Sequence[Matches] | None = None,
         packed: Sequence[str] = (),
     ) -> Frame:
-        """Return the frame of a kernel at these sizes and so many threads. Unknown matches are searched.
+        """Return the context of a kernel with these sizes and threads. Unknown matches are searched.
 
         Raises: UsageProblem for inputs that cannot be packed.
         """
@@ -70,7 +70,7 @@ class Frame:
         return tuple(one.statement for one in self.matches)
 
     def is_cold(self, number: int, tensor: str) -> bool:
-        """Return whether no cache holds a statement's operand: it was not written before, and is read in one pass.
+        """Return whether no cache holds a statement's operand: it was not written before and is read once.
 
         In a repeated ordered loop, the previous iteration has left it in a cache.
         """
@@ -81,7 +81,7 @@ class Frame:
         return is_brought and all(statement.assign.target.buffer != tensor for statement in before)
 
     def fresh_bytes(self, number: int, tensor: str) -> int:
-        """Return the bytes of an array of which iterations of the innermost ordered loop use different elements.
+        """Return the bytes of an array's elements that differ between iterations of the innermost ordered loop.
 
         The result is 0 if an earlier statement of the same iteration has loaded them, and a cache holds the
         data of one iteration.
@@ -94,7 +94,7 @@ class Frame:
         return 0 if is_brought and self._is_kept(together) else self._bytes_of(tensor)
 
     def _is_kept(self, together: Sequence[Statement]) -> bool:
-        """Return whether a core's private cache holds the data of one iteration around such statements."""
+        """Return whether a core's private cache holds the data of one iteration around these statements."""
         rooms = [int(c.usable_factor * c.capacity_bytes) for c in self.memories.caches if not c.shared]
         parts: dict[str, int] = {}
         for statement in together:
@@ -139,7 +139,7 @@ class Frame:
 
 
 def energies_of(machine: Machine) -> Energies | None:
-    """Return the energies that a machine states, each per byte, or None if it states none."""
+    """Return the energies per byte that a machine states, or None if it states none."""
     stated = {m.name: m.energy for m in machine.memories.values() if m.energy is not None}
     links = tuple(
         (k.source_memory, k.target_memory, k.energy_pj_per_byte)
@@ -161,7 +161,7 @@ def energies_of(machine: Machine) -> Energies | None:
 
 
 def _moves(statement: Statement, tensor: str, loop: str = "") -> bool:
-    """Return whether an ordered loop (by default the innermost one) selects other elements of an array."""
+    """Return whether an ordered loop (by default the innermost) selects other elements of an array."""
     name = loop or statement.sequence[-1].name
     used = [access for access in accesses(statement) if access.buffer == tensor]
     return any(name in index.symbols for access in used for index in access.index)

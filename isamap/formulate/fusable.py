@@ -1,4 +1,4 @@
-"""Find the statements that a mapping of a sum can fuse, and their costs: from tiles to `Fusion`s.
+"""Find the statements that a mapping of a sum can fuse, with their costs: from tiles to `Fusion`s.
 
 On a vector unit `C[m, n] = max(C[m, n], 0)` adds one instruction between a sum and its store. A unit that
 only multiplies tiles has no chain of instructions from the accumulator to the value to be written. There
@@ -73,7 +73,7 @@ def fusions(
 
 
 def offered_once(nests: Sequence[NestProblem]) -> tuple[NestProblem, ...]:
-    """Return the nests with each statement offered to the first that may take it along only: it can go but once."""
+    """Return the nests with each fusable statement offered only to the first nest that may fuse it."""
     taken: set[int] = set()
     found: list[NestProblem] = []
     for nest in nests:
@@ -85,7 +85,7 @@ def offered_once(nests: Sequence[NestProblem]) -> tuple[NestProblem, ...]:
 
 
 def _among(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]:
-    """Return the fusions whose statement and all whose prerequisites are allowed."""
+    """Return the fusions that are allowed together with all their prerequisites."""
     kept: list[Fusion] = []
     for fusion in offered:
         if fusion.statement in allowed and set(fusion.needs) <= {f.statement for f in kept}:
@@ -94,12 +94,12 @@ def _among(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]
 
 
 def _extent(extent: Index, profile: Mapping[str, int], step: int = 1) -> int:
-    """Return how many steps an axis takes at the profile's sizes."""
+    """Return the number of steps of an axis at the profile's sizes."""
     return -(-(typical_value(extent, profile) or 1) // step)
 
 
 def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> Iterator[int]:
-    """Yield the bytes of each array, besides the sum's, that a fused statement reads or writes."""
+    """Yield the bytes of each array, other than the sum's, that a fused statement reads or writes."""
     own = tile.statement.assign.target.buffer
     for access in (companion.target, *reads(companion.value)):
         if access.buffer not in (own, HELD):
@@ -113,7 +113,7 @@ def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> I
 def _start_ns(
     kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> float | None:
-    """Return the added time to load a sum's initial value from another array, or None if nothing can load it."""
+    """Return the additional time of loading a sum's initial value from another array, or None."""
     first = start_of_sum(tile, fused_result(kernel, number, (companion.number,)))
     home = _home(acc, tile, search)
     if first is not None and home:
@@ -142,7 +142,7 @@ def _follow_ns(
 def _passes(
     kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> Iterator[tuple[str, int]]:
-    """Yield the scratchpads that a tile passes through on its way out, with bytes of each."""
+    """Yield the scratchpads that a tile passes through when it is stored, with the bytes in each."""
     home = _home(acc, tile, search)
     if companion.starts or not home:
         return
@@ -156,7 +156,7 @@ def _passes(
 
 
 def _home(acc: OperandTile, tile: Tile, search: MoveSearch) -> str:
-    """Return the scratchpad of sums, or their backing memory, or "" if there is neither."""
+    """Return the scratchpad or the backing memory of sums, or ""."""
     if search.is_addressable(acc.memory):
         return acc.memory
     return next(iter(homes_of_sums(tile, acc, search)), "")
@@ -182,7 +182,7 @@ def _brought_ns(operand: OperandTile, tile: Tile, search: MoveSearch) -> float |
 
 
 def _written_ns(acc: OperandTile, written: Written, tile: Tile, search: MoveSearch) -> float | None:
-    """Return the time to store a result from the register or through a buffer, or None unless both ways exist.
+    """Return the time to store a result from a register or buffer, or None unless both are possible.
 
     Both must be possible because tails may take the other one. A result in a scratchpad is stored from there.
     """
@@ -203,7 +203,7 @@ def _through_buffer(acc: OperandTile, written: Written, tile: Tile, search: Move
 
 
 def _copied_ns(operand: OperandTile, written: Written | None, tile: Tile, search: MoveSearch) -> float | None:
-    """Return the time to copy a tile into its buffer, or to compute the result from there.
+    """Return the time to copy a tile into its buffer, or to compute the result from the buffer, or None.
 
     Edges are copied element by element.
     """

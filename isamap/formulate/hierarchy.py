@@ -40,7 +40,7 @@ class Memories:
         )
 
     def moved_ns(self, size_bytes: int) -> float:
-        """Return the time to move an array from the nearest memory that holds it."""
+        """Return the time to move an array of this size from the nearest memory that holds it."""
         for cache in self.caches:
             if size_bytes <= cache.capacity_bytes:
                 return size_bytes / cache.bandwidth_bytes_per_ns
@@ -69,6 +69,6 @@ def _bandwidth(links: Iterable[Link], machine: Machine) -> float:
 
 
 def _attribute(memory: Memory, name: str) -> int:
-    """Return a number of a memory's declaration, or 0 if it is not stated."""
+    """Return a numeric attribute of a memory's declaration, or 0 if it is not stated."""
     stated = dict(memory.decl.attributes).get(name)
     return (stated.value or 0) if isinstance(stated, Index) else 0

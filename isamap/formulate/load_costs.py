@@ -59,14 +59,14 @@ from isamap.transform import distinct_reads, reads, symbols
 
 
 def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
-    """Return axes that are never a whole tile: instruction axes that stay empty."""
+    """Return the axes that never form a whole tile: instruction axes that stay empty."""
     return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
 
 
 def input_of(
     operand: OperandTile, tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bool = True
 ) -> TileOperand | None:
-    """Return an input with the costs of its loads, or None if no move loads it from a buffer."""
+    """Return an input with the costs of its loads, or None if it cannot be loaded from a buffer."""
     direct = bring(search, tile, operand, operand.request({}, expr=hide_position(operand.elements, is_lane)))
     homes = homes_of(tile, operand, search)
     if not homes and direct is None:
@@ -108,7 +108,7 @@ def input_of(
 def _scratch_ns(
     operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> float:
-    """Time to move one element into its scratchpad, or back."""
+    """Return the time to move one element into its scratchpad, or back."""
     moved = tiles_move(operand, tile, home, search, back=back)
     assert moved is not None, "homes are those that something moves to"
     return moved.move.cost_ns + add_up(ns for _, ns in moved.move.computing)
@@ -125,7 +125,7 @@ def _scratch_pj(
 def computed_of_packed(
     operand: OperandTile, tile: Tile, packed: Sequence[str], search: MoveSearch, kernel: Kernel
 ) -> tuple[TileOperand, ...]:
-    """Return an operand that is computed of an array which the caller passes packed, and its arrays; () for others.
+    """Return an operand computed from a packed array, with its arrays, or () for other operands.
 
     The array's tiles lie in the packed buffer as they are, and the value is computed behind their load.
     """
@@ -152,7 +152,7 @@ def computed_of_packed(
 def with_reads(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel
 ) -> tuple[TileOperand, ...]:
-    """Return the operand, which is never staged if it is computed from several arrays, and those arrays' traffic."""
+    """Return the operand with the traffic of its arrays. It is never staged if there are several arrays."""
     if len(reads(operand.subject)) < 2 or described.costs.direct_ns is None:
         return (described,)
     parts = (
@@ -163,7 +163,7 @@ def with_reads(
 
 
 def read_beside(operand: TileOperand, tile: Tile, read: Read, position: int) -> TileOperand:
-    """Return one of the arrays that an operand is computed from, for its traffic: all else is the operand's."""
+    """Return one of an operand's source arrays as an operand with only its traffic."""
     axes = tuple(a.name for a in tile.axes if f"@{a.name}" in symbols(read))
     return with_fields(
         operand,
@@ -206,7 +206,7 @@ def _describe_operand(
 
 
 def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bool) -> TileOperand | None:
-    """Return the accumulator, or the register that is written: in and out in place, or through a buffer."""
+    """Return the accumulator or the written register, loaded and stored in place or through a buffer."""
     if tile.accumulator is None:
         assert tile.result is not None
         found = store_of(tile, search)
@@ -265,9 +265,7 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
 
 
 def store_of(tile: Tile, search: MoveSearch) -> OperandMove | None:
-    """Return the instructions that compute and write the tile of a statement that only assigns; None if the one
-    that is mapped is not the last of them.
-    """
+    """Return the instructions that compute and write the tile of an assigning statement, or None."""
     assert tile.result is not None
     assert tile.target_elements is not None
     assert tile.value_elements is not None
@@ -278,7 +276,7 @@ def store_of(tile: Tile, search: MoveSearch) -> OperandMove | None:
 
 
 def _describe_written(tile: Tile, described: TileOperand) -> TileOperand:
-    """Return the written register as its target: a scalar takes as many stores as a tensor."""
+    """Return the written register as its target. A scalar takes as many stores as a tensor."""
     target = tile.target_positions
     assert target is not None
     axes = tuple(a for a in tile.axes if f"@{a.name}" in symbols(target))
@@ -292,7 +290,7 @@ def _describe_written(tile: Tile, described: TileOperand) -> TileOperand:
 
 
 def homes_of_sums(tile: Tile, acc: OperandTile, search: MoveSearch) -> dict[str, float]:
-    """Return the time to load sums from a buffer and store them, by its backing memory. Units: nanoseconds."""
+    """Return the time to load sums from a buffer and store them, by backing memory. Units: nanoseconds."""
     found: dict[str, float] = {}
     for home, loaded in homes_of(tile, acc, search).items():
         if home and scratch_move(acc, tile, home, search, back=True) is None:
@@ -310,7 +308,7 @@ def homes_of_sums(tile: Tile, acc: OperandTile, search: MoveSearch) -> dict[str,
 def _shares(
     tile: Tile, acc: OperandTile, held: OperandTile, search: MoveSearch, kernel: Kernel
 ) -> TileOperand | None:
-    """Return an accumulator whose lanes are shares of a sum."""
+    """Return an accumulator whose lanes are partial sums, or None."""
     direct = lanes_ns(tile, acc, search)
     narrower = isinstance(held.subject, Cast)
     described = _describe_operand(held, kernel, direct, None, is_accumulator=True, stage_whole=narrower)
@@ -318,7 +316,7 @@ def _shares(
 
 
 def lanes_ns(tile: Tile, acc: OperandTile, search: MoveSearch) -> float | None:
-    """Return the time of lanes that begin from 0, are stored, and added up one by one, or None if they cannot.
+    """Return the time of lanes that start from 0, are stored and added up, or None if impossible.
 
     Units: nanoseconds.
     """
@@ -335,7 +333,7 @@ def lanes_ns(tile: Tile, acc: OperandTile, search: MoveSearch) -> float | None:
 
 
 def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, search: MoveSearch) -> TileOperand:
-    """Return the operand with the unit that fills its buffer, or writes a result back, if not the sum's."""
+    """Return the operand with the unit that fills its buffer or stores it, if another unit than the sum's does."""
     home = described.staging.homes[0]
     known = operand, tile, home, search
     found = tiles_move(*known, back=described.is_accumulator) if home else None
@@ -359,7 +357,7 @@ def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, search:
 
 
 def copied_beside(tile: Tile, dtype: DType, machine: Machine) -> bool:
-    """Return whether elements are copied by other units than the one that sums, through other registers."""
+    """Return whether other units than the summing one copy the elements, through other registers."""
     return _copies_beside(tile.mapping.instruction, dtype, machine)
 
 
@@ -380,7 +378,7 @@ def _loads(item: MachineInstruction, dtype: DType, machine: Machine) -> frozense
 
 
 def _reaches_memory(item: MachineInstruction, machine: Machine) -> bool:
-    """Return whether an instruction loads or stores; the others compute."""
+    """Return whether an instruction loads or stores. The others compute."""
     memories = [o.memory for o in item.instruction.operands]
     return any(memory is not None and memory not in _files(machine) for memory in memories)
 
@@ -393,7 +391,7 @@ def _registers(item: MachineInstruction, machine: Machine) -> frozenset[str]:
 
 @lru_cache(maxsize=32)
 def _files(machine: Machine) -> dict[str, str]:
-    """Return the register memories of a machine, each with the one that it is a view of."""
+    """Return the register memories of a machine, each with the memory that it is a view of."""
     found: dict[str, str] = {}
     for name, memory in machine.memories.items():
         if memory.kind == "registers":

@@ -1,4 +1,4 @@
-"""Time the instructions of an operand load: all of them, those on one unit, those that read memory."""
+"""Compute times of operand loads: of all instructions, of those on one unit, of those that read memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def load_ns(load: OperandMove | Present | Location | None) -> float | None:
 
 
 def intervals_ns(load: OperandMove | Present | Location | None, search: MoveSearch) -> float:
-    """Return the time that an operand load keeps its units busy, even if it fills only a part of a register."""
+    """Return the time for which an operand load occupies its units, even for partly filled registers."""
     if not isinstance(load, OperandMove):
         return 0.0
     known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}
@@ -23,7 +23,7 @@ def intervals_ns(load: OperandMove | Present | Location | None, search: MoveSear
 
 
 def unit_ns(load: OperandMove | Present | Location | None, unit: str, search: MoveSearch) -> float:
-    """Return how long the instructions of an operand load keep one unit busy. Units: nanoseconds."""
+    """Return how long the instructions of an operand load occupy one unit. Units: nanoseconds."""
     if not isinstance(load, OperandMove) or not load.cost_ns:  # what is loaded once costs nothing
         return 0.0
     inside = add_up(unit_ns(source, unit, search) for _, source in load.inputs)
@@ -36,7 +36,7 @@ def unit_ns(load: OperandMove | Present | Location | None, unit: str, search: Mo
 
 
 def issued_pj(load: OperandMove | Present | Location | None, search: MoveSearch) -> float:
-    """Return the energy of the instructions of an operand load, without their accesses. Units: picojoules."""
+    """Return the energy of an operand load's instructions without memory accesses. Units: picojoules."""
     if not isinstance(load, OperandMove) or not load.cost_ns:  # what is loaded once costs nothing
         return 0.0
     known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}
@@ -67,7 +67,7 @@ def loading_ns(load: OperandMove | Present | Location | None) -> float:
 
 
 def issue_latency_ns(machine: Machine, name: str, busy_ns: float) -> float:
-    """Return how long an instruction takes that keeps its unit busy for so long. Units: nanoseconds."""
+    """Return the latency of an instruction that occupies its unit for `busy_ns`. Units: nanoseconds."""
     item = machine.instructions[name]
     numbers = cost_params(item, machine, largest_params(machine, name))
     later_ns = cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers)
@@ -75,6 +75,6 @@ def issue_latency_ns(machine: Machine, name: str, busy_ns: float) -> float:
 
 
 def largest_params(machine: Machine, name: str) -> dict[str, int]:
-    """Return the largest numbers that parameters of an instruction may be."""
+    """Return the largest allowed values of an instruction's parameters."""
     params = machine.instructions[name].instruction.params
     return {p.name: p.high.value for p in params if p.high and p.high.value}

@@ -29,7 +29,7 @@ from isamap.transform import Statement, statements
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The candidates for a statement: its mappings, not yet applied, and tiles with partial sums in lanes."""
+    """The candidates for a statement: its unapplied mappings, and tiles with partial sums in lanes."""
 
     statement: Statement
     mappings: tuple[Mapping, ...]
@@ -44,14 +44,14 @@ def find_matches(kernel: Kernel, machine: Machine) -> tuple[Matches, ...]:
 def matches_of(
     statement: Statement, number: int, machine: Machine, instruction: str | None = None
 ) -> Matches:
-    """Return the matches of a statement, of all instructions or of one. What only assigns is written to memory."""
+    """Return the matches of a statement, of all instructions or of one. Assignments must end in memory."""
     found = statement_mappings(statement, number, machine, instruction=instruction, writes=True)
     apart = tuple(tiles_apart(statement, number, machine, profile_sizes(statement)))
     return Matches(statement, tuple(found), apart)
 
 
 def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None = None) -> tuple[Tile, ...]:
-    """Return the matches that can be executed, applied; only those that are named."""
+    """Return the executable matches, applied to their loops. If `named` is given, only those."""
     profile = profile_sizes(matches.statement)
     found: list[Tile] = []
     for mapping in matches.mappings:
@@ -68,7 +68,7 @@ def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None =
 def chosen_tile(
     statement: Statement, machine: Machine, nest: NestSchedule, known: Sequence[Matches] | None = None
 ) -> Tile:
-    """Return the tile that a schedule names, from the known tiles of all statements, or searched by its name.
+    """Return the tile that a schedule names, from known matches or by a search for its name.
 
     Raises: UsageProblem if there is none.
     """

@@ -67,7 +67,7 @@ def with_crossings(
     kernel: Kernel,
     profile: Mapping[str, int],
 ) -> TileOperand:
-    """Return the operand with the extra time of unaligned loads in place, on average over its tiles."""
+    """Return the operand with the additional mean time of unaligned in-place loads."""
     line = line_bytes(search.machine)
     if not line or described.costs.direct_ns is None:
         return described
@@ -81,7 +81,7 @@ def with_crossings(
 def crossing_share(
     operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int], line: int
 ) -> float:
-    """Return how many lines the rows of a tile touch beyond the fewest that hold them, as a share of these. A mean.
+    """Return the mean share of additional lines that a tile's rows touch beyond the fewest possible.
 
     0 if it is not known how the array lies, or where a tile has no rows of several elements.
     Units: `line` in bytes.
@@ -110,7 +110,7 @@ def crossing_share(
 
 
 def _place(operand: OperandTile, kernel: Kernel, profile: Mapping[str, int]) -> tuple[Index, int] | None:
-    """Return where in its array an element lies, in elements, and the bytes of one; None where no array is known."""
+    """Return the element offset in the array and the element size in bytes, or None if no array is known."""
     found = reads(operand.subject)
     array = next((o for o in kernel.operands if len(found) == 1 and o.name == found[0].buffer), None)
     if array is None:
@@ -125,7 +125,7 @@ def _place(operand: OperandTile, kernel: Kernel, profile: Mapping[str, int]) -> 
 
 
 def _row_places(begins: Mapping[int, float], step: int, count: int, line: int) -> dict[int, float]:
-    """Return the places within a line at which rows start, with their shares, after `count` steps each."""
+    """Return the offsets within a line at which rows start, with their shares, after `count` steps each."""
     places = min(count, line // gcd(step, line))
     moved: dict[int, float] = {}
     for begin, part in begins.items():
@@ -161,7 +161,7 @@ FARTHEST = 4
 def with_carried(
     option: NestOption, tile: Tile, search: MoveSearch, kernel: Kernel, profile: Mapping[str, int]
 ) -> NestOption:
-    """Return the option of an assigned tile with the values that it carries along an ordered loop.
+    """Return the option of an assigning tile with the values that it carries along an ordered loop.
 
     The loads of carried values are removed from its costs. It is unchanged if nothing can be carried.
     """
@@ -206,7 +206,7 @@ def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
 
 
 def _is_written_before(read: Read, target: Read, axis: str) -> bool:
-    """Return whether one of the last iterations wrote the element that is read."""
+    """Return whether an iteration before the current one wrote the element that is read."""
     later = ({axis: Index.of(axis) + iterations} for iterations in range(1, FARTHEST + 1))
     return any(tuple(i.substitute(moved) for i in read.index) == target.index for moved in later)
 
@@ -231,7 +231,7 @@ def _reads_before(load: OperandMove, target: Location, axis: str) -> bool:
 
 
 def _chain_ns(load: OperandMove, store: OperandMove, axis: str, machine: Machine) -> float | None:
-    """Return the latency from the carried value to the stored register; None if the store does not depend on it."""
+    """Return the latency from the carried value to the stored register, or None if they are independent."""
     assert store.target is not None
     if _reads_before(load, store.target, axis):
         return 0.0
@@ -247,7 +247,7 @@ def _chain_ns(load: OperandMove, store: OperandMove, axis: str, machine: Machine
 
 
 def _pitches(statement: Statement, axis: str, kernel: Kernel, profile: Mapping[str, int]) -> Iterator[int]:
-    """Yield how far apart the rows lie of each array that is gone through along its rows. Units: bytes."""
+    """Yield the row pitch of each array that is accessed along its rows. Units: bytes."""
     touched = (statement.assign.target, *reads(statement.assign.value))
     for buffer in sorted({r.buffer for r in touched if r.index and axis in r.index[-1].symbols}):
         operand = kernel.operand(buffer)
@@ -260,7 +260,7 @@ def _pitches(statement: Statement, axis: str, kernel: Kernel, profile: Mapping[s
 
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
-    """Return the option of a tile of statement `number`, with its possible fusions, or None if there is none."""
+    """Return the option of a tile of statement `number`, with its possible fusions, or None."""
     option = option_of(tile, frame.search, frame.kernel, frame.profile, packed=frame.packed)
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
@@ -347,7 +347,7 @@ def option_of(
 def _iterations_of_copy(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int]
 ) -> int:
-    """Return the number of iterations of ordered loops that one copy of an input serves.
+    """Return how many iterations of ordered loops one copy of an input serves.
 
     These are the inner loops in which no statement writes the input and which do not select other elements.
     The number is 1 for an input without a copy, and for a copy into a scratchpad, where it would occupy the
@@ -386,7 +386,7 @@ def bare_option(
     profile: Mapping[str, int],
     lengths: Mapping[str, str],
 ) -> NestOption:
-    """Return a mapping with its loops and the costs of its instruction, without operands.
+    """Return a mapping with its loops and instruction costs, without operands.
 
     `lengths` are the parameters of loop axes that give the elements of an issue: at most the remainder.
     """
@@ -411,7 +411,7 @@ def bare_option(
 
 
 def reorders(tile: Tile) -> bool:
-    """Return whether floats would be computed otherwise than a strict kernel says: term by term, each rounded.
+    """Return whether floats would be summed in another order than a strict kernel prescribes.
 
     One summing axis outside the instruction keeps its order however it is blocked; several do not.
     """
@@ -426,7 +426,7 @@ def reorders(tile: Tile) -> bool:
 
 
 def can_split_sums(tile: Tile, search: MoveSearch, *, is_strict: bool) -> bool:
-    """Return whether parts of a sum may be taken apart from each other, and the machine can join them."""
+    """Return whether parts of a sum may be summed separately, and the machine can join them."""
     acc, op = tile.accumulator, tile.statement.assign.op
     if acc is None or op not in JOINABLE or (is_strict and acc.dtype.is_float):
         return False
@@ -438,7 +438,7 @@ def can_split_sums(tile: Tile, search: MoveSearch, *, is_strict: bool) -> bool:
 
 
 def sharing_files(operands: Sequence[TileOperand], machine: Machine) -> tuple[TileOperand, ...]:
-    """Return the operands; if they share a register file under different names, each states its use of the file."""
+    """Return the operands. Operands that share a register file under different names state their use of it."""
     names = {operand.memory for operand in operands if operand.registers}
     files = {name: _file_of(name, machine) for name in names}
     return tuple(
@@ -453,15 +453,13 @@ _Files = dict[str, list[tuple[str, int]]]
 
 
 def _is_shared(name: str, names: set[str], files: _Files) -> bool:
-    """Return whether another operand's registers are, or lie on, those that these lie on."""
+    """Return whether the registers of another operand are in the same file."""
     mine = {file for file, _ in files[name]}
     return any(other != name and mine & {other, *(file for file, _ in files[other])} for other in names)
 
 
 def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
-    """Return the memory that a view lies on, and how many registers of it one takes; none if one register holds
-    several, or where sizes are not stated.
-    """
+    """Return the memory that a view lies on, with the registers of it that one takes; [] if unknown or a fraction."""
     memory = machine.memories.get(name)
     if memory is None or memory.kind != "registers" or memory.base is None:
         return []
@@ -478,7 +476,7 @@ def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
 
 
 def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
-    """Return an input with the caches into which hints may prefetch it, if iterations read boxes of one array."""
+    """Return an input with the caches into which hints may prefetch it, if it is read in boxes of one array."""
     if (
         operand.is_accumulator
         or operand.registers == 0
@@ -504,7 +502,7 @@ def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
 
 
 def with_late(option: NestOption, memories: Memories) -> NestOption:
-    """Return the option with, for each input, whether hints about pieces of its rows may save time.
+    """Return the option which says, for each input, whether hints for pieces of its rows may save time.
 
     Its tensors are in the nearest cache that holds them all, or farther if that cache does not retain them.
     """
@@ -530,7 +528,7 @@ def with_late(option: NestOption, memories: Memories) -> NestOption:
 
 
 def with_streams(option: NestOption, memories: Memories) -> NestOption:
-    """Return the option, each of whose inputs says whether it does."""
+    """Return the option which says, for each input, whether it streams."""
     stated = memories.beyond_streams
     if stated is None:
         return option

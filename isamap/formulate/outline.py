@@ -1,4 +1,4 @@
-"""Mappings with partially known costs: the rest is computed step by step, on demand.
+"""Mappings with partly known costs. The remaining costs are computed step by step, on demand.
 
     loops and intervals  ->  the loads of operands into registers  ->  the cost of a copy of each input, one by one
     ->  the costs of copies of sums, the fusions
@@ -57,7 +57,7 @@ class Outline:
 
 
 def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
-    """Return an outline of each mapping of a statement that may be executed, in the order of its matches.
+    """Return an outline of each executable mapping of a statement, in the order of its matches.
 
     None if something is packed that only sums take packed.
     """
@@ -89,7 +89,7 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
 
 
 def perform_nothing() -> None:
-    """Return no outline: the store of a mapping cannot write its lanes."""
+    """Return no outline, because the store of a mapping cannot write its lanes."""
 
 
 def _count_joined(mapping: Mapped) -> int:
@@ -128,7 +128,7 @@ def _loadable(tile: Tile, number: int, frame: Frame, place: int) -> Outline | No
 def _next_copy(
     tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
 ) -> Outline:
-    """Return the outline of a mapping before copies of these inputs are priced."""
+    """Return the outline of a mapping before the copies of some inputs are priced."""
     further = partial(_whole, tile, number, frame, place)
     if inputs:
         further = partial(_outline_copy, tile, number, frame, place, option, inputs)

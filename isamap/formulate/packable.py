@@ -20,7 +20,7 @@ from isamap.transform import Statement, reads, statements, symbols
 
 
 def require_packable(kernel: Kernel, packed: Sequence[str]) -> None:
-    """Check that each of these names an input of the kernel that can be packed. Raises: UsageProblem."""
+    """Check that each name is an input of the kernel that can be packed. Raises: UsageProblem."""
     given = statements(kernel)
     for name in packed:
         _check_input(kernel, name)
@@ -95,7 +95,7 @@ def packed_in(statement: Statement, packed: Sequence[str]) -> tuple[str, ...]:
 def packed_options(
     options: Sequence[NestOption], packed: Sequence[str], statement: Statement, machine: str
 ) -> list[NestOption]:
-    """Return the options that can read these tensors packed, changed to do so.
+    """Return the options that can read these tensors packed, modified to do so.
 
     Raises: NoMapping if there are options, but none of them can.
     """
@@ -146,7 +146,7 @@ def _pack_operand(operand: TileOperand) -> TileOperand:
 
 
 def packed_tensors(schedule: Schedule, problem: Problem) -> tuple[str, ...]:
-    """Return the tensors that a schedule takes packed, in the order of their names."""
+    """Return the tensors that a schedule takes packed, sorted by name."""
     options = {(n.statement, o.mapping): o for n in problem.nests for o in n.options}
     found: set[str] = set()
     for nest in schedule.nests:

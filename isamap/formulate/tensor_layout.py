@@ -25,7 +25,7 @@ def lay_out(
     profile: Mapping[str, int],
     line_bytes: int = 0,
 ) -> TileOperand:
-    """Return the operand with the tensor layout that its element `subject` implies; unchanged for complex subscripts.
+    """Return the operand with the tensor layout of its element `subject`, unchanged for complex subscripts.
 
     Units: `line_bytes` of a cache's line.
     """
@@ -61,7 +61,7 @@ def lay_out(
 
 
 def subscript_of(index: Index) -> Subscript | None:
-    """Return axes with their coefficients, or None if a subscript divides, or multiplies by a size."""
+    """Return the axes with coefficients in a subscript, or None if it divides or multiplies by a size."""
     found: list[tuple[str, int]] = []
     for monomial, coefficient in index.terms:
         if not monomial:

@@ -1,4 +1,4 @@
-"""Explain why no instruction of a machine performs a statement: the nearest candidate, and its missing moves.
+"""Explain why no instruction performs a statement: the nearest candidate, and its missing moves.
 
 A mapping whose operands cannot all be moved is nearer than an instruction without a mapping:
 
@@ -46,7 +46,7 @@ CLOSELY = 64
 
 
 def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
-    """Return the error for a statement, by its number, that has no mapping which can be executed."""
+    """Return the error that a statement, given by number, has no executable mapping."""
     statement = statements(kernel)[number]
     search = move_search_of(kernel, machine)
     mappings = tuple(statement_mappings(statement, number, machine))
@@ -95,13 +95,13 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
 
 
 def _operations(statement: Statement) -> set[str]:
-    """Return the operations of a statement, that of its reduction among them."""
+    """Return the operations of a statement, including its reduction."""
     found = {e.op for e in walk(statement.assign.value) if isinstance(e, Call)}
     return found | ({statement.assign.op} if statement.assign.op is not None else set())
 
 
 def _read_by_data(statement: Statement, machine: Machine) -> str | None:
-    """Return why a machine without gathers does not read an element that data names; None otherwise."""
+    """Return why a machine without gathers cannot read an element whose index is data, or None."""
     if any(o.domain is not None for i in machine.instructions.values() for o in i.instruction.operands):
         return None
     named = (r for r in reads(statement.assign.value) if any(any(elements_of(i)) for i in r.index))
@@ -113,7 +113,7 @@ def _read_by_data(statement: Statement, machine: Machine) -> str | None:
 
 
 def _several_arrays(statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch) -> str | None:
-    """Return why no store out of registers behind a scratchpad performs a statement that reads several arrays."""
+    """Return why no store through a scratchpad performs a statement that reads several arrays, or None."""
     for mapping in mappings:
         tile = tile_of(statement, mapping, search.machine) if mapping.composed else None
         if tile is None or tile.accumulator is None or not tile.overwrites(tile.accumulator):
@@ -129,7 +129,7 @@ def _several_arrays(statement: Statement, mappings: tuple[Mapping, ...], search:
 
 
 def require_performed(nests: Sequence[NestProblem], kernel: Kernel, machine: Machine) -> None:
-    """Raise NoMapping for the first statement that has no mapping, and is fused with no other."""
+    """Check that each statement has a mapping or is fused. Raises: NoMapping for the first one that is not."""
     taken = {fusion.statement for nest in nests for option in nest.options for fusion in option.fusions}
     for nest in nests:
         if not nest.options and nest.statement not in taken:
@@ -139,7 +139,7 @@ def require_performed(nests: Sequence[NestProblem], kernel: Kernel, machine: Mac
 def _missing_notes(
     statement: Statement, mapping: Mapping, missing: tuple[Movement, ...], machine: Machine
 ) -> list[str]:
-    """Return which operands of a mapping cannot be moved, and why: one note for each reason."""
+    """Return notes about the operands of a mapping that cannot be moved: one note for each reason."""
     by_reason: dict[str, list[str]] = {}
     tile = tile_of(statement, mapping, machine)
     if tile is None:
@@ -152,7 +152,7 @@ def _missing_notes(
 
 
 def _show_operand(operand: OperandTile) -> str:
-    """Return an operand as text; the text distinguishes a register of equal elements from one of neighbours."""
+    """Return an operand as text, which distinguishes broadcast registers from neighbouring elements."""
     lanes = prod(operand.shape)
     coordinates = {s for s in symbols(operand.elements) if s.startswith("%")}
     return (
@@ -165,7 +165,7 @@ def _show_operand(operand: OperandTile) -> str:
 def _nearest(
     kernel: Kernel, statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch
 ) -> tuple[Mapping, tuple[Movement, ...]] | None:
-    """Return the mapping with the fewest immovable operands, and these operands; the faster one of several.
+    """Return the mapping with the fewest immovable operands, with these operands. Ties go to the faster one.
 
     Return None if there is none, or if another condition excludes one whose operands can all be moved. A
     mapping that only moves results of other instructions does not count, unless it computes in a scratchpad,
@@ -218,7 +218,7 @@ def _missing(
 def _explain_uncleared(
     statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch
 ) -> NoMapping | None:
-    """Return the error where tiles would have to be filled up with zeros, and no instruction writes them."""
+    """Return the error that tiles need zero fill and no instruction writes zeros, or None."""
     for mapping in mappings:
         tile = tile_of(statement, mapping, search.machine)
         lacking = explain_uncleared(tile, search) if tile is not None else None

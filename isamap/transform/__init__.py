@@ -1,4 +1,4 @@
-"""Rewrite IR: canonical statements, explicit guards and fills, legal rewrites of whole kernels."""
+"""Rewrite the IR: canonical statements, explicit guards and fills, legal rewrites of whole kernels."""
 
 from isamap.ir.walk import distinct_reads, reads, symbols
 from isamap.transform.blocks import Blocks, in_blocks, ordered_axes, share_blocks

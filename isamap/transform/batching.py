@@ -34,7 +34,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def batchings(kernel: Kernel) -> Iterator[Rewrite | Refusal]:
-    """Yield the kernel with one group of alike statements merged, for each group; or why that cannot be."""
+    """Yield the kernel with one group of similar statements merged, for each group, or a refusal with the reason."""
     given = statements(kernel)
     for group in _groups(given):
         stacks = _stacks([given[n] for n in group])
@@ -55,7 +55,7 @@ def batchings(kernel: Kernel) -> Iterator[Rewrite | Refusal]:
 
 
 def _groups(given: Sequence[Statement]) -> Iterator[list[int]]:
-    """Yield numbers of statements of the same ordered loops that differ in constants and arrays only."""
+    """Yield groups of statement numbers in common ordered loops that differ only in constants and arrays."""
     groups: dict[object, list[int]] = {}
     for n, s in enumerate(given):
         groups.setdefault(_skeleton(s), []).append(n)
@@ -64,7 +64,7 @@ def _groups(given: Sequence[Statement]) -> Iterator[list[int]]:
 
 
 def _runs(given: Sequence[Statement], group: list[int]) -> Iterator[list[int]]:
-    """Yield the group cut where constants stop counting up."""
+    """Yield the group split where constants stop increasing."""
     run: list[int] = []
     for n in group:
         if len(run) < 2 or _slopes([given[m] for m in (*run, n)]) is not None:
@@ -77,7 +77,7 @@ def _runs(given: Sequence[Statement], group: list[int]) -> Iterator[list[int]]:
 
 
 def _skeleton(s: Statement) -> object:
-    """Return a statement without the names of axes and arrays, and without constants."""
+    """Return a statement without the names of axes and arrays, and without constants, for comparison."""
     names = {name: f"axis{i}" for i, name in enumerate(_axes_in_order(s))}
     own = rename_axes(s, names)
     axes = frozenset(names.values())
@@ -91,7 +91,7 @@ def _skeleton(s: Statement) -> object:
 
 
 def _axes_in_order(s: Statement) -> list[str]:
-    """Return the unordered axes as they are met from left to right, then those that nothing mentions."""
+    """Return the unordered axes in order of first occurrence, then those that no subscript contains."""
     own = {x.name for x in s.axes}
     found: dict[str, None] = {}
     for r in accesses(s):
@@ -103,7 +103,7 @@ def _axes_in_order(s: Statement) -> list[str]:
 
 
 def _offset(index: Index, axes: frozenset[str]) -> Index:
-    """Return a subscript without its axes: numbers and sizes."""
+    """Return the part of a subscript without axes: numbers and sizes."""
     kept = ((m, c) for m, c in index.terms if not Index(((m, 1),)).symbols & axes)
     return sum((Index((term,)) for term in kept), ZERO)
 
@@ -125,7 +125,7 @@ def _slopes(group: Sequence[Statement]) -> list[tuple[Index, ...]] | None:
 
 
 def _stacks(group: Sequence[Statement]) -> list[tuple[str, ...]] | None:
-    """Return the arrays that would have to be one, in the order of the statements, or None for a mixture of both."""
+    """Return the arrays that must become one, in statement order, or None if they occur in different orders."""
     slopes = _slopes(group)
     if slopes is None:
         return None
@@ -143,7 +143,7 @@ def _stacks(group: Sequence[Statement]) -> list[tuple[str, ...]] | None:
 
 
 def _may_be_one(kernel: Kernel, names: Sequence[str]) -> bool:
-    """Return whether arrays are temporaries of one type and shape."""
+    """Return whether arrays are temporaries of equal type and shape."""
     return all(kernel.operand(n).role == "temp" for n in names) and _are_equal(kernel, names)
 
 
@@ -158,7 +158,7 @@ def _are_equal(kernel: Kernel, names: Sequence[str]) -> bool:
 
 
 def stack(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, str]:
-    """Return the kernel with equal arrays declared as one, with an axis in front, and that one's name."""
+    """Return the kernel with equal arrays merged into one with a leading axis, and that array's name."""
     first = kernel.operand(names[0])
     whole = "_".join(names)
     name = free_name(kernel, whole if len(whole) <= 24 else f"{names[0]}_to_{names[-1]}")
@@ -175,7 +175,7 @@ def stack(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, str]:
 
 
 def _refuse_group(kernel: Kernel, group: Sequence[Statement], fixed: Sequence[tuple[str, ...]]) -> Refusal:
-    """Return why alike statements stay apart, and the declarations that would let them be one."""
+    """Return why similar statements are not merged, and the declarations that would allow it."""
     unequal = next((names for names in fixed if not _are_equal(kernel, names)), None)
     listed = " and ".join(_join_names(names) for names in fixed)
     about = f"{len(group)} statements such as `{line_of(group[0])}` are alike, but"
@@ -229,7 +229,7 @@ def _batch_group(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, .
 def _merge_members(
     kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[Index, ...]]
 ) -> Statement:
-    """Return the first statement with an additional axis, along which its subscripts grow as those of the others."""
+    """Return the first statement with an additional axis, along which its subscripts equal those of the others."""
     first = members[0]
     axis = Axis(_axis_name(kernel, first), Index.of(len(members)))
     steps = iter(slopes)
@@ -242,13 +242,13 @@ def _merge_members(
 
 
 def _axis_name(kernel: Kernel, s: Statement) -> str:
-    """Return a name that neither a declaration nor an axis around the statement has."""
+    """Return a name that neither a declaration nor an axis around the statement uses."""
     plain = with_statements(kernel, [s])
     return next((a for a in "gbeuvw" if free_name(plain, a) == a), free_name(plain, "g"))
 
 
 def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:
-    """Return whether sums that have an order are written in the same one by all."""
+    """Return whether all ordered sums are written in the same order."""
     a = members[0].assign
     if a.op is None or sums_in_any_order(kernel, kernel.operand(a.target.buffer), a.op):
         return True
@@ -257,7 +257,7 @@ def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:
 
 
 def _share_roundings(kernel: Kernel, members: Sequence[Statement]) -> bool:
-    """Return whether sums that are rounded one after the other would be rounded equally at once."""
+    """Return whether the merged sum rounds like the separate ones."""
     of = Conflicts.of(kernel)
     wide = is_wide(kernel.operand(members[0].assign.target.buffer))
     return wide and any(targets_meet(a, b, of) for a, b in combinations(members, 2))
@@ -266,7 +266,7 @@ def _share_roundings(kernel: Kernel, members: Sequence[Statement]) -> bool:
 def _around(
     given: Sequence[Statement], group: list[int], of: Conflicts
 ) -> tuple[list[int], list[int]] | None:
-    """Return the statements between those of a group, to run before and after it, or None if some must do both.
+    """Return the statements in between, to run before and after the group, or None if one must do both.
 
     A statement runs after the group if it conflicts with an earlier member, or with a statement that runs
     after it.

@@ -51,7 +51,7 @@ class Samples:
 def check_blocks(
     before: Kernel, after: Kernel, rows: Mapping[str, int], samples: Samples | None = None
 ) -> tuple[str, ...]:
-    """Return the differences of the kernel in blocks from the kernel, or nothing if both compute the same.
+    """Return the differences between the blocked kernel and the original, or () if both compute the same.
 
     `rows` says of arrays that both write which dimension their rows are; others have none. All rows are
     looked at if there are no `samples`.
@@ -72,7 +72,7 @@ def check_blocks(
 
 
 class _WrongRow(Exception):
-    """A row that does not hold the value that its reader needs."""
+    """An exception: a row does not hold the value that its reader needs."""
 
 
 def _ordered_axes(body: tuple[Stmt, ...]) -> Iterator[str]:
@@ -98,7 +98,7 @@ class _Trace:
     held: dict[Key, int] = field(default_factory=dict[Key, int])
 
     def run(self, body: tuple[Stmt, ...], at: Mapping[str, int], known: frozenset[str]) -> None:
-        """Run every statement for every row, block by block; ordered loops that are `known` run once.
+        """Run every statement for every row, block by block. Ordered loops in `known` run once.
 
         Raises: _WrongRow.
         """
@@ -144,7 +144,7 @@ class _Trace:
     def _rows_of(
         self, target: Read, extents: Mapping[str, int], at: Mapping[str, int]
     ) -> Iterator[dict[str, int]]:
-        """Yield the values of the axes that tell the rows of a target apart."""
+        """Yield the values of the axes that distinguish the rows of a target."""
         dimension = self.rows.get(target.buffer)
         if dimension is None:
             yield {}
@@ -153,7 +153,7 @@ class _Trace:
         yield from _points(moving, extents)
 
     def _is_part(self, target: Read, extents: Mapping[str, int]) -> bool:
-        """Return whether an assignment may leave elements of a row as they are."""
+        """Return whether an assignment may leave elements of a row unchanged."""
         shape = self.kernel.operand(target.buffer).shape
         own = [d for d in range(len(shape)) if d != self.rows.get(target.buffer)]
         names = [name for d in own for name in target.index[d].symbols]
@@ -181,7 +181,7 @@ class _Trace:
                 assert_never(e)
 
     def _keys(self, r: Read, extents: Mapping[str, int], at: Mapping[str, int]) -> Iterator[Key]:
-        """Yield the rows that an access goes through."""
+        """Yield the rows that an access covers."""
         dimension = self.rows.get(r.buffer)
         if dimension is None:
             yield r.buffer, _ALL
@@ -195,7 +195,7 @@ class _Trace:
             yield r.buffer, row
 
     def _beside(self, r: Read, at: Mapping[str, int]) -> object:
-        """Return an access as text, without the subscript that says the row."""
+        """Return an access as text, without the subscript of the row."""
         dimension = self.rows.get(r.buffer)
         return r.buffer, *(str(i.substitute(at)) for d, i in enumerate(r.index) if d != dimension)
 
@@ -213,7 +213,7 @@ def _counts(index: Index, extents: Mapping[str, int]) -> int | None:
 
 
 def _points(names: list[str], extents: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yield all values of some axes together."""
+    """Yield all combinations of values of some axes."""
     if not names:
         yield {}
         return

@@ -1,4 +1,4 @@
-"""Store an operand of a sum in blocks, as a machine copies them: their axes are split, in all arrays that have them.
+"""Store an operand of a sum in the blocks in which a machine copies it, by splitting axes in all arrays.
 
     for m in M, n in 32, k in 32 { y[m, n] += a[m, k] * w[k, n]; }
 
@@ -24,7 +24,7 @@ Dimension = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The storage of an array: its dimensions are split as `split` says, and then lie in this order."""
+    """The storage of an array: its dimensions are split as in `split`, then ordered as in `order`."""
 
     split: tuple[int, ...]
     order: tuple[int, ...]
@@ -36,7 +36,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A side of a block: its elements, and whether a sum runs along it."""
+    """A side of a block: its number of elements, and whether it is a reduction axis."""
 
     size: int
     is_summed: bool
@@ -45,7 +45,7 @@ class Side:
 def in_stored_blocks(
     kernel: Kernel, constants: Sequence[str], block: Sequence[Side]
 ) -> tuple[Kernel, dict[str, Storage]] | None:
-    """Return a kernel of numbers one of whose constants is stored in blocks, and the storage of its operands.
+    """Return a kernel of constant sizes with one constant stored in blocks, and the storage of its operands.
 
     None if no sum reads one along such axes, or an access depends on one of the axes in another way.
     """
@@ -150,7 +150,7 @@ def _split_dimensions(
 
 
 def _storage_of(operand: Operand, split: dict[Dimension, int], sides: Sequence[int] | None) -> Storage:
-    """Return how an array is stored whose dimensions are split. `sides` are those of a block, which come last."""
+    """Return the storage of an array whose dimensions are split. `sides` are those of a block, which come last."""
     shape, places = list[int](), list[tuple[int, ...]]()
     for dimension, extent in enumerate(operand.shape):
         size, count = split.get((operand.name, dimension)), int(extent.evaluate({}))

@@ -48,7 +48,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of so many iterations of an axis. Units: `size` in elements of the axis."""
+    """Blocks along an axis. Units: `size` in elements of the axis."""
 
     axis: str
     size: int
@@ -58,7 +58,7 @@ class Blocks:
 
 
 def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
-    """Return a canonical kernel with its statements in loops over blocks, the first of them outermost.
+    """Return a canonical kernel with statements in loops over blocks, the first of `blocks` outermost.
 
     Raises: UsageProblem if statements may not share a loop, or share nothing.
     """
@@ -83,7 +83,7 @@ def ordered_axes(kernel: Kernel) -> frozenset[str]:
 
 
 def share_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset()) -> Kernel | str:
-    """Return the kernel with statements in one loop over blocks; or the reason why not.
+    """Return the kernel with statements in one loop over blocks, or the reason why that is impossible.
 
     `own` are the axes of ordered loops of the kernel itself, outside of which the new loop may be.
     """
@@ -111,7 +111,7 @@ def share_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset
 
 
 def _samples(extent: int, size: int) -> Samples:
-    """Return the first and the last blocks; if all are equal, these represent all but the remainder."""
+    """Return the first and the last blocks. If all are equal, they represent all but the remainder."""
     whole = extent // size
     iterations = frozenset(t for t in (0, 1, whole - 1) if 0 <= t < whole)
     rows = {r for t in iterations for r in range(t * size, (t + 1) * size)}
@@ -129,7 +129,7 @@ class Rows:
     held: dict[str, Span]
 
     def goes_on(self, other: Rows) -> bool:
-        """Return whether another block has rows as many of everything."""
+        """Return whether another block has the same numbers of rows."""
         return self.of.keys() == other.of.keys() and all(
             mine[1] - mine[0] == its[1] - its[0]
             for one, two in ((self.of, other.of), (self.held, other.held))
@@ -154,7 +154,7 @@ def _extent(kernel: Kernel, members: Members, name: str) -> int:
 
 
 def _rows(members: Members, span: Span) -> Rows:
-    """Return the rows of one block: those that other rows need of a temporary, until nothing more is needed."""
+    """Return the rows of one block, with all rows of temporaries that they need."""
     of = {n: span for n in members.rows if n not in members.fillers}
     held: dict[str, Span] = {}
     while True:
@@ -184,7 +184,7 @@ def _hull(a: Span, b: Span) -> Span:
 
 
 def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
-    """Return which elements a subscript goes through while the row axis goes through some rows."""
+    """Return the range of a subscript while the row axis covers some rows."""
     low = high = index.constant
     for axis in s.axes:
         step = _step(index, axis.name)
@@ -194,7 +194,7 @@ def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
 
 
 def _filling(s: Statement, members: Members, n: int, held: Span) -> Span:
-    """Return the rows of a statement that write some element in the buffer."""
+    """Return the rows of a statement that write elements in the buffer."""
     name = members.rows[n]
     index = s.assign.target.index[members.shrunk[s.assign.target.buffer]]
     step, extent = _step(index, name), next(_extent_of(a) for a in s.axes if a.name == name)
@@ -216,7 +216,7 @@ def _extent_of(axis: Axis) -> int:
 
 
 def _build_kernel(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: str) -> Kernel:
-    """Return the kernel with a loop for each run of blocks that follow each other at equal distances."""
+    """Return the kernel with a loop for each run of consecutive blocks at equal distances."""
     iteration = free_name(kernel, f"{axis}_block")
     numbers = count(1 + max((n for s in members.given for n in s.ordered_loops), default=0))
     first, last = min(members.rows), max(members.rows)
@@ -248,7 +248,7 @@ def _distances(a: Rows, b: Rows) -> tuple[int, ...]:
 def _run_blocks(
     members: Members, run: Sequence[Rows], iteration: str, numbers: Iterator[int]
 ) -> Iterator[Statement]:
-    """Yield the statements of some blocks, in a loop over these if there are several."""
+    """Yield the statements of some blocks, inside a loop if there are several blocks."""
     first, following = run[0], run[min(1, len(run) - 1)]
     iterations = Index.of(iteration) if len(run) > 1 else Index.of(0)
     around = (Axis(iteration, Index.of(len(run))),) if len(run) > 1 else ()
@@ -272,7 +272,7 @@ def _run_blocks(
 
 
 def _cut_rows(s: Statement, name: str, start: Index, length: int) -> Statement:
-    """Return the statement for some rows only, counted from their first. One row needs no axis."""
+    """Return the statement for some rows only, counted from the first. A single row needs no axis."""
     here = start if length == 1 else start + Index.of(name)
     assign = substitute_stmt(s.assign, {name: here})
     assert isinstance(assign, Assign)
@@ -306,7 +306,7 @@ def _shrunk(o: Operand, members: Members, rows: Sequence[Rows]) -> Operand:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Statements of one loop over blocks, by number, in their order.
+    """Statements of one loop over blocks, by number, in order.
 
     `rows` names the axis of each that is cut. `shrunk` are temporaries with the dimension in which they
     shrink. `fillers` are the statements that fill these: they run for the rows that are read. `moved` are
@@ -328,7 +328,7 @@ class Members:
 
     @property
     def fits(self) -> bool:
-        """Return whether shrinking arrays are read at rows of the block alone, which fillers write."""
+        """Return whether shrinking arrays are only read at rows of the block, which fillers write."""
         reads = ((r, name) for n, name in self.rows.items() for r in accesses(self.given[n]))
         return all(
             str(r.index[self.shrunk[r.buffer]]) == name for r, name in reads if r.buffer in self.shrunk
@@ -336,17 +336,17 @@ class Members:
 
     @property
     def loops(self) -> tuple[int, ...]:
-        """The numbers of the ordered loops around them."""
+        """The numbers of the ordered loops around the members."""
         return self.given[min(self.rows)].ordered_loops
 
     @property
     def written(self) -> frozenset[str]:
-        """Arrays that they write, and that do not shrink."""
+        """The arrays that the members write and that do not shrink."""
         return frozenset(self.given[n].assign.target.buffer for n in self.rows) - self.shrunk.keys()
 
     @property
     def dimensions(self) -> dict[str, int]:
-        """The dimension in which each array that they write is cut, those that are cut in none left out."""
+        """The dimension in which each written array is split. Arrays that are not split are omitted."""
         at: dict[str, set[int]] = {}
         for n, name in self.rows.items():
             for r in accesses(self.given[n]):
@@ -358,7 +358,7 @@ class Members:
 def find_members(
     kernel: Kernel, axis: str, own: frozenset[str] = frozenset(), kept: frozenset[str] = frozenset()
 ) -> Members | str:
-    """Return the statements that share blocks of an axis; or a reason. `kept` temporaries do not shrink.
+    """Return the statements that share blocks of an axis, or a reason. `kept` temporaries do not shrink.
 
     The last statement over an axis of that name determines its length and the ordered loops around; the loop
     over blocks may be outside the loops of the axes `own`.
@@ -388,7 +388,7 @@ def find_members(
 
 
 def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
-    """Return whether no row needs results of another one, through all iterations of the ordered loops around them.
+    """Return whether no row depends on another row, through all iterations of the ordered loops around them.
 
     The verifier proves it for a kernel in which the axis is one unordered loop around the statements.
     """
@@ -405,7 +405,7 @@ def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
 
 
 def _depth(members: Members, own: frozenset[str]) -> int:
-    """Return the number of ordered loops around the loop over independent blocks: those around the kernel's own."""
+    """Return the number of ordered loops around the loop over independent blocks, those outside the kernel's own."""
     around = members.given[min(members.rows)].sequence
     first = next((d for d, a in enumerate(around) if a.name in own), len(around))
     number = members.loops[first : first + 1]
@@ -418,7 +418,7 @@ def _axis(s: Statement, name: str) -> Axis | None:
 
 
 def _run_before(given: Sequence[Statement], last: int) -> range:
-    """Return the statement with those in front of it in the same ordered loops."""
+    """Return the range of a statement and its predecessors in the same ordered loops."""
     start = last
     while start and given[start - 1].ordered_loops == given[last].ordered_loops:
         start -= 1
@@ -428,7 +428,7 @@ def _run_before(given: Sequence[Statement], last: int) -> range:
 def _follow_temporaries(
     kernel: Kernel, given: Sequence[Statement], run: range, axis: str, extent: int, kept: frozenset[str]
 ) -> tuple[dict[int, str], dict[str, int], str | None]:
-    """Return axes and temporaries, from the last statement back to the fillers of its inputs.
+    """Return axes and temporaries, traced from the last statement back to the statements that fill its inputs.
 
     The third result is a temporary that cannot shrink, for a new attempt.
     """
@@ -463,7 +463,7 @@ def _follow_temporaries(
 
 
 def _is_linear(index: Index, s: Statement) -> bool:
-    """Return whether a subscript adds multiples of the statement's own axes, and nothing else."""
+    """Return whether a subscript is a sum of multiples of the statement's own axes."""
     names = {a.name for a in s.axes if a.extent.value is not None}
     return index.symbols <= names and all(
         len(m) <= 1 and all(isinstance(a, str) for a in m) for m, _ in index.terms
@@ -471,7 +471,7 @@ def _is_linear(index: Index, s: Statement) -> bool:
 
 
 def _leading(index: Index, s: Statement) -> str | None:
-    """Return the axis that moves a subscript farthest, or None if that is not an axis, or one that goes backwards."""
+    """Return the axis with the largest step in a subscript, or None if it is no axis or the step is negative."""
     if not _is_linear(index, s):
         return None
     steps = sorted(((c, m[0]) for m, c in index.terms if m), reverse=True, key=lambda t: t[0])
@@ -482,13 +482,13 @@ def _leading(index: Index, s: Statement) -> str | None:
 
 
 def _objection(kernel: Kernel, members: Members) -> str | None:
-    """Return why statements may not share their blocks, or None if they may."""
+    """Return why statements may not share their blocks, or None."""
     of = Conflicts.of(kernel)
     return next((why for check in (_in_step, _find_remaining, _movable) for why in check(members, of)), None)
 
 
 def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
-    """Yield the accesses that may read a result of a later block, in arrays that are not cut into blocks."""
+    """Yield accesses to unsplit arrays that may read a result of a later block."""
     cut = members.dimensions
     for n in members.rows:
         for r in accesses(members.given[n]):
@@ -500,7 +500,7 @@ def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
 
 
 def _find_remaining(members: Members, of: Conflicts) -> Iterator[str]:
-    """Yield temporaries of which values remain from a previous iteration of an ordered loop."""
+    """Yield temporaries with values that survive from one iteration of an ordered loop to the next."""
     for name in members.shrunk:
         own = [members.given[n] for n in sorted(members.rows)]
         touching = [s for s in own if any(r.buffer == name for r in accesses(s))]
@@ -515,7 +515,7 @@ def _is_read(name: str, s: Statement) -> bool:
 
 
 def _movable(members: Members, of: Conflicts) -> Iterator[str]:
-    """Yield statements in between that are not members and cannot run before all blocks."""
+    """Yield statements between members that cannot run before all blocks."""
     for n in members.moved:
         for m in members.rows:
             if m < n and not never_meet(members.given[m], members.given[n], of):

@@ -1,4 +1,4 @@
-"""Elementwise statements around a sum that can be fused with it: computed tile by tile on the accumulator.
+"""Elementwise statements that can be fused with a sum: computed tile by tile on the accumulator.
 
     for m in M, n in N { C[m, n] = bias[n]; }                               0: initial value of the sum
     for m in M, n in N, k in K { C[m, n] += A[m, k] * B[k, n]; }            1: the sum
@@ -70,7 +70,7 @@ def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
 
 
 def fused_result(kernel: Kernel, number: int, chosen: Sequence[int]) -> CompanionValues:
-    """Return the result of the sum `number` with the chosen compensation terms and all that they need."""
+    """Return the result of the sum `number` with the chosen fused statements and all that they need."""
     given, of = statements(kernel), Conflicts.of(kernel)
     target = given[number].assign.target
     taken = [c for c in companions(kernel, number) if c.number in chosen]
@@ -90,7 +90,7 @@ def fused_result(kernel: Kernel, number: int, chosen: Sequence[int]) -> Companio
 def _is_needed(
     written: Read, s: Statement, others: Sequence[Statement], carried: Sequence[Read], of: Conflicts
 ) -> bool:
-    """Return whether others, or later iterations of the sum s, read elements that a compensation term would write."""
+    """Return whether others, or later iterations of the sum, read elements that a fused statement would write."""
     if any(may_be_one(written, s, r, s, of, in_turn=False) for r in carried):
         return True
     return any(may_be_one(written, s, r, t, of, in_turn=False) for t in others for r in _needed_by(t))
@@ -99,7 +99,7 @@ def _is_needed(
 def _carried_reads(
     given: Sequence[Statement], number: int, taken: Sequence[Companion], of: Conflicts
 ) -> tuple[Read, ...]:
-    """Return reads in an iteration of ordered loops, over the sum's axes, that earlier ones may have written."""
+    """Return reads, over the sum's axes, of elements that earlier iterations of ordered loops may have written."""
     s = given[number]
     if not s.sequence:
         return ()
@@ -109,7 +109,7 @@ def _carried_reads(
 
 
 def _needed_by(s: Statement) -> tuple[Read, ...]:
-    """Return elements whose values a statement depends on."""
+    """Return the elements on whose values a statement depends."""
     return accesses(s) if s.assign.op is not None else accesses(s)[1:]
 
 
@@ -121,7 +121,7 @@ def _as_accumulated(target: Read) -> Read:
 
 
 def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
-    """Return whether every element of the target is the sum of one or more separate iterations."""
+    """Return whether every element of the target is a sum over separate iterations."""
     if s.assign.op is None or s.assign.guard is not None or not s.reduction_axes:
         return False
     if any(r.buffer == s.assign.target.buffer for r in accesses(s)[1:]):
@@ -133,7 +133,7 @@ def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
 
 
 def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) -> dict[str, Index] | None:
-    """Return axes of c as axes of the sum s, when c's access and `own`, over the axes of s, are the same element.
+    """Return the axes of c as axes of the sum s for which c's access and `own` are the same element, or None.
 
     None if the iterations of c are not one for each element.
     """
@@ -150,7 +150,7 @@ def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) 
 
 
 def _start(given: Sequence[Statement], number: int, of: Conflicts) -> Companion | None:
-    """Return the statement that gives every element of the sum its first value, if nothing lies between."""
+    """Return the statement that initialises every element of the sum, if no statement in between prevents fusion."""
     s = given[number]
     own = s.assign.target
     before = [n for n in range(number) if any(r.buffer == own.buffer for r in accesses(given[n]))]
@@ -203,7 +203,7 @@ def _value_of(c: Statement, of: Conflicts) -> Expr | None:
 
 
 def _compose(c: Companion, s: Statement, taken: tuple[Companion, ...]) -> Companion | None:
-    """Return the companion with its prerequisites in its value, or None if arrays are written alternately."""
+    """Return the companion with its prerequisites substituted, or None if arrays are written alternately."""
     values: dict[str, Expr] = {s.assign.target.buffer: _as_accumulated(s.assign.target)}
     needs: set[int] = set()
     mine = {r.buffer for r in reads(c.value)}

@@ -1,4 +1,4 @@
-"""Split sums at the edges of an array: terms beyond it are 0, and are omitted instead of padded.
+"""Split sums at the edges of an array. Terms beyond an edge are 0 and are omitted instead of padded.
 
     for p in 6, r in 3 { Y[p] += (X[p + r - 1] else 0) * F[r]; }
 
@@ -28,7 +28,7 @@ MOST_PARTS = 9
 
 @dataclass(frozen=True, slots=True)
 class EdgeRange:
-    """A range of an output axis, and the range of the summed axis for which every access is in bounds."""
+    """A range of an output axis, with the range of the reduction axis for which every access is in bounds."""
 
     axis: str
     start: int
@@ -39,7 +39,7 @@ class EdgeRange:
 
 
 def edges_apart(kernel: Kernel) -> Rewrite | None:
-    """Return the kernel with each sum that reads 0 beyond an array cut at the array's edges; None without such a sum.
+    """Return the kernel with sums that read 0 beyond an array split at its edges, or None without such a sum.
 
     Products of 0 and infinity are left out as well, for which the kernel as written adds a NaN.
     """
@@ -64,7 +64,7 @@ def edges_apart(kernel: Kernel) -> Rewrite | None:
 
 
 def _cuts(s: Statement, kernel: Kernel) -> list[list[EdgeRange]]:
-    """Return for each subscript that leaves the array, the parts in which it does not; none if they are unknown."""
+    """Return, for each subscript that leaves the array, its in-bounds parts, or [] if they are unknown."""
     filled = [r for r in reads(s.assign.value) if r.fill is not None]
     if s.assign.op != "add" or s.assign.guard is not None or len(filled) != 1:
         return []
@@ -85,7 +85,7 @@ def _cuts(s: Statement, kernel: Kernel) -> list[list[EdgeRange]]:
 
 
 def _parts(s: Statement, index: Index, size: int | None) -> list[EdgeRange] | None:
-    """Return the parts along one subscript: none are needed where it stays inside, or None if they are unknown."""
+    """Return the parts along one subscript, [] where it stays inside, or None if they are unknown."""
     extents = {a.name: a.extent.value for a in s.axes}
     summed = {a.name for a in s.reduction_axes}
     names = sorted(index.symbols, key=lambda name: name in summed)
@@ -119,7 +119,7 @@ def _is_linear(index: Index) -> bool:
 
 
 def _part(s: Statement, parts: Sequence[EdgeRange]) -> Statement:
-    """Return the statement over these ranges; an axis of one iteration of the result is none any more."""
+    """Return the statement over these ranges. An output axis of one iteration is removed."""
     moved: dict[str, Index | int] = {}
     extents: dict[str, int] = {}
     for part in parts:
@@ -140,7 +140,7 @@ def _resize_axis(axis: Axis, extents: Mapping[str, int]) -> Axis:
 
 
 def _only_sets(s: Statement, after: Statement) -> bool:
-    """Return whether a statement assigns a constant to each element into which the next one sums."""
+    """Return whether a statement only assigns a constant to each element into which the next one sums."""
     target = after.assign.target
     axes = {a.name: a.extent for a in after.axes}
     return (
@@ -157,7 +157,7 @@ def _without_fills(assign: Assign) -> Assign:
 
 
 def _is_factor(value: Expr, read: Read) -> bool:
-    """Return whether a value is a product that has the read as a factor: 0 if the read is."""
+    """Return whether a value is a product with the read as a factor, hence 0 if the read is 0."""
     match value:
         case Read():
             return value == read

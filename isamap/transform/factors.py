@@ -67,7 +67,7 @@ class Factorisation(Rewrite):
 
 
 def factorisations(kernel: Kernel) -> tuple[Factorisation, ...]:
-    """Return all ways to take apart the products of three and more factors of one statement, cheapest first.
+    """Return all factorisations of the products of three or more factors in one statement, cheapest first.
 
     Open sizes count as 64 in that comparison, sizes with a default as that.
     """
@@ -79,7 +79,7 @@ def factorisations(kernel: Kernel) -> tuple[Factorisation, ...]:
 
 
 def _of_statement(kernel: Kernel, number: int) -> Iterator[Factorisation]:
-    """Yield the ways to take apart one statement."""
+    """Yield the factorisations of one statement."""
     s = statements(kernel)[number]
     given = _product(s)
     if given is None or not _can_be_split(kernel, s, given):
@@ -116,7 +116,7 @@ def _factorisation(
 
 
 def _flops(s: Statement) -> Index:
-    """Return operations of all iterations, a reduction being one."""
+    """Return the operations of all iterations. A multiply-add counts as two, a reduction as one."""
     return product(a.extent for a in s.axes) * (_operations(s.assign.value) + (s.assign.op is not None))
 
 
@@ -125,7 +125,7 @@ def _operations(e: Expr) -> int:
 
 
 def _typical(kernel: Kernel, found: Sequence[Factorisation]) -> dict[str, int]:
-    """Return a number for every symbol of the counts."""
+    """Return a typical number for every symbol in the operation counts."""
     names = {s for f in found for s in f.flops_before.symbols | f.flops_after.symbols | f.temporary.symbols}
     defaults = {p.name: p.default for p in kernel.params if p.default is not None}
     return {n: defaults.get(n, _OPEN_SIZE) for n in names}
@@ -136,7 +136,7 @@ def _typical(kernel: Kernel, found: Sequence[Factorisation]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """The factors of a statement's value: those that move with axes, and the others."""
+    """The factors of a statement's value: those that depend on axes, and the others."""
 
     times: str
     moving: tuple[Expr, ...]
@@ -163,7 +163,7 @@ def _factors(e: Expr, times: str) -> tuple[Expr, ...]:
 
 
 def _can_be_split(kernel: Kernel, s: Statement, given: _Product) -> bool:
-    """Return whether the language's rules on rounding and order allow a product to be taken apart."""
+    """Return whether the language's rules on rounding and order allow a product to be factored."""
     a = s.assign
     target = kernel.operand(a.target.buffer)
     assert a.op is not None, "a product that is not reduced has no sum to factor"
@@ -182,7 +182,7 @@ Tree = int | tuple["Tree", "Tree"]
 
 
 def _trees(leaves: tuple[int, ...]) -> Iterator[Tree]:
-    """Yield the leaf, or all ways to multiply several two by two."""
+    """Yield all binary multiplication trees over the leaves."""
     if len(leaves) == 1:
         yield leaves[0]
     else:
@@ -201,7 +201,7 @@ def _pairs(leaves: tuple[int, ...]) -> Iterator[tuple[Tree, Tree]]:
 
 @dataclass
 class _Factoring:
-    """One statement while it is taken apart: the statements that come before it, and their temporaries."""
+    """The factorisation of one statement: the statements that come before it, and their temporaries."""
 
     kernel: Kernel
     statement: Statement
@@ -223,7 +223,7 @@ class _Factoring:
         return (*self.done, replace(s, axes=axes, assign=replace(s.assign, value=value, guard=guard)))
 
     def _value(self, tree: tuple[Tree, Tree], outside: frozenset[str]) -> Expr:
-        """Return the product of two parts, and keep all axes in `outside`."""
+        """Return the product of two parts, keeping all axes in `outside`."""
         left, right = tree
         a = self._part(left, outside | self._own(right))
         b = self._part(right, outside | self._own(left))
@@ -247,7 +247,7 @@ class _Factoring:
         return self._temporary(value, (*kept, *summed), kept, tree)
 
     def _temporary(self, value: Expr, axes: tuple[Axis, ...], kept: tuple[Axis, ...], tree: Tree) -> Read:
-        """Return a temporary that holds the value summed over the axes that are not kept."""
+        """Return a temporary for the value summed over the axes that are not kept."""
         s = self.statement
         op, dtype = s.assign.op, s.assign.value.dtype
         assert op is not None, "only sums are taken apart"
@@ -268,7 +268,7 @@ class _Factoring:
         return cell
 
     def _guard(self, axes: tuple[Axis, ...], *, always: bool) -> Expr | None:
-        """Return the conditions that can be told from some axes; those that mention none only where `always`."""
+        """Return the conditions that depend only on some axes. Conditions without axes are included if `always`."""
         there = {a.name for a in axes}
         found = (g for g in parts(self.statement.assign.guard) if self._axes_of(g) <= there)
         return join_guards(g for g in found if always or self._axes_of(g))
@@ -277,7 +277,7 @@ class _Factoring:
         return self._axes(_symbols([self.product.moving[n] for n in _leaves(tree)]))
 
     def _in_order(self, tree: Tree) -> tuple[Axis, ...]:
-        """Return the axes of a tree as its factors mention them from left to right, so that layouts stay alike."""
+        """Return the axes of a tree in order of first occurrence in its factors, so that layouts stay similar."""
         mentioned = (
             name
             for n in _leaves(tree)
@@ -299,7 +299,7 @@ class _Factoring:
 
 
 def _symbols(given: Sequence[Expr]) -> frozenset[str]:
-    """Return the axes and sizes that any of the expressions mentions."""
+    """Return the axes and sizes that occur in any of the expressions."""
     return frozenset(s for e in given for s in symbols(e))
 
 
@@ -308,7 +308,7 @@ def _leaves(tree: Tree) -> tuple[int, ...]:
 
 
 def join_guards(guards: Iterator[Expr]) -> Expr | None:
-    """Return the guards as one that holds where all of them do."""
+    """Return the conjunction of the guards, or None without any."""
     found: Expr | None = None
     for g in guards:
         found = g if found is None else Call("and", (found, g), BOOL)
@@ -316,7 +316,7 @@ def join_guards(guards: Iterator[Expr]) -> Expr | None:
 
 
 def parts(guard: Expr | None) -> tuple[Expr, ...]:
-    """Return the conditions that a guard joins."""
+    """Return the conjuncts of a guard."""
     match guard:
         case None:
             return ()

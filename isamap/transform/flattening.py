@@ -26,7 +26,7 @@ Dimensions = dict[str, int]
 
 
 def flattenings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with two axes of a sum fused, for each pair that is neighbours in every array it meets."""
+    """Yield the kernel with two axes fused, for each pair that is adjacent in every array with either of them."""
     tried: set[frozenset[tuple[str, int]]] = set()
     for s in statements(kernel):
         for outer, inner in permutations(s.axes if s.reduction_axes else (), 2):
@@ -52,7 +52,7 @@ def dense_form(kernel: Kernel) -> Rewrite:
 
 
 def _without_single_windows(kernel: Kernel) -> Rewrite:
-    """Return the kernel without sums over one element that subscripts add to another axis."""
+    """Return the kernel without reductions over one element whose axis is added to another axis in subscripts."""
     given = statements(kernel)
     changed: list[Statement] = []
     gone: list[str] = []
@@ -76,7 +76,7 @@ def _without_single_windows(kernel: Kernel) -> Rewrite:
 
 
 def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimensions | None:
-    """Return where two axes are neighbouring subscripts, or None unless they are in all arrays that mention them."""
+    """Return where two axes are adjacent subscripts, or None unless they are in all arrays that use them."""
     of = Conflicts.of(kernel)
     found: Dimensions = {}
     both = {outer.name, inner.name}
@@ -96,7 +96,7 @@ def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimen
 
 
 def _everywhere(kernel: Kernel, found: Dimensions) -> Dimensions:
-    """Return the arrays whose axes all other statements use alike, or none if a statement uses them differently.
+    """Return the arrays whose axes all other statements use alike, or {} if a statement uses them differently.
 
     A statement with a number instead of the outer axis, `x[n, 0, j]`, gets `x[n, j]`.
     """
@@ -151,7 +151,7 @@ def _flat(o: Operand, at: int) -> Operand:
 
 
 def _one_axis(s: Statement, found: Dimensions, name: str) -> Statement:
-    """Return the statement with one axis instead of the two by which it uses flattened arrays, if it has two."""
+    """Return the statement with one axis in place of the two with which it accesses flattened arrays."""
     axes = {a.name: a for a in s.axes}
     used = [r.index[found[r.buffer]] for r in accesses(s) if r.buffer in found]
     outer = next((axes[str(i)] for i in used if str(i) in axes), None)
@@ -171,13 +171,13 @@ def _one_axis(s: Statement, found: Dimensions, name: str) -> Statement:
 
 
 def _is_fused(s: Statement, found: Dimensions) -> bool:
-    """Return whether a statement uses flattened arrays by two axes, none by a number instead of the outer one."""
+    """Return whether a statement accesses flattened arrays by two axes, never by a number as the outer subscript."""
     numbers = [r.index[found[r.buffer]].value is None for r in accesses(s) if r.buffer in found]
     return bool(numbers) and all(numbers)
 
 
 def _misses_an_axis(before: Statement, after: Statement) -> bool:
-    """Return whether a statement mentions an axis that it no longer has."""
+    """Return whether a statement uses an axis that it no longer has."""
     gone = {a.name for a in before.axes} - {a.name for a in after.axes}
     parts = (after.assign.value, *((after.assign.guard,) if after.assign.guard is not None else ()))
     return any(gone & symbols(e) for e in parts)

@@ -24,7 +24,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def fission(kernel: Kernel) -> Rewrite | None:
-    """Return every statement in a loop of its own, or None if it is so already."""
+    """Return the kernel with every statement in its own loop, or None if it already is."""
     after = with_statements(kernel, statements(kernel))
     if after.body == kernel.body or not is_accepted(kernel, after):
         return None
@@ -41,7 +41,7 @@ def _has_several(loop: Loop) -> bool:
 
 
 def reorderings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with two neighbours exchanged that access no element in common, for each such pair."""
+    """Yield the kernel with two adjacent independent statements exchanged, for each such pair."""
     given, of = statements(kernel), Conflicts.of(kernel)
     for n, (a, b) in enumerate(pairwise(given)):
         if a.ordered_loops != b.ordered_loops or not never_meet(a, b, of):
@@ -55,7 +55,7 @@ def reorderings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def fusions(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with two neighbours in one loop, for each pair that has common axes and allows it.
+    """Yield the kernel with two adjacent statements in one loop, for each pair with legal common axes.
 
     Iterations of the common loop are proved independent by the verifier, which looks at the result; in an
     iteration the statements keep their order.
@@ -76,7 +76,7 @@ def fusions(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _may_interleave(a: Statement, b: Statement, kernel: Kernel) -> bool:
-    """Return whether sums of both into one operand may alternate."""
+    """Return whether the reductions of two statements into one operand may interleave."""
     target = a.assign.target.buffer
     if target != b.assign.target.buffer or a.assign.op is None:
         return True
@@ -84,7 +84,7 @@ def _may_interleave(a: Statement, b: Statement, kernel: Kernel) -> bool:
 
 
 def _common_axes(a: Statement, b: Statement, of: Conflicts) -> Iterator[dict[str, str]]:
-    """Yield axes of a with the axes of b that may be the same loop: by a shared array, by name, by place."""
+    """Yield axes of a paired with axes of b that may be one loop: by a shared array, by name, by position."""
     tried: list[dict[str, str]] = []
     for found in (_by_array(a, b, of), _by_name(a, b, of), _by_place(a, b, of)):
         for pairs in (found, {x: y for x, y in found.items() if _is_kept(x, a) and _is_kept(y, b)}):
@@ -94,7 +94,7 @@ def _common_axes(a: Statement, b: Statement, of: Conflicts) -> Iterator[dict[str
 
 
 def _has_order(a: Statement, b: Statement, of: Conflicts) -> bool:
-    """Return whether one of two is a sum that is rounded step by step."""
+    """Return whether one of two statements is a sum that rounds after each step."""
     return any(
         s.assign.op is not None
         and not sums_in_any_order(of.kernel, of.kernel.operand(s.assign.target.buffer), s.assign.op)
@@ -136,7 +136,7 @@ def _is_kept(axis: str, s: Statement) -> bool:
 
 
 def _are_outermost(pairs: dict[str, str], a: Statement, b: Statement) -> bool:
-    """Return whether the common axes are the outer ones of both: then no sum changes its order."""
+    """Return whether the common axes are the outer ones of both statements, so that no sum changes its order."""
     count = len(pairs)
     return [x.name for x in a.axes[:count]] == [*pairs] and [y.name for y in b.axes[:count]] == [
         *pairs.values()
@@ -155,7 +155,7 @@ def _fuse_pair(kernel: Kernel, given: tuple[Statement, ...], at: int, common: di
 
 
 def _replace_marked(stmt: Stmt, mark: Statement, loop: Loop) -> Stmt:
-    """Return the statement with the marked one replaced: it is known by being the same object."""
+    """Return the statement with the marked statement, compared by identity, replaced by a loop."""
     if stmt is mark.assign:
         return loop
     if isinstance(stmt, Loop):
@@ -164,7 +164,7 @@ def _replace_marked(stmt: Stmt, mark: Statement, loop: Loop) -> Stmt:
 
 
 def _rename_axes(b: Statement, common: dict[str, str], a: Statement) -> Statement:
-    """Return the second statement with the first one's names for common axes. Its own are kept clear of those."""
+    """Return the second statement with the first one's names for common axes. Its other axes get unused names."""
     names = {y: x for x, y in common.items()}
     taken = {*names.values(), *(x.name for x in (*a.axes, *a.sequence))}
     for axis in b.axes:

@@ -1,4 +1,4 @@
-"""Make guards explicit: reads beyond an array use a padded copy, guarded statements become selects.
+"""Make guards explicit: reads beyond an array use a padded copy, and guarded statements become selects.
 
     Y[p] += X[p + r - 1] else 0        becomes        X_padded[i] = 0;  X_padded[i + 1] = X[i];
                                                       Y[p] += X_padded[p + r]
@@ -48,7 +48,7 @@ from isamap.transform.statements import Statement, both_hold, identity_of, in_or
 
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
-    """Return the kernel as a list of single statements without guards, fills and names for sizes."""
+    """Return the kernel as single statements without guards, fills and `let` names."""
     kernel = _with_zeros_outside(_without_lets(kernel))
     builder = _Builder({o.name for o in kernel.operands})
     found: list[tuple[Statement, Stmt]] = []
@@ -78,7 +78,7 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
 
 
 def _without_lets(kernel: Kernel) -> Kernel:
-    """Return the kernel with `let` names substituted: the sizes of a program are its parameters."""
+    """Return the kernel with `let` names substituted, because the sizes of a program are its parameters."""
     bindings: dict[str, Index | int] = {}
     for let in kernel.lets:
         bindings[let.name] = let.value.substitute(bindings)
@@ -86,7 +86,7 @@ def _without_lets(kernel: Kernel) -> Kernel:
 
 
 def _with_zeros_outside(kernel: Kernel) -> Kernel:
-    """Return the kernel with outputs zeroed first that are to be zero where nothing is assigned."""
+    """Return the kernel with zeroing statements for outputs that are zero where nothing is assigned."""
     zeros: list[Stmt] = []
     for o in kernel.operands:
         if o.role == "out" and o.outside == "zero":
@@ -98,7 +98,7 @@ def _with_zeros_outside(kernel: Kernel) -> Kernel:
 
 
 def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
-    """Return the statement in its loops, in order over axes that would else add to one element at a time.
+    """Return the statement in its loops, ordered over axes whose iterations would add to one element.
 
     `Y[i + j] += …` runs over j in order, so that iterations over i meet in no element.
     """
@@ -114,7 +114,7 @@ def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
 
 
 def is_summed_everywhere(statement: Statement, kernel: Kernel) -> bool:
-    """Return whether a guard leaves out whole sums, not terms: all are computed then, and stored where it holds.
+    """Return whether a guard excludes whole sums and not single terms. All sums are then computed.
 
     A guard inside of the sum would be in the way of every instruction that computes the terms.
     """
@@ -133,7 +133,7 @@ def is_summed_everywhere(statement: Statement, kernel: Kernel) -> bool:
 
 
 def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
-    """Return the axis to take out: one without which all is told apart, then the shortest, then the innermost."""
+    """Return the axis to remove: one without which elements stay distinct, the shortest, then the innermost."""
 
     def key(name: str) -> tuple[bool, float]:
         rest = {a: e for a, e in free.items() if a != name}
@@ -160,7 +160,7 @@ _Padding = tuple[Read, Expr, tuple[tuple[str, Index], ...]]
 
 @dataclass
 class _Builder:
-    """Collects padded arrays; one per array, subscript and fill."""
+    """A collector of padded arrays: one per array, subscript and fill."""
 
     taken: set[str]
     temps: list[Operand] = field(default_factory=list[Operand])
@@ -174,11 +174,11 @@ class _Builder:
         return found
 
     def forget(self, buffer: str) -> None:
-        """Forget the padded copies of an array, which are out of date once it is written."""
+        """Forget the padded copies of an array, which are outdated once it is written."""
         self.known = {key: name for key, name in self.known.items() if key[0].buffer != buffer}
 
     def plain(self, expr: Expr, kernel: Kernel, extents: dict[str, Index]) -> Expr:
-        """Return the expression with every read that has a fill replaced by one of a padded array."""
+        """Return the expression with each read that has a fill replaced by a read of a padded array."""
         match expr:
             case Read(fill=fill) if fill is not None:
                 return self._pad_read(expr, fill, kernel, extents)
@@ -207,7 +207,7 @@ class _Builder:
         ranges: list[tuple[Index, Index]],
         sizes: tuple[Index, ...],
     ) -> str:
-        """Return the padded array: filled whole, then the part that exists copied in."""
+        """Return the padded array, which is filled whole before the existing part is copied in."""
         key = (replace(read, index=sizes), fill, tuple(("low", low) for low, _ in ranges))
         if key in self.known:
             return self.known[key][0]
@@ -266,7 +266,7 @@ class _Builder:
 
 
 def _is_inside(condition: Expr, read: Read, kernel: Kernel, extents: dict[str, Index]) -> bool:
-    """Return whether a condition says that a read is inside its array, which `else` with a value is written as."""
+    """Return whether a condition says exactly that a read is inside its array, as `else` expresses."""
     said = _parts(condition)
     shape = kernel.operand(read.buffer).shape
     conditions = inside_conditions(read, shape)
@@ -292,7 +292,7 @@ def _common_part(
     *,
     back: bool = False,
 ) -> list[Stmt]:
-    """Return the copy of the common part of an array `name` of these ranges and an access's array."""
+    """Return the copy of the common part of the array `name`, with these ranges, and an access's array."""
     starts = tuple(index_max(0, low) for low, _ in ranges)
     ends = tuple(index_min(s - 1, high) for s, (_, high) in zip(shape, ranges, strict=True))
     counts = tuple(_at_least_zero(e - s + 1) for e, s in zip(ends, starts, strict=True))
@@ -307,7 +307,7 @@ def _common_part(
 
 
 def _at_least_zero(count: Index) -> Index:
-    """Return the count, or 0 if sizes may make it negative: then nothing of the array is read."""
+    """Return the count, or 0 where sizes make it negative and nothing of the array is read."""
     facts = Facts(lows=dict.fromkeys(count.symbols, 1))
     return count if count.value is not None or is_nonnegative(count, facts) else index_max(0, count)
 
@@ -318,7 +318,7 @@ def _inside(low: Index, high: Index, size: Index) -> bool:
 
 
 def _range(index: Index, extents: dict[str, Index], read: Read) -> tuple[Index, Index]:
-    """Return smallest and largest value of a subscript over the loops."""
+    """Return the smallest and the largest value of a subscript over the loops."""
     low = high = ZERO
     for monomial, coefficient in index.terms:
         axes = [a for a in monomial if isinstance(a, str) and a in extents]
@@ -355,7 +355,7 @@ def _numeric_range(index: Index, extents: dict[str, Index], read: Read) -> tuple
 
 
 def _quotient_range(index: Index, extents: dict[str, int]) -> tuple[int, int] | None:
-    """Return bounds by enumerating the corners of each axis, or None if too large or a size is not a number."""
+    """Return bounds from the corners of all axes, or None for too many corners or open sizes."""
     import numpy as np
 
     names = sorted(index.symbols)
@@ -393,7 +393,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]:
-    """Return statements instead of one whose guard tests remainders of its axes, else the statement itself.
+    """Return statements that replace one whose guard tests remainders of axes, else the statement itself.
 
     They may run in any order: iterations over unordered axes are independent of each other, and if several
     add to one element, the order of its sum is free.
@@ -426,7 +426,7 @@ def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]
 
 
 def _periods(condition: Expr, statement: Statement) -> dict[str, int]:
-    """Return the period of a condition along each axis, if it depends on nothing else."""
+    """Return the period of a condition along each axis, or {} if it depends on anything else."""
     match condition:
         case Call(op, (left, right)) if op in _COMPARISONS:
             remainders = [m for side in (left, right) for m in _remainders(side)]
@@ -453,7 +453,7 @@ def _remainders(side: Expr) -> Iterator[Mod]:
 
 
 def _move_axes(steps: Mapping[str, int], at: Mapping[str, int]) -> dict[str, Index | int]:
-    """Return the expression of an axis in the part of a remainder."""
+    """Return each axis as an expression in the part of a remainder."""
     return {name: step * Index.of(name) + at[name] for name, step in steps.items()}
 
 
@@ -464,7 +464,7 @@ def _holds(condition: Expr, moved: Mapping[str, Index | int]) -> bool:
 
 
 def _decide(condition: Expr) -> bool | None:
-    """Return whether a comparison holds, or None if it is not one of numbers."""
+    """Return whether a comparison of numbers holds, or None for other conditions."""
     match condition:
         case Call(op, (Const(int(left)), Const(int(right)))) if op in _COMPARISONS:
             return _COMPARISONS[op](left, right)
@@ -473,7 +473,7 @@ def _decide(condition: Expr) -> bool | None:
 
 
 def _in_any_order(statement: Statement, kernel: Kernel, chosen: list[dict[str, int]]) -> bool:
-    """Return whether the parts may add to their elements in any order: two parts must not round twice."""
+    """Return whether the parts may add to their elements in any order without rounding twice."""
     if statement.assign.op is None:
         return True
     operand, summed = (
@@ -486,7 +486,7 @@ def _in_any_order(statement: Statement, kernel: Kernel, chosen: list[dict[str, i
 
 
 def _extents(statement: Statement, steps: Mapping[str, int], at: Mapping[str, int]) -> dict[str, Index]:
-    """Return the number of remainders of each axis that is cut."""
+    """Return the number of iterations of each split axis in the part of a remainder."""
     extents = {n: statement.axis(n).extent - at[n] for n in steps}
     found = {n: e.ceildiv(steps[n]) for n, e in extents.items()}
     return {n: Index.of(0) if (e.value or 0) < 0 else e for n, e in found.items()}

@@ -1,4 +1,4 @@
-"""Inline elementwise temporaries if they are read, instead of storing them.
+"""Inline elementwise temporaries into their readers instead of storing them.
 
     for n in N { t[n] = 2 * x[n]; }
     for n in N { y[n] = max(t[n], 0); }         →         for n in N { y[n] = max(2 * x[n], 0); }
@@ -28,7 +28,7 @@ MOST_NODES = 400
 
 
 def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with one temporary computed if it is read, for each that allows it."""
+    """Yield the kernel with one temporary inlined, for each that allows it."""
     for temporary in _temporaries(kernel):
         found = _inline_temporary(kernel, temporary)
         if isinstance(found, Rewrite):
@@ -36,7 +36,7 @@ def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def refused_inlinings(kernel: Kernel) -> Iterator[Refusal]:
-    """Yield elementwise temporaries that stay in memory, each with the condition that does not hold."""
+    """Yield a refusal for each elementwise temporary that stays in memory, with the violated condition."""
     for temporary in _temporaries(kernel):
         found = _inline_temporary(kernel, temporary)
         if isinstance(found, str):
@@ -44,7 +44,7 @@ def refused_inlinings(kernel: Kernel) -> Iterator[Refusal]:
 
 
 def inline_temporaries(kernel: Kernel) -> Rewrite:
-    """Return the kernel with all possible temporaries inlined into their readers, one after the other."""
+    """Return the kernel with all possible temporaries inlined into their readers, one by one."""
     found = Rewrite(kernel, ())
     while following := next(inlinings(found.kernel), None):
         found = Rewrite(following.kernel, (*found.steps, *following.steps))
@@ -53,7 +53,7 @@ def inline_temporaries(kernel: Kernel) -> Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class _Temporary:
-    """An operand that one elementwise statement fills, and the numbers of the statements that read it."""
+    """A temporary that one elementwise statement fills, and the numbers of the statements that read it."""
 
     operand: Operand
     filled: int
@@ -72,7 +72,7 @@ def _temporaries(kernel: Kernel) -> Iterator[_Temporary]:
 
 
 def _is_elementwise(s: Statement) -> bool:
-    """Return whether each element is assigned once, by an iteration that its subscripts tell."""
+    """Return whether each element is assigned once, by an iteration that its subscripts determine."""
     names = [str(i) for i in s.assign.target.index if i.symbols & {a.name for a in s.axes}]
     own = all(r.buffer != s.assign.target.buffer for r in accesses(s)[1:])
     plain = sorted(names) == sorted(a.name for a in s.axes)
@@ -80,7 +80,7 @@ def _is_elementwise(s: Statement) -> bool:
 
 
 def _inline_temporary(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
-    """Return the kernel without a temporary, or the condition that does not hold."""
+    """Return the kernel without a temporary, or the violated condition."""
     given = list(statements(kernel))
     of, filling = Conflicts.of(kernel), given[temporary.filled]
     for n in temporary.read:
@@ -102,7 +102,7 @@ def _inline_temporary(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
 
 
 def _put_in(filling: Statement, s: Statement) -> Statement:
-    """Return a statement with the filling expression instead of a temporary's elements."""
+    """Return a statement with the filling expression in place of the temporary's elements."""
     target = filling.assign.target
 
     def value_of(read: Read) -> Expr:
@@ -119,7 +119,7 @@ def _put_in(filling: Statement, s: Statement) -> Statement:
 
 
 def _find_obstacle(filling: Statement, s: Statement, between: list[Statement], of: Conflicts) -> str | None:
-    """Return why a statement cannot compute its input itself, or None if it can."""
+    """Return why a statement cannot compute its input itself, or None."""
     target, needed = filling.assign.target, reads(filling.assign.value)
     found = [r for r in accesses(s)[1:] if r.buffer == target.buffer]
     if s.ordered_loops != filling.ordered_loops or not all(_is_filled(filling, r, of) for r in found):
@@ -147,7 +147,7 @@ def _is_filled(filling: Statement, read: Read, of: Conflicts) -> bool:
 
 
 def _refuse_recomputing(filling: Statement, readers: list[Statement]) -> str | None:
-    """Return why computing elements if they are read takes too many operations, or None if it does not."""
+    """Return why recomputing elements at each read takes too many operations, or None."""
     name, places = filling.assign.target.buffer, 0
     for s in readers:
         found = {r.index for r in accesses(s)[1:] if r.buffer == name}

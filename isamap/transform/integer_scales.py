@@ -1,4 +1,4 @@
-"""Narrow integers by shifts where the scale is a power of two, for machines that compute no floats.
+"""Replace scales that are powers of two by shifts, for machines without float arithmetic.
 
     y = sat_i8(round(f32(s) * 0.0625, even))  →  y = sat_i8(s + 8 - ((s >> 4) + 1 & 1) >> 4)
 
@@ -19,7 +19,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def with_integer_scales(kernel: Kernel, most: Mapping[str, int]) -> Kernel | None:
-    """Return a kernel whose scales that are powers of two are shifts, or None if there are none.
+    """Return a kernel with power-of-two scales as shifts, or None if there are none.
 
     `most` has the largest absolute value of each constant input. Axes have numbers of iterations.
     """
@@ -66,7 +66,7 @@ def _with_shifts(e: Expr, bounds: Mapping[str, int]) -> Expr:
 
 
 def _most_of(e: Expr, bounds: Mapping[str, int]) -> int:
-    """Return a bound of the absolute value of an integer; of anything else that of its type."""
+    """Return an upper bound of an integer's absolute value. Other expressions get the bound of their type."""
     match e:
         case Const(value) if e.dtype.is_integer:
             return abs(int(value))

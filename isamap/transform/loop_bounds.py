@@ -1,4 +1,4 @@
-"""Bound loops by conditions on ordered axes: what a condition leaves out is not computed.
+"""Convert conditions on axes to loop bounds, so that excluded iterations are not executed.
 
     seq k in N { for i in N if i > k { x[i] += a[i]; } }   becomes
     seq k in N { for i in N - k - 1 { x[i + k + 1] += a[i + k + 1]; } }
@@ -48,7 +48,7 @@ from isamap.transform.statements import Statement, both_hold, identity_of, state
 
 
 def bound_loops(statement: Statement) -> Statement:
-    """Return the statement with conditions on one of its axes and the ordered axes around it as bounds of that axis.
+    """Return the statement with conditions on axes, relative to its ordered axes, as bounds of those axes.
 
     seq k in N { for i in N if i > k { x[i] += a[i]; } }   becomes
     seq k in N { for i in N - k - 1 { x[i + k + 1] += a[i + k + 1]; } }
@@ -67,7 +67,7 @@ def bound_loops(statement: Statement) -> Statement:
 
 
 def _with_bounds(statement: Statement, bounds: Sequence[Bound]) -> Statement:
-    """Return the statement with axes that begin and end at these bounds."""
+    """Return the statement with axes that start and end at these bounds."""
     spans = _spans(statement, bounds)
     axes = tuple(replace(a, extent=spans[a.name].count) for a in statement.axes)
     starts = {name: span.start for name, span in spans.items() if span.start.value != 0}
@@ -78,7 +78,7 @@ def _with_bounds(statement: Statement, bounds: Sequence[Bound]) -> Statement:
 
 
 def _spans(statement: Statement, bounds: Sequence[Bound]) -> dict[str, AxisRange]:
-    """Return the values that each axis takes between its bounds."""
+    """Return the range that each axis covers between its bounds."""
     around = {a.name: a.extent for a in statement.sequence}
     facts = Facts(lows=dict.fromkeys((s for e in around.values() for s in e.symbols), 1)).with_axes(around)
     spans: dict[str, AxisRange] = {}
@@ -93,7 +93,7 @@ def _spans(statement: Statement, bounds: Sequence[Bound]) -> dict[str, AxisRange
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The first value of an axis, or the one behind its last."""
+    """The first value of an axis, or the value after its last one."""
 
     axis: str
     is_start: bool
@@ -102,14 +102,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class AxisRange:
-    """The values of an axis: the first one, and how many there are."""
+    """The values of an axis: the first one, and their number."""
 
     start: Index
     count: Index
 
 
 def _bounds_of(fact: Index, statement: Statement, *, of_block: bool = False) -> Iterator[Bound]:
-    """Yield how a term that is >= 0 bounds axes by ordered axes and sizes alone.
+    """Yield the bounds of axes, in terms of ordered axes and sizes, that `fact >= 0` implies.
 
     `of_block`: other unordered axes are at the end of their ranges that bounds least.
     """
@@ -128,7 +128,7 @@ def _bounds_of(fact: Index, statement: Statement, *, of_block: bool = False) -> 
 
 
 def _largest_over(index: Index, axis: str, extent: Index) -> Index | None:
-    """Return an index with an axis at the end of its range that makes it largest, or None if that is not known."""
+    """Return an index with an axis at the end of its range that maximises it, or None if that end is unknown."""
     slope = index.coefficient(axis)
     if slope is None or slope.value is None:
         return None
@@ -137,7 +137,7 @@ def _largest_over(index: Index, axis: str, extent: Index) -> Index | None:
 
 
 def _extreme(bounds: Sequence[Index], first: Index, facts: Facts, *, smallest: bool) -> Index:
-    """Return the smallest or the largest of some bounds and the first, without those that are proved not to count."""
+    """Return the smallest or the largest of some bounds and `first`, without bounds proved redundant."""
     found = first
     for bound in bounds:
         less, more = (bound, found) if smallest else (found, bound)
@@ -153,7 +153,7 @@ def _extreme(bounds: Sequence[Index], first: Index, facts: Facts, *, smallest: b
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The value of each element of an array, or of an expression, for which one of some terms is negative.
+    """The constant value of elements for which one of some terms is negative.
 
     The terms are over axes `%0`, `%1` of an array, or over the axes of a statement.
     """
@@ -163,7 +163,7 @@ class Outside:
 
 
 def bound_loops_in_blocks(kernel: Kernel) -> Kernel:
-    """Return a canonical kernel with loops in ordered loops as long as the conditions of their block need."""
+    """Return a canonical kernel whose loops inside ordered loops are bounded by their block's conditions."""
     given = statements(kernel)
     if kernel.strict or not any(s.sequence for s in given):
         return kernel
@@ -176,7 +176,7 @@ def bound_loops_in_blocks(kernel: Kernel) -> Kernel:
 
 
 def _bounds_of_sums(kernel: Kernel, given: Sequence[Statement]) -> list[list[Bound]]:
-    """Return the bounds of each statement behind which it changes nothing."""
+    """Return, for each statement, the bounds beyond which it changes nothing."""
     arrays: dict[str, Outside] = {}
     found: list[list[Bound]] = []
     for s in given:
@@ -195,7 +195,7 @@ def _bounds_of_sums(kernel: Kernel, given: Sequence[Statement]) -> list[list[Bou
 
 
 def _whole(s: Statement, kernel: Kernel) -> dict[str, Index | int] | None:
-    """Return the axes `%d` of an array for those of a statement that goes through all of it, or None for others."""
+    """Return the axes `%d` of an array in terms of a statement that covers all of it, or None."""
     names: dict[str, Index | int] = {}
     extents = {a.name: a.extent for a in s.axes}
     shape = kernel.operand(s.assign.target.buffer).shape
@@ -210,7 +210,7 @@ def _whole(s: Statement, kernel: Kernel) -> dict[str, Index | int] | None:
 
 
 def _outside(s: Statement, arrays: Mapping[str, Outside]) -> Outside | None:
-    """Return where the value of a statement is one number, and which."""
+    """Return where the value of a statement is constant, with the constant, or None."""
     value = s.assign.value
     if not value.dtype.is_float:
         return None
@@ -222,7 +222,7 @@ def _outside(s: Statement, arrays: Mapping[str, Outside]) -> Outside | None:
 
 
 def _terms_in(e: Expr, arrays: Mapping[str, Outside]) -> Iterator[tuple[Index, ...]]:
-    """Yield conditions that an expression depends on, as terms that are >= 0 if they hold."""
+    """Yield the conditions in an expression, each as terms that are >= 0 if it holds."""
     for part in walk(e):
         match part:
             case Call("select", (condition, _, _)) if terms := _exact_terms(condition):
@@ -234,7 +234,7 @@ def _terms_in(e: Expr, arrays: Mapping[str, Outside]) -> Iterator[tuple[Index, .
 
 
 def _exact_terms(condition: Expr) -> tuple[Index, ...]:
-    """Return the terms that are >= 0 exactly where a condition holds; none if it is not a comparison of indices."""
+    """Return terms that are >= 0 exactly where a condition holds, or () if it compares no indices."""
     found = [facts_of((c,)) for c in conjuncts(condition)]
     return tuple(t for terms in found for t in terms) if all(found) else ()
 
@@ -245,7 +245,7 @@ def _over(read: Read, outside: Outside) -> tuple[Index, ...]:
 
 
 def _number(e: Expr, terms: tuple[Index, ...], arrays: Mapping[str, Outside]) -> float | None:
-    """Return the number that an expression of finite values is where one of the terms is negative."""
+    """Return the constant value of an expression where one of the terms is negative, or None."""
     match e:
         case Const(value):
             return float(value)
@@ -262,7 +262,7 @@ def _number(e: Expr, terms: tuple[Index, ...], arrays: Mapping[str, Outside]) ->
 
 
 def _result(op: str, given: Sequence[float | None]) -> float | None:
-    """Return the result of an operation on numbers, and on None for finite values that are not known."""
+    """Return the result of an operation on numbers, where None stands for an unknown finite value."""
     known = [g for g in given if g is not None]
     if len(known) == len(given):
         with np.errstate(all="ignore"):
@@ -282,7 +282,7 @@ def _result(op: str, given: Sequence[float | None]) -> float | None:
 def _bound_statements(
     kernel: Kernel, given: Sequence[Statement], bounds: Sequence[Sequence[Bound]]
 ) -> list[Statement]:
-    """Return the statements within their bounds, those that fill temporaries as far as these are read."""
+    """Return the statements within their bounds. Statements that fill temporaries cover what is read."""
     filled = _filled_in_place(kernel, given)
     needed: dict[tuple[str, int], AxisRange | None] = {}
     found: list[Statement] = []
@@ -306,7 +306,7 @@ def _bound_statements(
 
 
 def _filled_in_place(kernel: Kernel, given: Sequence[Statement]) -> set[str]:
-    """Return the temporaries that each iteration of the loops around them fills before it reads them."""
+    """Return the temporaries that each iteration of the surrounding loops fills before reading them."""
     found: set[str] = set()
     for operand in kernel.operands:
         using = [

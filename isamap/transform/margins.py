@@ -1,4 +1,4 @@
-"""Add margins to arrays whose accesses only a guard keeps inside.
+"""Add margins to arrays whose accesses are inside only because of a guard.
 
     Y[2*h + r - 1] += X[h] * F[r] if 2*h + r >= 1 & 2*h + r < P + 1
 
@@ -24,7 +24,7 @@ from isamap.transform.statements import Statement
 
 
 def fill_loose_reads(statement: Statement, kernel: Kernel) -> Statement:
-    """Return the statement with a fill for every read that may leave its array where the guard does not hold."""
+    """Return the statement with a fill for every read that may leave its array outside of the guard."""
     guard = statement.assign.guard
     if guard is None:
         return statement
@@ -35,13 +35,13 @@ def fill_loose_reads(statement: Statement, kernel: Kernel) -> Statement:
 
 
 def writes_loosely(statement: Statement, kernel: Kernel) -> bool:
-    """Return whether the target may leave its array where the guard does not hold."""
+    """Return whether the target may leave its array in iterations that the guard excludes."""
     assign = statement.assign
     return assign.guard is not None and not _stays(assign.target, statement, kernel, known_facts(kernel))
 
 
 def without_bounds(statement: Statement, kernel: Kernel) -> Statement:
-    """Return the statement without the comparisons of its guard that always hold, or only say where its target lies.
+    """Return the statement without comparisons that always hold or that only keep the target inside its array.
 
     A target that lies outside if they do not hold is one in the margins, which are never read.
     """
@@ -72,7 +72,7 @@ def _fill_margins(e: Expr, statement: Statement, kernel: Kernel, known: FreeSize
 
 
 def nothing_of(dtype: DType) -> Const:
-    """Zero, or false."""
+    """Return zero, or false for bool."""
     return Const(0.0 if dtype.is_float else 0, dtype)
 
 
@@ -84,7 +84,7 @@ def _stays(access: Read, statement: Statement, kernel: Kernel, known: FreeSizes)
 
 
 def _prover(statement: Statement, known: FreeSizes) -> Callable[[Index], bool]:
-    """Return whether a term is proved never to be negative in the statement's iterations."""
+    """Return a function that proves a term nonnegative in the statement's iterations."""
     extents = {a.name: a.extent.substitute(known.bindings) for a in (*statement.sequence, *statement.axes)}
     facts = known.facts.with_axes(extents)
     return lambda term: is_nonnegative(term.substitute(known.bindings), facts)
@@ -99,7 +99,7 @@ def tells_apart(
     facts: tuple[Index, ...] = (),
     lows: tuple[tuple[str, int], ...] = (),
 ) -> bool:
-    """Return whether elements determine all axes in `extents`, if all other symbols of the subscripts are fixed.
+    """Return whether elements determine all axes in `extents` if the subscripts' other symbols are fixed.
 
     Sizes are at least 1, or at least `lows`; `facts` are terms that are never negative. Sound, not complete:
     False means that it is not known.
@@ -127,7 +127,7 @@ def _tells_apart(
 
 
 def _digits(subscript: Index, unknown: Mapping[str, Index], facts: Facts) -> list[str]:
-    """Return axes that the value of a subscript determines, from the largest step down."""
+    """Return the axes that the value of a subscript determines, largest step first."""
     steps: dict[str, Index] = {}
     for axis in unknown:
         if axis in subscript.symbols:
@@ -148,7 +148,7 @@ def _magnitude(step: Index, facts: Facts) -> Index:
 
 
 def _outweighs(axis: str, steps: Mapping[str, Index], extents: Mapping[str, Index], facts: Facts) -> bool:
-    """Return whether one step of an axis is more than all other axes together can make up for."""
+    """Return whether one step of an axis exceeds the combined range of all other axes."""
     gap = steps[axis] - 1
     for other, step in steps.items():
         if other != axis:

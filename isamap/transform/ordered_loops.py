@@ -61,7 +61,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with sums moved out of one of its ordered loops, for each loop that has such."""
+    """Yield the kernel with sums moved out of an ordered loop, for each loop that has such sums."""
     for loop in sequential_loops(statements(kernel)):
         for behind in (False, True):
             found = _hoist_sums(kernel, loop, behind=behind)
@@ -73,7 +73,7 @@ def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _hoist_sums(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | None:
-    """Return the sums moved before or after a loop, with the statements that they need (or that need them)."""
+    """Return the kernel with sums moved before or after a loop, with the statements that must move along."""
     chosen = find_expandable(kernel, loop)
     taken = movable(*expand(kernel, loop, chosen), behind=behind)
     if not taken:
@@ -93,7 +93,7 @@ def _hoist_sums(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | 
 def moved_out(
     before: Kernel, kernel: Kernel, loop: Sequential, taken: list[int], steps: list[str], *, behind: bool
 ) -> Rewrite | None:
-    """Return the kernel with units of a loop moved before or after it, where their axis has no order."""
+    """Return the kernel with units of a loop moved before or after it, with the axis unordered there."""
     order = in_needed_order(taken, needs(Conflicts.of(kernel, in_order=True), loop))
     out = tuple(without_order(s, loop.depth) for n in order for s in loop.units[n])
     rest = tuple(s for n, unit in enumerate(loop.units) if n not in taken for s in unit)
@@ -111,7 +111,7 @@ def moved_out(
 
 
 def movable(kernel: Kernel, loop: Sequential, *, behind: bool, only: int | None = None) -> list[int]:
-    """Return numbers of the units that sums need (or that need sums) which may run in front of (behind) the loop.
+    """Return the units that may run before (`behind`: after) the loop, because a sum among them needs it.
 
     Only a sum is worth it: an elementwise statement stays where its data are. `only` asks about one sum.
     """
@@ -133,7 +133,7 @@ def movable(kernel: Kernel, loop: Sequential, *, behind: bool, only: int | None 
 
 
 def find_expandable(kernel: Kernel, loop: Sequential) -> tuple[Operand, ...]:
-    """Return the temporaries of an ordered loop that every iteration writes completely before it reads them."""
+    """Return the temporaries of an ordered loop that every iteration writes completely before reading."""
     of = Conflicts.of(kernel)
     if not of.positive(loop.axis.extent):
         return ()
@@ -162,7 +162,7 @@ def _is_filled_first(operand: Operand, loop: Sequential, of: Conflicts) -> bool:
 
 
 def expand(kernel: Kernel, loop: Sequential, operands: Sequence[Operand]) -> tuple[Kernel, Sequential]:
-    """Return the kernel and the loop with an element of some operands for each iteration."""
+    """Return the kernel and the loop with a copy of some operands for each iteration."""
     names = {o.name for o in operands}
 
     def change(read: Read) -> Read:
@@ -183,7 +183,7 @@ Group = tuple[int, ...]
 
 
 def distributions(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with one of its ordered loops as several, for each that falls apart."""
+    """Yield the kernel with one ordered loop distributed into several, for each loop that allows it."""
     for loop in sequential_loops(statements(kernel)):
         found = _distribute_loop(kernel, loop)
         if found is not None:
@@ -219,7 +219,7 @@ def _distribute_loop(kernel: Kernel, loop: Sequential) -> Rewrite | None:
 
 
 def _groups(kernel: Kernel, loop: Sequential) -> list[Group]:
-    """Return the units that need each other, each group behind those that it needs."""
+    """Return the groups of mutually dependent units, each after those that it needs."""
     order = needs(Conflicts.of(kernel, in_order=True), loop)
     reach = closure(order)
     units = range(len(order))
@@ -241,18 +241,18 @@ def _needs(group: Group, other: Group, reach: Needs) -> bool:
 def _shared_temporaries(
     chosen: Sequence[Operand], loop: Sequential, groups: list[Group]
 ) -> tuple[Operand, ...]:
-    """Return the temporaries that more than one group uses: the others pass nothing on."""
+    """Return the temporaries that more than one group uses."""
     used = [{r.buffer for n in g for s in loop.units[n] for r in accesses(s)} for g in groups]
     return tuple(o for o in chosen if sum(o.name in names for names in used) > 1)
 
 
 def _in_loop(s: Statement, depth: int, number: int) -> Statement:
-    """Return the statement in an ordered loop of another number."""
+    """Return the statement in an ordered loop with another number."""
     return replace(s, ordered_loops=(*s.ordered_loops[:depth], number, *s.ordered_loops[depth + 1 :]))
 
 
 def retentions(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with one sum of an ordered loop moved behind it, for each that copies make independent."""
+    """Yield the kernel with one sum moved after its ordered loop, for each that copies of inputs allow."""
     for loop in sequential_loops(statements(kernel)):
         if not Conflicts.of(kernel).positive(loop.axis.extent):
             continue
@@ -265,7 +265,7 @@ def retentions(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _retain_inputs(kernel: Kernel, loop: Sequential, s: Statement) -> Rewrite | None:
-    """Return the kernel with copies of a sum's changing inputs, and the sum after the loop."""
+    """Return the kernel with copies of a sum's changing inputs, and the sum after the loop, or None."""
     changed = {t.assign.target.buffer for t in loop.inside} - {s.assign.target.buffer}
     names = [n for n in dict.fromkeys(r.buffer for r in accesses(s)) if n in changed]
     if not names:
@@ -303,7 +303,7 @@ def _behind(
 
 
 def _copy(kernel: Kernel, s: Statement, source: Operand, target: Operand, t: Index) -> Statement:
-    """Return all elements of an array copied to the place of an iteration, in the loops of a statement."""
+    """Return a statement that copies all elements of an array to the place of an iteration."""
     own = with_statements(kernel, [s])
     names = [free_name(own, f"e{d}") for d in range(len(source.shape))]
     axes = tuple(Axis(n, e) for n, e in zip(names, source.shape, strict=True))

@@ -57,12 +57,12 @@ def with_values_apart(kernel: Kernel, performs: Callable[[Statement], bool]) -> 
 
 
 def _replace_part(e: Expr, part: Expr, value: Expr) -> Expr:
-    """Return an expression with a value instead of a part of it."""
+    """Return an expression with a part replaced by a value."""
     return value if e == part else with_parts(e, lambda inner: _replace_part(inner, part, value))
 
 
 def with_constants(kernel: Kernel, known: Mapping[str, float]) -> Kernel:
-    """Return a kernel in which inputs of one element are numbers."""
+    """Return a kernel in which known inputs of one element are constants."""
 
     def of_read(r: Read) -> Expr:
         return Const(float(known[r.buffer]), r.dtype) if r.buffer in known else r
@@ -72,7 +72,7 @@ def with_constants(kernel: Kernel, known: Mapping[str, float]) -> Kernel:
 
 
 def with_extrema(kernel: Kernel) -> Kernel:
-    """Return a kernel with `max` and `min` in place of choices, for machines that do not compare numbers.
+    """Return a kernel with `max` and `min` in place of selects, for machines that do not compare numbers.
 
     `select(x < c, c, x)` is `max(x, c)`, also of NaN; only the sign of a zero may be another one.
     """
@@ -102,7 +102,7 @@ def _with_values(kernel: Kernel, change: Callable[[Expr], Expr]) -> Kernel:
 
 
 def units_of(kernel: Kernel) -> tuple[Unit, ...]:
-    """Return the statements of a kernel of single statements in groups, each behind those that it reads.
+    """Return the statements of a kernel in groups, each after the groups that it reads from.
 
     Statements that write one buffer are one group, and so are those between whose reads and writes of a
     buffer the order matters.
@@ -132,7 +132,7 @@ def units_of(kernel: Kernel) -> tuple[Unit, ...]:
 
 
 def _order_groups(groups: Sequence[int], needs: set[tuple[int, int]]) -> list[int] | None:
-    """Return the groups, each as late as those allow that need it, or None if they need each other."""
+    """Return the groups, each as late as its readers allow, or None if the needs are cyclic."""
     found, left = list[int](), list(groups)
     while left:
         free = [one for one in left if not any(need == one and other in left for other, need in needs)]
@@ -144,7 +144,7 @@ def _order_groups(groups: Sequence[int], needs: set[tuple[int, int]]) -> list[in
 
 
 def kernel_of(kernel: Kernel, units: Sequence[Unit], first: int, behind: int, name: str) -> Kernel:
-    """Return the kernel of some units of a kernel that follow each other."""
+    """Return the kernel of some consecutive units of a kernel."""
     body = tuple(statement for unit in units[first:behind] for statement in unit)
     own = [_Touched.of(statement) for statement in body]
     others = [_Touched.of(s) for n, unit in enumerate(units) for s in unit if not first <= n < behind]
@@ -156,7 +156,7 @@ def kernel_of(kernel: Kernel, units: Sequence[Unit], first: int, behind: int, na
 
 
 def _take_operand(operand: Operand, written: set[str], read: set[str], wanted: set[str]) -> Operand | None:
-    """Return an operand as a part takes it, None if it does not. `wanted` are buffers that other parts read."""
+    """Return an operand as a part receives it, or None. `wanted` are buffers that other parts read."""
     name = operand.name
     if name not in written:
         return replace(operand, role="in") if name in read else None

@@ -19,7 +19,7 @@ from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A kernel with the same results as another one, and the steps that lead to it: `fission: …`.
+    """A kernel with the same results as another one, and the steps that lead to it, such as `fission: …`.
 
     `rounded` is the kernel whose roundings bound the errors of results, if another order of sums does not.
     """
@@ -31,7 +31,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rewrite that was not made: its name, the condition that does not hold, and the remedy.
+    """A rewrite that was not made: its name, the violated condition, and the remedy.
 
     `kernel` is the kernel after the remedy, if that changes the caller's arguments.
     """
@@ -46,7 +46,7 @@ class Refusal:
 def with_statements(
     kernel: Kernel, given: Sequence[Statement], operands: Sequence[Operand] | None = None
 ) -> Kernel:
-    """Return the kernel with other statements, each in a loop of its own, in the ordered loops that they share."""
+    """Return the kernel with other statements, each in its own loop inside the ordered loops that they share."""
     items: list[tuple[Statement, Stmt]] = [(s, alone(s)) for s in given]
     body = in_ordered_loops(items, lambda axis, inner: Loop((axis,), inner, ordered=True))
     kept = kernel.operands if operands is None else tuple(operands)
@@ -59,7 +59,7 @@ def alone(statement: Statement) -> Stmt:
 
 
 def _join_loops(stmt: Stmt) -> Stmt:
-    """Return an ordered loop around nothing but an ordered loop as one: `seq s in S, t in T`."""
+    """Return nested ordered loops without other content as one loop: `seq s in S, t in T`."""
     if not isinstance(stmt, Loop) or not stmt.ordered:
         return stmt
     body = tuple(_join_loops(s) for s in stmt.body)
@@ -71,7 +71,7 @@ def _join_loops(stmt: Stmt) -> Stmt:
 
 
 def line_of(statement: Statement) -> str:
-    """Return the assignment as a line of a step, without its semicolon."""
+    """Return the assignment as one line, without its semicolon."""
     return print_stmt(statement.assign).strip().rstrip(";")
 
 
@@ -79,7 +79,7 @@ def line_of(statement: Statement) -> str:
 
 
 def is_accepted(before: Kernel, after: Kernel, *, batched: bool = False) -> bool:
-    """Return whether the verifier finds nothing in the rewritten kernel, and wide sums are rounded where they were.
+    """Return whether the verifier accepts the rewritten kernel, and wide sums are rounded at the same points.
 
     An operand with `accumulate` is rounded when the outermost loop ends: two sums into it that shared that
     loop have to go on sharing it, or one rounding becomes two.
@@ -95,13 +95,13 @@ def is_accepted(before: Kernel, after: Kernel, *, batched: bool = False) -> bool
 
 
 def _sums_by_loop(kernel: Kernel, name: str) -> list[int]:
-    """Return how many statements reduce into an operand in each statement of the body that has any."""
+    """Return, for each top-level statement that reduces into an operand, the number of such reductions."""
     counts = [sum(a.target.buffer == name and a.op is not None for a in assigns(s)) for s in kernel.body]
     return [n for n in counts if n]
 
 
 def is_rewritable(kernel: Kernel) -> bool:
-    """Return whether guards may be at each statement, and loops may be separate.
+    """Return whether guards may move to single statements and loops may be split.
 
     No guard of a loop may depend on the loop's own body, and no extent on data.
     """
@@ -133,7 +133,7 @@ def assigns(stmt: Stmt) -> Iterator[Assign]:
 
 
 def free_name(kernel: Kernel, preferred: str) -> str:
-    """Return this name, with `_` appended until it is free."""
+    """Return this name, with `_` appended until it is unused."""
     taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
     taken |= {let.name for let in kernel.lets} | RESERVED
     taken |= {a.name for s in statements(kernel) for a in (*s.axes, *s.sequence)}

@@ -1,4 +1,4 @@
-"""All rewrites of a kernel: single ones, and sequences that enable each other.
+"""All rewrites of a kernel: single ones, and sequences in which one rewrite enables the next.
 
 For a recurrent cell with separately written gates, the last one is the most useful: it merges equal
 statements and hoists those that do not depend on the state out of the loop over time.
@@ -64,7 +64,7 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
 
 
 def refused_rewrites(kernel: Kernel) -> tuple[Refusal, ...]:
-    """Return the loop merges that the declared strides prevent, and the temporaries that are not inlined."""
+    """Return the batchings that declared strides prevent, and the temporaries that are not inlined."""
     if not is_rewritable(kernel):
         return ()
     merged = (r for r in batchings(kernel) if isinstance(r, Refusal))
@@ -72,7 +72,7 @@ def refused_rewrites(kernel: Kernel) -> tuple[Refusal, ...]:
 
 
 def _together(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel after all batching, after all hoisting, then with parted gate sums, and with separate sums.
+    """Yield the kernel after all batching, after all hoisting, and then with sums of gates split.
 
     A sum with its own temporary can be merged with others, whatever it is added to. In some cells two gates
     add the input's part and the state's, and the third one keeps them separate.
@@ -93,7 +93,7 @@ def _together(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _apply_until_done(start: Rewrite, make: Iterable[Callable[[Kernel], Iterator[Rewrite]]]) -> Rewrite:
-    """Return the last kernel of a sequence in which each is the first rewrite of the previous one."""
+    """Return the last kernel of a chain in which each one is the first rewrite of its predecessor."""
     for _ in range(_MOST_STEPS):
         following = next((r for m in make for r in m(start.kernel)), None)
         if following is None:

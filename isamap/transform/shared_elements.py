@@ -1,4 +1,4 @@
-"""Dependences between statements: the iterations in which two statements access one element.
+"""Dependences between statements: the iterations in which two statements access the same element.
 
 Rewrites consult this module before they reorder statements. Of `h[t + 1, n] = …` and `… = h[t, n]` in `seq
 t` the first touches in one iteration the element that the second touches in the next. The proofs are those
@@ -31,7 +31,7 @@ ALWAYS: Relation = frozenset("<=>")
 
 @dataclass(frozen=True, slots=True)
 class Conflicts:
-    """A kernel, and its declarations alone.
+    """A kernel with its declarations, for queries about conflicts.
 
     `whole` are operands of which a read of one element counts as a read of all: it rounds all accumulated
     elements. `in_order`: float sums keep the order of the text.
@@ -44,7 +44,7 @@ class Conflicts:
 
     @staticmethod
     def of(kernel: Kernel, *, in_order: bool = False) -> Conflicts:
-        """Return the context for questions about conflicts in a kernel."""
+        """Return the context for queries about conflicts in a kernel."""
         frame = replace(kernel, name="", body=(), span=None)
         wide = [o.name for o in kernel.operands if is_wide(o)]
         whole = frozenset(n for n in wide if not _sums_once(kernel, frame, n))
@@ -55,11 +55,11 @@ class Conflicts:
         return _known_facts(self.frame)
 
     def positive(self, extent: Index) -> bool:
-        """Return whether an extent is proved to be at least 1."""
+        """Return whether an extent is provably at least 1."""
         return is_nonnegative(extent.substitute(self.known.bindings) - 1, self.known.facts)
 
     def same(self, a: Index, b: Index) -> bool:
-        """Return whether two sizes are equal for all sizes that are allowed."""
+        """Return whether two sizes are provably equal."""
         return a.substitute(self.known.bindings) == b.substitute(self.known.bindings)
 
 
@@ -76,13 +76,13 @@ def meetings(a: Statement, b: Statement, around: int, of: Conflicts) -> Relation
 
 
 def never_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
-    """Return whether two statements of the same ordered loops can change places."""
+    """Return whether two statements of the same ordered loops may be exchanged."""
     shared = len([1 for x, y in zip(a.ordered_loops, b.ordered_loops, strict=False) if x == y])
     return not any(_relation(f, g, a, b, shared, of, alone=True) for f, g in _clashes(a, b, of))
 
 
 def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, in_turn: bool) -> bool:
-    """Return whether accesses of a and of b may access one element; `in_turn` in one iteration of ordered loops."""
+    """Return whether accesses of a and b may be one element, with `in_turn` in one iteration of ordered loops."""
     if f.buffer != g.buffer:
         return False
     pairs = zip(a.ordered_loops, b.ordered_loops, strict=False)
@@ -91,7 +91,7 @@ def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, i
 
 
 def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
-    """Return whether two statements of the same ordered loops may change one element. Equal reductions count."""
+    """Return whether two statements in the same ordered loops may change one element, even by equal reductions."""
     mine, its = a.assign.target, b.assign.target
     if mine.buffer != its.buffer:
         return False
@@ -101,12 +101,12 @@ def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
 
 
 def commute_with(statement: Statement, others: Iterable[Statement], of: Conflicts) -> bool:
-    """Return whether a statement can be exchanged with each of the others, one after the other."""
+    """Return whether a statement can be exchanged with each of the others in turn."""
     return all(never_meet(statement, o, of) for o in others)
 
 
 def sums_in_any_order(kernel: Kernel, operand: Operand, op: str) -> bool:
-    """Return whether a reduction has no order, as the language allows for floats by default."""
+    """Return whether the terms of a reduction may be reordered, as is the default for floats."""
     accumulator = operand.accumulate or operand.dtype
     if not accumulator.is_float or op in ("max", "min"):
         return True
@@ -119,7 +119,7 @@ def is_wide(operand: Operand) -> bool:
 
 
 def writes_all(given: Iterable[Statement], operand: Operand, of: Conflicts) -> bool:
-    """Return whether plain assignments together give every element of an operand a value, for any data.
+    """Return whether plain assignments together write every element of an operand, for any data.
 
     One assignment writes everything if its subscripts are axes of the operand's extents; several do if they
     differ in one subscript, which takes all values.
@@ -140,7 +140,7 @@ def writes_all(given: Iterable[Statement], operand: Operand, of: Conflicts) -> b
 
 
 def _slice(s: Statement, operand: Operand, of: Conflicts) -> tuple[int | None, ...] | None:
-    """Return the value of each subscript that is a number, or None for one that runs over everything."""
+    """Return the constant of each subscript, with None for one that covers its dimension, or None."""
     axes = {a.name: a.extent for a in s.axes}
     found: list[int | None] = []
     for subscript, extent in zip(s.assign.target.index, operand.shape, strict=True):
@@ -158,7 +158,7 @@ def _slice(s: Statement, operand: Operand, of: Conflicts) -> tuple[int | None, .
 
 
 def _clashes(a: Statement, b: Statement, of: Conflicts) -> Iterator[tuple[Read, Read]]:
-    """Yield pairs of accesses of one operand of which at least one writes; two equal reductions commute."""
+    """Yield conflicting pairs of accesses. Two equal reductions commute and do not conflict."""
     mine, its = a.assign, b.assign
     for n, g in enumerate(accesses(b)):
         if g.buffer == mine.target.buffer and not (n == 0 and _commute(a, b, of)):
@@ -215,7 +215,7 @@ def _meeting(
     shared: tuple[Axis, ...],
     axis: Axis | None,
 ) -> Relation:
-    """Return how values of `axis` compare where two subscripts are equal; a kernel's rewrites ask the same again."""
+    """Return how values of `axis` compare where two subscripts are equal. The result is cached."""
     known = _known_facts(frame)
     outer = tuple(AxisAt(x.name, x.extent, True, n) for n, x in enumerate(shared))
     common = outer if axis is None else (*outer, AxisAt(axis.name, axis.extent, True, len(shared)))
@@ -236,7 +236,7 @@ def _known_facts(frame: Kernel) -> FreeSizes:
 
 
 def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Site:
-    """Return a place in those loops, without its accesses."""
+    """Return a site in these loops, without accesses."""
     axes = (*common, *(AxisAt(x.name, x.extent, False, 1000 + number) for x in own))
     return Site(Assign(Read("", (), BOOL), None, Read("", (), BOOL)), axes, (), number)
 
@@ -244,7 +244,7 @@ def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Sit
 def _distance(
     f: tuple[Index, ...], g: tuple[Index, ...], axis: Axis, private: set[str], known: FreeSizes
 ) -> Relation:
-    """Return the sign of the iteration of f minus that of g, if a subscript determines it: `h[t + 1]`, `h[t]`."""
+    """Return the sign of the iteration distance between f and g, if a subscript determines it: `h[t + 1]`, `h[t]`."""
     for mine, its in zip(f, g, strict=True):
         left, right = mine.substitute(known.bindings), its.substitute(known.bindings)
         slope = left.coefficient(axis.name)
@@ -270,7 +270,7 @@ Needs = list[list[bool]]
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """An ordered loop of a canonical kernel: the statements before, inside and behind it, and its depth."""
+    """An ordered loop of a canonical kernel: its depth, and the statements before, inside and after it."""
 
     before: tuple[Statement, ...]
     inside: tuple[Statement, ...]
@@ -290,7 +290,7 @@ class Sequential:
 
 
 def sequential_loops(given: Sequence[Statement]) -> Iterator[Sequential]:
-    """Yield all ordered loops, outer before inner ones."""
+    """Yield all ordered loops, outer loops before inner ones."""
     numbers = dict.fromkeys(n for s in given for n in s.ordered_loops)
     for number in numbers:
         at = [i for i, s in enumerate(given) if number in s.ordered_loops]
@@ -300,7 +300,7 @@ def sequential_loops(given: Sequence[Statement]) -> Iterator[Sequential]:
 
 
 def without_order(s: Statement, depth: int) -> Statement:
-    """Return the statement with an ordered axis among its unordered ones."""
+    """Return the statement with an ordered axis moved to the unordered axes."""
     return replace(
         s,
         axes=(s.sequence[depth], *s.axes),
@@ -310,7 +310,7 @@ def without_order(s: Statement, depth: int) -> Statement:
 
 
 def needs(of: Conflicts, loop: Sequential) -> Needs:
-    """Return needs[i][j]: some iteration of unit i has to come before some iteration of unit j."""
+    """Return a matrix: needs[i][j] if some iteration of unit i must precede some iteration of unit j."""
     units = loop.units
     found = [[False] * len(units) for _ in units]
     for i, first in enumerate(units):
@@ -332,7 +332,7 @@ def _meetings(first: Unit, second: Unit, depth: int, of: Conflicts) -> Relation:
 
 
 def closure(order: Needs) -> Needs:
-    """Return the transitive closure of the needs."""
+    """Return the transitive closure of a relation."""
     reach = [list(row) for row in order]
     for m, through in enumerate(reach):
         for row in reach:
@@ -342,7 +342,7 @@ def closure(order: Needs) -> Needs:
 
 
 def in_needed_order(taken: list[int], order: Needs) -> list[int]:
-    """Return the units in topological order of their needs, otherwise in the order of the text."""
+    """Return the units in topological order, otherwise in textual order."""
     left, found = list(taken), list[int]()
     while left:
         following = next(n for n in left if not any(order[m][n] for m in left if m != n))

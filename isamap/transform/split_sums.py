@@ -50,7 +50,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def splits(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with one of its sums in a temporary of its own that starts from nothing."""
+    """Yield the kernel with one sum computed in a new temporary that starts from the neutral element."""
     given = statements(kernel)
     for n, s in enumerate(given):
         a = s.assign
@@ -89,7 +89,7 @@ def _split_sum(kernel: Kernel, given: tuple[Statement, ...], n: int) -> Iterator
 
 
 def _is_plain(target: Read, s: Statement) -> bool:
-    """Return whether each iteration of the axes that the target mentions has an element of its own."""
+    """Return whether each iteration of the target's axes has a separate element."""
     names = [str(i) for i in target.index]
     kept = {x.name for x in s.axes if x not in s.reduction_axes}
     return kept == {n for n in names if n in kept} and all(
@@ -98,7 +98,7 @@ def _is_plain(target: Read, s: Statement) -> bool:
 
 
 def _starts_from_identity(kernel: Kernel, given: tuple[Statement, ...], n: int) -> bool:
-    """Return whether the preceding write of the target gives it the identity of the reduction."""
+    """Return whether the preceding write initialises the target with the neutral element."""
     a = given[n].assign
     assert a.op is not None, "only reductions start from something"
     name = a.target.buffer
@@ -249,7 +249,7 @@ MOST_PARTS = 8
 
 
 def partings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with one of its sums parted, for each sum of which others need single values of an axis."""
+    """Yield the kernel with one sum split along an axis, for each sum that others read at single values of it."""
     given = statements(kernel)
     for number, s in enumerate(given):
         dimension = _parted_dimension(given, number)
@@ -264,7 +264,7 @@ def partings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _parted_dimension(given: tuple[Statement, ...], number: int) -> int | None:
-    """Return a dimension of a sum's array of which a later statement in the same loops needs only one value."""
+    """Return a dimension of a sum's array of which a later statement in the same loops needs one value only."""
     s = given[number]
     if s.assign.op is None or not s.reduction_axes or s.assign.guard is not None:
         return None
@@ -279,7 +279,7 @@ def _parted_dimension(given: tuple[Statement, ...], number: int) -> int | None:
 
 
 def _axis_at(s: Statement, dimension: int) -> tuple[int, str] | None:
-    """Return the number of values and the name of the axis that is one of a target's subscripts, and in no other."""
+    """Return count and name of the axis that is a target's subscript `dimension` and in no other, or None."""
     index = s.assign.target.index
     name = str(index[dimension])
     extent = next((a.extent.value for a in s.axes if a.name == name), None)
@@ -290,7 +290,7 @@ def _axis_at(s: Statement, dimension: int) -> tuple[int, str] | None:
 def _part_writes(
     kernel: Kernel, given: tuple[Statement, ...], s: Statement, dimension: int
 ) -> tuple[Statement, ...]:
-    """Return the statements, with writes of the array in the loops of `s` split, each as late as possible."""
+    """Return the statements with the array's writes in the loops of `s` split, each as late as possible."""
     of, buffer = Conflicts.of(kernel), s.assign.target.buffer
     found: list[Statement] = []
     moved: list[Statement] = []
@@ -313,7 +313,7 @@ def _of_one(s: Statement, axis: str, value: int) -> Statement:
 
 
 def _sink(order: list[Statement], s: Statement, of: Conflicts) -> None:
-    """Move a statement behind those that follow it, up to the first that it has to stay in front of."""
+    """Move a statement as late as its dependents allow."""
     at = next(n for n, t in enumerate(order) if t is s)
     to = at
     while to + 1 < len(order) and order[to + 1].ordered_loops == s.ordered_loops:

@@ -53,17 +53,17 @@ class Statement:
 
     @property
     def reduction_axes(self) -> tuple[Axis, ...]:
-        """Axes that the target does not depend on."""
+        """The axes on which the target does not depend."""
         used = frozenset(s for i in self.assign.target.index for s in i.symbols)
         return tuple(a for a in self.axes if a.name not in used)
 
     def axis(self, name: str) -> Axis:
-        """Return the axis of that name; it exists."""
+        """Return the axis with an existing name."""
         return next(a for a in self.axes if a.name == name)
 
 
 def statements(routine: Routine) -> tuple[Statement, ...]:
-    """Return all statements of a routine in order, axis names made unique within each."""
+    """Return all statements of a routine in order, with axis names unique within each statement."""
     return tuple(_flatten(routine, routine.body, Statement((), _NOTHING, BOOL), None, count()))
 
 
@@ -73,7 +73,7 @@ _NOTHING = Assign(Read("", (), BOOL), None, Read("", (), BOOL))
 def _flatten(
     routine: Routine, body: tuple[Stmt, ...], around: Statement, guard: Expr | None, numbers: Iterator[int]
 ) -> Iterator[Statement]:
-    """Yield statements of a body inside the loops of `around`."""
+    """Yield the statements of a body inside the loops of `around`."""
     for stmt in body:
         match stmt:
             case Assign():
@@ -96,7 +96,7 @@ T = TypeVar("T")
 def in_ordered_loops(
     items: Sequence[tuple[Statement, T]], build: Callable[[Axis, tuple[T, ...]], T], depth: int = 0
 ) -> tuple[T, ...]:
-    """Return items of statements inside the ordered loops that they share: `build` makes one loop."""
+    """Return items inside the ordered loops that their statements share. `build` creates one loop."""
     found: list[T] = []
     for number, group in groupby(items, lambda i: (i[0].ordered_loops[depth:] or (None,))[0]):
         members = list(group)
@@ -108,7 +108,7 @@ def in_ordered_loops(
 
 
 def _without_shadowing(loop: Loop, taken: set[str]) -> tuple[tuple[Axis, ...], Loop]:
-    """Return the loop with axes renamed that an outer loop already uses."""
+    """Return the loop with axes renamed whose names an outer loop uses."""
     renaming: dict[str, Index | int] = {}
     for axis in loop.axes:
         name = axis.name
@@ -125,14 +125,14 @@ def _without_shadowing(loop: Loop, taken: set[str]) -> tuple[tuple[Axis, ...], L
 
 
 def both_hold(a: Expr | None, b: Expr | None) -> Expr | None:
-    """Return the condition that two conditions hold; None is one that always does."""
+    """Return the conjunction of two conditions. None is a condition that always holds."""
     if a is None or b is None:
         return a if b is None else b
     return Call("and", (a, b), BOOL)
 
 
 def bounding_axes(given: Iterable[Statement]) -> dict[str, Index]:
-    """Return the extents of the ordered axes that extents of other axes depend on; of one name, the longest."""
+    """Return the longest extent of each ordered axis on which extents of other axes depend, by name."""
     named = {name for s in given for a in (*s.axes, *s.sequence) for name in a.extent.symbols}
     found: dict[str, Index] = {}
     for axis in (a for s in given for a in s.sequence if a.name in named):
@@ -141,7 +141,7 @@ def bounding_axes(given: Iterable[Statement]) -> dict[str, Index]:
 
 
 def identity_of(op: str, dtype: DType) -> Const:
-    """Return the value that leaves a reduction as it is."""
+    """Return the neutral element of a reduction."""
     match OPS[op].identity:
         case "lowest":
             return Const(float("-inf") if dtype.is_float else dtype.low, dtype)

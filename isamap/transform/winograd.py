@@ -59,7 +59,7 @@ class Filtering:
 
 @cache
 def derive_filtering(count: int, taps: int) -> Filtering | None:
-    """Return the minimal filtering of so many results and taps, or None if it takes more points than there are.
+    """Return the minimal filtering for `count` results and `taps` taps, or None if it needs too many points.
 
     The product of two polynomials of `count` and `taps` coefficients is interpolated from its values at the
     points, by Lagrange. A correlation is the transpose of that. Denominators go to the filters' matrix.
@@ -91,7 +91,7 @@ def _from_roots(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
 
 
 def is_filtering(given: Filtering) -> bool:
-    """Return whether the matrices compute a correlation, for all data: one equation per result, tap and element."""
+    """Return whether the matrices compute a correlation for all data: one equation per result, tap and element."""
     rows = tuple(zip(*given.results, strict=True))
     at_points = tuple(zip(rows, given.filters, given.image, strict=True))
     sizes = len(given.results), len(given.filters[0]), len(given.image[0])
@@ -106,7 +106,7 @@ def is_filtering(given: Filtering) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """An axis of the image that a window moves along: the axis of its results, and that of its taps."""
+    """An axis of the image along which a window moves: the axes of its results and of its taps."""
 
     result: Axis
     taps: Axis
@@ -114,7 +114,7 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class _Convolution:
-    """A sum over channels of an image times filters, with the axes of each kind in the order of their arrays.
+    """A convolution: a sum over channels of image times filters, with axes in the order of their arrays.
 
     `image` are the axes of pixels, `channels` those that the sum removes, `filters` those of several filters.
     """
@@ -152,7 +152,7 @@ def _convolution(kernel: Kernel, s: Statement) -> _Convolution | None:
 
 
 def _without_single_taps(s: Statement) -> Statement:
-    """Return the statement without summed axes of one element."""
+    """Return the statement without reduction axes of one element."""
     single = {a.name for a in s.reduction_axes if a.extent.value == 1}
     if not single:
         return s
@@ -162,7 +162,7 @@ def _without_single_taps(s: Statement) -> Statement:
 
 
 def _as_convolution(s: Statement, pixel: Read, tap: Read) -> _Convolution | None:
-    """Return the statement as a convolution of this image by these filters, if it is one of stride 1."""
+    """Return the statement as a stride-1 convolution of this image and these filters, or None."""
     target, places, of_filter = (_steps(read) for read in (s.assign.target, pixel, tap))
     if target is None or places is None or of_filter is None:
         return None
@@ -197,7 +197,7 @@ def _as_convolution(s: Statement, pixel: Read, tap: Read) -> _Convolution | None
 
 
 def _steps(read: Read) -> list[dict[str, int]] | None:
-    """Return the axes with their coefficients of each subscript, or None for subscripts that are not affine."""
+    """Return the coefficients of axes in each subscript, or None for non-affine subscripts."""
     found: list[dict[str, int]] = []
     for index in read.index:
         atoms = [(atom, c) for monomial, c in index.terms for atom in monomial]
@@ -213,13 +213,13 @@ def _steps(read: Read) -> list[dict[str, int]] | None:
 
 @dataclass(frozen=True, slots=True)
 class WinogradForm(Rewrite):
-    """A rewrite that computes a convolution at points. `filters` is the array that has its taps."""
+    """A rewrite of a convolution to products at points. `filters` is the array with the filter taps."""
 
     filters: str
 
 
 def winograd_forms(kernel: Kernel) -> tuple[WinogradForm, ...]:
-    """Return the kernel with its first convolution computed at points, with tiles of each size. Its sizes are bound.
+    """Return the kernel with its first convolution computed at points, for each tile size. Sizes are bound.
 
     A convolution of groups, of other strides than 1, or in floats narrower than f32 stays as it is.
     """
@@ -234,7 +234,7 @@ def winograd_forms(kernel: Kernel) -> tuple[WinogradForm, ...]:
 
 
 def _form(kernel: Kernel, of: _Convolution, number: int, count: int) -> WinogradForm | None:
-    """Return the kernel with tiles of `count` results along each window; None if there are too few points for it."""
+    """Return the kernel with tiles of `count` results along each window, or None if there are too few points."""
     by = [derive_filtering(count, _size(w.taps)) for w in of.windows]
     known = [one for one in by if one is not None]
     if len(known) < len(by) or any(min(_size(w.result), _size(w.taps)) < 2 for w in of.windows):
@@ -275,7 +275,7 @@ class _Tiled:
         return [len(one.image) for one in self.by]
 
     def statements(self, place: _Place) -> list[Statement]:
-        """Return the statements: filters and image at the points, their products, and results of these."""
+        """Return the statements: filters and image at the points, their products, and the results."""
         found = list[Statement]()
         x, z = (
             Axis(self._free("x"), Index.of(prod(self.sizes))),
@@ -312,7 +312,7 @@ class _Tiled:
         return [w.taps for w in self.of.windows]
 
     def _tiles(self, axis: Axis, windows: Sequence[_Window]) -> Axis:
-        """Return an axis of the image that counts tiles, if one of these windows moves along it, else as it is."""
+        """Return an image axis that counts tiles if a window moves along it, else the unchanged axis."""
         is_moved = any(w.result == axis for w in windows)
         return replace(axis, extent=Index.of(ceil(_size(axis) / self.count))) if is_moved else axis
 
@@ -325,7 +325,7 @@ class _Tiled:
         return prod(map(_size, self._tile_axes))
 
     def _temporary(self, like: Read, *shape: Index | int) -> Callable[..., Read]:
-        """Return a new temporary, named like an array, as a function from subscripts to its element."""
+        """Return a function from subscripts to an element of a new temporary, whose name resembles `like`."""
         known = replace(self.kernel, operands=(*self.kernel.operands, *self.made))
         name, dtype = free_name(known, f"{like.buffer}_points"), self.of.pixel.dtype
         self.made.append(Operand(name, "temp", dtype, tuple(map(Index.of, shape))))
@@ -334,7 +334,7 @@ class _Tiled:
     # --- statements ---
 
     def _filters(self, found: list[Statement]) -> Read:
-        """Append the statements that evaluate the filters at the points of each window; return the last target."""
+        """Append the statements that evaluate the filters at each window's points. Return the last target."""
         kept = [a for a in _axes(self.of.tap, self.of.statement) if a not in self._taps]
         source = self.of.tap
         for n, (window, by) in enumerate(zip(self.of.windows, self.by, strict=True)):
@@ -347,7 +347,7 @@ class _Tiled:
         return source
 
     def _image(self, found: list[Statement]) -> Read:
-        """Append the statements that evaluate the image at the points of each window; return the last target."""
+        """Append the statements that evaluate the image at each window's points. Return the last target."""
         windows = self.of.windows
         source = substitute_read(self.of.pixel, {w.taps.name: 0 for w in windows})
         for n, (window, by) in enumerate(zip(windows, self.by, strict=True)):
@@ -379,7 +379,7 @@ class _Tiled:
     def _at_points(
         self, like: Read, number: int, inside: Sequence[Axis], places: Sequence[Index | str]
     ) -> Read:
-        """Return an element of a new temporary, by the axes of the first points and such places.
+        """Return an element of a new temporary, given the first points' axes and `places`.
 
         After the last window one axis of the temporary has all points.
         """
@@ -391,7 +391,7 @@ class _Tiled:
         return element(_number(self._points), *places)
 
     def _results(self, found: list[Statement], sums: Callable[..., Read], z: Axis, place: _Place) -> None:
-        """Append the statements that interpolate results from the products, one for each result of a tile."""
+        """Append the statements that interpolate the results from the products, one for each result of a tile."""
         source = sums(_number(self._points), z.name, *_names(self.of.filters))
         numbers: list[Axis] = []
         for n, by in enumerate(self.by[:-1]):
@@ -422,14 +422,14 @@ class _Tiled:
 def _combined(
     matrix: Matrix, terms: Sequence[Read], target: Read, point: Axis, axes: tuple[Axis, ...]
 ) -> Iterator[Statement]:
-    """Yield one statement for each row of a matrix, which assigns that sum of terms to the target at its point."""
+    """Yield one statement per matrix row, which assigns that sum of terms to the target at its point."""
     for number, row in enumerate(matrix):
         assign = Assign(substitute_read(target, {point.name: number}), None, _sum_of(row, terms))
         yield Statement(axes, assign, target.dtype)
 
 
 def _sum_of(row: Sequence[Fraction], terms: Sequence[Read]) -> Expr:
-    """Return the sum of terms with these factors: whole ones, and a division by their denominator."""
+    """Return the sum of terms with rational factors: integer factors, then a division by the denominator."""
     divisor = lcm(*(c.denominator for c in row))
     given = [(int(c * divisor), term) for c, term in zip(row, terms, strict=True) if c]
     first = next((n for n, (c, _) in enumerate(given) if c > 0), 0)
@@ -445,7 +445,7 @@ def _sum_of(row: Sequence[Fraction], terms: Sequence[Read]) -> Expr:
 
 
 def _inside(read: Read, kernel: Kernel, ranges: Mapping[str, tuple[int, int]]) -> Read:
-    """Return a read of the image that gives its fill, or 0, where tiles reach beyond an edge."""
+    """Return a read of the image with its fill, or 0, where tiles extend beyond an edge."""
     shape = kernel.operand(read.buffer).shape
     reach = [bounds(index, ranges) for index in read.index]
     is_there = all(low >= 0 and high < (e.value or 0) for (low, high), e in zip(reach, shape, strict=True))
@@ -453,12 +453,12 @@ def _inside(read: Read, kernel: Kernel, ranges: Mapping[str, tuple[int, int]]) -
 
 
 def _at(read: Read, *index: Index | str) -> Read:
-    """Return another element of an array."""
+    """Return a function from subscripts to an element of the same array."""
     return replace(read, index=tuple(map(Index.of, index)))
 
 
 def _number(axes: Sequence[Axis]) -> Index:
-    """Return the number of an element of some axes among all, the last axis counting by ones."""
+    """Return the row-major number of an element over some axes."""
     found = Index.of(0)
     for axis in axes:
         found = found * axis.extent + Index.of(axis.name)
@@ -475,7 +475,7 @@ def _names(axes: Sequence[Axis]) -> list[str]:
 
 
 def _axes(read: Read, s: Statement) -> list[Axis]:
-    """Return the axes of a read in the order of its subscripts, results before taps."""
+    """Return the axes of a read in subscript order, result axes before tap axes."""
     steps = _steps(read) or []
     return [s.axis(name) for one in steps for name in one]
 
@@ -485,7 +485,7 @@ def _axes(read: Read, s: Statement) -> list[Axis]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The assignment that takes a sum, `hole` in its value, and the statements around those that compute it."""
+    """The assignment that consumes a sum (`hole` in its value), and the statements that compute the sum."""
 
     before: tuple[Statement, ...]
     after: tuple[Statement, ...]
@@ -494,7 +494,7 @@ class _Place:
     hole: Read
 
     def filled(self, axes: tuple[Axis, ...], at: Mapping[str, Index], total: Expr) -> Statement:
-        """Return the statement for elements at other subscripts, which takes such a sum."""
+        """Return the consuming statement for elements at other subscripts, with the sum `total` substituted."""
         hole = substitute_read(self.hole, at)
         value = map_reads(substitute_expr(self.assign.value, at), lambda r: total if r == hole else r)
         assign = replace(self.assign, target=substitute_read(self.assign.target, at), value=value)
@@ -502,7 +502,7 @@ class _Place:
 
 
 def _place_of(kernel: Kernel, number: int, s: Statement) -> _Place:
-    """Return the place of a sum: it starts where its target is filled before, and ends in what reads it next."""
+    """Return where a sum is initialised before and consumed after."""
     given, hole = statements(kernel), s.assign.target
     summed = {a.name for a in s.reduction_axes}
     axes = tuple(a for a in s.axes if a.name not in summed)
@@ -529,7 +529,7 @@ def _place_of(kernel: Kernel, number: int, s: Statement) -> _Place:
 
 
 def _renamed(s: Statement, read: Read, like: Read, axes: Sequence[Axis]) -> Assign | None:
-    """Return an assignment over the same axes under the names that make one of its accesses equal to another."""
+    """Return an assignment with axes renamed so that one of its accesses equals another access, or None."""
     mine, theirs = _steps(read), _steps(like)
     if (
         mine is None
@@ -552,7 +552,7 @@ def _renamed(s: Statement, read: Read, like: Read, axes: Sequence[Axis]) -> Assi
 
 
 def split_ahead(kernel: Kernel, given: Sequence[str]) -> tuple[Kernel, Kernel] | None:
-    """Return the statements that depend on these inputs alone as one kernel, and the others as another.
+    """Return a kernel of the statements that depend on these inputs alone, and a kernel of the others.
 
     The second reads the results of the first, and not these inputs. None if no statement is of the first kind.
     """

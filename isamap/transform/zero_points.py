@@ -1,4 +1,4 @@
-"""Expand products of quantised values with zero points, so that sums have no offsets in their factors.
+"""Expand products of quantised values with zero points, so that factors of sums have no offsets.
 
                                                          X[m] = 0;  X[m] += i32(x[m, k]);
                                                          W[n] = 0;  W[n] += i32(w[n, k]);
@@ -64,7 +64,7 @@ def shifts(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _signed_factors(kernel: Kernel, s: Statement) -> Iterator[tuple[Read, Expr]]:
-    """Yield the narrow factors of a sum of products that are read as they are, each with the other factor."""
+    """Yield the narrow factors of a sum of products that are plain reads, each with the other factor."""
     a = s.assign
     if a.op != "add" or a.guard is not None or s.sequence or not s.reduction_axes:
         return
@@ -81,7 +81,7 @@ def _signed_factors(kernel: Kernel, s: Statement) -> Iterator[tuple[Read, Expr]]
 
 
 def _is_shiftable(kernel: Kernel, read: Read, wide: DType) -> bool:
-    """Return whether it is an element of an input, of a type whose shifted values fit into the wide type."""
+    """Return whether a read is of an input whose shifted values fit into the wide type."""
     dtype = read.dtype
     fits = dtype.is_integer and 1 < dtype.bits < wide.bits and _opposite(dtype) in DTYPES
     return fits and kernel.operand(read.buffer).role == "in"
@@ -130,7 +130,7 @@ def correct_product(
     summed: tuple[Statement, ...],
     totals: tuple[Operand, ...],
 ) -> Kernel:
-    """Return the kernel with another product in a statement, and the correction added.
+    """Return the kernel with another product in a statement, and the correction term added.
 
     The sum starts from the correction if a statement sets its initial value; else the correction is added at
     the end. `summed` are the statements that compute `totals`, from which the correction is made.
@@ -154,7 +154,7 @@ def _without(given: tuple[Statement, ...], number: int) -> tuple[Statement, ...]
 
 
 def _with(value: Expr, factor: Read) -> Expr:
-    """Return the product with the factor's highest bit flipped, and taken as the other signedness."""
+    """Return the product with the factor's highest bit flipped and reinterpreted with the other signedness."""
     assert isinstance(value, Call)
     dtype = factor.dtype
     half = 1 << (dtype.bits - 1)
@@ -169,14 +169,14 @@ def _with(value: Expr, factor: Read) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Factor:
-    """A factor that is `value - offset`. An offset of None is none."""
+    """A factor of the form `value - offset`. The offset is None without one."""
 
     value: Expr
     offset: Expr | None
 
 
 def without_zero_points(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with the offsets of one sum extracted, and that with one factor shifted as well."""
+    """Yield the kernel with the offsets of one sum expanded, also with one factor shifted."""
     given = statements(kernel)
     for number, s in enumerate(given):
         factors = _factors(s)

@@ -1,4 +1,4 @@
-"""Measure the bandwidth of each memory level: buffers read, written, and updated in sequence.
+"""Measure the bandwidth of each memory level with buffers that are read, written, and updated in sequence.
 
 A buffer takes half of its level, and several times the size of the levels before it. The buffer of main
 memory takes four times the size of all caches, or as much as is available. The description's widest load and
@@ -32,7 +32,7 @@ _SAMPLE_NS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One kind of access to a memory, by a load or a store or both. Units: bytes.
+    """One kind of access to a memory: loads, stores, or both. Units: bytes.
 
     `is_parted`: each move of the inner loop goes through a part of the buffer of its own.
     """
@@ -51,19 +51,19 @@ class Stream:
 
     @property
     def apart_bytes(self) -> int:
-        """The distance between the accesses of consecutive moves of the inner loop."""
+        """The distance between consecutive accesses of one move in the inner loop."""
         blocks = self.size_bytes // self.block_bytes if self.is_parted else 1
         return blocks * move_bytes(self.load)
 
     def timed(self, library: int, number: int) -> Timed:
-        """Return the call of the stream's function: a trip is one way through the buffer."""
+        """Return the timed call of the stream's function, in which one iteration traverses the buffer once."""
         blocks = self.size_bytes // self.block_bytes
         per_trip = float(blocks * self.block_bytes)
         return Timed(library, f"stream_{number}", (ARENA,), (blocks,), per_trip, _SAMPLE_NS)
 
 
 def streams(machine: Machine, reported_bytes: int = 0) -> tuple[Stream, ...]:
-    """Return the streams through every level of a machine, or none if no register can be loaded and stored.
+    """Return the streams through each memory level, or () if no register can be loaded and stored.
 
     `reported_bytes` is the size of the largest cache as the system reports it, which may exceed the
     machine's.
@@ -82,7 +82,7 @@ def streams(machine: Machine, reported_bytes: int = 0) -> tuple[Stream, ...]:
 
 
 def bandwidth_figures(ways: Sequence[Stream], results: Sequence[Spread | str]) -> tuple[BandwidthFigure, ...]:
-    """Return the parameters of successful streams, the faster of two ways to measure the same."""
+    """Return the parameters of successful streams. Of two measurements of one parameter, the faster counts."""
     found: dict[tuple[str, str], BandwidthFigure] = {}
     for stream, result in zip(ways, results, strict=True):
         if not isinstance(result, Spread):
@@ -95,7 +95,7 @@ def bandwidth_figures(ways: Sequence[Stream], results: Sequence[Spread | str]) -
 
 
 def _sizes(machine: Machine, reported_bytes: int) -> Iterator[tuple[str, int]]:
-    """Yield memories from the nearest cache outwards, and how large a buffer each is measured with."""
+    """Yield the memories from the nearest cache outwards, with the size of the buffer to measure each."""
     before = 0
     for name in caches_from_nearest(machine):
         capacity = machine.memories[name].capacity_bytes or 0
@@ -107,7 +107,7 @@ def _sizes(machine: Machine, reported_bytes: int) -> Iterator[tuple[str, int]]:
 
 
 def move_bytes(entry: MachineInstruction) -> int:
-    """Return the bytes that a move without parameters copies, or 0 for any other instruction."""
+    """Return the bytes that a parameterless move copies, or 0 for other instructions."""
     i = entry.instruction
     if i.params or len(i.operands) != 2 or not is_copy(i) or isinstance(entry.emit, EmitNothing):
         return 0
@@ -124,7 +124,7 @@ def move_bytes(entry: MachineInstruction) -> int:
 
 
 def widest_moves(machine: Machine) -> tuple[MachineInstruction, MachineInstruction] | None:
-    """Return the load and the store of one type that copy most bytes between memory and named registers."""
+    """Return the widest load and store of one type between memory and registers, or None."""
     best: tuple[MachineInstruction, MachineInstruction] | None = None
     moves = [e for e in machine.instructions.values() if move_bytes(e)]
     for load in moves:
@@ -157,7 +157,7 @@ def _is_memory(machine: Machine, name: str) -> bool:
 
 
 def stream_source(machine: Machine, ways: tuple[Stream, ...], sampled_by: str | None = None) -> str:
-    """Return the file with a function for each stream, sampled by another text than usual where one is given."""
+    """Return the file with a function for each stream. `sampled_by` replaces the usual sampling code."""
     names = CNames(taken=HELPER_NAMES)
     for word in ("now", "sample", "timed", "trip", "trips", *(f"stream_{n}" for n in range(len(ways)))):
         names.take(word)

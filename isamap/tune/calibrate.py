@@ -1,4 +1,4 @@
-"""Calibrate a description: time everything in it that can be timed on this processor.
+"""Calibrate a description: measure all its parameters that can be measured on this processor.
 
     calibrate(load_machine("x86-avx512"), None, 10.0)  ->  Profile
 
@@ -85,7 +85,7 @@ PARTS = 16  # where the system does not say how many ways a cache has
 
 
 def reported_caches(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[CacheFigure, ...]:
-    """Return the size of each cache of a description as the system reports it, the nearest one first."""
+    """Return the sizes of a description's caches as the operating system reports them, nearest first."""
     names = caches_from_nearest(machine)
     known = [
         CacheFigure(name, cache.size_bytes, cache.ways, cache.line_bytes, cache.size_bytes, "as reported")
@@ -99,7 +99,7 @@ def reported_caches(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[
 
 
 def probes(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[Stream, ...]:
-    """Return the reads from which `usable_bytes` finds the usable part of the system's last cache.
+    """Return the reads from which `usable_bytes` determines the usable part of the system's last cache.
 
     None if the description does not have that cache, or nothing to read it with.
     """
@@ -111,7 +111,7 @@ def probes(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[Stream, .
 
 
 def parts(system: tuple[SystemCache, ...]) -> tuple[int, ...]:
-    """Return the possible sizes of the last cache, smallest first: it may lose ever more ways. Units: bytes.
+    """Return the possible usable sizes of the last cache, smallest first. Each lacks some ways. Units: bytes.
 
     Return none if no cache is before it, whose speed shows that the last one was read.
     """
@@ -126,12 +126,12 @@ def parts(system: tuple[SystemCache, ...]) -> tuple[int, ...]:
 
 
 def _near_bytes(system: tuple[SystemCache, ...]) -> int:
-    """Return a buffer that the last cache holds, and the one before it does not."""
+    """Return the size of a buffer that fits into the last cache but not into the one before."""
     return 2 * system[-2].size_bytes
 
 
 def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> int:
-    """Return how much of the last cache can be used, of the least ns per byte that each probe took."""
+    """Return the usable bytes of the last cache, from the least ns per byte of each probe."""
     undisturbed = list(accumulate(reversed(took_ns), min))[::-1]
     sizes = (_near_bytes(system), *parts(system))
     held = (size for size, took in zip(sizes, undisturbed, strict=True) if took <= MISSED * undisturbed[0])
@@ -139,7 +139,7 @@ def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> i
 
 
 def least_of(figure: CacheFigure, again: CacheFigure) -> CacheFigure:
-    """Return a cache from two measurements: the size usable both times, and the shorter retention time.
+    """Return a cache from two measurements: the smaller usable size, and the shorter retention time.
 
     None of `kept_ns` means that no limit is known: the other one applies.
     """
@@ -149,7 +149,7 @@ def least_of(figure: CacheFigure, again: CacheFigure) -> CacheFigure:
 
 
 def with_usable(figure: CacheFigure, usable: int) -> CacheFigure:
-    """Return the parameters of the last cache with its usable size: it has fewer ways and all sets."""
+    """Return the last cache's parameters with its usable size, which has fewer ways and all sets."""
     whole = figure.reported_bytes
     assert whole is not None, "only a cache that the system reports is read"
     if usable >= whole:
@@ -189,13 +189,13 @@ void sample(timed *f, unsigned char *const *data, const int64_t *numbers, int64_
 
 
 def kept_streams(machine: Machine, ways: Sequence[Stream]) -> tuple[Stream, ...]:
-    """Return the reads of caches that others may share: all but the nearest."""
+    """Return the read streams of all caches but the nearest, which others may share."""
     shared = caches_from_nearest(machine)[1:]
     return tuple(stream for stream in ways if stream.access == "read" and stream.memory in shared)
 
 
 def kept_calls(streams: Sequence[Stream], library: int) -> list[Timed]:
-    """Return the calls of each stream, with nothing to wait for and after each time."""
+    """Return the timed calls of each stream, without a wait and after each waiting time."""
     calls: list[Timed] = []
     for number, stream in enumerate(streams):
         once = stream.timed(library, number)
@@ -209,7 +209,7 @@ def kept_calls(streams: Sequence[Stream], library: int) -> list[Timed]:
 def kept_ns(
     stream: Stream, results: Sequence[Spread | str], machine: Machine, bandwidths: Sequence[BandwidthFigure]
 ) -> int | None:
-    """Return how long a cache keeps most of a buffer.
+    """Return how long a cache retains most of an unaccessed buffer, or None if no limit was found.
 
     Return None if it outlasts all waits, if nothing was measured, or if the next memory is hardly slower, so
     that the times do not differ. `results` are those of `kept_calls` for the stream. A buffer counts as lost
@@ -234,7 +234,7 @@ def kept_ns(
 
 
 def _behind(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:
-    """Return the time of a byte from the memory behind a cache, or None if it was not measured. Units: ns."""
+    """Return the time per byte from the memory behind a cache, or None if not measured. Units: ns."""
     caches = caches_from_nearest(machine)
     read = {b.memory: b.ns_per_byte.middle for b in bandwidths if b.access == "read"}
     farther = [*caches[caches.index(memory) + 1 :], *(name for name in read if name not in caches)]
@@ -317,7 +317,7 @@ def _with_kept(
     rng: np.random.Generator,
     watch: Watch,
 ) -> Profile:
-    """Return the profile with the retention time of unaccessed lines, for each cache but the nearest."""
+    """Return the profile with the retention time of unaccessed lines for each cache but the nearest."""
     tried = kept_streams(machine, ways)
     if not tried:
         return profile
@@ -336,7 +336,7 @@ def _with_kept(
 
 
 def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
-    """Return the profile with the time to start rows of matrices as large as the bandwidth buffers."""
+    """Return the profile with the row start times of matrices as large as the bandwidth buffers."""
     read = [b for b in profile.bandwidths if b.access == "read"]
     sizes, took = {b.memory: b.size_bytes for b in read}, {b.memory: b.ns_per_byte.least for b in read}
     found = list(row_figures(lay_over(machine, profile), sizes, took, watch, rng))
@@ -348,7 +348,7 @@ def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, wat
 
 
 def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
-    """Return the profile with the times of rows along a sum, and of long pieces of rows, from beyond all caches."""
+    """Return the profile with the times of rows along a sum and of long row pieces beyond all caches."""
     sizes = {b.memory: b.size_bytes for b in profile.bandwidths if b.access == "read"}
     here = lay_over(machine, profile)
     rows, pieces = (figure(here, sizes, watch, rng) for figure in (stream_figure, piece_figure))
@@ -364,7 +364,7 @@ def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, 
 def caches_here(
     machine: Machine, compiler: Compiler, budget_s: float, rng: np.random.Generator, watch: Watch
 ) -> tuple[CacheFigure, ...]:
-    """Return the sizes of the machine's caches here: as the system reports, and the usable part of the last one."""
+    """Return the sizes of the caches here: as the system reports them, and the usable part of the last one."""
     system = system_caches()
     figures = list(reported_caches(machine, system))
     tried = probes(machine, system)
@@ -404,7 +404,7 @@ def _plan(
 def packing_figures(
     machine: Machine, rng: np.random.Generator, watch: Watch
 ) -> Iterator[PackingFigure | UnmeasuredPacking]:
-    """Yield the measured time of packing by type, or the reason why it is unknown. Raises: MissingTool."""
+    """Yield the measured packing time for each type, or the reason why it is unknown. Raises: MissingTool."""
     for copy in copies():
         watch(f"packing: {copy.way} of {copy.dtype}")
         try:
@@ -416,7 +416,7 @@ def packing_figures(
 
 
 def check_runs_here(machine: Machine) -> None:
-    """Raise MissingTool where this processor cannot run a machine's instructions."""
+    """Check that this processor can run a machine's instructions. Raises: MissingTool."""
     missing = missing_features(machine)
     if missing or machine.target.run != "native" or machine.levels:
         why = (

@@ -1,4 +1,4 @@
-"""Time kernels of the language: matched, scheduled and compiled like any other, then called.
+"""Time kernels of the language that are matched, scheduled and compiled like any other.
 
     Clocked.of("rows", "kernel rows() { … }", machine).problem  ->  the scheduling problem
     .compiled(chosen)                                           ->  a library
@@ -60,7 +60,7 @@ class ClockedKernel:
 
     @staticmethod
     def of(name: str, text: str, machine: Machine) -> ClockedKernel:
-        """Return the kernel of a text. Raises: NoMapping if the machine performs it in no way."""
+        """Return the kernel of a text. Raises: NoMapping if the machine cannot perform it."""
         kernel = make_guards_explicit(bind(parse_kernel(Source(name, text)), {}))
         return ClockedKernel(kernel, machine, build_problem(kernel, machine, {}))
 
@@ -73,7 +73,7 @@ class ClockedKernel:
     def calls_ns(
         self, library: Compiled, arrays: Mapping[str, NDArray[Any]], calls: int, limit_s: float
     ) -> list[float]:
-        """Return the time of each of some calls. Together they may take `limit_s`. Units: nanoseconds.
+        """Return the times of some calls, which together take at most `limit_s`. Units: nanoseconds.
 
         Raises: RunProblem if they crash, take longer, or refuse their operands.
         """
@@ -103,7 +103,7 @@ _TYPES = ("f32", "bf16", "i8")
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A way of copying elements of a type, as a kernel's text."""
+    """A way to copy elements of a type, as a kernel's text."""
 
     way: str
     dtype: str
@@ -111,7 +111,7 @@ class Copy:
 
 
 def copies() -> Iterator[Copy]:
-    """Yield every way for every type."""
+    """Yield all ways of copying, for every type."""
     for way, text in _WAYS.items():
         for dtype in _TYPES:
             body = text.format(t=dtype, m=ROWS, n=COLUMNS)
@@ -120,7 +120,7 @@ def copies() -> Iterator[Copy]:
 
 
 def time_copy(copy: Copy, machine: Machine, rng: np.random.Generator) -> PackingFigure | None:
-    """Return the ns for each element, or None if the machine has no instruction that copies this type.
+    """Return the copy time per element in ns, or None if no instruction copies this type.
 
     Raises: Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
@@ -175,19 +175,19 @@ void time_threads(unsigned char *const *data, const int64_t *numbers, int64_t tr
 
 
 def has_two_processors() -> bool:
-    """Return whether two threads of this process can run at a time."""
+    """Return whether two threads of this process can run at the same time."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) > 1
     return (os.cpu_count() or 1) > 1
 
 
 def thread_files(main: str) -> dict[str, str]:
-    """Return the files of the library whose function hands two parts to two threads."""
+    """Return the files of a library whose function runs two parts on two threads."""
     includes = ("isamap_pool.c", "sched.h", "stdatomic.h", "stdint.h", "time.h")
     lines = [f'#include "{h}"' if h.endswith(".c") else f"#include <{h}>" for h in includes]
     return {**pool_files(), main: "\n".join([*FIRST, *lines, "", sampler(), _BODY])}
 
 
 def timed_threads(library: int) -> Timed:
-    """Return the call of that function: a trip starts two parts and sees both end."""
+    """Return the timed call of that function. One iteration starts two parts and waits for both."""
     return Timed(library, FUNCTION, (), (), 1.0)

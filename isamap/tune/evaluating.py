@@ -1,4 +1,4 @@
-"""Evaluate schedules once each: known results come from the log, and new ones are added to it.
+"""Evaluate each schedule once: known results come from the log, and new ones are added to it.
 
 The log has every evaluated schedule with its decisions, its price and the parts of it, from which cost models can be
 trained.
@@ -103,7 +103,7 @@ class Log:
         return Log(data_path() / NAME)
 
     def add(self, record: Record) -> None:
-        """Keep a record for good. Raises: Unkept if the file cannot be used."""
+        """Store a record permanently. Raises: Unkept if the file cannot be used."""
         with self._connect() as connection, connection:
             connection.execute(_ADD, _row(record))
 
@@ -151,7 +151,7 @@ def _unusable(path: Path, why: str) -> Unkept:
 
 @dataclass(frozen=True, slots=True)
 class TrialInputs:
-    """The common inputs of trials, as the log records them.
+    """The common inputs of trials in the form that the log records.
 
     `versions` are those of everything that made the code and found the schedules. `profile` names the
     measured parameters of the machine, "" for none.
@@ -164,7 +164,7 @@ class TrialInputs:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSchedule:
-    """A schedule with an evaluator's result; `is_recalled` if it comes from the log."""
+    """A schedule with its evaluation. `is_recalled` says that it comes from the log."""
 
     schedule: Schedule
     evaluator: str
@@ -181,7 +181,7 @@ def evaluate_all(
     *,
     again: bool = False,
 ) -> tuple[EvaluatedSchedule, ...]:
-    """Return the evaluation of each trial; with `again`, logged trials are evaluated once more.
+    """Return the evaluation of each trial. With `again`, logged trials are evaluated once more.
 
     Each result is logged before the next group is evaluated, if groups are possible. Raises: the errors of
     the evaluator.
@@ -210,7 +210,7 @@ def _recall_row(log: Log, key: str) -> Record | None:
 
 
 def _ask(evaluator: Evaluator, trials: Sequence[Trial]) -> Iterator[Evaluation]:
-    """Yield results one by one if possible, so that each can be logged at once."""
+    """Yield results one by one if the evaluator can, so that each is logged at once."""
     if isinstance(evaluator, ComparingEvaluator):
         yield from evaluator.evaluate_together(trials) if trials else ()
     else:
@@ -218,7 +218,7 @@ def _ask(evaluator: Evaluator, trials: Sequence[Trial]) -> Iterator[Evaluation]:
 
 
 def trial_key(trial: Trial, evaluator: Evaluator, setting: TrialInputs) -> str:
-    """Return the digest of everything that an evaluation depends on."""
+    """Return the digest of all inputs of an evaluation."""
     parts = {
         "kernel": setting.kernel_sha256,
         "machine": trial.machine.digest,
@@ -232,7 +232,7 @@ def trial_key(trial: Trial, evaluator: Evaluator, setting: TrialInputs) -> str:
 
 
 def schedule_text(schedule: Schedule) -> str:
-    """Return the nests of a schedule: they are equal for schedules of equal code."""
+    """Return the nests of a schedule as text, equal for schedules with equal code."""
     return "\n\n".join(print_nest(nest) for nest in schedule.nests)
 
 
@@ -278,7 +278,7 @@ def _record(
 
 
 def _describe(trial: Trial, model: CostModel) -> tuple[dict[str, int], float | None, dict[str, float]]:
-    """Return a schedule's decisions, its price (None if it cannot be priced), and the parts of the price."""
+    """Return a schedule's decisions, its price (None without one), and the parts of the price."""
     problem, chosen = trial.problem, {nest.statement: nest for nest in trial.schedule.nests}
     decisions: dict[str, int] = {}
     total_ns, sums = 0.0, dict[str, float]()

@@ -1,4 +1,4 @@
-"""Store, for a group of operations of a model, whether our kernel or the calls of a library are faster.
+"""Store, for groups of a model's operations, whether our kernel or a library's calls are faster.
 
     Choices.open().keep(choice)   replaces the previous choice
     Choices.open().find(key)      the choice of an equal question, or None
@@ -45,7 +45,7 @@ class ImplementationChoice:
 
     @staticmethod
     def of(rounds: Rounds, *, key: str, kernel: str, library: str, time: str) -> ImplementationChoice:
-        """Return the library only if it won significantly many rounds, else our code."""
+        """Return the choice of the library if it won significantly many rounds, else of our code."""
         found = standing(rounds, OURS)
         ratio = median(costs[library] / costs[OURS] for costs in rounds.values())
         ours_ns, theirs_ns = (median(costs[name] for costs in rounds.values()) for name in (OURS, library))
@@ -96,12 +96,12 @@ class ChoiceDatabase:
             return None if row is None else ImplementationChoice(*row)
 
     def keep(self, choice: ImplementationChoice) -> None:
-        """Keep a choice, at once or not at all. Raises: Unkept if the file cannot be used."""
+        """Store a choice atomically. Raises: Unkept if the file cannot be used."""
         with self._connect() as connection, connection:
             connection.execute(_KEEP, [getattr(choice, name) for name in COLUMNS])
 
     def count(self) -> int:
-        """Return how many there are. Raises: Unkept if the file cannot be used."""
+        """Return the number of stored choices. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return 0
         with self._connect() as connection:

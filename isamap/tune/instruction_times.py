@@ -1,4 +1,4 @@
-"""Choose the timings of instructions in a calibration and their data, and interpret the measured times."""
+"""Choose which instruction timings a calibration runs, with their data, and interpret the results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_CHAIN = "no result of it can go in again: it has no latency of its own"
 
 @dataclass(frozen=True, slots=True)
 class TimedInstruction:
-    """An instruction with its parameters and the timings made of it. `said` is why there are none."""
+    """An instruction with its parameters and timings. `said` is the reason if there are none."""
 
     entry: MachineInstruction
     form: EncodedForm | None
@@ -45,7 +45,7 @@ class TimedInstruction:
 
 
 def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[TimedInstruction, ...]:
-    """Return the timings to take of each instruction.
+    """Return the timings to run for each instruction.
 
     Its parameters are as large as they may be, and also as small where its stated cost depends on them.
     """
@@ -67,7 +67,7 @@ def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[TimedI
 
 
 def _encodings(entry: MachineInstruction) -> list[dict[str, int]]:
-    """Return values of the parameters encoded in the instruction. Chosen ones start with their smallest values."""
+    """Return values of an instruction's encoded parameters, smallest first for those that schedules choose."""
     encoded = [p for p in entry.instruction.params if p.kind in ("choose", "imm", "machine")]
     ranges = [_range(p) for p in encoded]
     if any(not r for r in ranges):
@@ -96,7 +96,7 @@ def _range(p: Param) -> list[int]:
 
 
 def time_operands(machine: Machine, timing: Timing, library: int, rng: np.random.Generator) -> Timed:
-    """Return the call of a timing's function, with operands of random numbers."""
+    """Return the timed call of a timing's function, with random operands."""
     form = timing.form
     given = dict(highest(form))
     data: list[bytes] = []
@@ -123,7 +123,7 @@ def _elements(o: Operand, form: EncodedForm) -> int:
 
 
 def numbers(dtype: DType, count: int, rng: np.random.Generator) -> NDArray[np.generic]:
-    """Return random numbers, none of them zero. Wide floats are close to ±1: products of many stay normal."""
+    """Return nonzero random numbers. Wide floats are near ±1, so that products of many stay normal."""
     if dtype.kind == "bool":
         return np.ones(count, np.bool_)
     if dtype.is_integer:
@@ -141,7 +141,7 @@ def _scalar(dtype: DType, rng: np.random.Generator) -> bytes:
 
 
 def figure(asked: TimedInstruction, results: Sequence[Spread | str]) -> InstructionFigure:
-    """Return the measured time of an instruction, from the results of its timings."""
+    """Return the measured times of an instruction from the results of its timings."""
     params = highest(asked.form) if asked.form is not None else ()
     by_kind = dict(zip((t.kind for t in asked.timings), results, strict=True))
     interval, latency = by_kind.get("apart"), by_kind.get("chain")

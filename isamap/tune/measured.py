@@ -1,4 +1,4 @@
-"""The measured cost: schedules compiled, and run in alternation in limited child processes, on random data.
+"""The measured cost: compiled schedules run in alternation in limited child processes, on random data.
 
 Other work on the machine comes and goes, and the clock frequency depends on earlier work. So contenders
 alternate, round by round. The cost of a contender is the median over the rounds of its fastest call in each.
@@ -38,7 +38,7 @@ LIMITS = ChildLimits(seconds=60, memory_bytes=4 << 30)
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEvaluator:
-    """The evaluator by measurement: it runs code on this processor, which must be of the machine's kind.
+    """The evaluator by measurement. It runs code on this processor, which must fit the machine.
 
     `processor_time` measures the processor time of the calling thread, which excludes other processes.
     """
@@ -49,11 +49,11 @@ class MeasuredEvaluator:
     processor_time: bool = False
 
     def evaluate(self, trial: Trial) -> float:
-        """Return the nanoseconds of one call, measured. Raises: MissingTool if the machine is not here."""
+        """Return the measured time of one call in ns. Raises: MissingTool if this is not the machine."""
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
-        """Return the measured costs, taken in alternation. Raises: MissingTool if the machine is not here."""
+        """Return the costs measured in alternation. Raises: MissingTool if this is not the machine."""
         for machine in {trial.machine.name: trial.machine for trial in trials}.values():
             check_here(machine)
         contenders = [make_contender(trial) for trial in trials]
@@ -66,7 +66,7 @@ class MeasuredEvaluator:
         return tuple(contender.evaluation() for contender in contenders)
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
-        """Return the compiler and the processor."""
+        """Return the versions on which results depend: compiler and processor."""
         target = machine.target
         compiler = find_compiler(target.flags, target.toolchains, features=target.features)
         return {"compiler": compiler.version, "processor": this_cpu().key}
@@ -74,7 +74,7 @@ class MeasuredEvaluator:
 
 @dataclass(slots=True)
 class MeasuredSchedule:
-    """A compiled schedule with its data. Units: seconds. A list of times per round."""
+    """A compiled schedule with its data, and a list of times per round. Units: seconds."""
 
     compiled: Compiled
     arrays: Mapping[str, NDArray[Any]]
@@ -112,11 +112,11 @@ class MeasuredSchedule:
             self.rounds.append(done.seconds)
 
     def calls(self, seconds: float) -> int:
-        """Return how many calls take so long."""
+        """Return how many calls take `seconds` in total."""
         return max(FEWEST_CALLS, min(MOST_CALLS, int(seconds / max(self.first, 1e-9))))
 
     def turn(self, seconds: float) -> float:
-        """Return the nanoseconds of the fastest call within a time; infinity after a failure."""
+        """Return the time of the fastest call within `seconds`, in ns, or infinity after a failure."""
         self.run(self.calls(seconds), counts=True)
         return inf if self.failure else 1e9 * min(self.rounds[-1])
 
@@ -151,7 +151,7 @@ def make_contender(trial: Trial) -> MeasuredSchedule:
 
 
 def check_processor(key: str) -> None:
-    """Check that this processor is the one that measurements were asked of. Raises: UsageProblem."""
+    """Check that this processor is the one for which measurements are requested. Raises: UsageProblem."""
     if this_cpu().key != key:
         said = f"measurements were asked of another processor than {this_cpu().describe()}"
         help_ = "start workers on computers with the processor of the command"

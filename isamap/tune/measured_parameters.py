@@ -1,4 +1,4 @@
-"""The results of one calibration, parameter by parameter; `profile` combines them.
+"""The results of one calibration, parameter by parameter, which `profile` combines.
 
 Each result belongs to this processor, and most name a memory or an instruction. A parameter that could not
 be measured has a reason instead.
@@ -14,7 +14,7 @@ Params = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class InstructionFigure:
-    """An instruction with its parameters: ns from one issue to the next, and until its result can be used.
+    """The measured times of an instruction with its parameters: interval and latency.
 
     `said` is why something was not measured. Units: ns of one issue, on all its units together.
     """
@@ -28,7 +28,7 @@ class InstructionFigure:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthFigure:
-    """One kind of access to a memory, sequential, or in parallel streams if that is faster.
+    """The measured bandwidth of one kind of access to a memory: sequential, or by parallel streams if faster.
 
     Units: `ns_per_byte`; `size_bytes` of the buffer.
     """
@@ -59,7 +59,7 @@ class CacheFigure:
 
 @dataclass(frozen=True, slots=True)
 class PackingFigure:
-    """A copy that a planner would make, element by element. Units: ns per element."""
+    """The measured time of an element-by-element copy as planners would make it. Units: ns per element."""
 
     way: str
     element_bytes: int
@@ -77,7 +77,7 @@ class UnmeasuredPacking:
 
 @dataclass(frozen=True, slots=True)
 class RowReading:
-    """The time of a piece of a row that is multiplied by `computed` rows. Units: ns.
+    """The measured time of a row piece that is multiplied by `computed` rows. Units: ns.
 
     `together` pieces are read before those next to them, 0: all of a column.
     """
@@ -90,7 +90,7 @@ class RowReading:
 
 @dataclass(frozen=True, slots=True)
 class RowFigure:
-    """The time to start rows of a memory in pieces of `piece_bytes`, as its link's `rows` states it.
+    """The time to start rows of a memory in pieces of `piece_bytes`, as `rows` of a link states it.
 
     `hinted_start_ns` is None if nothing can be hinted. `crowded_ns` and `crowded_piece_ns` are None if the
     memory is not the one behind the nearest cache, or if the products do not show them. `swept_count` is as
@@ -118,7 +118,7 @@ class RowFigure:
 
 @dataclass(frozen=True, slots=True)
 class StreamFigure:
-    """The time of rows along a sum that stream from a memory, as its link's `streams` states it.
+    """The time of rows along a sum that stream from a memory, as `streams` of a link states it.
 
     Units: nanoseconds a row; factors are the part of computing that is added.
     """
@@ -147,7 +147,7 @@ class PieceFigure:
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
-    """A memory of which some parameter keeps its stated value. `said` is the reason."""
+    """A memory with some unmeasured parameter, which keeps its stated value. `said` is the reason."""
 
     memory: str
     said: str

@@ -23,7 +23,7 @@ from isamap.tune.profile import Profile
 
 
 def lay_over(machine: Machine, profile: Profile) -> Machine:
-    """Return the machine with measured intervals, latencies, caches, links and thread start. The rest stays."""
+    """Return the machine with measured intervals, latencies, caches, links and thread start times."""
     figures: dict[str, list[InstructionFigure]] = {}
     for figure in profile.instructions:
         figures.setdefault(figure.instruction, []).append(figure)
@@ -41,7 +41,7 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
 
 
 def with_caches(machine: Machine, figures: Iterable[CacheFigure]) -> Machine:
-    """Return the machine with measured cache sizes. Unmeasured ones stay."""
+    """Return the machine with measured cache sizes. Unmeasured sizes are unchanged."""
     memories = dict(machine.memories)
     for figure in figures:
         memories[figure.memory] = _measured_cache(memories[figure.memory], figure)
@@ -78,7 +78,7 @@ def _overlay_entry(
 def _through(
     stated: Expr, entry: MachineInstruction, machine: Machine, points: list[tuple[Params, float]]
 ) -> Expr:
-    """Return a cost that agrees with the measurements, and follows the stated one between two points."""
+    """Return a cost that equals the measurements at their points and follows the stated cost in between."""
     if not points:
         return stated
     if isinstance(stated, Const):
@@ -110,7 +110,7 @@ def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
 
 
 def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
-    """Return a link into a cache with the measured time to start rows. A short piece takes a proportional part."""
+    """Return a link into a cache with measured row start times. A short piece takes a proportional part."""
     found = next((r for r in profile.rows if r.memory == link.source_memory), None)
     if found is None or machine.memories[link.target_memory].kind != "cache":
         return link
@@ -166,7 +166,7 @@ def measured_streams(link: Link, profile: Profile) -> Link:
 
 
 def _found_or(found: float | None, stated: float | None) -> float | None:
-    """Return the measured value; the stated one if nothing was measured."""
+    """Return the measured value, or the stated one if nothing was measured."""
     return stated if found is None else found
 
 
@@ -187,13 +187,13 @@ class ParameterDifference:
 
     @property
     def factor(self) -> float:
-        """The quotient of the larger value by the smaller one."""
+        """The ratio of the larger value to the smaller one."""
         least, most = sorted((self.stated, self.measured))
         return most / least if least > 0 else float("inf")
 
     @property
     def is_far(self) -> bool:
-        """True if the description misleads."""
+        """Whether the description is misleading."""
         tiny = self.unit == "ns" and abs(self.stated - self.measured) < LEAST_NS
         return self.factor >= FAR and not tiny
 
@@ -208,7 +208,7 @@ class ParameterDifference:
 
 
 def compare(machine: Machine, profile: Profile) -> tuple[ParameterDifference, ...]:
-    """Return every measured parameter of instructions, caches and links together with the stated one."""
+    """Return each measured parameter of instructions, caches and links with the stated one."""
     found: list[ParameterDifference] = []
     for figure in profile.instructions:
         entry = machine.instructions.get(figure.instruction)
@@ -253,7 +253,7 @@ def compare(machine: Machine, profile: Profile) -> tuple[ParameterDifference, ..
 
 
 def warnings(machine: Machine, profile: Profile) -> tuple[Diagnostic, ...]:
-    """Return a warning for each entry with a parameter that is far off, and one for all caches and links."""
+    """Return a warning for each entry with a parameter that differs much, and one for all caches and links."""
     far = [a for a in compare(machine, profile) if a.is_far]
     groups: dict[object, list[ParameterDifference]] = {}
     for apart in far:

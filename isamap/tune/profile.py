@@ -40,7 +40,7 @@ _SPREAD = ("min", "low_quartile", "median", "high_quartile")
 
 @dataclass(frozen=True)
 class Profile:
-    """Everything that one calibration measured. `when` is the time it began, in UTC."""
+    """All measurements of one calibration. `when` is its start time in UTC."""
 
     machine: str
     machine_digest: str
@@ -62,11 +62,11 @@ class Profile:
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 of its content."""
+        """The sha256 of the profile's content."""
         return _digest(_content(self))
 
     def figure(self, instruction: str) -> tuple[InstructionFigure, ...]:
-        """Return the parameters of an instruction, one set for each measured combination of its own parameters."""
+        """Return the measured times of an instruction, one record for each combination of its parameters."""
         return tuple(f for f in self.instructions if f.instruction == instruction)
 
     def bandwidth(self, memory: str, access: str = "read") -> float | None:
@@ -83,7 +83,7 @@ def print_profile(profile: Profile) -> str:
 
 
 def _entry(key: str, value: object) -> str:
-    """Return a key with its value: of a list, each item on a line of its own."""
+    """Return a key with its value. Each item of a list has its own line."""
     if not isinstance(value, list) or not value:
         return f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
     items = ",\n".join(f"  {json.dumps(item, ensure_ascii=False)}" for item in cast(list[object], value))
@@ -92,7 +92,7 @@ def _entry(key: str, value: object) -> str:
 
 @lru_cache(maxsize=8)
 def parse_profile(source: Source) -> Profile:
-    """Return the profile that a text holds. Raises: UsageProblem if it is none, of another format, or damaged."""
+    """Return the profile in a text. Raises: UsageProblem if it is none, of another format, or damaged."""
     try:
         stored: Any = read_json(source.text)
     except ValueError as error:
@@ -177,7 +177,7 @@ def _content(profile: Profile) -> dict[str, Any]:
 
 
 def _optional_parts(profile: Profile) -> dict[str, object]:
-    """Return the optional parts of a profile. A part that is empty is omitted, so that old digests stay valid."""
+    """Return the optional parts of a profile. Empty parts are omitted, so that old digests stay valid."""
     found: dict[str, object] = {
         "caches": [_cache_json(c) for c in profile.caches],
         "unmeasured_packing": [asdict(p) for p in profile.unmeasured_packing],
@@ -249,7 +249,7 @@ def _spread_json(spread: Spread | None) -> dict[str, float] | None:
 
 
 def _short(value: float) -> float:
-    """Return five significant digits: more is noise."""
+    """Return a number rounded to five significant digits, beyond which it is noise."""
     return float(f"{value:.5g}")
 
 
@@ -319,7 +319,7 @@ def _read_spread(stored: dict[str, Any]) -> Spread:
 
 
 def _record(kind: type[Figure], stored: dict[str, Any], **given: object) -> Figure:
-    """Return a record with the fields of a text, each of its field's type.
+    """Return a record of this class from the fields in a text.
 
     Raises: TypeError, ValueError, KeyError if the text has no such record.
     """
@@ -329,7 +329,7 @@ def _record(kind: type[Figure], stored: dict[str, Any], **given: object) -> Figu
 
 
 def _value(kind: str, value: Any) -> Any:
-    """Return a value of the type that an annotation names, and no number that no measurement gives.
+    """Return a value of the annotated type. Numbers that no measurement gives are refused.
 
     Raises: ValueError.
     """

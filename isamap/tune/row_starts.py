@@ -51,7 +51,7 @@ LEAST = 0.05  # of the time of pieces that follow others: less is noise
 
 @dataclass(frozen=True, slots=True)
 class TwoMemoryProduct:
-    """A product with B of one memory: `together` rows of B are read before their next pieces.
+    """A product whose B lies in one memory. `together` rows of B are read before their next pieces.
 
     With `hinted`, pieces are prefetched; those of columns only if B streams. The number of issues per piece
     divides a row evenly, and is at most `widest`.
@@ -66,13 +66,13 @@ class TwoMemoryProduct:
 
     @property
     def in_columns(self) -> bool:
-        """True if all rows are read before the next pieces."""
+        """Whether all rows are read before their next pieces."""
         return self.together == self.k
 
 
 @dataclass(frozen=True, slots=True)
 class RowTime:
-    """The time of a piece of a row, and that of all issues on it alone. Units: ns; bytes."""
+    """The measured time of a row piece, and the time of its issues alone. Units: ns, bytes."""
 
     per_piece_ns: float
     issues_ns: float
@@ -110,7 +110,7 @@ def row_figure(
     ns_per_byte: float = 0.0,
     near: SecondMemoryTimes | None = None,
 ) -> RowFigure:
-    """Return the measured parameters of rows, from times of products.
+    """Return the measured parameters of rows, computed from times of products.
 
     `found` are products of many rows: columns, and pieces with hints if there are any. `less` are products of
     few rows: the `best` one of `found`, and columns with hints if there are any. `ns_per_byte` is the time of
@@ -162,7 +162,7 @@ def row_figure(
 
 
 def _traffic_shown(few: RowTime, computing_factor: float, lines_ns: float) -> float:
-    """Return the share of the lines' time that is added to exposed computing, at most 1: any excess is lateness.
+    """Return the share of the lines' time that adds to exposed computing, at most 1. Any excess is lateness.
 
     Units: nanoseconds of the lines of a piece.
     """
@@ -185,7 +185,7 @@ def _hinted_traffic_shown(
 
 
 def _late(found: Mapping[TwoMemoryProduct, RowTime], in_time_ns: Mapping[int, float]) -> tuple[float, float]:
-    """Return the delay of a piece that is not hinted, and of one that is; equal where hints save next to nothing.
+    """Return the delay of an unhinted and of a hinted piece, equal if hints save almost nothing.
 
     The middle of all counts of rows, as which of them is fast is by chance.
     """
@@ -203,7 +203,7 @@ def _late(found: Mapping[TwoMemoryProduct, RowTime], in_time_ns: Mapping[int, fl
 def _nearly_as_fast(
     found: Mapping[TwoMemoryProduct, RowTime], best_ns: float, gain_ns: float, *, hinted: bool
 ) -> list[int]:
-    """Return how many rows can be followed from piece to piece with little loss of the gain."""
+    """Return the numbers of rows that can be followed from piece to piece with little loss of the gain."""
     return [
         one.together
         for one, took in found.items()
@@ -245,7 +245,7 @@ def row_figures(
     watch: Callable[[str], None],
     rng: np.random.Generator,
 ) -> Iterator[RowFigure | Unmeasured]:
-    """Yield parameters for each memory but the nearest, or the reason why its products give none.
+    """Yield the parameters of each memory but the nearest, or the reason why they are unknown.
 
     `sizes` are the bytes of B in each memory, the nearest first, and `ns_per_byte` the times of sequential
     reads there.
@@ -278,7 +278,7 @@ def row_figures(
 
 
 def _of_many(readings: Sequence[RowReading]) -> dict[int, float]:
-    """Return the time of a piece that many rows are multiplied by, by the number of rows read together."""
+    """Return the time of a piece that is multiplied by many rows, by the number of rows read together."""
     return {r.together: r.piece_ns for r in readings if r.computed == MANY and r.together and not r.hinted}
 
 
@@ -306,7 +306,7 @@ def _measure_memory(
 
 
 def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """Return the time that register blocks wait for rows of B in cache sets that stored rows of C occupy.
+    """Return how long register blocks wait for rows of B in cache sets occupied by stored rows of C, or None.
 
     None if its sets are unknown, they hold as many rows as there are of C, or pieces are not of one size.
 
@@ -321,7 +321,7 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
 
 
 def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """Return the time of a further piece when one cache set holds fewer lines than there are rows of B.
+    """Return the time of an additional piece if one set holds fewer lines than there are rows of B, or None.
 
     None if its sets are unknown, there is room for no more rows, or pieces are not of one size.
 
@@ -343,7 +343,7 @@ def _nearest(machine: Machine) -> Cache:
 
 
 def _issues_of_a_line(cache: Cache, machine: Machine) -> int:
-    """Return how many issues on a row of B read a line of it, or one that reads more."""
+    """Return how many issues on a row of B read one line of it."""
     one = TwoMemoryProduct(MANY, UNIT, 1, 1)
     _, option = _plain(
         one, ClockedKernel.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine).problem
@@ -354,7 +354,7 @@ def _issues_of_a_line(cache: Cache, machine: Machine) -> int:
 def _in_one_set(
     cache: Cache, size_bytes: int, together: int, widest: int, machine: Machine, rng: np.random.Generator
 ) -> tuple[RowTime, RowTime]:
-    """Return a product whose rows of B all begin in one set, and one whose rows begin in sets of their own."""
+    """Return a product whose rows of B all start in one set, and one whose rows start in separate sets."""
     n = cache.capacity_bytes // cache.ways // F32.size_bytes
     k = max(1, size_bytes // (n * F32.size_bytes) // together) * together
     # Rows a few lines longer, read in pieces of the same size, begin in sets of their own.
@@ -365,14 +365,14 @@ def _in_one_set(
 
 
 def crowded_ns(crowded: RowTime, apart: RowTime, together: int) -> float | None:
-    """Return the wait of each register block for so many rows of B, or None if pieces differ in size."""
+    """Return the wait of each register block for `together` rows of B, or None if pieces differ in size."""
     if crowded.piece_bytes != apart.piece_bytes:
         return None
     return max(0.0, crowded.per_piece_ns - apart.per_piece_ns) * together * FEW / MANY
 
 
 def crowded_piece_ns(taken: Mapping[int, tuple[RowTime, RowTime]], few: int, many: int) -> float | None:
-    """Return the time of a register block for a further piece of rows that share one cache set.
+    """Return the time of an additional piece per register block, for rows that share one cache set.
 
     All times include the starts of a block's rows. The result is 0 if the pieces take hardly longer than
     those of rows in separate sets, and None if they are not of one size.
@@ -387,7 +387,7 @@ def crowded_piece_ns(taken: Mapping[int, tuple[RowTime, RowTime]], few: int, man
 
 
 def shape(size_bytes: int) -> tuple[int, int]:
-    """Return the columns and rows of a matrix of f32 of this size.
+    """Return the columns and rows of an f32 matrix of this size.
 
     Rows of A of a whole page would share one set of the nearest cache, which would hide how many rows of B
     are followed.
@@ -398,7 +398,7 @@ def shape(size_bytes: int) -> tuple[int, int]:
 
 
 def _rows(most: int) -> int:
-    """Return the number of rows of B, or slightly fewer."""
+    """Return a number of rows of B that is at most `most`."""
     return DEEP * _odd(min(MOST_ROWS, max(LEAST_ROWS, most)) // DEEP)
 
 
@@ -410,7 +410,7 @@ def _odd(count: int) -> int:
 def _least(
     programs: Mapping[TwoMemoryProduct, Program], rng: np.random.Generator
 ) -> dict[TwoMemoryProduct, RowTime]:
-    """Return the least time of each product. All have operands of the same shapes. Raises: RunProblem."""
+    """Return the least time of each product. All have operands of equal shapes. Raises: RunProblem."""
     found: dict[TwoMemoryProduct, RowTime] = {}
     one = next(iter(programs))
     arrays = {
@@ -427,7 +427,7 @@ def _least(
 
 
 def _program(one: TwoMemoryProduct, machine: Machine) -> Program:
-    """Return a product in a call that times it, which raises RunProblem where it crashes or takes too long.
+    """Return a function that times a product. It raises RunProblem if the call crashes or takes too long.
 
     Raises: NoMapping if the machine performs none, Infeasible where not in these loops; CompilerRefused,
     MissingTool.
@@ -447,7 +447,7 @@ def _program(one: TwoMemoryProduct, machine: Machine) -> Program:
 
 
 def _in_pieces(one: TwoMemoryProduct, problem: Problem) -> Schedule:
-    """Return the mapping with the fastest issues, with a register block of few rows, and the widest equal pieces.
+    """Return the mapping with the fastest issues, a register block of few rows, and the widest equal pieces.
 
     Raises: Infeasible if no such block fits into the registers.
     """
@@ -481,7 +481,7 @@ def _in_pieces(one: TwoMemoryProduct, problem: Problem) -> Schedule:
 
 
 def _plain(one: TwoMemoryProduct, problem: Problem) -> tuple[int, NestOption]:
-    """Return the mapping with the fastest issues, and its number; among nearly equal ones, that with the fewest.
+    """Return the fastest mapping and its number. Among nearly equal ones, it has the fewest issues.
 
     Only issues with few rows of A and with B in place count. Raises: Infeasible if there is none.
     """
@@ -503,7 +503,7 @@ def _plain(one: TwoMemoryProduct, problem: Problem) -> tuple[int, NestOption]:
 
 
 def _asked_for(problem: Problem, number: int) -> Problem:
-    """Return the problem whose mapping of this number has hints about B as far ahead as where they save time."""
+    """Return the problem with hints for B in this mapping, as far ahead as elsewhere where they save time."""
     option = problem.nests[0].options[number]
     ahead_bytes = problem.memory_streams.ahead_bytes if problem.memory_streams is not None else 0
     operands = tuple(

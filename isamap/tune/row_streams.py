@@ -71,7 +71,7 @@ class ProductTime:
 def stream_figure(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> StreamFigure | Unmeasured | None:
-    """Return the parameters of the memory beyond all caches, or why its products give none; None: nothing streams.
+    """Return the parameters of the memory beyond all caches, why there are none, or None if nothing streams.
 
     `sizes` are the bytes of B in each measured memory. Raises: MissingTool.
     """
@@ -90,7 +90,7 @@ def of_streams(
     watch: Callable[[str], None],
     measure: Callable[[str, StreamTimes, int], T],
 ) -> T | Unmeasured | None:
-    """Return a measurement of the memory beyond all caches, with a number of bytes, or the reason why there is none.
+    """Return a measurement of the memory beyond all caches with its buffer size, or why there is none.
 
     Return None if the machine states no streams for any memory. Raises: MissingTool.
     """
@@ -169,7 +169,7 @@ def _measure_products(
 def best_in_place(
     problem: Problem, along_sum: bool, hinted: bool, fixed: Mapping[str, int] | None = None
 ) -> Schedule:
-    """Return the best schedule that reads B in place as it streams, hinted or not: rows along the sum, or pieces.
+    """Return the best schedule that reads B in place as a stream: rows along the sum, or pieces across it.
 
     `fixed` are other decisions. Raises: Infeasible if there is none.
     """
@@ -187,7 +187,7 @@ def best_in_place(
 
 
 def _why_none(problem: Problem, along_sum: bool) -> str:
-    """Return why nothing streams of B if it is read in place."""
+    """Return why nothing of B streams if it is read in place."""
     read = [b for _, b in _in_place(problem, along_sum)]
     if not read:
         return f"no mapping reads {'rows along the sum' if along_sum else 'pieces of rows'} in place"
@@ -201,7 +201,7 @@ def _why_none(problem: Problem, along_sum: bool) -> str:
 
 
 def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
-    """Return the mappings, by number, that read B in place as it streams, and that hints can be given for."""
+    """Return the mappings, by number, that read B in place as a stream and can have hints."""
     return [
         (number, b)
         for number, b in _in_place(problem, along_sum)
@@ -242,7 +242,7 @@ _SWEEP = {unroll_of(0, "k"): SWEPT, block_of(0, "k"): SWEPT, unroll_of(0, "n"): 
 def piece_figure(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> PieceFigure | Unmeasured | None:
-    """Return the parameters of the memory beyond all caches, or why its products give none; None: nothing streams.
+    """Return the parameters of the memory beyond all caches, why there are none, or None if nothing streams.
 
     `sizes` are the bytes of B in each measured memory. Raises: MissingTool.
     """
@@ -268,7 +268,7 @@ def piece_figure(
 
 
 def without_beginnings(problem: Problem) -> Problem:
-    """Return the problem on a machine that starts rows and pieces of rows in no time."""
+    """Return the problem for a machine that starts rows and pieces of rows in no time."""
     stated = problem.memory_streams
     assert stated is not None
     streams = replace(
@@ -290,7 +290,7 @@ def _with_sweeps(option: NestOption) -> NestOption:
 
 
 def _schedule_each(problem: Problem) -> dict[str, Schedule]:
-    """Return the schedule of each way of reading B. Raises: Infeasible if none reads it in place, or hinted."""
+    """Return a schedule for each way to read B. Raises: Infeasible if none reads it in place, or none with hints."""
     found: dict[str, Schedule] = {
         "unasked": best_in_place(problem, False, False),
         "hinted": best_in_place(problem, False, True),

@@ -25,14 +25,14 @@ PATIENCE = 3
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPoint:
-    """A measured point: its time over that of the first schedule, infinite if it did not run."""
+    """A measured point: its time divided by that of the first schedule, infinite if it did not run."""
 
     point: Point
     ratio: float
 
 
 class Searcher(Protocol):
-    """A method to search by measuring. One object serves one search, so it may have state."""
+    """A method of search by measurement. One object serves one search, so it may have state."""
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class Searcher(Protocol):
         ...
 
     def propose(self, space: SearchSpace, told: Sequence[MeasuredPoint], count: int) -> Sequence[Point]:
-        """Return up to `count` points to measure next, none to end the search.
+        """Return up to `count` points to measure next, or none to end the search.
 
         `told` has all measurements so far, in order; the first is the model's choice, with ratio 1. A point
         that is proposed again is not measured again.
@@ -55,7 +55,7 @@ Measure = Callable[[Sequence[Point]], Sequence[float]]
 def search(
     searcher: Searcher, space: SearchSpace, budget: int, measure: Measure, stop: float = inf
 ) -> tuple[MeasuredPoint, ...]:
-    """Return the measured schedules, the first schedule first, which counts as one of the budget.
+    """Return the measured schedules. The first one comes first and counts towards the budget.
 
     Units: `stop` on the monotonic clock: no group of measurements begins later.
     """
@@ -76,6 +76,6 @@ def search(
 
 
 def finalists(told: Sequence[MeasuredPoint], count: int) -> tuple[Point, ...]:
-    """Return the first schedule, and the fastest of the others that are faster, at most `count`."""
+    """Return the first schedule and the fastest of the faster ones, at most `count`."""
     faster = sorted((one for one in told[1:] if one.ratio < 1), key=lambda one: one.ratio)
     return (told[0].point, *(one.point for one in faster[:count]))

@@ -49,7 +49,7 @@ MAX_BYTES = 16 << 20
 
 
 def data_path() -> Path:
-    """Return the user's data folder, which may not be there. `ISAMAP_DATA_DIR` names another."""
+    """Return the user's data folder, which may not exist. `ISAMAP_DATA_DIR` names another one."""
     given = os.environ.get("ISAMAP_DATA_DIR")
     if given:
         return Path(given)
@@ -59,12 +59,12 @@ def data_path() -> Path:
 
 
 def safe(folder: Path) -> Path:
-    """Return the data folder, made if it is missing. Raises: Unkept; UsageProblem if others may write to it."""
+    """Return the data folder, created if missing. Raises: Unkept; UsageProblem if others may write to it."""
     return private_folder(folder, "data", "ISAMAP_DATA_DIR")
 
 
 def keep_profile(profile: Profile, path: Path | None = None) -> Path:
-    """Write a profile, at once or not at all, and return if it is; by default in the data folder.
+    """Write a profile atomically, by default to the data folder, and return its path.
 
     Raises: UsageProblem if it cannot be written.
     """
@@ -89,7 +89,7 @@ def newest_profile(machine_digest: str) -> Profile | None:
 
 
 def newest_path(machine_digest: str) -> Path | None:
-    """Return where the newest profile of a machine on this processor lies."""
+    """Return the path of the newest profile of a machine on this processor, or None."""
     folder = data_path() / "profiles"
     if not os.path.isdir(folder):
         return None
@@ -118,7 +118,7 @@ def read_profile(path: Path, machine_digest: str) -> Profile:
 
 
 def check_fits(profile: Profile, machine_digest: str, name: str) -> None:
-    """Raise UsageProblem when a profile was measured of another machine or on another processor."""
+    """Check that a profile was measured of this machine and on this processor. Raises: UsageProblem."""
     if profile.machine_digest != machine_digest:
         raise UsageProblem(
             Diagnostic(
@@ -151,7 +151,7 @@ def _time(profile: Profile) -> str:
 
 
 def check_names(profile: Profile, machine: Machine) -> None:
-    """Raise UsageProblem for a profile of memories or instructions that its machine does not have."""
+    """Check that a machine has all memories and instructions of a profile. Raises: UsageProblem."""
     instructions = {**machine.instructions, **machine.hints}
     for figure in profile.instructions:
         _check_known("instruction", figure.instruction, instructions)
@@ -206,7 +206,7 @@ def open_database(
 
 
 def _begin(connection: sqlite3.Connection, script: str) -> None:
-    """Make the tables, also while another process does so: changing the journal does not wait for locks."""
+    """Create the tables, even while another process does so. Changing the journal mode does not wait for locks."""
     stop = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -221,7 +221,7 @@ def _begin(connection: sqlite3.Connection, script: str) -> None:
 
 
 def shipped_profile(machine: str) -> Profile | None:
-    """Return the profile of this processor's family that was measured of a machine, or of one that extends it."""
+    """Return the profile for this processor's family measured of a machine or of one that extends it."""
     if machine not in shipped_machines():
         return None
     profile = family_profile(this_cpu().family)

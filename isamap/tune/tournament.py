@@ -43,7 +43,7 @@ CHANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A round for another computer with the same processor. Units: `seconds` of one contender."""
+    """A round for another computer with the same processor. Units: `seconds` per contender."""
 
     trials: tuple[Trial, ...]
     seconds: float
@@ -55,7 +55,7 @@ Spread = Callable[[Sequence[Away]], Iterator[tuple[int, Mapping[str, float]]]]
 
 @dataclass(frozen=True, slots=True)
 class Tournament:
-    """An evaluator of all contenders of a question, of which the first one is the model's choice.
+    """An evaluator of all contenders of a question, the first of which is the model's choice.
 
     Units: `stop` on the monotonic clock: no round begins later; `seconds` of one contender in one round.
     """
@@ -76,7 +76,7 @@ class Tournament:
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
-        """Play all rounds, and return the evaluation of each trial.
+        """Play all missing rounds, and return the evaluation of each trial.
 
         Raises: MissingTool if the machine is not here.
         """
@@ -86,11 +86,11 @@ class Tournament:
         return tuple(_evaluation(self.rounds(), schedule_digest(trial)) for trial in trials)
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
-        """Return the compiler and the processor."""
+        """Return the versions on which results depend: compiler and processor."""
         return MeasuredEvaluator().depends_on(machine)
 
     def rounds(self) -> Rounds:
-        """Return the rounds that are there."""
+        """Return the stored rounds."""
         with OnlyWarned():
             return {**self.winners.rounds(self.question), **self.played}
         return self.played
@@ -138,7 +138,7 @@ def _warm_contenders(trials: Sequence[Trial]) -> dict[str, MeasuredSchedule]:
 
 
 def play_there(away: Away) -> Mapping[str, float]:
-    """Return the costs of a round that another computer asked for. Raises: MissingTool, UsageProblem."""
+    """Return the costs of a round that another computer requested. Raises: MissingTool, UsageProblem."""
     check_processor(away.processor)
     return {name: one.turn(away.seconds) for name, one in _warm_contenders(away.trials).items()}
 
@@ -175,12 +175,12 @@ def standing(rounds: Rounds, first: str) -> TournamentWinner | None:
 
 
 def schedule_digest(trial: Trial) -> str:
-    """Return the name of a schedule in the rounds: schedules with the same code have one name."""
+    """Return the digest that identifies a schedule in rounds, equal for schedules with equal code."""
     return hashlib.sha256(schedule_text(trial.schedule).encode()).hexdigest()
 
 
 def _count_needed(rounds: int) -> int:
-    """Return how many rounds have to be won: the sign test, one-sided. More than there are where these are few."""
+    """Return how many rounds must be won by a one-sided sign test, which may exceed the number of rounds."""
     chance, won = 0.0, rounds + 1
     while won > 0 and chance + comb(rounds, won - 1) / 2**rounds <= CHANCE:
         won -= 1
@@ -189,7 +189,7 @@ def _count_needed(rounds: int) -> int:
 
 
 def still_playing(names: Sequence[str], rounds: Rounds) -> list[str]:
-    """Return the first one, and all others that are not hopeless, by name: those that play the next round."""
+    """Return the names of the contenders for the next round: the first one, and all that may still win."""
     first = names[0]
     if len(rounds) < TRIED_ROUNDS:
         return list(names)
@@ -231,13 +231,13 @@ Clock = Callable[[], int]
 
 
 def time_alternately(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
-    """Return the nanoseconds per call of each contender, by round. The others are compared with the first one."""
+    """Return each contender's time per call in ns, by round. The others are compared with the first one."""
     stop = clock() + LIMIT_NS
     return play({name: _turn(call, clock) for name, call in calls.items()}, clock, stop)
 
 
 def play(turns: Mapping[str, Callable[[], float]], clock: Clock, stop: int) -> Rounds:
-    """Return the rounds of contenders, each a function that returns the nanoseconds of one call.
+    """Return the rounds of contenders, each of which is a function that returns the ns of one call.
 
     After `stop`, only the rounds that are needed to win start.
     """
@@ -252,7 +252,7 @@ def play(turns: Mapping[str, Callable[[], float]], clock: Clock, stop: int) -> R
 
 
 def _turn(call: Callable[[], None], clock: Clock) -> Callable[[], float]:
-    """Return a measurement: the nanoseconds of one call, the median over its readings of a clock."""
+    """Return a function that measures the time of one call in ns, as the median over clock readings."""
     call()
     start = clock()
     call()

@@ -116,7 +116,7 @@ class Winners:
             return tuple(map(_winner, rows))
 
     def keep(self, winner: Winner, question: str) -> None:
-        """Store a winner, replace the previous one, and delete its rounds, in one transaction.
+        """Store a winner in place of the previous one and delete its rounds, in one transaction.
 
         Raises: Unkept if the file cannot be used.
         """
@@ -127,13 +127,13 @@ class Winners:
             connection.execute("delete from rounds where question = ?", (question,))
 
     def add_round(self, question: str, number: int, costs_ns: Mapping[str, float]) -> None:
-        """Keep a round of a tournament for good. Raises: Unkept if the file cannot be used."""
+        """Store a round of a tournament permanently. Raises: Unkept if the file cannot be used."""
         rows = [(question, number, name, None if ns == float("inf") else ns) for name, ns in costs_ns.items()]
         with self._connect() as connection, connection:
             connection.executemany("insert or ignore into rounds values (?, ?, ?, ?)", rows)
 
     def rounds(self, question: str) -> Rounds:
-        """Return the rounds of a tournament that are there. Raises: Unkept if the file cannot be used."""
+        """Return the stored rounds of a tournament. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return {}
         found: dict[int, dict[str, float]] = {}
@@ -156,7 +156,7 @@ class Winners:
         return count
 
     def size_bytes(self) -> int:
-        """Return the size of the database, with the log files next to it."""
+        """Return the size of the database with its log files."""
         paths = [self.path, *(self.path.with_name(f"{NAME}{end}") for end in ("-wal", "-shm"))]
         return sum(path.stat().st_size for path in paths if path.exists())
 

@@ -1,1 +1,1 @@
-"""The built-in searchers, each a plug-in like those of other packages."""
+"""The built-in searchers, each a plug-in in the same way as those of other packages."""

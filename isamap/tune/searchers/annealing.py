@@ -1,4 +1,4 @@
-"""Simulated annealing over measured times: small changes, of which worse ones are accepted while it is hot.
+"""Simulated annealing over measured times. Slower neighbours are accepted while the temperature is high.
 
 The model selects the random changes that are measured. Source: Kirkpatrick, Gelatt, Vecchi, Optimization by
 Simulated Annealing, Science 220, 1983.
@@ -19,7 +19,7 @@ DRAWN = 8
 
 
 class Annealing:
-    """Simulated annealing with several walks in parallel, as many as are measured together."""
+    """Simulated annealing with several parallel walks, as many as are measured together."""
 
     name = "annealing"
 
@@ -31,7 +31,7 @@ class Annealing:
         self._heat = HOTTEST
 
     def propose(self, space: SearchSpace, told: Sequence[MeasuredPoint], count: int) -> Sequence[Point]:
-        """Return one change of each walk. The first half of the walks begins where the model likes it best."""
+        """Return one change of each walk. The first half of the walks starts from the model's best schedules."""
         if not self._walks:
             self._walks = [told[0]] * count
             self._asked = {point: place for place, point in enumerate(space.listed[: count // 2])}

@@ -1,4 +1,4 @@
-"""A genetic algorithm: fast schedules are crossed and changed, slow ones die out.
+"""A genetic algorithm: fast schedules are recombined and mutated, and slow ones are dropped.
 
 The first generation has the model's best schedules. Source: Holland, Adaptation in Natural and Artificial
 Systems, 1975.
@@ -19,7 +19,7 @@ DRAWN = 6
 
 
 class Genetic:
-    """A genetic algorithm: each child has two parents, each the better of two drawn."""
+    """A genetic algorithm. Each child has two parents, each of which is the better of two drawn ones."""
 
     name = "genetic"
 

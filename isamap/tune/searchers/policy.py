@@ -1,4 +1,4 @@
-"""Reinforcement learning: a small policy over kinds of decisions learns which changes make schedules faster.
+"""Reinforcement learning: a small policy over kinds of decisions learns which changes are faster.
 
 An action is a change of the fastest schedules known, described by the kinds of decisions that it changes; its
 value is a sum over kinds, its reward the logarithm of how much faster it ran. REINFORCE with a baseline, as
@@ -21,7 +21,7 @@ WORST = log(2)  # what does not run, or takes twice as long
 
 
 class Policy:
-    """A policy by weights of decision kinds and of the model's opinion, trained by gradient steps."""
+    """A policy with weights for decision kinds and for the model's estimate, trained by gradient steps."""
 
     name = "policy"
 
@@ -61,6 +61,6 @@ class Policy:
 
 
 def _features(old: Point, new: Point) -> dict[str, float]:
-    """Return the kinds of decisions that a change is about, and by how many doublings the model likes it."""
+    """Return the kinds of decisions that a change contains, and the model's logarithm of its speed-up."""
     model = log2(max(old.cost_ns, 1e-9) / max(new.cost_ns, 1e-9))
     return {**dict.fromkeys(sorted(changed_kinds(old, new)), 1.0), "model": max(-4.0, min(4.0, model))}
