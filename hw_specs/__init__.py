@@ -1,4 +1,4 @@
-"""The machine descriptions that isamap ships: their names, and where they lie. Data only, nothing is read."""
+"""The machine descriptions that isamap ships: their names and paths. Nothing is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shipped_drafts() -> tuple[str, ...]:
 
 
 def profile_path(family: str) -> Path | None:
-    """Return the profile measured on a processor of a family (`VENDOR-FAMILY-MODEL`), or None where there is none."""
+    """Return the profile measured on a family of processors (`VENDOR-FAMILY-MODEL`), or None."""
     profiles = {path.stem: path for path in (FOLDER / "profiles").glob("*.json")}
     return profiles.get(family)
 

@@ -16,7 +16,7 @@ def describe_version() -> str:
 
 
 def _commit() -> str:
-    """Return the commit that is checked out, read from the files of git, or nothing if there is no checkout."""
+    """Return the commit that is checked out, read from git's files, or "" without a checkout."""
     from pathlib import Path
 
     git = Path(__file__).resolve().parents[1] / ".git"

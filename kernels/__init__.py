@@ -1,4 +1,4 @@
-"""The kernels that isamap ships, one `.ir` file each: `kernel_path("gemm_f32")` is where its text lies.
+"""The kernels that isamap ships, one `.ir` file each. `kernel_path("gemm_f32")` is the path of one.
 
 So are the functions of the library, in the folder `functions`: `function_path("exp")`.
 """

@@ -1,1 +1,1 @@
-"""Descriptions to begin with, as `isamap hw new` writes them: data only."""
+"""Templates of new descriptions for `isamap hw new`. Data only."""

@@ -1,4 +1,4 @@
-"""Run all rows of a benchmark one after the other, and store each, so that a stopped run can be resumed.
+"""Run all rows of a benchmark, and store each one, so that a stopped run can be resumed.
 
 It also records the environment of a run, so that its numbers can be interpreted later.
 """
@@ -54,7 +54,7 @@ MOST_RING = 1024  # twice the caches of today in copies of the smallest products
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Contenders, and the measured upper limits."""
+    """Contenders and the measured hardware limits."""
 
     contenders: Sequence[Contender]
     bandwidths: Bandwidths
@@ -70,7 +70,7 @@ def empty_row(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules, le
 
 
 def measure_row(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules, bench: Bench) -> Row:
-    """Return the row, with a second run where it came out slower. Raises: IsamapError."""
+    """Return the measured row. A row that is slower than a baseline runs twice. Raises: IsamapError."""
     row, work = empty_row(kind, case, form, rules), kind.work(case, form, rules.beta)
     held = work.held + (len(bench.contenders) * work.weights if rules.packed else 0)
     if 2 * held > rules.memory_bytes:
@@ -103,7 +103,7 @@ def _time_row(
     shared: Shared,
     prepared: PreparedKernel,
 ) -> Row:
-    """Return the row with times and ratios of those whose results are right."""
+    """Return the row with times and ratios of the contenders with right results."""
     program = program_of(prepared, shared, rules.threads)
     task = Task(
         kind.name, case, form.name, shared.places, rules.loops, program, rules.beta, shared.ring, rules.packed
@@ -158,7 +158,7 @@ def _compile_case(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules
 
 
 def program_of(prepared: PreparedKernel, shared: Shared, threads: int) -> dict[str, object]:
-    """Return how the emitted library is called on shared operands, as plain data."""
+    """Return how to call the emitted library on shared operands, as plain data."""
     interface = prepared.compiled.interface
     arrays = {name: copies[0] for name, copies in shared.arrays.items()}
     packs, packed = packs_of(prepared.packers, arrays)
@@ -184,7 +184,7 @@ def _ratios(seconds: Mapping[str, Sequence[float]]) -> dict[str, Ratio]:
 def _roofs(
     prepared: PreparedKernel, work: DataMovement, row: Row, peaks: Peaks, bandwidths: Bandwidths
 ) -> dict[str, float]:
-    """Return the least times that arithmetic and reading allow. Units: seconds."""
+    """Return the least times by arithmetic and by reading. Units: seconds."""
     made = prepared.program.compilation
     tile = mapped_tile(made)
     operations = padded_operations(tile) if work.operations is None else work.operations
@@ -218,7 +218,7 @@ def environment(machine: str, compiler: str, cores: frozenset[int]) -> dict[str,
 
 
 def caches_bytes() -> int:
-    """Return all data caches of one core's way to memory, together."""
+    """Return the bytes of all data caches that one core uses."""
     return sum(cache.size_bytes for cache in system_caches())
 
 
@@ -263,7 +263,7 @@ class Campaign(Generic[C]):
     minutes: float | None = None
 
     def rules(self, loops: str) -> MeasuringRules:
-        """Return how its rows are measured, with the timed loops of that library."""
+        """Return the rules by which its rows are measured, with the timed loops from `loops`."""
         return MeasuringRules(
             self.machine, self.threads, self.beta, self.cache, self.seconds, free_bytes() // 2,
             caches_bytes(), self.limit_s, loops, self.profile, self.packed,
@@ -273,7 +273,7 @@ class Campaign(Generic[C]):
 def run_campaign(
     campaign: Campaign[Any], watch: Watch = unwatched
 ) -> tuple[tuple[Row, ...], dict[str, object]]:
-    """Return the rows, and where they were measured. Raises: UsageProblem, MissingTool.
+    """Return the rows, and the environment of their measurement. Raises: UsageProblem, MissingTool.
 
     Rows that are not reached within `minutes` say so in `left_out`.
     """
@@ -308,7 +308,7 @@ def run_campaign(
 
 
 def _row(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules, bench: Bench) -> Row:
-    """Return the row; one that cannot be compiled stays in the table with the reason."""
+    """Return the measured row. A row that cannot be compiled has the reason instead."""
     try:
         return measure_row(kind, case, form, rules, bench)
     except IsamapError as error:

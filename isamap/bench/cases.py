@@ -18,7 +18,7 @@ SUITES = ("training", "inference_server", "inference_device")
 
 
 class SuiteCase(Protocol):
-    """One row of a suite. `position` counts from 0 through the rows that were chosen.
+    """One row of a suite. `position` numbers the chosen rows from 0.
 
     `class_name` says which geometric mean the row belongs to, `sizes` are the suite's own, `bindings` those
     of the kernel's text.
@@ -41,7 +41,7 @@ class SuiteCase(Protocol):
 
 
 def pick_rows(cases: Sequence[A], words: str | None) -> tuple[A, ...]:
-    """Return the rows that `0,3,9` or `10..20` or `0..247/5` (every fifth) names. Raises: UsageProblem."""
+    """Return the rows that `0,3,9`, `10..20` or `0..247/5` (every fifth) selects. Raises: UsageProblem."""
     if words is None:
         return tuple(cases)
     expected: dict[int, None] = {}
@@ -75,7 +75,7 @@ def _refuse_case(message: str, count: int) -> UsageProblem:
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """Element types of a row: those of A (activations), B (weights), C (the result), and of the sum."""
+    """The element types of a row: of A (activations), B (weights), C (result), and of the sum."""
 
     name: str
     a: str
@@ -89,25 +89,25 @@ class Types:
 
     @property
     def requantises(self) -> bool:
-        """True if sums of integers leave as bytes: scaled, rounded half to even, saturated."""
+        """Whether integer sums are stored as bytes: scaled, rounded half to even, saturated."""
         return not self.is_float and self.c != self.sum
 
     def element_bytes(self, operand: str) -> int:
-        """Return units: bytes of one element of operand A, B or C."""
+        """Return the bytes of one element of operand A, B or C."""
         return DTYPES[{"A": self.a, "B": self.b, "C": self.c}[operand]].size_bytes
 
     def widened(self, operand: str, read: str) -> str:
-        """Return a read of A or B, in the type of the sum."""
+        """Return a read of A or B, converted to the type of the sum."""
         return read if getattr(self, operand.lower()) == self.sum else f"{self.sum}({read})"
 
 
 def scale_of(depth: int) -> float:
-    """Return a power of two by which few sums of so many products of random bytes saturate."""
+    """Return a power of two by which few sums of `depth` products of random bytes saturate."""
     return 2.0 ** -(6 + depth.bit_length() // 2)
 
 
 def requantising(form: Types, target: str, sums: str, depth: int) -> str:
-    """Return the assignment that brings sums back to the type of the result."""
+    """Return the assignment that requantises sums to the type of the result."""
     scale = f"{scale_of(depth):.24f}".rstrip("0")  # exact, and without an exponent
     return f"{target} = sat_{form.c}(round(f32({sums}) * {scale}, even));"
 

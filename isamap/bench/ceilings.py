@@ -78,7 +78,7 @@ def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
 
 
 def measure_peak(tile: Tile, machine: Machine, rounds: int = 15) -> float:
-    """Return the best rate over several numbers of chains. Units: operations (an addition is one) per nanosecond."""
+    """Return the best rate over several numbers of chains. Units: operations per nanosecond (an addition is one)."""
     if _is_nested(tile, machine):
         return _timed_peak(tile, machine)
     count = max(m.count or 0 for m in machine.memories.values() if m.name == _register_memory(tile))
@@ -100,7 +100,7 @@ def _is_nested(tile: Tile, machine: Machine) -> bool:
 
 
 def _timed_peak(tile: Tile, machine: Machine) -> float:
-    """Return the rate of issues whose operands are hidden from the compiler, with the parameters of this tile."""
+    """Return the issue rate with operands hidden from the compiler and with the parameters of this tile."""
     name = tile.mapping.instruction
     profile = calibrate(machine, (name,), CALIBRATED_S)
     assert any(f.interval for f in profile.figure(name)), "what is scheduled and runs here can be timed"
@@ -162,7 +162,7 @@ class Bandwidths:
     measured: tuple[tuple[int, float], ...]
 
     def at(self, size_bytes: int) -> float:
-        """Return the bandwidth of the level that holds so many bytes, at least that of any larger level.
+        """Return the bandwidth of the level that holds a buffer of this size, at least that of larger levels.
 
         The largest measured size that does not exceed it decides; a bandwidth reached at a larger size is
         possible, too.
@@ -215,7 +215,7 @@ class Peaks:
 
 
 def padded_operations(tile: Tile) -> int:
-    """Return the operations of all issues with whole tiles: the instruction cannot perform fewer."""
+    """Return the operations of all issues, each of which performs a whole tile."""
     extents = [axis.extent.value or 1 for axis in tile.axes]
     tiles = [axis.tile for axis in tile.axes]
     return 2 * prod(-(-extent // tile) * tile for extent, tile in zip(extents, tiles, strict=True))
@@ -229,7 +229,7 @@ def attainable(
     bandwidths: Bandwidths,
     threads: int,
 ) -> dict[str, float]:
-    """Return the two roofs: the seconds that arithmetic takes at least, and those that reading does.
+    """Return the two lower bounds on the time: by arithmetic and by reading. Units: seconds.
 
     Units: `peak` in operations per nanosecond and core.
     """

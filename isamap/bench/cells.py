@@ -1,4 +1,4 @@
-"""The recurrent layers of DeepBench as cases: how they run here, and the check of their results.
+"""The recurrent layers of DeepBench as cases: how they run here, and how their results are checked.
 
     LSTM of 2048 units, 16 sequences, 25 steps  ->  CellCase(position=8, cell="lstm", steps=8, of_steps=25, …)
 
@@ -38,7 +38,7 @@ ROUNDED_GATES = 2.0**-4
 
 @dataclass(frozen=True, slots=True)
 class CellCase:
-    """One row. `position` counts from 0 through the rows of its cell, `of_steps` are those of the suite."""
+    """One row. `position` numbers the rows of its cell from 0, `of_steps` is the suite's number of steps."""
 
     position: int
     suite: str
@@ -69,7 +69,7 @@ class CellCase:
 
     @property
     def kernel(self) -> str:
-        """The shipped kernel in f32. `_bf16` follows its name in bf16."""
+        """The shipped kernel for f32. For bf16, `_bf16` is appended to its name."""
         return KERNELS[self.cell]
 
     @property
@@ -104,7 +104,7 @@ def cell_kernel(case: CellCase, form: Types) -> Kernel:
 
 
 def cell_values(case: CellCase, form: Types) -> dict[str, tuple[str, Array]]:
-    """Return its arrays by name, each with its type: random, and in f32 as well such numbers as `form` holds."""
+    """Return the arrays by name, each with its type. They are random, and representable in `form`."""
     kernel = cell_kernel(case, form)
     made = make_arrays(kernel, "random")
     exact = {name: round_to(values, DTYPES[form.a]).astype(values.dtype) for name, values in made.items()}
@@ -112,7 +112,7 @@ def cell_values(case: CellCase, form: Types) -> dict[str, tuple[str, Array]]:
 
 
 def cell_work(case: CellCase, form: Types, beta: int = 0) -> DataMovement:
-    """Return the work of a cell. The recurrent weights are read in each step, those of the input once."""
+    """Return the work of a cell. The recurrent weights are read in each step, the input's weights once."""
     weights = case.gates * case.hidden**2 * form.element_bytes("B")
     states = 2 * case.steps * case.batch * case.hidden * form.element_bytes("A")
     held = 2 * weights + states
@@ -120,7 +120,7 @@ def cell_work(case: CellCase, form: Types, beta: int = 0) -> DataMovement:
 
 
 def is_right(contender: TimedContender, case: CellCase, form: Types, beta: int, shared: Shared) -> bool:
-    """Return whether one call is right. Each step is compared with the result from the previous state."""
+    """Return whether one call is right. Each step is compared given the previous state."""
     found = shared.arrays["Y"][0]
     found[...] = np.nan
     contender.time(1)

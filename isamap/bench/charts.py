@@ -1,6 +1,6 @@
 """The paired ratios as a picture (SVG): a dot per row with its interval, by class, on a logarithmic scale.
 
-Predicted against measured times as a picture (SVG): a dot per row and set of figures, logarithmic scales.
+Draw predicted against measured times as a picture (SVG): a dot per row and parameter set, logarithmic scales.
 
 On the diagonal both are equal; above it the measured time is shorter than the prediction.
 """
@@ -20,7 +20,7 @@ TICKS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0)
 
 
 def ratio_chart(rows: Sequence[Row], title: str) -> str:
-    """Return the chart of rows that have a baseline, each against the fastest of its baselines."""
+    """Return the chart of rows with a baseline, each compared with its fastest baseline."""
     classes = classes_of(rows)
     shown = sorted(
         ((row, name) for row in rows if (name := row.best_baseline) is not None),
@@ -83,7 +83,7 @@ COLOURS: dict[str, str] = dict(zip(FIGURES, ("#06c", "#e70"), strict=True))
 
 
 def prediction_chart(rows: Sequence[Row], title: str) -> str:
-    """Return the chart of all rows that were timed; a diagonal without dots where none was."""
+    """Return the chart of all timed rows, or an empty diagonal without any."""
     shown = [
         (row, figures, row.predicted_ns[figures], row.measured_ns)
         for row in rows
@@ -158,6 +158,6 @@ def _legend(rows: Sequence[Row]) -> list[str]:
 
 
 def _time(power: int) -> str:
-    """Return a power of ten of nanoseconds in its unit: 4 is `10 µs`."""
+    """Return a power of ten of nanoseconds with its unit: 4 is `10 µs`."""
     unit, name = max((e, n) for e, n in ((0, "ns"), (3, "µs"), (6, "ms"), (9, "s")) if e <= max(power, 0))
     return f"{10.0 ** (power - unit):g} {name}"

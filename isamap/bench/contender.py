@@ -1,4 +1,4 @@
-"""The parent's handle of a contender: a process that runs only when it is timed."""
+"""The parent's handle of a contender, a process that runs only while it is timed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_S = 900
 
 
 class ContenderLost(IsamapError):
-    """A contender's process ended, or did not answer."""
+    """An error: a contender's process ended, or did not answer."""
 
     exit_code = 1
 
@@ -55,7 +55,7 @@ class Contender:
         self._answer()
 
     def prepare(self, task: Task[Any]) -> bool:
-        """Return whether the contender offers the task. It is ready then. A lost one begins anew."""
+        """Prepare a task. Return whether the contender supports it. A lost process is started again."""
         if self._process.poll() is not None:
             self._close()
             self._start()
@@ -80,7 +80,7 @@ class Contender:
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        """Return the next answer of the process, and stop the process until its next task."""
+        """Return the next answer of the process, and pause the process until its next task."""
         if not select([self._answers], [], [], PATIENCE_S)[0]:
             raise self._report_loss(f"gave no answer in {PATIENCE_S} s")
         line = self._answers.readline()

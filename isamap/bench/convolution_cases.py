@@ -1,4 +1,4 @@
-"""Convolutions as cases: the rows of DeepBench and of networks, and their requirements.
+"""Convolutions as cases: the rows of DeepBench and of networks, and what they require.
 
     training row 3: 4 images of 1 channel, 161 x 700, 32 filters of 5 x 20  ->  ConvCase(position=3, n=4, …)
 
@@ -58,7 +58,7 @@ class ConvCase:
 
     @property
     def label(self) -> str:
-        """Images, filters, and how they meet."""
+        """The images, the filters, and the stride and padding."""
         pair = f"{self.stride_h}" if self.stride_h == self.stride_w else f"{self.stride_h},{self.stride_w}"
         pads = f"{self.pad_h}" if self.pad_h == self.pad_w else f"{self.pad_h},{self.pad_w}"
         groups = f" g{self.groups}" if self.groups > 1 else ""
@@ -79,7 +79,7 @@ class ConvCase:
 
     @property
     def bindings(self) -> Mapping[str, int]:
-        """None: the kernel's text has numbers."""
+        """None, because the kernel's text contains the numbers."""
         return {}
 
 
@@ -103,7 +103,7 @@ class Axes:
 
 
 def axes_of(case: ConvCase) -> Axes:
-    """Return the subscripts of X, F and Y, and the loops. Filters of one pixel have none over it."""
+    """Return the subscripts of X, F and Y, and the loops. Filters of one pixel need no loops over taps."""
     conv, single = case.shape, case.r * case.s == 1
     c, k, g = ("c", conv.c // conv.groups), ("k", conv.k // conv.groups), ("g", conv.groups)
     if conv.groups == 1:
@@ -124,7 +124,7 @@ def axes_of(case: ConvCase) -> Axes:
 
 
 def _window(at: str, stride: int, tap: str | None, pad: int) -> str:
-    """Return p*2 + r - 1"""
+    """Return a subscript such as `p*2 + r - 1`."""
     return (
         (at if stride == 1 else f"{at}*{stride}")
         + (f" + {tap}" if tap else "")
@@ -144,7 +144,7 @@ def conv_source(case: ConvCase, form: Types, beta: int = 0) -> Source:
 
 
 def written_out(case: ConvCase, form: Types, axes: Axes) -> Source:
-    """Return the row's text with arrays that are subscripted so."""
+    """Return the row's text with arrays that have these subscripts."""
     every = {"X": axes.x, "F": axes.f, "Y": axes.y}
     at = {name: ", ".join(index for index, _ in of) for name, of in every.items()}
     size = {name: ", ".join(str(extent) for _, extent in of) for name, of in every.items()}
@@ -170,7 +170,7 @@ def written_out(case: ConvCase, form: Types, axes: Axes) -> Source:
 
 
 def _dense_pixels(axes: Sequence[tuple[str, int]]) -> str:
-    """Return the condition that the pixels of a filter are contiguous where they come last, as libraries require."""
+    """Return the condition that a filter's pixels are contiguous if they come last, as libraries require."""
     if [index for index, _ in axes[-2:]] != ["r", "s"]:
         return ""
     *_, (_, r), (_, s) = axes
@@ -182,14 +182,14 @@ def _loops(axes: Sequence[tuple[str, int]]) -> str:
 
 
 def conv_values(case: ConvCase, form: Types) -> dict[str, tuple[str, Array]]:
-    """Return the operands by name, each with its type: random values that are not zero."""
+    """Return the operands by name, each with its type and random nonzero values."""
     dtypes = {"X": form.a, "F": form.b, "Y": form.c}
     held = shapes(case)
     return {n: (t, random_values(held[n], t, (0, number))) for number, (n, t) in enumerate(dtypes.items())}
 
 
 def conv_work(case: ConvCase, form: Types, beta: int = 0) -> DataMovement:
-    """Return each operand once."""
+    """Return the data movement: each operand once."""
     names = {"X": "A", "F": "B", "Y": "C"}
     size = {n: prod(shape) * form.element_bytes(names[n]) for n, shape in shapes(case).items()}
     held = sum(size.values())
@@ -197,7 +197,7 @@ def conv_work(case: ConvCase, form: Types, beta: int = 0) -> DataMovement:
 
 
 def is_convolution(contender: TimedContender, case: ConvCase, form: Types, beta: int, shared: Shared) -> bool:
-    """Return one call; each image and group of its result is compared as a product of patches and filters."""
+    """Return the comparison of one call. Each image and group is compared as a product of patches and filters."""
     shared.refill()
     contender.time(1)
     x, f, y = (as_grouped(case, name, shared.arrays[name][0]) for name in "XFY")
@@ -227,7 +227,7 @@ def as_grouped(case: ConvCase, name: str, array: Array) -> Array:
 
 
 def patches(case: ConvCase, image: Array) -> Array:
-    """Return the elements of an image [h, w, c] that each filter covers: [p*q, r*s*c], with zeros outside."""
+    """Return the elements of an image [h, w, c] under each filter: [p*q, r*s*c], with zeros outside."""
     conv = case.shape
     padded = np.pad(image, ((conv.pad_h, conv.pad_h), (conv.pad_w, conv.pad_w), (0, 0)))
     seen = np.lib.stride_tricks.sliding_window_view(padded, (conv.r, conv.s), axis=(0, 1))

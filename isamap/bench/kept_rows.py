@@ -1,4 +1,4 @@
-"""Rows of a benchmark on disk, each stored before the next one starts, so that a stopped run can be resumed.
+"""Rows of a benchmark on disk, stored one by one, so that a stopped run can be resumed.
 
 rows.jsonl          a line of JSON per row, written when the row is done
 environment.json    where it ran
@@ -27,7 +27,7 @@ MOST_BYTES = 64 << 20
 
 
 class StoredRow(Protocol):
-    """A row: its key, and itself as JSON."""
+    """A row: its key, and its content as JSON."""
 
     @property
     def key(self) -> str: ...
@@ -36,7 +36,7 @@ class StoredRow(Protocol):
 
 
 class NamedRow(StoredRow, Protocol):
-    """A row of a suite with its name for people."""
+    """A row of a suite with its name for users."""
 
     @property
     def label(self) -> str: ...
@@ -49,7 +49,7 @@ M = TypeVar("M", bound=NamedRow)
 
 
 def cores_for(threads: int) -> frozenset[int]:
-    """Return as many cores as threads. Raises: UsageProblem."""
+    """Return as many cores as threads. Raises: UsageProblem if there are too few."""
     cores = frozenset(sorted(os.sched_getaffinity(0))[:threads])
     if len(cores) < threads:
         said = f"{threads} threads are asked for; {len(cores)} cores may be used"
@@ -58,7 +58,7 @@ def cores_for(threads: int) -> frozenset[int]:
 
 
 def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]], R]) -> dict[str, R]:
-    """Return the rows of an earlier run if it is resumed, else the folder must be new."""
+    """Return the rows of a resumed run. Without `resume`, the folder must be new."""
     if folder is None:
         return {}
     path = folder / ROWS_FILE
@@ -92,7 +92,7 @@ def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]
 
 
 def _lines(path: Path) -> list[bytes]:
-    """Return the lines that were written to their end: the last one may have been cut off by a kill."""
+    """Return the complete lines of a file. A kill may have truncated the last one."""
     try:
         data = read_limited(path, MOST_BYTES)
     except OSError as error:
@@ -104,7 +104,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _is_of(value: object, kind: Any) -> bool:
-    """Return whether a value, and all its fields, have the types that its class states."""
+    """Return whether a value and all its fields have the types of its class."""
     if kind is Any or kind is object:
         return True
     if dataclasses.is_dataclass(kind):
@@ -147,7 +147,7 @@ def rows_in_turn(
     minutes: float | None,
     watch: Watch,
 ) -> tuple[M, ...]:
-    """Return each row: stored, measured now, or, after so many minutes, marked as `unreached`.
+    """Return each row: stored, measured now, or marked as `unreached` after `minutes`.
 
     With `minutes`, rows are measured in an order that spreads over the suite, so that the measured ones
     represent all.
@@ -167,12 +167,12 @@ def rows_in_turn(
 
 
 def spread_evenly(index: int) -> float:
-    """Order indices so that any first few of them lie evenly among all (multiples of the golden ratio)."""
+    """Return a sort key for which every prefix is spread evenly (multiples of the golden ratio)."""
     return index * GOLDEN % 1.0
 
 
 def append_row(folder: Path | None, row: StoredRow) -> None:
-    """Write a row to disk. Raises: as `unwritable` states; `--resume` ignores an incomplete row."""
+    """Write a row to disk. A truncated row is ignored by `--resume`. Raises: as `unwritable` states."""
     if folder is not None:
         try:
             with (folder / ROWS_FILE).open("a", encoding="utf-8") as file:
@@ -188,7 +188,7 @@ def _line(row: StoredRow) -> str:
 
 
 def keep_environment(folder: Path | None, where: Mapping[str, object]) -> None:
-    """Put on disk where rows are measured."""
+    """Write the measurement environment to disk."""
     if folder is not None:
         text = json.dumps(where, indent=2) + "\n"
         replace_file(folder / ENVIRONMENT_FILE, text.encode(), durable=True)
@@ -199,7 +199,7 @@ def keep_environment(folder: Path | None, where: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRow:
-    """One case of a suite in one form. `sizes` are those of the suite."""
+    """One case of a suite in one form. `sizes` are the suite's sizes."""
 
     case: int
     suite: str
@@ -244,18 +244,18 @@ class Row(SuiteRow):
 
     @property
     def key(self) -> str:
-        """The name of the row in a file that is resumed. A suite may list a shape twice."""
+        """The key of the row in a resumed file. It includes the position, as a suite may repeat a shape."""
         how = f"beta={self.beta} threads={self.threads} {self.cache}{' packed' if self.packed else ''}"
         return f"{self.suite} {self.kind} {self.case} {self.label} {self.form} {how}"
 
     @property
     def measured_ns(self) -> float | None:
-        """The least time of a call of ours over all rounds, or None if there is none. Units: nanoseconds."""
+        """The least time of our calls over all rounds, or None. Units: nanoseconds."""
         return 1e9 * min(self.seconds["isamap"]) if "isamap" in self.seconds else None
 
     @property
     def best_baseline(self) -> str | None:
-        """The baseline that takes least time, of those whose results are right."""
+        """The fastest baseline with right results, or None."""
         known = {n: median(s) for n, s in self.seconds.items() if n != "isamap" and self.verified.get(n)}
         return min(known, key=lambda name: known[name]) if known else None
 
@@ -274,14 +274,14 @@ class Row(SuiteRow):
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Row:
-        """Return the row that `as_json` gave."""
+        """Return the row that `as_json` wrote."""
         kept = {f.name: data[f.name] for f in fields(Row)}
         kept["seconds"] = {name: tuple(times) for name, times in data["rounds_seconds"].items()}
         return Row(**kept)
 
 
 def classes_of(rows: Sequence[Row]) -> list[str]:
-    """Return the classes of some rows, those that compute least first."""
+    """Return the classes of some rows, in order of increasing arithmetic."""
     least: dict[str, int] = {}
     for row in rows:
         least[row.class_name] = min(row.operations, least.get(row.class_name, row.operations))

@@ -23,7 +23,7 @@ C = TypeVar("C", bound=SuiteCase)
 
 @dataclass(frozen=True, slots=True)
 class MeasuringRules:
-    """The rules for measuring rows. `packed` lets every contender pack its weights before.
+    """The rules for measuring rows. `packed` lets every contender pack its weights beforehand.
 
     Units: `seconds` for the timing of a row, `memory_bytes` for all operands, `caches_bytes` of all caches,
     `limit_s` of the solver.

@@ -40,7 +40,7 @@ GENERAL, NO_TRANSPOSE, ROW_MAJOR, MANY_CALLS = 20, 10, 101, 1000
 
 
 class Description(ctypes.Structure):
-    """`struct matrix_descr` of MKL."""
+    """The C type `struct matrix_descr` of MKL."""
 
     _fields_ = (("type", ctypes.c_int), ("mode", ctypes.c_int), ("diag", ctypes.c_int))
 
@@ -172,7 +172,7 @@ def _filters(case: ConvCase, raw: Any) -> Any:
 
 
 def prepare_onnxruntime_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
-    """Return conv, or ConvInteger of u8 and s8, of images with channels before pixels. Raises: NotOffered."""
+    """Return Conv, or ConvInteger of u8 and s8, with channels before pixels. Raises: NotOffered."""
     task, case = mapped.task, mapped.task.case
     if task.form not in ("f32", "u8s8") or case.layout != "nchw":
         raise NotOffered
@@ -258,7 +258,7 @@ def prepare_torch_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
 
 
 def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
-    """Return the layer of onnxruntime, which has it in f32. Raises: NotOffered."""
+    """Return the f32 layer of onnxruntime. Raises: NotOffered."""
     if mapped.task.form != "f32":
         raise NotOffered
     try:

@@ -1,4 +1,4 @@
-"""Kinds of cases for machines that this computer cannot run: texts, arrays, results, and smaller copies.
+"""Kinds of cases for machines that this computer cannot run: texts, arrays, results, smaller copies.
 
     LAYER_KINDS["convolution"].is_right(case, S8, {"X": …, "F": …, "Y": …})
 
@@ -34,7 +34,7 @@ from isamap.source.records import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class LayerKind(Generic[C]):
-    """A kind of cases as machines run them that this computer cannot: text, arrays, results, smaller copies.
+    """A kind of cases for machines that this computer cannot run: text, arrays, results, smaller copies.
 
     `laid_out` is the case as its arrays lie in memory, `result` the name of the array that it writes,
     `shapes` how much of each array it reads or writes.
@@ -63,7 +63,7 @@ def _is_product(case: GemmCase, form: Types, arrays: Mapping[str, Array]) -> boo
 
 
 def _is_result(form: Types, a: Array, b: Array, c: Array, depth: int) -> bool:
-    """Return whether C is A·B, requantised where the form says so: every element, as integers in f64 are exact."""
+    """Return whether every element of C equals A·B, requantised if the form requires it."""
     if not form.requantises:
         return check_product(form, a, b, None, c).ok
     sums = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
@@ -73,7 +73,7 @@ def _is_result(form: Types, a: Array, b: Array, c: Array, depth: int) -> bool:
 
 
 def _smaller_product(case: GemmCase) -> GemmCase:
-    """Return the largest of its numbers halved."""
+    """Return the case with the largest of its sizes halved."""
     numbers = {"m": case.m, "n": case.n, "k": case.k, "batch": case.batch}
     name = max(numbers, key=lambda n: numbers[n])
     return replace(case, **{name: numbers[name] // 2})
@@ -83,13 +83,13 @@ def _smaller_product(case: GemmCase) -> GemmCase:
 
 
 def with_margin(case: ConvCase) -> ConvCase:
-    """Return the same pixels of an image that lies with its margin of zeros."""
+    """Return the case with images that include their margin of zeros."""
     h, w = case.h + 2 * case.pad_h, case.w + 2 * case.pad_w
     return replace(case, h=h, w=w, pad_h=0, pad_w=0)
 
 
 def in_rows(case: ConvCase) -> Axes:
-    """Return the subscripts of a row whose images have channels behind pixels: a row of pixels is one dimension.
+    """Return the subscripts for images with channels after pixels, where a row of pixels is one dimension.
 
     The columns of a filter and their channels then follow each other in images and filters alike, and loops
     over both may run as one.
@@ -109,7 +109,7 @@ def in_rows(case: ConvCase) -> Axes:
 
 
 def shapes_read(case: ConvCase) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of X, F and Y; of X, only the part that filters read: long strides skip rows and columns."""
+    """Return the shapes of X, F and Y, with only the part of X that filters read."""
     found = conv_shapes(case)
     met = [
         min(size, out * min(stride, taps))
@@ -127,7 +127,7 @@ def layer_source(case: ConvCase, form: Types, _: int) -> Source:
 
 
 def layer_values(case: ConvCase, form: Types) -> dict[str, tuple[str, Array]]:
-    """Return the operands as the text has them."""
+    """Return the operands in the form of the row's text."""
     axes = in_rows(case)
     shape = {"X": axes.x, "F": axes.f, "Y": axes.y}
     values = conv_values(case, form).items()
@@ -145,7 +145,7 @@ def _is_convolution(case: ConvCase, form: Types, arrays: Mapping[str, Array]) ->
 
 
 def _smaller_convolution(case: ConvCase) -> ConvCase:
-    """Return an image of half as many rows while filters fit; then one of half as many channels."""
+    """Return an image with half the rows while filters fit, then with half the channels."""
     if case.h // 2 >= case.r:
         return replace(case, h=case.h // 2)
     return replace(case, c=case.c // 2, k=case.k // 2)

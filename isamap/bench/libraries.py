@@ -1,4 +1,4 @@
-"""The libraries that emitted code is compared with: how each performs a product, as its users would call it.
+"""The libraries that emitted code is compared with, each called as its users would call it.
 
 A contender is made for one task and performs `calls` calls of it in one timed loop; in C if the library has a
 C interface. A library is left out of rows that it does not support directly, because a second pass would make
@@ -43,7 +43,7 @@ class Ready:
 
 
 class NotOffered(Exception):
-    """The library has no such product."""
+    """An error: the library lacks the operation."""
 
 
 HOLDS: dict[str, Mapping[str, str]] = {
@@ -65,7 +65,7 @@ HOLDS: dict[str, Mapping[str, str]] = {
 
 
 def threads_environment(threads: int) -> dict[str, str]:
-    """Return environment variables that set the libraries' number of threads. They read them when they start."""
+    """Return environment variables with the libraries' number of threads, which they read at start."""
     every = [one.variables(threads) for one in shipped_libraries()]
     return {name: value for one in every for name, value in one.items()}
 
@@ -74,7 +74,7 @@ def threads_environment(threads: int) -> dict[str, str]:
 
 
 def prepare_openblas(mapped: Mapped[GemmCase], threads: int) -> Ready:
-    """Return the OpenBLAS that packages of Python bring, which has products of f32 only. Raises: NotOffered."""
+    """Return a call of the OpenBLAS in a Python package, for f32 only. Raises: NotOffered."""
     if mapped.task.form != "f32" or mapped.task.packed or mapped.task.case.batch > 1:
         raise NotOffered
     library = ctypes.CDLL(str(_find_installed("scipy-openblas")))
@@ -85,7 +85,7 @@ def prepare_openblas(mapped: Mapped[GemmCase], threads: int) -> Ready:
 
 
 def _find_installed(name: str) -> Path:
-    """Return the file of a library by the name of its description. Raises: NotOffered."""
+    """Return the file of a described library. Raises: NotOffered."""
     found = find_installed(shipped_library(name))
     if found is None:
         raise NotOffered
@@ -100,7 +100,7 @@ _OF_MKL = {
 
 
 def prepare_mkl(mapped: Mapped[GemmCase], threads: int) -> Ready:
-    """Return MKL by its C interface: f32, bf16 into f32, u8·s8 into s32. Raises: NotOffered."""
+    """Return a call of MKL's C interface: f32, bf16 into f32, u8·s8 into s32. Raises: NotOffered."""
     if mapped.task.form not in _OF_MKL or mapped.task.case.batch > 1:
         raise NotOffered
     loop, name = _OF_MKL[mapped.task.form]
@@ -188,7 +188,7 @@ TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "i8": "int8", "i32": "int32
 
 
 def _torch_call(torch: Any, mapped: Mapped[GemmCase]) -> tuple[Callable[[int], object], list[Any]]:
-    """Return the call for a copy of the operands, and the tensors of its result C."""
+    """Return the call on a copy of the operands, and the tensors of its result C."""
     task, case = mapped.task, mapped.task.case
     if task.packed and (task.form == "s8s8" or task.beta or case.batch > 1):
         raise NotOffered
@@ -224,7 +224,7 @@ def _torch_call(torch: Any, mapped: Mapped[GemmCase]) -> tuple[Callable[[int], o
 
 
 def torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
-    """Return the implementation that oneDNN's log names; torch passes other calls to its BLAS."""
+    """Return the implementation in oneDNN's log, or torch's BLAS if the log has none."""
     import os
     import tempfile
 
@@ -248,7 +248,7 @@ def torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
 
 
 def timed_calls(call: Callable[[], Any], calls: int, keep: Callable[[Any], None]) -> int:
-    """Return the nanoseconds of a number of calls, and pass the result of the last one to `keep`."""
+    """Return the time of a number of calls in ns. `keep` receives the last result."""
     last = None
     start = perf_counter_ns()
     for _ in range(calls):
@@ -299,5 +299,5 @@ def prepare_isamap(mapped: Mapped[Any], threads: int) -> Ready:
 def _address(
     mapped: Mapped[Any], packs: Mapping[str, packed_libraries.PackedMemory], name: str, at: int
 ) -> int:
-    """Return where a tensor of emitted code lies: one that it takes packed, or one of the product's."""
+    """Return the address of an operand of emitted code, packed or as in the task."""
     return packs[name].address if name in packs else mapped.addresses(name)[at]

@@ -1,4 +1,4 @@
-"""A whole model by isamap and by installed runtimes, in alternation, as a user of each would call it.
+"""Run a whole model by isamap and by installed runtimes in alternation, each as its users would call it.
 
 time_model(path, model, inputs, constants, threads=1, budget_s=4.0)
 """
@@ -25,7 +25,7 @@ Call = Callable[[], list[Array]]
 
 @dataclass(frozen=True, slots=True)
 class TimedRuntime:
-    """A runtime that was timed. Units: seconds. `apart` is the largest difference from isamap's results.
+    """A timed runtime. Units: seconds. `apart` is the largest relative difference from isamap's results.
 
     It is relative to the largest result; `ratio` is the time of this runtime over isamap's.
     """
@@ -48,7 +48,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class _Contender:
-    """A contender of `play`."""
+    """A contender for `play`."""
 
     name: str
     call: Call
@@ -62,16 +62,16 @@ class _Contender:
 
 
 class _Inputs:
-    """The inputs of all contenders: one copy, which none changes."""
+    """The inputs that all contenders read and none changes."""
 
     ring = 1
 
     def refill(self) -> None:
-        """Leave the inputs as they are."""
+        """Do nothing, because no contender changes the inputs."""
 
 
 def _onnxruntime(path: Path, inputs: Mapping[str, Array], threads: int) -> Call:
-    """Return a call of onnxruntime, whose threads sleep between calls like those of the others."""
+    """Return a call of onnxruntime whose threads sleep between calls, as the other contenders' do."""
     runtime: Any = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -110,7 +110,7 @@ def time_model(
     threads: int,
     budget_s: float,
 ) -> tuple[tuple[float, ...], list[TimedRuntime | Missing]]:
-    """Return the seconds of isamap by round, and the runtimes, timed in alternation within a budget."""
+    """Return the times of isamap by round, and the runtimes, timed in alternation. Units: seconds."""
     ours = _Contender("isamap", lambda: list(model(inputs).values()))
     results = ours.call()
     present: dict[str, tuple[_Contender, str, float]] = {}
@@ -137,7 +137,7 @@ def time_model(
 
 
 def _apart(ours: Array, theirs: Array) -> float:
-    """Return the largest difference of two results, as a share of the largest number."""
+    """Return the largest difference of two results, divided by the largest number."""
     own, other = np.asarray(ours, np.float64), np.asarray(theirs, np.float64).reshape(ours.shape)
     largest = float(np.abs(other[np.isfinite(other)]).max(initial=0.0))
     return float(np.abs(own - other).max(initial=0.0)) / (largest or 1.0)

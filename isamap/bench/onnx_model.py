@@ -20,7 +20,7 @@ GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2), "RNN": (0,)}
 
 
 def recurrent_model(kind: str, arrays: Mapping[str, Array]) -> bytes:
-    """Return the model of a layer, with input X and output Y, its weights and first state inside."""
+    """Return the model of a layer with input X and output Y. Its weights and initial state are constants."""
     order, units = list(GATES[kind]), arrays["U"].shape[-1]
 
     def transposed(name: str) -> Array:
@@ -57,7 +57,7 @@ def convolution_model(
     *,
     held: bool,
 ) -> bytes:
-    """Return the model of a convolution with input X and output Y. `held` stores its filters in the model."""
+    """Return the model of a convolution with input X and output Y. With `held`, its filters are constants."""
     attributes = [_numbers("pads", pads), _numbers("strides", strides), _number("group", groups)]
     kind, made = ("Conv", "float32") if x.dtype == np.float32 else ("ConvInteger", "int32")
     node = _fields((1, ["X", "F"]), (2, ["Y"]), (4, [kind]), (5, attributes))
@@ -70,7 +70,7 @@ Given = tuple[Sequence[int], str]
 
 
 def _model(node: bytes, held: Mapping[str, Array], given: Mapping[str, Given], made: Given) -> bytes:
-    """Return a model of one node."""
+    """Return a model with one node."""
     graph = _fields(
         (1, [node]),
         (2, ["layer"]),
@@ -82,7 +82,7 @@ def _model(node: bytes, held: Mapping[str, Array], given: Mapping[str, Given], m
 
 
 def _fields(*fields: tuple[int, Sequence[int | str | bytes]]) -> bytes:
-    """Return fields by their numbers, each with its values: integers, texts, or other messages."""
+    """Return protobuf fields by number, each with its values: integers, texts, or messages."""
     made = bytearray()
     for number, values in fields:
         for value in values:
@@ -95,7 +95,7 @@ def _fields(*fields: tuple[int, Sequence[int | str | bytes]]) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Return an integer, seven bits a byte, the lowest first."""
+    """Return an integer as a varint: seven bits per byte, lowest first."""
     made = bytearray()
     while value > 0x7F:
         made.append(value & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Contenders whose weights are packed before the clock starts, by each library's own functions.
+"""Contenders that pack weights before the timing, by each library's own functions.
 
 torch packs with oneDNN (`_reorder_linear_weight`) and gives its result as a new tensor: nothing has it
 written in place, so that making that tensor is part of each call. MKL packs with `cblas_…_pack`.
@@ -34,7 +34,7 @@ MKL: dict[str, tuple[str, str, str]] = {
 
 
 class PackedMemory:
-    """Memory of this process for packed operands, on pages of its own. Units: bytes."""
+    """Page-aligned memory of this process for packed operands. Units: bytes."""
 
     def __init__(self, size: int) -> None:
         self._map = mmap(-1, max(size, 1))
@@ -42,7 +42,7 @@ class PackedMemory:
 
 
 def pack_for_mkl(library: Any, name: str, mapped: Mapped[GemmCase]) -> list[PackedMemory]:
-    """Return b packed by MKL's own function, once for each copy of the ring."""
+    """Return B, packed by MKL's own function once for each copy of the ring."""
     case = mapped.task.case
     sizes = [ctypes.c_int(n) for n in (case.n, case.m, case.k)]
     count: Any = library[f"{name}_get_size"]
@@ -61,7 +61,7 @@ def pack_for_mkl(library: Any, name: str, mapped: Mapped[GemmCase]) -> list[Pack
 
 
 def with_packed(product: TimedProduct, packed: list[PackedMemory]) -> Any:
-    """Replace B of a product by packed copies, and return the objects that must live as long as the product."""
+    """Replace B of a product by packed copies. Return the objects that must outlive the product."""
     addresses = (ctypes.c_void_p * len(packed))(*(memory.address for memory in packed))
     product.b, product.transpose_b = ctypes.addressof(addresses), PACKED
     return (addresses, packed)
@@ -70,7 +70,7 @@ def with_packed(product: TimedProduct, packed: list[PackedMemory]) -> Any:
 def packs_of(
     packers: Sequence[Packer], arrays: dict[str, NDArray[Any]]
 ) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
-    """Return the packing of these arrays by emitted code, as plain data, and arrays for its results.
+    """Return how emitted code packs these arrays, as plain data, and arrays for the results.
 
     A packed array is removed from `arrays`.
     """
@@ -97,7 +97,7 @@ def packs_of(
 
 
 def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped[Any], at: int) -> dict[str, PackedMemory]:
-    """Return the operands that emitted code takes packed, packed by emitted code, of one copy of the ring."""
+    """Return the operands that emitted code takes packed, packed by emitted code, for one copy of the ring."""
     from isamap.run.worker import load_function, make_arguments
 
     found: dict[str, PackedMemory] = {}
@@ -116,7 +116,7 @@ def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped[Any], at: in
 def packed_torch_call(
     torch: Any, mapped: Mapped[GemmCase], tensors: Mapping[str, list[Any]]
 ) -> Callable[[int], Any]:
-    """Return the product with weights that oneDNN has packed, as a new tensor. B is the transposed weight."""
+    """Return a call of the product with weights packed by oneDNN. B is the transposed weight."""
     reorder, linear = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
     a, weights = tensors["A"], [reorder(b.t(), mapped.task.case.n) for b in tensors["B"]]
     return lambda at: linear(a[at], weights[at], None, "none", [], "")

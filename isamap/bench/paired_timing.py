@@ -1,4 +1,4 @@
-"""Time contenders in alternation: another order each round, long against the clock, C refilled each time.
+"""Time contenders in alternation: in another order each round, with long readings and C refilled.
 
 It summarises times measured in alternation by medians, paired ratios and confidence intervals:
 
@@ -33,7 +33,7 @@ class TimedContender(Protocol):
 
 
 class Buffers(Protocol):
-    """The operands of all contenders in several copies, of which `refill` resets C."""
+    """The operands of all contenders in several copies. `refill` resets C."""
 
     @property
     def ring(self) -> int: ...
@@ -44,7 +44,7 @@ class Buffers(Protocol):
 def play(
     contenders: Sequence[TimedContender], budget_s: float, shared: Buffers
 ) -> dict[str, tuple[float, ...]]:
-    """Return seconds per call by contender and round: as many rounds as begin within the budget, at least seven."""
+    """Return the seconds per call by contender and round, with all rounds in the budget, at least seven."""
     stop = time.monotonic() + budget_s
     turns = {c.name: _turn(c, shared) for c in contenders}
     seconds: dict[str, list[float]] = {c.name: [] for c in contenders}
@@ -65,7 +65,7 @@ def play(
 
 
 def _turn(contender: TimedContender, shared: Buffers) -> tuple[int, int]:
-    """Return how many untimed calls precede a reading, and how many calls make it long enough for the clock."""
+    """Return the numbers of untimed and of timed calls that make a reading long enough for the clock."""
     shared.refill()
     once = contender.time(1)
     if once >= LONG_NS:
@@ -81,7 +81,7 @@ WIDE = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The time of the other contender over ours: the median over rounds with its 95 % interval."""
+    """The time of the other contender divided by ours: the median over rounds with its 95 % interval."""
 
     value: float
     low: float
@@ -89,12 +89,12 @@ class Ratio:
 
     @property
     def is_slower(self) -> bool:
-        """True if the whole interval says that ours takes longer."""
+        """Whether the whole interval says that ours is slower."""
         return self.high < 1
 
     @property
     def is_wide(self) -> bool:
-        """True if more rounds, or a quieter machine, are needed before differences of some per cent count."""
+        """Whether the interval is too wide to detect differences of some per cent."""
         return max(self.high / self.value, self.value / self.low) > 1 + WIDE
 
 
@@ -110,7 +110,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
 
 
 def count_trimmed(rounds: int) -> int:
-    """Return how many of the sorted values to leave out on each side so that the rest holds the median with 95 %."""
+    """Return how many sorted values to omit on each side so that the rest contains the median with 95 %."""
     cut = 0
     while 2 * sum(comb(rounds, i) for i in range(cut + 2)) / 2**rounds <= 1 - CONFIDENCE:
         cut += 1
@@ -118,6 +118,6 @@ def count_trimmed(rounds: int) -> int:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Return the mean, or None if there are no values."""
+    """Return the geometric mean, or None if there are no values."""
     logs = [log(value) for value in values]
     return exp(sum(logs) / len(logs)) if logs else None

@@ -81,7 +81,7 @@ def predicted_ns(prepared: PreparedKernel) -> dict[str, float]:
 
 
 def agreements(rows: Sequence[Row]) -> tuple[Agreement, ...]:
-    """Return the agreement by each set of figures, of the rows that have it."""
+    """Return the agreement for each parameter set over the rows with that prediction."""
     found = (_agreement(figures, pairs(rows, figures)) for figures in FIGURES)
     return tuple(agreement for agreement in found if agreement is not None)
 
@@ -93,7 +93,7 @@ def pairs(rows: Sequence[Row], figures: str) -> list[tuple[float, float]]:
 
 
 def spearman(found: Sequence[tuple[float, float]]) -> float | None:
-    """Return spearman's rank correlation; values that are the same share the mean of their ranks.
+    """Return Spearman's rank correlation. Equal values share the mean of their ranks.
 
     None if one of the two is the same everywhere.
     """

@@ -28,7 +28,7 @@ FORMS_OF_DTYPE: dict[str, tuple[Types, ...]] = {"f32": (F32,), "bf16": (BF16, BF
 
 @dataclass(frozen=True, slots=True)
 class GemmCase:
-    """One row in DeepBench's terms, or `batch` such products side by side."""
+    """One row in DeepBench's terms, or `batch` such products in parallel."""
 
     position: int
     suite: str
@@ -52,7 +52,7 @@ class GemmCase:
 
     @property
     def class_name(self) -> str:
-        """The geometric mean to which the row belongs; m = 35 and small k, bound by C's traffic, are separate."""
+        """The class of the row's geometric mean. m = 35 and small k are separate, since C's traffic bounds them."""
         if self.batch > 1:
             return "batched"
         if self.m == 35:
@@ -82,7 +82,7 @@ def gemm_cases(suites: Sequence[str] = SUITES) -> tuple[GemmCase, ...]:
 
 
 def transformer_cases() -> tuple[GemmCase, ...]:
-    """Return the products of BERT and LLaMA; those of several heads are `batch` products."""
+    """Return the products of BERT and LLaMA. Products of several heads are `batch` products."""
     return _cases("transformer-gemm", None)
 
 
@@ -107,7 +107,7 @@ def shapes(case: GemmCase) -> dict[str, tuple[int, ...]]:
 
 
 def kernel_text(case: GemmCase, form: Types, beta: int) -> str:
-    """Return the product in the kernel language; with `beta` 0 C is only written, with 1 it is read and added to."""
+    """Return the product in the kernel language. With `beta` 0 C is only written, with 1 it is added to."""
     a, at = ("K, M", "k, m") if case.b_transposed else ("M, K", "m, k")
     b, bt = ("N, K", "n, k") if case.a_transposed else ("K, N", "k, n")
     size, side, loop = ("G, ", "g, ", "g in G, ") if case.batch > 1 else ("", "", "")
@@ -135,7 +135,7 @@ def product_source(case: GemmCase, form: Types, beta: int) -> Source:
 
 
 def product_values(case: GemmCase, form: Types, seed: int = 0) -> dict[str, tuple[str, Array]]:
-    """Return the operands of a product by name, each with its type: random values that are not zero."""
+    """Return the operands of a product by name, each with its type and random nonzero values."""
     dtypes = {"A": form.a, "B": form.b, "C": form.c}
     return {
         name: (dtype, random_values(shapes(case)[name], dtype, (seed, number)))
@@ -144,14 +144,14 @@ def product_values(case: GemmCase, form: Types, seed: int = 0) -> dict[str, tupl
 
 
 def product_work(case: GemmCase, form: Types, beta: int) -> DataMovement:
-    """Return each operand once, and the result twice if it is added to."""
+    """Return the data movement: each operand once, and the result twice if it is added to."""
     size = {name: prod(shape) * form.element_bytes(name) for name, shape in shapes(case).items()}
     held = sum(size.values())
     return DataMovement(held, size["B"], held + (size["C"] if beta else 0), held)
 
 
 def is_product(contender: TimedContender, case: GemmCase, form: Types, beta: int, shared: Shared) -> bool:
-    """Return one call on the first copy, compared with the product."""
+    """Return the comparison of one call, on the first copy, with the product."""
     shared.refill()
     contender.time(1)
     a, b, c = (shared.arrays[name][0] for name in "ABC")

@@ -1,4 +1,4 @@
-"""Check a contender's matrix product: sampled elements in f64, and a randomised test of all of it.
+"""Check a contender's matrix product: sampled elements in f64, and a randomised test of the whole.
 
 The test is Freivalds' (1977): C·v = A·(B·v) for random v of -1 and 1 costs far less than the product. The
 rounding errors E make both sides differ by E·v. If every element of E is within the bound of single
@@ -31,7 +31,7 @@ BLOCK = (
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The largest error relative to its bound. At most 1 is fine."""
+    """The largest error divided by its bound. At most 1 is correct."""
 
     worst: float
 
@@ -43,7 +43,7 @@ class Checked:
 def check_product(
     form: Types, a: Array, b: Array, before: Array | None, after: Array, seed: int = 0
 ) -> Checked:
-    """Compare C with A·B, or with before + A·B. A is [M, K] and B [K, N], views of what is stored.
+    """Compare C with A·B, or with before + A·B. A is [M, K] and B is [K, N], as views of the stored arrays.
 
     Some elements are computed in f64 (integers: exactly) and held to 4·2⁻²³·Σ|a||b| and one step of C's type.
     All of C is added up with random signs, floats by blocks of columns, and compared with A·(B·v): integers
@@ -65,7 +65,7 @@ def check_product(
 def _sampled_error(
     form: Types, a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator
 ) -> float:
-    """Return the largest error of the elements sampled, over its bound."""
+    """Return the largest error of sampled elements, divided by its bound."""
     rows, columns = _sample(after, rng)
     left, right = a[rows].astype(np.float64), b[:, columns].astype(np.float64)
     expected, magnitude = left @ right, np.abs(left) @ np.abs(right)
@@ -87,7 +87,7 @@ def _sampled_equal(a: Array, b: Array, before: Array | None, after: Array, rng: 
 
 
 def _sample(c: Array, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the rows and the columns that are looked at."""
+    """Return the sampled rows and columns."""
     return rng.permutation(c.shape[0])[:SAMPLED], rng.permutation(c.shape[1])[:SAMPLED]
 
 
@@ -105,7 +105,7 @@ def _rounding(form: Types, expected: NDArray[Any]) -> NDArray[Any]:
 def _summed_error(
     form: Types, a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator
 ) -> float:
-    """Return the largest of |(C - before)·v - A·(B·v)| over its bound, by rows and blocks of columns."""
+    """Return the largest error of |(C - before)·v - A·(B·v)|, by rows and column blocks, over its bound."""
     signs = rng.choice(np.array([-1.0, 1.0]), size=b.shape[1])
     inner, widths = _sums_and_norms(b, signs)
     b_norms = np.sqrt(np.sum(widths**2, axis=0))
@@ -125,7 +125,7 @@ def _summed_error(
 
 
 def _sums_and_norms(values: Array, signs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return each row's signed sums and Euclidean norms by blocks of columns; as f64, a few rows at a time."""
+    """Return signed sums and Euclidean norms of each row by column blocks, in f64, few rows at a time."""
     starts = list(range(0, values.shape[1], BLOCK))
     sums = np.empty((values.shape[0], len(starts)))
     norms = np.empty_like(sums)
@@ -137,7 +137,7 @@ def _sums_and_norms(values: Array, signs: NDArray[Any]) -> tuple[NDArray[Any], N
 
 
 def _summed_equal(a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator) -> bool:
-    """Return whether (C - before)·v = A·(B·v), as sums of 32 bits that wrap: one wrong element shows."""
+    """Return whether (C - before)·v = A·(B·v) in wrapping 32-bit sums, where one wrong element shows."""
     signs = rng.choice(np.array([-1, 1]), size=b.shape[1])
     inner = np.concatenate([b[rows].astype(np.int64) @ signs for rows in _slices(b.shape[0])])
     for rows in _slices(a.shape[0]):
@@ -150,5 +150,5 @@ def _summed_equal(a: Array, b: Array, before: Array | None, after: Array, rng: n
 
 
 def _slices(rows: int) -> list[slice]:
-    """Return pieces of some rows, so that no large array is copied."""
+    """Return slices of rows, so that no large array is copied."""
     return [slice(start, start + 256) for start in range(0, rows, 256)]

@@ -1,4 +1,4 @@
-"""Operands in memory that several processes share: a ring of copies each, so that caches can be kept cold.
+"""Operands in memory that several processes share: a ring of copies, so that caches can be kept cold.
 
 with Shared({"A": (64, 32), …}, form, ring=3) as shared:   # shared.paths["A"] can be mapped by a child
 
@@ -33,7 +33,7 @@ PAGE = mmap.PAGESIZE
 
 @dataclass(frozen=True, slots=True)
 class RingPlace:
-    """The place of one operand. Units: bytes. `step` is from one copy of the ring to the next."""
+    """The place of one operand. Units: bytes. `step` is the distance between copies of the ring."""
 
     path: str
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class Shared:
         self.first = self.arrays[written][0].copy()
 
     def refill(self) -> None:
-        """Restore the first contents of the written array in every copy."""
+        """Restore the initial contents of the written array in every copy."""
         for copy in self.arrays[self.written]:
             copy[...] = self.first
 
@@ -90,7 +90,7 @@ class Shared:
 
 
 def random_values(shape: tuple[int, ...], dtype: str, seed: tuple[int, int]) -> Array:
-    """Return symmetric about 0 for floats, the whole range but 0 for integers of 8 bits, small sums for others."""
+    """Return random values: floats symmetric about 0, nonzero 8-bit integers, others with small sums."""
     rng = np.random.default_rng(seed)
     kind = DTYPES[dtype]
     if kind.is_float:
@@ -106,7 +106,7 @@ CHUNK = 512  # what loops.h reads at once. Units: bytes
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One way of reading the copies, timed like a contender."""
+    """A way to read the copies, timed like a contender."""
 
     name: str
     loops: str
@@ -118,20 +118,20 @@ class Reading:
         return self.copies[0].nbytes // CHUNK * CHUNK
 
     def time(self, calls: int, first: int = 0) -> int:
-        """Return the nanoseconds of reading a number of copies, from a first one on."""
+        """Return the time of reading a number of copies, from `first` on. Units: nanoseconds."""
         read, sink = getattr(load_loops(self.loops), self.name), ctypes.c_int64(0)
         copies = (self.copies[(first + n) % len(self.copies)] for n in range(calls))
         return sum(read(c.ctypes.data, self.size_bytes, 1, ctypes.addressof(sink)) for c in copies)
 
 
 def readings(loops: str, copies: Sequence[Array]) -> tuple[Reading, ...]:
-    """Return the ways of reading: in one stream, and in eight, or none if there is nothing to read."""
+    """Return the ways to read: in one stream and in eight, or () if there is nothing to read."""
     ways = tuple(Reading(name, loops, copies) for name in READS)
     return ways if ways[0].size_bytes else ()
 
 
 def fastest_bytes_per_ns(ways: Sequence[Reading], seconds: Mapping[str, Sequence[float]]) -> float:
-    """Return the faster way's bytes per nanosecond, by the median of its rounds."""
+    """Return the faster way's bytes per nanosecond, as the median over rounds."""
     return max((way.size_bytes / (1e9 * median(seconds[way.name])) for way in ways), default=0.0)
 
 
@@ -163,7 +163,7 @@ class Task(Generic[C]):
 
     @staticmethod
     def from_json(data: Mapping[str, Any], case_type: Callable[..., C]) -> Task[C]:
-        """Return the task that `as_json` gave."""
+        """Return the task that `as_json` wrote."""
         places = {
             name: RingPlace(p["path"], tuple(p["shape"]), p["dtype"], p["step"])
             for name, p in data["places"].items()
@@ -185,5 +185,5 @@ class Mapped(Generic[C]):
 
 
 def map_task(task: Task[C]) -> Mapped[C]:
-    """Map the operands of a task. The arrays keep the memory."""
+    """Map the operands of a task into this process. The arrays keep the memory mapped."""
     return Mapped(task, {name: map_place(place, task.ring) for name, place in task.places.items()})

@@ -52,7 +52,7 @@ MOST_CHECKED = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRow(SuiteRow):
-    """One case in one form as a machine would run it.
+    """One case in one form as simulated.
 
     Units: nanoseconds of one call, by the simulator and by the cost model; of the roofs; of each unit's work.
     `instructions` are all that are issued. `checked` says on what the result was compared: "in full", or the
@@ -77,17 +77,17 @@ class SimulatedRow(SuiteRow):
 
     @property
     def key(self) -> str:
-        """The name of the row in a file that is resumed. A suite may list a shape twice."""
+        """The key of the row in a resumed file. It includes the position, as a suite may repeat a shape."""
         return f"{self.suite} {self.kind} {self.case} {self.label} {self.form} {self.machine}"
 
     @property
     def roof_ns(self) -> float:
-        """The least time that both roofs allow."""
+        """The lower bound on the time by both roofs. Units: nanoseconds."""
         return max(self.array_ns, self.dram_ns)
 
     @property
     def bound_by(self) -> str:
-        """The roof that binds."""
+        """The roof that limits the row."""
         return "array" if self.array_ns >= self.dram_ns else "memory"
 
     def as_json(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class SimulatedRow(SuiteRow):
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> SimulatedRow:
-        """Return the row that `as_json` gave."""
+        """Return the row that `as_json` wrote."""
         return SimulatedRow(**{f.name: data[f.name] for f in fields(SimulatedRow) if f.name in data})
 
 
@@ -117,7 +117,7 @@ def empty_simulated(kind: LayerKind[C], case: C, form: Types, rules: SimulatedRu
 
 
 def simulate_row(kind: LayerKind[C], case: C, form: Types, rules: SimulatedRules) -> SimulatedRow:
-    """Return the row; one that cannot be compiled stays in the table with the reason."""
+    """Return the simulated row. A row that cannot be compiled has the reason instead."""
     row = empty_simulated(kind, case, form, rules)
     try:
         return _simulate_row(row, kind, case, form, rules)
@@ -167,7 +167,7 @@ def _compile_case(
 
 
 def _peak(made: Compilation) -> tuple[str, float]:
-    """Return the instruction of the sum, and its operations per nanosecond with all of its lanes."""
+    """Return the instruction of the sum, and its peak operations per nanosecond."""
     assert made.machine is not None
     assert made.schedule is not None
     assert made.problem is not None
@@ -178,7 +178,7 @@ def _peak(made: Compilation) -> tuple[str, float]:
 
 
 def lanes(machine: Machine, name: str, params: Mapping[str, int]) -> float:
-    """Return how many operations an instruction performs in a nanosecond: two for each iteration of its meaning."""
+    """Return the operations that an instruction performs per nanosecond, two for each iteration."""
     item = machine.instructions[name]
     pattern = pattern_of(item.instruction)
     assert pattern is not None, "what statements are mapped to is one statement"
@@ -188,7 +188,7 @@ def lanes(machine: Machine, name: str, params: Mapping[str, int]) -> float:
 
 
 def memory_bytes_per_ns(machine: Machine) -> float:
-    """Return the widest link of the memory that the arrays of a caller lie in."""
+    """Return the bandwidth of the widest link of the memory that holds the caller's arrays."""
     nearer = {link.target_memory for link in machine.links}
     outer = [link for link in machine.links if link.source_memory not in nearer]
     return max(link.bandwidth_bytes_per_ns for link in outer)
@@ -197,7 +197,7 @@ def memory_bytes_per_ns(machine: Machine) -> float:
 def _check_result(
     kernel: CompiledKernel, kind: LayerKind[C], case: C, form: Types, rules: SimulatedRules
 ) -> tuple[bool, str]:
-    """Return whether the result is right, and the compared sizes: the row in full, or the nearest small copy."""
+    """Return whether the result is right, and the compared sizes: the full row, or a smaller copy."""
     small, said = case, "in full"
     while small.operations > MOST_CHECKED:
         small = kind.smaller(small)
@@ -237,7 +237,7 @@ class SimulatedCampaign(Generic[C]):
 def run_simulated(
     campaign: SimulatedCampaign[Any], watch: Watch = unwatched
 ) -> tuple[tuple[SimulatedRow, ...], dict[str, object]]:
-    """Return the rows, and where they were made. Raises: UsageProblem, MissingTool."""
+    """Return the rows, and the environment of the run. Raises: UsageProblem, MissingTool."""
     known = open_rows(campaign.folder, campaign.resume, SimulatedRow.from_json)
     rules = SimulatedRules(campaign.machine, campaign.limit_s)
     where = environment(
@@ -304,7 +304,7 @@ def summarise_simulated(rows: Sequence[SimulatedRow]) -> SimulatedSummary:
 
 
 def _apart(row: SimulatedRow) -> float:
-    """Return how far the model is off, either way: 1 if it is not."""
+    """Return the factor between model and simulation, at least 1."""
     ratio = row.analytic_ns / row.simulated_ns
     return max(ratio, 1 / ratio)
 
@@ -321,7 +321,7 @@ HEAD = (
 
 
 def simulated_table(rows: Sequence[SimulatedRow], heading: str) -> str:
-    """Return one line per row, `heading` over their labels. Below, why rows have no times, and warnings."""
+    """Return one line per row, `heading` above their labels, then reasons for missing times, and warnings."""
     lines: list[Sequence[str]] = [("row", heading, *HEAD)]
     lines += [_line(row) for row in rows if not row.left_out]
     found = align(lines, right=(0, *range(2, 10)))
@@ -343,7 +343,7 @@ def _line(row: SimulatedRow) -> Sequence[str]:
 
 
 def simulated_text(summary: SimulatedSummary) -> str:
-    """Return the means, and the rows that fall short."""
+    """Return the means, and the rows with the least fraction of the roofline."""
     return "\n".join(_sentences(summary))
 
 
@@ -380,7 +380,7 @@ COLUMNS = (
 
 
 def simulated_csv(rows: Sequence[SimulatedRow]) -> str:
-    """Return one line per row."""
+    """Return the rows as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -37,7 +37,7 @@ STEPS = 16 * 2.0**-23
 
 @dataclass(frozen=True, slots=True)
 class SparseCase:
-    """One row of the suite. `nonzeros` of A's elements are there."""
+    """One row of the suite. A has `nonzeros` nonzero elements."""
 
     position: int
     suite: str
@@ -74,7 +74,7 @@ class SparseCase:
 
     @property
     def interleaved(self) -> int:
-        """Rows of a slice."""
+        """The number of rows in a slice."""
         return INTERLEAVED.get(self.n, FEW)
 
 
@@ -86,7 +86,7 @@ def sparse_cases(suites: Sequence[str] = SUITES) -> tuple[SparseCase, ...]:
 
 @lru_cache(maxsize=1)
 def compress_rows(case: SparseCase) -> dict[str, Array]:
-    """Return a in compressed rows: `row` i32[m + 1], `col` i32[nonzeros], `val` f32[nonzeros]."""
+    """Return A in compressed rows: `row` i32[m + 1], `col` i32[nonzeros], `val` f32[nonzeros]."""
     rng = np.random.default_rng(case.position)
     places = np.sort(rng.choice(case.m * case.k, case.nonzeros, replace=False, shuffle=False))
     counts = np.bincount(places // case.k, minlength=case.m)
@@ -99,7 +99,7 @@ def compress_rows(case: SparseCase) -> dict[str, Array]:
 
 @lru_cache(maxsize=1)
 def slices(case: SparseCase) -> dict[str, Array]:
-    """Return a in slices of R rows: `slice` i32[m / R + 1], `col` [P·R] in 16 bits if they do, `val` f32[P, R]."""
+    """Return A in slices of R rows: `slice` i32[m / R + 1], `col` [P·R] (16 bits if possible), `val` f32[P, R]."""
     given, rows = compress_rows(case), case.interleaved
     starts = given["row"].astype(np.int64)
     lengths: Array = np.diff(starts)
@@ -123,7 +123,7 @@ def sparse_source(case: SparseCase, form: Types, beta: int) -> Source:
 
 
 def sparse_values(case: SparseCase, form: Types) -> dict[str, tuple[str, Array]]:
-    """Return the operands of a product by name, each with its type. A as isamap reads it."""
+    """Return the operands by name, each with its type. A has the format that isamap reads."""
     given = compress_rows(case) if case.n > FEW else slices(case)
     return {
         **{name: (_TYPES[str(array.dtype)], array) for name, array in given.items()},
@@ -136,7 +136,7 @@ _TYPES = {"int32": "i32", "uint16": "u16", "float32": "f32"}
 
 
 def sparse_work(case: SparseCase, form: Types, beta: int) -> DataMovement:
-    """Return the bytes of each operand once, and of the result twice; A in compressed rows."""
+    """Return the data movement: each operand once, with A in compressed rows, and the result twice."""
     a, c = 8 * case.nonzeros + 4 * (case.m + 1), 4 * case.m * case.n
     held = a + 4 * case.k * case.n + c
     return DataMovement(held, a, held + c, held, case.operations)
@@ -145,7 +145,7 @@ def sparse_work(case: SparseCase, form: Types, beta: int) -> DataMovement:
 def is_sparse_product(
     contender: TimedContender, case: SparseCase, form: Types, beta: int, shared: Shared
 ) -> bool:
-    """Return one call on the first copy: some rows element by element, all by a random sum of each."""
+    """Return the comparison of one call, on the first copy: some rows by element, all rows by a random sum."""
     shared.refill()
     contender.time(1)
     b, c = (shared.arrays[name][0] for name in "BC")
@@ -164,7 +164,7 @@ def is_sparse_product(
 
 
 def _is_row(a: Mapping[str, Array], b: Array, c: Array, before: Array, m: int) -> bool:
-    """Return whether a row of the result is right, each element by itself."""
+    """Return whether a row of the result is right, element by element."""
     at = slice(int(a["row"][m]), int(a["row"][m + 1]))
     left, right = a["val"][at].astype(np.float64), b[a["col"][at]].astype(np.float64)
     bound = np.abs(left) @ np.abs(right) + np.abs(before[m])

@@ -27,7 +27,7 @@ MUCH_SLOWER = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of the rows of one form. Ratios are a baseline's time over ours, geometric means of medians.
+    """The summary of one form's rows. Ratios are a baseline's time over ours, as geometric means of medians.
 
     `best` is against the fastest baseline of each row. `much_slower` are rows whose whole interval is below
     0.9 of it, `wide` those whose interval is too wide to act upon.
@@ -138,7 +138,7 @@ def rows_table(rows: Sequence[Row], heading: str) -> str:
 
 
 def _left_out(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the rows without times; of several for one reason, their positions only."""
+    """Yield the rows without times. Rows with the same reason are listed by position."""
     for reason in dict.fromkeys(row.left_out for row in rows if row.left_out):
         first, *others = [row for row in rows if row.left_out == reason]
         if not others:
@@ -159,7 +159,7 @@ def _line(row: Row, names: Sequence[str]) -> Sequence[str]:
 
 
 def _prediction(row: Row) -> str:
-    """Return the results by stated parameters and, if there are any, by calibrated ones."""
+    """Return the predictions by stated parameters and, if there are any, by calibrated ones."""
     measured = row.measured_ns
     return " / ".join(f"{ns / measured:.2f}" for ns in row.predicted_ns.values()) if measured else ""
 
@@ -176,7 +176,7 @@ def _ratio(row: Row, name: str) -> str:
 
 
 def summary_text(summaries: Sequence[Summary]) -> str:
-    """Return means per class and overall, and the rows that are slower."""
+    """Return the means per class and overall, and the slower rows."""
     lines: list[str] = []
     for s in summaries:
         names = list(s.overall)
@@ -211,7 +211,7 @@ def _cells(means: Mapping[str, float], names: Sequence[str]) -> list[str]:
 
 
 def dispatch_text(rows: Sequence[Row]) -> str:
-    """Return the baselines whose loops are not C, if their call overhead can matter, else nothing."""
+    """Return the baselines with loops outside of C if their call overhead can matter, else ""."""
     short = [
         (row, name)
         for row in rows
@@ -235,7 +235,7 @@ HEAD = (
 
 
 def rows_csv(rows: Sequence[Row]) -> str:
-    """Return one line per row and contender."""
+    """Return the rows as CSV, one line per row and contender."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEAD)

@@ -1,4 +1,4 @@
-"""The timed loops in C (loops.h), built for this processor and callable from Python."""
+"""The timed loops in C (loops.h), built for this processor and called from Python."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def build_loops() -> str:
 
 
 class TimedProduct(ctypes.Structure):
-    """`product` of loops.h."""
+    """The C type `product` of loops.h."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("m", "n", "k", "lda", "ldb", "ldc")),

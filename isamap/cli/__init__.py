@@ -1,4 +1,4 @@
-"""The command line: `isamap COMMAND …`. Requests that need no imports are answered before any import."""
+"""The command line: `isamap COMMAND …`. Requests without need of other modules are answered before any import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code of a command line; by default that of this process. Ctrl-C ends it with 130."""
+    """Return the exit code of a command line, by default this process's. Ctrl-C ends it with 130."""
     try:
         code = _main(arguments)
     except KeyboardInterrupt:  # while modules are imported: behind that `run` catches it

@@ -1,4 +1,4 @@
-"""Print the answer of a command: one JSON object, or text for people.
+"""Print the answer of a command: one JSON object, or text for users.
 
 Findings for people go to standard error, in colour on a terminal. Output files are written completely or
 not at all, and never replace a file without permission.
@@ -35,7 +35,7 @@ class Finding:
 
     @staticmethod
     def of(diagnostic: Diagnostic) -> Finding:
-        """Return the finding that a diagnostic is."""
+        """Return a diagnostic as a finding."""
         return Finding(diagnostic.as_json(), diagnostic.render())
 
 
@@ -73,7 +73,7 @@ def with_proof(answer: Answer, require: str) -> Answer:
 
 
 def print_answer(answer: Answer, command: str, as_json: bool) -> int:
-    """Return the exit code, after the answer went to standard output, and findings for people to standard error."""
+    """Print an answer to standard output and its findings to standard error. Return the exit code."""
     if as_json:
         head: dict[str, object] = {"schema": f"isamap.{command or 'usage'}/1", "ok": answer.exit == 0}
         head |= {"exit": answer.exit, "diagnostics": [f.json for f in answer.findings]}
@@ -108,7 +108,7 @@ def render_in_colour(text: str, stream: TextIO) -> str:
 
 
 def write_text(path: Path, text: str | bytes, *, overwrite: bool = False) -> None:
-    """Create a file atomically; write directly to a pipe or a device.
+    """Create a file atomically, or write directly to a pipe or device.
 
     Raises: UsageProblem if the file exists; as `unwritable` states if it cannot be written.
     """
@@ -128,7 +128,7 @@ def write_text(path: Path, text: str | bytes, *, overwrite: bool = False) -> Non
 
 
 def check_new(path: Path) -> None:
-    """Check that no file is: asked before long work as well. Raises: UsageProblem."""
+    """Check that a file does not exist. Raises: UsageProblem."""
     if os.path.lexists(path) and not _is_stream(path):
         raise _exists(path)
 
@@ -139,7 +139,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _place_new(made: str, path: Path) -> None:
-    """Give the finished file its name; a link refuses where another has taken it in the meantime."""
+    """Link the finished file to its name. This fails if another process has created the file meanwhile."""
     try:
         os.link(made, path)
     except (NotImplementedError, PermissionError):  # some file systems have no links
@@ -147,7 +147,7 @@ def _place_new(made: str, path: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Return the rights of the file that is replaced, or those that a new one gets."""
+    """Return the permissions of the replaced file, or those of a new one."""
     with suppress(OSError):
         return path.stat().st_mode & 0o777
     mask = os.umask(0)

@@ -1,4 +1,4 @@
-"""`isamap new`: write a kernel, a machine or a project to begin with.
+"""`isamap new`: write a kernel, a machine or a project to start from.
 
     isamap new kernel scale                           ->   scale.ir, which `isamap verify` accepts
     isamap new machine edge --kind matrix             ->   edge.yaml, which `isamap hw check` accepts
@@ -138,7 +138,7 @@ class TextOptions(CommandOptions):
 
 
 def kernel_command(asked: TextOptions) -> Answer:
-    """Write a small kernel to begin with, which passes `verify`."""
+    """Write a small kernel to start from, which passes `verify`."""
     path = _take_path(asked.name.removesuffix(".ir")).with_suffix(".ir")
     steps = (f"isamap verify {path} --hw generic-c -D M=5 N=7", f"isamap run {path} --hw host -D M=256 N=512")
     return _write_templates({path: KERNEL}, path.stem, steps, overwrite=asked.overwrite)
@@ -164,7 +164,7 @@ def _take_path(word: str) -> Path:
 def _write_templates(
     files: Mapping[Path, str], name: str, steps: Sequence[str], *, overwrite: bool
 ) -> Answer:
-    """Write the templates' files, all or none, and return the answer with the steps that come next."""
+    """Write the templates' files, all or none, and return the answer with the next steps."""
     parse_kernel(Source(f"{name}.ir", KERNEL.replace("NAME", name)))  # refuses names that the language takes
     for path in files:
         if not overwrite:
@@ -203,7 +203,7 @@ machine_command = new_command  # `isamap new machine`
 
 
 def suggest_next(folder: Path) -> str:
-    """Return commands to go on with: of the folder's first kernel, machine and model, else of a newcomer."""
+    """Return suggested commands for the first kernel, machine and model in a folder, or for a beginner."""
     found: dict[str, Path] = {}
     with suppress(OSError):
         for path in sorted(folder.iterdir(), reverse=True):
@@ -224,7 +224,7 @@ def suggest_next(folder: Path) -> str:
 
 
 def _path(name: str) -> Path:
-    """Return the file of a new machine. Raises: UsageProblem for an invalid name."""
+    """Return the path of a new machine's file. Raises: UsageProblem for an invalid name."""
     path = Path(name if name.endswith(".yaml") else f"{name}.yaml")
     if not _NAME.fullmatch(path.stem):
         said = f"`{path.stem[:40]}` is not a name for a machine"
@@ -255,7 +255,7 @@ def _split_unit(figure: str) -> tuple[str, str]:
 
 
 def _ask(name: str, question: str, usual: str, read: Callable[[str], T]) -> T:
-    """Return the value that a person types, or the usual one; ask again if it is not possible."""
+    """Return the value that a user types, or the default. An invalid value is asked for again."""
     while True:
         complain(f"{name}, {question} [{usual}]:")
         word = sys.stdin.readline()

@@ -47,7 +47,7 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A command: its rows, the heading of their table, and its options besides the common ones.
+    """A command: its rows, the heading of their table, and its options in addition to the common ones.
 
     `types` and `libraries` are those of the kind, which is loaded when the command runs. `beta` is the factor
     of C if it is not an option: 1 if all contenders add to C.
@@ -64,7 +64,7 @@ class Suite:
 
 
 def _parts(given: Given) -> tuple[str, ...]:
-    """Return the parts of DeepBench that are asked for."""
+    """Return the requested parts of DeepBench."""
     return PARTS[:-1] if given["suite"] == "all" else (given["suite"],)
 
 
@@ -150,7 +150,7 @@ COMMON = (
 
 
 def _options(suite: Suite) -> dict[str, Option]:
-    """Return all options, those of `suite` among them, by the names of their fields."""
+    """Return all options by field name, including those of `suite`."""
 
     def one(flags: str, metavar: str, about: str, kind: OptionKind = WORD, default: Any = None) -> Option:
         return Option((flags,), metavar, about, kind, default)
@@ -186,7 +186,7 @@ def _options(suite: Suite) -> dict[str, Option]:
 
 
 def _command(suite: Suite) -> Callable[[CommandOptions], Answer]:
-    """Return the command of a suite, which takes a record of its options."""
+    """Return the command function of a suite, which takes a record of its options."""
     known = {
         n: replace(o, commands=frozenset())
         for n, o in _options(suite).items()
@@ -245,7 +245,7 @@ transformer_command = _command(TRANSFORMER)
 
 
 def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
-    """Return the campaign that a command line asks for. Raises: UsageProblem."""
+    """Return the campaign that a command line requests. Raises: UsageProblem."""
     from isamap.bench import Campaign, pick_rows
     from isamap.bench.kinds import KINDS
     from isamap.bench.libraries import HOLDS
@@ -321,7 +321,7 @@ def _keep(folder: Path, title: str, table: str, rows: Sequence[Row]) -> None:
 
 
 def _is_simulated(kind: str, machine: str) -> bool:
-    """Return whether cases of a kind are simulated on a machine: programs for it run as models only."""
+    """Return whether cases of a kind are simulated on a machine, because its programs run only as models."""
     from isamap.bench.layer_kinds import LAYER_KINDS
     from isamap.machine import load_machine
 

@@ -16,7 +16,7 @@ TUNING = "tuning"
 
 
 def list_command(_asked: CommandOptions) -> Answer:
-    """List what the cache holds, and how many schedules are tuned."""
+    """List the content of the cache, and the number of tuned schedules."""
     found = kinds()
     lines = [("kind", "entries", "size", "last used")]
     lines += [
@@ -43,7 +43,7 @@ class ClearOptions(CommandOptions):
 
 
 def clear_command(asked: ClearOptions) -> Answer:
-    """Delete what the cache holds, or one kind of it. `tuning` for what measuring has found."""
+    """Delete the content of the cache, or one kind of it, such as `tuning` for measured results."""
     database, kind = Winners.open(), asked.kind
     if kind == TUNING:
         count, choices = database.clear(), ChoiceDatabase.open().clear()
@@ -66,7 +66,7 @@ def clear_command(asked: ClearOptions) -> Answer:
 
 
 def verify_command(_asked: CommandOptions) -> Answer:
-    """Compare what the cache holds with its digests."""
+    """Compare the content of the cache with its digests."""
     wrong = list_damaged()
     findings = tuple(
         Finding.of(

@@ -66,7 +66,7 @@ def calibrate_command(asked: CalibrateOptions) -> Answer:
 
 
 def busy() -> tuple[Finding, ...]:
-    """Return a warning where other programs take the processors that threads would be started on."""
+    """Return a warning if other programs use the processors on which threads would be started."""
     import os
 
     if not hasattr(os, "getloadavg"):
@@ -80,7 +80,7 @@ def busy() -> tuple[Finding, ...]:
 
 
 def profile_json(profile: Profile) -> dict[str, object]:
-    """Return a profile as its file has it."""
+    """Return a profile in the form of its file."""
     import json
 
     from isamap.tune.profile import print_profile
@@ -143,7 +143,7 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
 
 
 def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[tuple[str, ...]]:
-    """Return the table of times to begin rows of each memory."""
+    """Return the table of times to start rows of each memory."""
     head = (
         "rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows",
         "traffic", "crowded ns", "a piece", "late ns", "hinted", "traffic", "of rows", "",
@@ -172,7 +172,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:
-    """Return the table rows of streamed memory rows: their measured times, or why these are unknown."""
+    """Return the table of rows that stream from memory: their measured times, or why these are unknown."""
     head = ("rows that stream", "computing shows", "start ns", "")
     if (lost := profile.unmeasured_streams) is not None:
         return [head, (lost.memory, "–", "–", lost.said)]
@@ -186,7 +186,7 @@ def _streams(profile: Profile) -> list[tuple[str, ...]]:
 
 
 def _pieces(profile: Profile) -> list[tuple[str, ...]]:
-    """Return the measured times of long pieces that stream, or the reason why they are unknown."""
+    """Return the table of long pieces that stream: their measured times, or why these are unknown."""
     head = ("long pieces that stream", "start ns", "")
     if (lost := profile.unmeasured_pieces) is not None:
         return [head, (lost.memory, "–", lost.said)]

@@ -43,7 +43,7 @@ MAX_INPUT_BYTES = 1 << 20
 
 
 def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
-    """Return the file with the command line, its input files and the traceback, or None if nothing can be written."""
+    """Return the path of a file with command line, input files and traceback, or None if nothing can be written."""
     trace = "".join(traceback.format_exception(error))
     bundle = {
         "isamap": __version__,
@@ -65,7 +65,7 @@ def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
 
 
 def _read_word(word: str) -> str | None:
-    """Return the text of an input file that was named."""
+    """Return the text of an input file that the command line names, or None."""
     path = Path(word)
     try:
         if path.suffix in (".ir", ".yaml", ".yml", ".schedule", ".json"):
@@ -92,7 +92,7 @@ MAX_SHOWN = 50
 
 
 def run(words: Sequence[str]) -> int:
-    """Return the exit code of a command line, after everything was said."""
+    """Run a command line, print its answer, and return the exit code."""
     prepare_streams()
     words = fill_model(words)
     command = command_of(words)
@@ -110,12 +110,12 @@ def run(words: Sequence[str]) -> int:
 
 
 def _watched(command: str) -> AbstractContextManager[object]:
-    """Return what shows that a command runs, until it shows progress of its own; a server shows nothing."""
+    """Return a context that shows progress until the command shows its own. A server shows none."""
     return nullcontext() if command == "lsp" else Progress(command.replace(".", " "))
 
 
 def _describe_kept(command: str) -> str:
-    """Return what stays of an interrupted command: results in the cache, and the rows of a benchmark."""
+    """Return which results of an interrupted command are kept: cached ones, and rows of a benchmark."""
     counted = ", ".join(f"{count} of {kind}" for kind, count in sorted(kept_here.items()))
     kept = f"; kept in the cache, where the same command finds them: {counted}" if counted else ""
     rows = "; `--resume` goes on behind the rows that -o has" if command.startswith("bench.") else ""
@@ -123,7 +123,7 @@ def _describe_kept(command: str) -> str:
 
 
 def _answer(command: str, words: Sequence[str]) -> Answer:
-    """Return the answer of a command, its failures included, with everything that could not be stored."""
+    """Return the answer of a command, with its failures and a warning for each result that was not stored."""
     with _collect_warnings() as unkept:
         answer = _invoke_command(command, words)
     return replace(answer, findings=(*answer.findings, *unkept.values())) if unkept else answer
@@ -157,7 +157,7 @@ def _invoke_command(command: str, words: Sequence[str]) -> Answer:
 
 
 def _limit_findings(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
-    """Return the findings as they are told; of very many the first ones, and how many more there are."""
+    """Return the findings to print. Of very many, the first ones are kept, with the number of the others."""
     more = len(diagnostics) - MAX_SHOWN
     told = list(diagnostics[:MAX_SHOWN])
     if more > 0:
@@ -167,7 +167,7 @@ def _limit_findings(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
 
 @contextmanager
 def _collect_warnings() -> Generator[dict[str, Finding]]:
-    """Collect warnings that a result could not be cached, each once, by its text. Let others pass."""
+    """Collect each warning that a result could not be cached once, by its text. Other warnings pass through."""
     found: dict[str, Finding] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("always", NotKept)
@@ -184,7 +184,7 @@ def _collect_warnings() -> Generator[dict[str, Finding]]:
 
 
 def _answer_os_error(words: Sequence[str], error: OSError) -> Answer:
-    """Return the answer for an error of the operating system: something is missing, or isamap has a mistake."""
+    """Return the answer for an error of the operating system: a missing file, or a bug in isamap."""
     let_go()
     if isinstance(error, BrokenPipeError):  # a help page whose reader closed the pipe
         return Answer(exit=write_answer("", 0))

@@ -1,4 +1,4 @@
-"""The table of commands. Only the module of the requested one is imported."""
+"""The table of commands. Only the requested command's module is imported."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
 
 
 def _overview(group: str) -> str:
-    """Return the commands with their descriptions, one line each."""
+    """Return the commands of a group with their descriptions, one per line."""
     lines = [f"usage: {' '.join(['isamap', *group.split('.'), 'COMMAND']).replace('  ', ' ')} …", ""]
     for command in COMMANDS:
         if command.startswith(f"{group}.") or not group:

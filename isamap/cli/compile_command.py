@@ -1,4 +1,4 @@
-"""`isamap compile`: code, schedule, report and manifest in a folder. No compiler is called."""
+"""`isamap compile`: write code, schedule, report and manifest to a folder. No compiler is called."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Shown:
 
 
 def check_places(shown: Shown, *, force: bool) -> None:
-    """Check before long work that both files may be written. Raises: UsageProblem."""
+    """Check, before long work, that both report files may be written. Raises: UsageProblem."""
     from isamap.driver.artifacts import check_replaceable
 
     if shown.trace is not None:
@@ -86,7 +86,7 @@ def check_places(shown: Shown, *, force: bool) -> None:
 
 
 def _check_file(path: Path, force: bool) -> None:
-    """Refuse to replace a file, unless isamap wrote it and nothing has changed it since."""
+    """Refuse to replace a file unless isamap wrote it and it is unchanged since."""
     from isamap.report.page.stamp import is_as_stamped, is_stamped
 
     if not path.parent.is_dir():
@@ -116,7 +116,7 @@ def _check_file(path: Path, force: bool) -> None:
 def write_reports(
     request: Request, made: Compilation, shown: Shown, progress: Callable[[str], None], *, force: bool
 ) -> tuple[list[str], str]:
-    """Return the written paths, and the text to print."""
+    """Write the requested reports. Return their paths and the text to print."""
     from isamap.driver.reporting import recording_of, report_of, trace_of
     from isamap.report.page.stamp import add_digest
 
@@ -162,7 +162,7 @@ def _as_file(report: Report, ending: str) -> str:
 
 
 def _folder(report: Report) -> dict[str, str]:
-    """Return the files of a folder by name."""
+    """Return the files of a report folder by name."""
     from isamap.driver.artifacts import manifest_text
     from isamap.report.page.pictures import all_pictures
 
@@ -250,7 +250,7 @@ def compile_command(asked: CompileOptions) -> Answer:
 
 
 def _of_kernel(asked: CompileOptions) -> Answer:
-    """Return the code of a kernel, or the result of a stage."""
+    """Compile a kernel, or run it up to a stage, and return the answer."""
     libraries, hw, output, shown, force = (
         asked.compared.libraries(), asked.hw, asked.output, asked.shown, asked.force
     )  # fmt: skip
@@ -297,7 +297,7 @@ def _of_kernel(asked: CompileOptions) -> Answer:
 
 
 def _of_faster(request: Request, libraries: tuple[Library, ...], output: str | None, force: bool) -> Answer:
-    """Return the code of a kernel, or of a library's call if that is faster."""
+    """Compile a kernel, or a library call if that is faster, and return the answer."""
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.portfolio import with_faster
     from isamap.driver.runnable import prepare
@@ -312,7 +312,7 @@ def _of_faster(request: Request, libraries: tuple[Library, ...], output: str | N
 def _answer_compilation(
     request: Request, seen: Seen | None, output: str | None, shown: Shown, force: bool
 ) -> Answer:
-    """Return the files of a compilation, and its report and pictures."""
+    """Write the files of a compilation, its report and its pictures, and return the answer."""
     from isamap.driver.compiling import compile_program
     from isamap.scheduler import start_early
 
@@ -341,7 +341,7 @@ def _dump(folder: str | None) -> Seen | None:
 
 
 def _for_several(requests: list[Request], output: str | None, force: bool) -> Answer:
-    """Return one artifact for several machines."""
+    """Write one artifact for several machines, and return the answer."""
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.dispatching import compile_dispatch
 
@@ -355,7 +355,7 @@ def _for_several(requests: list[Request], output: str | None, force: bool) -> An
 
 
 def _write_outcome(outcome: CachedOutcome, output: str | None, report: str, force: bool) -> Answer:
-    """Return the files of an outcome in their folder."""
+    """Write the files of an outcome to their folder, and return the answer."""
     from isamap.driver.artifacts import write_folder
 
     folder = Path(output if output is not None else f"{outcome.kernel}-{outcome.machine}")
@@ -367,7 +367,7 @@ def _write_outcome(outcome: CachedOutcome, output: str | None, report: str, forc
 
 
 def _answer_stage(request: Request, stage: str, seen: Seen | None) -> Answer:
-    """Return the result of a stage or a pass, as text."""
+    """Return the result of a stage or a pass as text."""
     from isamap.driver.compiling import schedules_of
     from isamap.driver.length_versions import compile_request
     from isamap.driver.pipeline import ignore_pass

@@ -53,7 +53,7 @@ _MOST_OF_RC = 1 << 20
 
 
 def complete(words: Sequence[str]) -> list[str]:
-    """Return the words that may stand instead of the last one, or none if names of files may."""
+    """Return the words that may replace the last one, or [] if file names may."""
     before, begun = list(words[:-1]), words[-1] if words else ""
     command = command_of(before)
     if command in COMMANDS and (begun or command not in GROUPS):
@@ -73,7 +73,7 @@ def complete(words: Sequence[str]) -> list[str]:
 
 
 def _of_command(command: str, before: Sequence[str], begun: str) -> list[str]:
-    """Return the words of a command's options: values behind one that takes a value, else flags or arguments."""
+    """Return the completions of a command's options: values after an option that takes one, else flags."""
     record = record_of(function_of(command))
     known = list(options_of(record, command).values()) if record is not None else []
     last = before[-1] if before else ""
@@ -85,7 +85,7 @@ def _of_command(command: str, before: Sequence[str], begun: str) -> list[str]:
 
 
 def _values(one: Option) -> list[str]:
-    """Return the values that an option names: machines, kernels, or the words of which it takes one."""
+    """Return the values of an option: machines, kernels, or its allowed words."""
     if one.metavar == "MACHINE":
         from isamap.machine import list_machines
 
@@ -98,7 +98,7 @@ def _values(one: Option) -> list[str]:
 
 
 def completion_command(words: Sequence[str]) -> Answer:
-    """Print a shell's script, or install it: a file, and for bash and zsh a line that reads it.
+    """Print a shell's completion script, or install it: a file, and for bash and zsh a line that reads it.
 
     Raises: UsageProblem for another shell, and where a file cannot be written.
     """
@@ -123,7 +123,7 @@ def completion_command(words: Sequence[str]) -> Answer:
 
 
 def _add_line(startup: Path, script: Path) -> list[Path]:
-    """Return the file that a shell reads when it starts, if it had to be given the line that reads the script."""
+    """Return the shell's start file, if a line that reads the script was added to it."""
     line = f"[ -r {shlex.quote(str(script))} ] && . {shlex.quote(str(script))}"
     try:
         old = (

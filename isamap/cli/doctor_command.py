@@ -18,7 +18,7 @@ Row = tuple[bool, str, str]
 
 
 def doctor_command(_asked: CommandOptions) -> Answer:
-    """Say what this computer has and lacks."""
+    """Show which tools this computer has and lacks."""
     rows = list(_examine())
     lacks = [row for row in rows if not row[0]]
     payload = {"checks": [{"ok": ok, "what": what, "found": found} for ok, what, found in rows]}

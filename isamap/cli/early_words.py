@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def command_of(words: Sequence[str]) -> str:
-    """Return the command's name, as in `hw.check` or `bench.deepbench.gemm`, or "" if there is none."""
+    """Return the command's name, such as `hw.check` or `bench.deepbench.gemm`, or ""."""
     leading = list(takewhile(lambda word: not word.startswith("-"), words))
     if not leading:
         return ""
@@ -40,7 +40,7 @@ def command_of(words: Sequence[str]) -> str:
 
 
 def spread_sizes(words: Sequence[str]) -> list[str]:
-    """Return `-D M=1 N=2` as `-D M=1 -D N=2`: all NAME=VALUE words that follow belong to it."""
+    """Return `-D M=1 N=2` as `-D M=1 -D N=2`, because all following NAME=VALUE words belong to `-D`."""
     spread: list[str] = []
     follows = False
     for position, word in enumerate(words):
@@ -57,7 +57,7 @@ def spread_sizes(words: Sequence[str]) -> list[str]:
 
 
 def fill_values(words: Sequence[str]) -> list[str]:
-    """Return `--transform` as `--transform best`, `--tune` as `--tune 8` where no number follows."""
+    """Return `--transform` as `--transform best`, and `--tune` without a number as `--tune 8`."""
     filled: list[str] = []
     for position, word in enumerate(words):
         filled.append(word)
@@ -77,7 +77,7 @@ def fill_model(words: Sequence[str]) -> list[str]:
 
 
 def read_sizes(words: Iterable[str]) -> dict[str, Size]:
-    """Return the sizes of words. Raises: UsageProblem for invalid and repeated ones."""
+    """Return the sizes in words. Raises: UsageProblem for invalid and repeated ones."""
     sizes: dict[str, Size] = {}
     for word in words:
         name, value = read_pair(word)
@@ -94,7 +94,7 @@ def read_sizes(words: Iterable[str]) -> dict[str, Size]:
 
 
 def read_size_sets(words: Iterable[str]) -> list[dict[str, Size]]:
-    """Return several sets of sizes: another one begins where a name is given again."""
+    """Return several sets of sizes. A new set starts when a name occurs again."""
     sets: list[dict[str, Size]] = [{}]
     for word in words:
         name, value = read_pair(word)

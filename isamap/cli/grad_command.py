@@ -78,7 +78,7 @@ def grad_command(asked: GradOptions) -> Answer:
 
 
 def _check(asked: GradOptions) -> None:
-    """Check that these go together. Raises: UsageProblem."""
+    """Check that the options can be combined. Raises: UsageProblem."""
     if asked.forward is not None and asked.keep is None:
         raise _usage("`--forward` writes the kernel that keeps arrays", "name them by --keep, or --keep auto")
     if asked.keep == AUTO and asked.hw is None:

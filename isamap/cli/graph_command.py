@@ -1,4 +1,4 @@
-"""`isamap graph show`: a model's kernels in their order, what each costs, and where tensors lie."""
+"""`isamap graph show`: a model's kernels in order, their costs, and the memories of tensors."""
 
 from __future__ import annotations
 

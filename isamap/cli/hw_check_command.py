@@ -21,7 +21,7 @@ from isamap.source.records import dataclass, replace
 
 
 def stamps_folder() -> Path | None:
-    """Return the folder in the cache, or None if that cannot be used. Raises: UsageProblem for an unsafe one."""
+    """Return the folder in the cache, or None if the cache is unusable. Raises: UsageProblem for an unsafe one."""
     with OnlyWarned():
         return cache_root() / "checked"
     return None
@@ -30,7 +30,7 @@ def stamps_folder() -> Path | None:
 def check_on_hardware(
     name: str, payload: Mapping[str, object], text: str, emulator: Emulator | None = None
 ) -> Answer:
-    """Return the answer of a check that tried every instruction."""
+    """Return the answer of a check that executed every instruction."""
     from isamap.driver.runnable import is_model
     from isamap.machine import load_machine, missing_features
     from isamap.run.child import emulator_for
@@ -107,7 +107,7 @@ def check_command(asked: CheckOptions) -> Answer:
 
 
 def _read_calls(name: str, digest: str) -> tuple[str | None, tuple[Finding, ...]]:
-    """Return the compiler that read the calls of a description, or a note that none did.
+    """Return the compiler that accepted the calls of a description, or None with a note.
 
     Raises: CompilerRefused, which names the instructions to blame.
     """
@@ -123,7 +123,7 @@ def _read_calls(name: str, digest: str) -> tuple[str | None, tuple[Finding, ...]
 
 
 def _far_from_measured(name: str, digest: str) -> tuple[Finding, ...]:
-    """Return a warning if a parameter is far from the value measured here, if there is one."""
+    """Return a warning if a parameter differs much from the value measured here."""
     from isamap.tune.store import newest_profile
 
     profile = newest_profile(digest)

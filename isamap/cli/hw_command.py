@@ -1,4 +1,4 @@
-"""`isamap hw list` and `detect`: list the described machines, and find the one that fits this computer."""
+"""`isamap hw list` and `detect`: list the shipped machines, and find the one that fits this computer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def list_command(_asked: CommandOptions) -> Answer:
-    """List the machines that are shipped, and whether this computer can run them."""
+    """List the shipped machines, and whether this computer can run their programs."""
     from isamap.machine.processor import features_lacking, shipped_headers
 
     found = shipped_headers()
@@ -43,7 +43,7 @@ def _runs(machine: MachineHeader, lacking: tuple[str, ...]) -> str:
 
 
 def detect_command(_asked: CommandOptions) -> Answer:
-    """Say which shipped machine this computer is."""
+    """Show which shipped machine this computer is."""
     from isamap.machine import detect_features, detect_machine
 
     name, features = detect_machine(), sorted(detect_features())

@@ -36,7 +36,7 @@ class DiffOptions(CommandOptions):
 
 
 def diff_command(asked: DiffOptions) -> Answer:
-    """Compare two machines: what they have, which kernels they compute, and in what predicted time."""
+    """Compare two machines: their parts, the kernels that they compute, and the predicted times."""
     from isamap.machine import at_one_length, load_machine
 
     words = [machine_of(word) for word in (asked.first, asked.second)]
@@ -77,7 +77,7 @@ def _row_json(case: KernelCase, before: Predicted, after: Predicted) -> dict[str
 
 
 def ratio(before: Predicted, after: Predicted) -> float | None:
-    """Return how the predicted time changes, or None if there is none on one side."""
+    """Return the ratio of the predicted times, or None if one is missing."""
     if before.ns is None or after.ns is None or before.ns == 0:
         return None
     return round(after.ns / before.ns, 6)
@@ -112,7 +112,7 @@ def _kernels_text(pairs: Sequence[tuple[KernelCase, Predicted, Predicted]]) -> s
 
 
 def prediction_text(found: Predicted) -> str:
-    """Return a time, or why there is none."""
+    """Return a predicted time as text, or why there is none."""
     return found.refused if found.ns is None else time_text(found.ns)
 
 

@@ -117,7 +117,7 @@ def _stated_alone(item: object, *names: str) -> dict[str, object]:
 
 
 def _measured_bytes(profile: Profile | None) -> dict[str, int]:
-    """Return the known capacities of caches on this processor."""
+    """Return the measured capacities of caches on this processor."""
     caches = profile.caches if profile is not None else ()
     return {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
 
@@ -134,7 +134,7 @@ def _measured_parameters(profile: Profile | None) -> dict[str, dict[str, object]
 
 
 def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
-    """Return the stated timings, a line each: name, source and parameters."""
+    """Return the stated timings, one per line: name, source and parameters."""
     return [
         (what, figures.source, ", ".join(f"{name} {value:g}" for name, value in _stated_parameters(figures)))
         for what, figures in _all_timings(machine)
@@ -143,7 +143,7 @@ def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
 
 
 def timing_json(figures: Timings | None) -> dict[str, object] | None:
-    """Return the stated parameters by key, or None if there is none."""
+    """Return the stated parameters by key, or None."""
     if figures is None or not (stated := _stated_parameters(figures)):
         return None
     return {**dict(stated), "source": figures.source}
@@ -173,7 +173,7 @@ def _stated_parameters(figures: Timings) -> list[tuple[str, float]]:
 
 
 def _described_entries(machine: Machine) -> list[MachineInstruction]:
-    """Return instructions, then hints."""
+    """Return the instructions, followed by the hints."""
     return [*machine.instructions.values(), *machine.hints.values()]
 
 

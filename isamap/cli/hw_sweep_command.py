@@ -73,7 +73,7 @@ class SweptParameter:
 
 
 def read_setting(text: str) -> SweptParameter:
-    """Return the ranges that `--set` gives. Raises: UsageProblem."""
+    """Return the parameter and the values in a `--set`. Raises: UsageProblem."""
     path, sign, values = text.partition("=")
     if not sign or not path.strip() or not values:
         raise _problem(f"--set takes PATH=VALUES, not `{text[:60]}`")
@@ -106,7 +106,7 @@ def _words(part: str) -> list[str]:
 
 
 def number_text(number: float, is_size: bool) -> str:
-    """Return a number as it is written, sizes in the largest unit that divides them."""
+    """Return a number as text, with sizes in the largest unit that divides them."""
     units = [(unit, size) for unit, size in BYTES_PER_UNIT.items() if is_size and number % size == 0]
     unit, size = max(units, key=lambda pair: pair[1], default=("", 1))
     return f"{number / size:.15g}{unit}"
@@ -143,7 +143,7 @@ class SweepRow:
 
     @staticmethod
     def of(kept: Mapping[str, Any]) -> SweepRow:
-        """Return the row that a line of JSON is."""
+        """Return the row that a line of JSON describes."""
         names, busy = tuple(kept["instructions"]), kept["utilisation"]
         known = names, busy, kept["refused"] or "", kept["status"], kept["gap"], kept["schedule"]
         stated = kept.get("energy_pj"), kept.get("area_mm2")
@@ -253,7 +253,7 @@ def sweep_command(asked: SweepOptions) -> Answer:
 
 
 def _write_files(asked: SweepOptions, sweep: Sweep) -> list[str]:
-    """Write the requested plot of the front and the table, and return their paths."""
+    """Write the requested plot and table, and return their paths."""
     texts: list[tuple[str, str]] = []
     if asked.front is not None:
         from isamap.report.sweeps import front_svg
@@ -315,7 +315,7 @@ def _check_count(count: int) -> None:
 
 
 def _chain(word: str) -> tuple[File, ...]:
-    """Return the file of a machine, which is right as it is, and those that it extends."""
+    """Return the files of a machine, which must be valid, and of those that it extends."""
     refuse_standard_input([word])
     load_machine(word)
     return read_chain(word)
@@ -337,7 +337,7 @@ def _predict_points(
     axes: Sequence[SweptParameter],
     work: PredictionStore,
 ) -> list[Predicted]:
-    """Return the prediction of each subject at each point, the subjects of a point one after the other."""
+    """Return the prediction of each subject at each point. All subjects of a point come together."""
     cases = [(case, objective) for subject, objective in subjects for case in subject.cases]
     requests = [
         PredictionRequest(
@@ -357,7 +357,7 @@ def _predict_points(
 
 @dataclass(frozen=True, slots=True)
 class PredictionStore:
-    """The place where predictions are computed and kept, with those that are known.
+    """The store of predictions: where they are computed, where they are cached, and the known ones.
 
     `where` is a number of processes here, or the address of a scheduler.
     """
@@ -370,7 +370,7 @@ class PredictionStore:
     def predict(
         self, said: str, requests: Sequence[PredictionRequest], rows: Sequence[SweepRow]
     ) -> list[Predicted]:
-        """Return each prediction, computed where no earlier run has kept it."""
+        """Return each prediction. Only those that no earlier run has stored are computed."""
         left = [n for n, row in enumerate(rows) if row.key not in self.known]
         found = {n: self.known[row.key].predicted for n, row in enumerate(rows) if row.key in self.known}
 
@@ -390,7 +390,7 @@ def _compare_neighbours(
     near: Sequence[Sequence[int]],
     work: PredictionStore,
 ) -> list[Predicted]:
-    """Return the prediction of each case at each point, in which no neighbour's schedule costs less."""
+    """Return the prediction of each case at each point, improved until no neighbour's schedule is cheaper."""
     rows = [_row(asked, variant) for asked, variant in zip(requests, at, strict=True)]
     found = work.predict("predict", requests, rows)
     if any(one.within for one in requests):  # a neighbour's schedule may exceed the bound here
@@ -412,12 +412,12 @@ def _compare_neighbours(
 
 
 def _nests(text: str) -> str:
-    """Return a schedule's nests, without the costs in its text."""
+    """Return a schedule's nests without the costs in its text."""
     return text[text.find("\nnest ") :]
 
 
 def _neighbours(axes: Sequence[SweptParameter], cases: int) -> list[list[int]]:
-    """Return, for each row, those with the next smaller and larger value of one parameter."""
+    """Return, for each row, the rows with the next smaller and larger value of one parameter."""
     orders = [sorted(range(len(a.words)), key=a.numbers.__getitem__) for a in axes]
     # Points by their ranks: which value of each figure they have, counted from the smallest.
     ranked = list(product(*([order.index(n) for n in range(len(order))] for order in orders)))
@@ -430,7 +430,7 @@ def _neighbours(axes: Sequence[SweptParameter], cases: int) -> list[list[int]]:
 
 
 def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> SweptDescription:
-    """Return the description at a point, written next to the user's own descriptions that it extends."""
+    """Write the description at a point next to the user's own descriptions that it extends, and return it."""
     files = (edit_parameters(chain[0], point), *chain[1:])
     folder.mkdir()
     for one in files:
@@ -464,7 +464,7 @@ def _json(
 
 
 def _describe_subject(subject: PredictedKernel) -> dict[str, object]:
-    """Return the name of a kernel with its sizes, or of a model, as JSON."""
+    """Return a kernel's name with sizes, or a model's name, as JSON."""
     if subject.is_model:
         return {"model": subject.name}
     (case,) = subject.cases

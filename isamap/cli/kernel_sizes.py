@@ -26,7 +26,7 @@ SCHEDULER = Option(
 
 
 def read_cases(words: Sequence[str]) -> tuple[KernelCase, ...]:
-    """Return the kernels that are asked for, at their sizes. Raises: UsageProblem."""
+    """Return the requested kernels with their sizes. Raises: UsageProblem."""
     if not words:
         return shipped_cases()
     found: list[KernelCase] = []

@@ -1,6 +1,6 @@
 """`isamap match`: list all mappings of a kernel onto a machine's instructions, and explain the rejections.
 
-Of several kernels, or folders of them, against one machine a coverage matrix. `--fix` and `--transform` edit a
+For several kernels or folders of kernels, it prints a coverage matrix. `--fix` and `--transform` edit a
 kernel's text so that more of a machine matches it.
 """
 
@@ -84,7 +84,7 @@ def is_several(words: Sequence[str]) -> bool:
 
 
 def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMode) -> Answer:
-    """Return the matrix of the kernels that words name; one that cannot be read is a finding, and has no row."""
+    """Return the coverage matrix of the named kernels. A kernel with errors is a finding and has no row."""
     from isamap.report.coverage import coverage_json, coverage_text, overview_text
 
     sources = [source for word in dict.fromkeys(words) for source in _sources(word)]
@@ -104,7 +104,7 @@ def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMo
 def _find_coverage(
     sources: Sequence[Source], machine_name: str, mode: CountMode, progress: Progress
 ) -> tuple[Coverage, tuple[Finding, ...]]:
-    """Return the matrix of one machine, and the errors in kernels."""
+    """Return the coverage matrix of one machine, and the errors in kernels."""
     from isamap.driver.matching import match_kernel
     from isamap.machine import at_one_length, load_machine
     from isamap.report.coverage import coverage_of
@@ -122,7 +122,7 @@ def _find_coverage(
 
 
 def _sources(word: str) -> list[Source]:
-    """Return the kernel that a word names, or all in a folder. Raises: UsageProblem."""
+    """Return the kernel that a word names, or all kernels in a folder. Raises: UsageProblem."""
     if not _is_folder(word):
         return [read_kernel(word)]
     folder = Path(word)
@@ -172,7 +172,7 @@ def match_command(asked: MatchOptions) -> Answer:
 
 
 def _list_mappings(matched: Matched, asked: MatchOptions) -> Answer:
-    """Return the mappings of one kernel, of all instructions or of one, with the requested additions."""
+    """Return the mappings of one kernel, to all instructions or to one, with the requested additions."""
     from isamap.match import refusals
     from isamap.report.mapping_json import mappings_json
     from isamap.report.mappings import FEW, mappings_text, unmoved_text, variants_json, variants_text
@@ -248,7 +248,7 @@ def _check_instruction(name: str | None, machine: Machine) -> None:
 
 
 def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> tuple[Finding, ...]:
-    """Return how compilation performs statements without a mapping of their own, or why it refuses them.
+    """Return how compilation performs statements without their own mapping, or why it refuses them.
 
     At given sizes a statement is one of these, too, if no mapping of it can move all of its operands. If every
     mapping has operands that must be computed first, compilation may refuse the statement.
@@ -298,7 +298,7 @@ def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> t
 
 
 def scalar_findings(matched: Matched) -> tuple[Finding, ...]:
-    """Return the warnings that compilation gives of statements that it performs one element at a time."""
+    """Return warnings about statements that compilation performs one element at a time."""
     from isamap.driver.explaining import scalar_warnings
     from isamap.driver.formulation import formulate_matched
 
@@ -323,7 +323,7 @@ def _no_mapping(matched: Matched, rejections: tuple[Rejection, ...], statement: 
 
 
 def _write_kernel(asked: MatchOptions, said: str, text: str) -> str:
-    """Write the kernel's text, and return the output: the changes, and the text or its file."""
+    """Write the kernel's text if `-o` is given. Return the output: the changes, and the text or its file."""
     if asked.output is None:
         return f"{said}\n\n{text}"
     if asked.output == "-":
@@ -368,7 +368,7 @@ def _nothing_to_fix(source: Source, machine: Machine, instruction: str | None) -
 def _transform_answer(
     asked: MatchOptions, source: Source, machine: Machine, sizes: Mapping[str, Size], which: str
 ) -> Answer:
-    """Return a rewrite of the kernel, the best or a numbered one, and the mappings of each."""
+    """Return a rewrite of the kernel, the best or a numbered one, with the mappings of each rewrite."""
     from isamap.driver.matching import forms_of
     from isamap.ir import print_routine
     from isamap.report.kernel_forms import forms_json, forms_text
@@ -385,7 +385,7 @@ def _transform_answer(
 
 
 def _choose_form(which: str, forms: Sequence[KernelVariant]) -> int | None:
-    """Return the number of a form. The best has number 1 if it is better than the kernel as written."""
+    """Return the number of a variant. The best has number 1 if it is better than the kernel as written."""
     if which == BEST_FORM:
         return 1 if len(forms) > 1 and forms[1].gains else None
     number = int(which) if is_digits(which) and len(which) < 9 else 0

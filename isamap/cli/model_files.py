@@ -53,7 +53,7 @@ WORKSPACE = Option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfModel:
-    """The options of `compile` that are about a whole model."""
+    """The options of `compile` that apply to a whole model."""
 
     constant: tuple[str, ...] = CONSTANTS.field()
     weights: str = option(
@@ -86,7 +86,7 @@ OF_BOTH = (
 
 
 def refuse_of_kernel(asked: CommandOptions, taken: Sequence[str], advice: str) -> None:
-    """Refuse each option that has no effect on a model. `taken` are those of the command. Raises: UsageProblem."""
+    """Refuse options without effect on a model. `taken` are the command's model options. Raises: UsageProblem."""
     others = [flag for flag in given_flags(asked) if flag not in OF_BOTH and flag not in taken]
     refuse(asked, others, "is about one kernel, and a model has many", advice)
 
@@ -149,7 +149,7 @@ def compile_whole(
 
 
 def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices: str = "1") -> ModelOptions:
-    """Return how kernels are compiled, as the words of a command say. Raises: UsageProblem."""
+    """Return how kernels are compiled, from the options of a command. Raises: UsageProblem."""
     from isamap.graph.host_fallback import host_of
     from isamap.graph.model_library import MAX_DEVICES, ModelOptions, refuse_both
 
@@ -177,7 +177,7 @@ def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices:
 
 
 def _describe_parallel(dealt: DeviceAssignment) -> str:
-    """Return a line on devices that run in parallel, and their predicted time compared with one device."""
+    """Return a line about devices that run in parallel, with the predicted time and that of one device."""
     from isamap.report.mappings import time_text
 
     count = sum(len(phase) > 1 for phase in dealt.phases)
@@ -223,7 +223,7 @@ def read_model(
     fusion: Method = FUSION,
     room: int = 0,
 ) -> tuple[Imported, Sequence[Diagnostic]]:
-    """Return a model of a file, or the program of a graph file, whose steps have no names; and the warnings.
+    """Return the model of a file, or the program of a graph file (without step names), with the warnings.
 
     Units: bytes of `room` for a workspace, 0 without a limit. Raises: UsageProblem.
     """
@@ -251,7 +251,7 @@ def layer_json(layer: Layer) -> dict[str, object]:
 
 
 def where_text(layers: Sequence[Layer]) -> list[str]:
-    """Return the lines of a table of the machines that perform layers, or none if all are on one machine."""
+    """Return the lines of a table of the machines that run layers, or [] if all run on one machine."""
     from isamap.graph.layers import ran_where
     from isamap.report.columns import align, shorten
     from isamap.report.mappings import time_text
@@ -270,7 +270,7 @@ def where_text(layers: Sequence[Layer]) -> list[str]:
 
 
 def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is_fused: bool) -> ModelProgram:
-    """Return the program of a graph file. Raises: UsageProblem, also for options that are about an import."""
+    """Return the program of a graph file. Raises: UsageProblem, also for options that need an import."""
     from isamap.graph.graph_file import read_folder
 
     refused = {"-D": sizes, "--constant": constants, "--fusion": is_fused}
@@ -282,7 +282,7 @@ def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is
 
 
 def _open_size(size: OpenSize) -> dict[str, object]:
-    """Return a size that the caller gives or, from 0 on, one that a call returns."""
+    """Return an open size as JSON. A size that a call returns has the lower bound 0."""
     facts: dict[str, object] = {name: value for name, value in asdict(size).items() if name != "tensor"}
     return facts | {"low": 0} if size.tensor else facts
 

@@ -1,4 +1,4 @@
-"""`isamap run`, `verify` and `bench` of a whole model: the time of each layer, its comparison, and contenders."""
+"""`isamap run`, `verify` and `bench` of whole models: layer times, comparisons, and contenders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KERNEL_OR_MODEL = f"{KERNEL_HELP}; a model's .onnx file, or a graph.json."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRun:
-    """The options of `run`, `verify` and `bench` that are about a whole model."""
+    """The options of `run`, `verify` and `bench` that apply to a whole model."""
 
     constant: tuple[str, ...] = CONSTANTS.field()
     fusion: Method = FUSION_RULE.field()
@@ -64,7 +64,7 @@ class ModelRun:
 
 
 def is_whole_model(word: str, asked: CommandOptions, *taken: str) -> bool:
-    """Return whether a word is a model. Raises: UsageProblem for options that are about something else."""
+    """Return whether a word is a model. Raises: UsageProblem for options that do not apply."""
     if is_model(word):
         refuse_of_kernel(asked, (*taken, *flags_of(ModelRun)), "leave it out")
         return True
@@ -76,7 +76,7 @@ def is_whole_model(word: str, asked: CommandOptions, *taken: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A model that can be called, compiled or as a stream, with its inputs, its layers, and its import."""
+    """A callable model, compiled or as a stream, with its inputs, its layers, and its import."""
 
     found: Imported
     model: CompiledModel | StreamedModel
@@ -93,7 +93,7 @@ def _prepare(
     progress: Progress,
     folder: str | None = None,
 ) -> _Ready:
-    """Return a model whose steps can be watched: compiled to a library, or a stream in a folder of `compile`.
+    """Return a model whose steps can be observed: a compiled library, or a stream in a folder of `compile`.
 
     Raises: UsageProblem; VerificationFailed for a stream.
     """
@@ -119,7 +119,7 @@ def _prepare(
 
 
 def _check_inputs(given: Mapping[str, Array], ports: Sequence[Port]) -> None:
-    """Raise UsageProblem where an array is of no input of a model, or has other sizes than it."""
+    """Check that each given array is an input of the model with the right size. Raises: UsageProblem."""
     shapes = {port.name: port.passed.shape for port in ports}
     for name, array in given.items():
         if array.shape != shapes.get(name):
@@ -133,7 +133,7 @@ def _check_inputs(given: Mapping[str, Array], ports: Sequence[Port]) -> None:
 
 
 def _facts(word: str, model: CompiledModel | StreamedModel, how: ModelOptions) -> dict[str, object]:
-    """Return the facts about a model that are in each answer. Units: bytes."""
+    """Return the facts about a model that every answer contains. Units: bytes."""
     from isamap.graph.model_library import CompiledModel
 
     if not isinstance(model, CompiledModel):
@@ -162,7 +162,7 @@ def _facts(word: str, model: CompiledModel | StreamedModel, how: ModelOptions) -
 
 
 def peak_memory_bytes() -> int | None:
-    """Return the most memory that this process has had resident, or None if the system does not say."""
+    """Return the peak resident memory of this process, or None if the system does not report it."""
     try:
         import resource
     except ImportError:
@@ -171,12 +171,12 @@ def peak_memory_bytes() -> int | None:
 
 
 def memory_text(size: int | None) -> str:
-    """Return a line about the peak of memory, or nothing if it is not known."""
+    """Return a line about the peak of memory, or "" if it is unknown."""
     return f"peak memory: {size / 2**20:.0f} MiB" if size is not None else ""
 
 
 def _read_network(folder: str, found: Imported, machine: Machine) -> tuple[ModelProgram, ProgramFile]:
-    """Return the steps and the stream of a network in a folder. Raises: UsageProblem for one of another model."""
+    """Return the steps and the stream of a network in a folder. Raises: UsageProblem if it is another model's."""
     from isamap.driver.encoded_programs import load_program, mismatch
     from isamap.graph.graph_file import read_folder
 
@@ -190,7 +190,7 @@ def _read_network(folder: str, found: Imported, machine: Machine) -> tuple[Model
 def run_network(
     word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun, folder: str
 ) -> Answer:
-    """Return the time of each layer of a stream by the costs of its machine, without the host's steps."""
+    """Return the time of each layer of a stream, by its machine's costs, without the host's steps."""
     from isamap.graph.layers import layers_of_stream
     from isamap.graph.model_library import measured_machine
     from isamap.stream.timing import part_times
@@ -310,7 +310,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
 def _by_operators(
     layers: Sequence[Layer], times: Sequence[float], shares: Sequence[float], heads: Sequence[str]
 ) -> list[str]:
-    """Return a table of the layers with equal operators, those with the largest share first; none of a few layers."""
+    """Return a table of the layers by operator, the largest share first, or [] for few layers."""
     alike: dict[str, list[tuple[float, float, float]]] = {}
     for layer, time, share in zip(layers, times, shares, strict=True):
         alike.setdefault(" ".join(layer.operators), []).append((layer.predicted_ns, time, share))
@@ -390,7 +390,7 @@ def verify_model(
 
 
 def _report_layers(wrong: Sequence[ComparedLayer]) -> list[Diagnostic]:
-    """Return the findings of the layers that differ, the first one named as such."""
+    """Return the findings of the layers that differ. The first one is marked."""
     return [
         replace(d, message=f"{'the first layer that differs' if one is wrong[0] else 'layer'}, "
                 f"`{one.layer.name}`: {d.message}", help=None)

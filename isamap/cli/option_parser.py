@@ -1,4 +1,4 @@
-"""Read options of a command line from a command's declared record, and write its help.
+"""Read a command's options, as its record declares them, and write its help.
 
 A command takes one record whose fields are its options, and records inside for those that it shares:
 `CommandOptions` has what every command has, `Choices` of a request those that name the command.
@@ -73,7 +73,7 @@ def flag(flags: str, about: str, *, default: bool = False) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOptions:
-    """The options that every command has."""
+    """The options of all commands."""
 
     as_json: bool = flag("--json", "Answer with one JSON object.")
     quiet: bool = flag("-q, --quiet", "Write only the result and errors: no progress, warnings or notes.")
@@ -91,7 +91,7 @@ class OnMachine(CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portfolio:
-    """The choice of libraries to compare with, or of none."""
+    """The libraries to compare with, if any."""
 
     portfolio: bool = flag(
         "--portfolio", "Call an installed library where that is measured to be faster, and right."
@@ -103,7 +103,7 @@ class Portfolio:
     )  # fmt: skip
 
     def libraries(self) -> tuple[Library, ...] | None:
-        """Return the libraries to compare with, or None if none are asked for.
+        """Return the libraries to compare with, or None if none are requested.
 
         Raises: UsageProblem, SpecProblem.
         """
@@ -119,7 +119,7 @@ class Portfolio:
 
 
 def refuse(asked: Any, flags: Iterable[str], why: str, advice: str = "leave out one of them") -> None:
-    """Refuse the first of the flags that a record does not have as by default. Raises: UsageProblem."""
+    """Refuse the first of these flags whose option differs from its default. Raises: UsageProblem."""
     given = given_flags(asked)
     if found := next((one for one in flags if one in given), None):
         raise UsageProblem(Diagnostic("usage", f"`{found}` {why}", help=advice))
@@ -188,7 +188,7 @@ def read_words(name: str, known: Mapping[str, Option], words: Sequence[str]) -> 
 
 
 def read_record(record: type[Any], command: str, given: Mapping[str, Any]) -> Any:
-    """Return the record that parsed words give. Raises: UsageProblem."""
+    """Return the record for parsed words. Raises: UsageProblem."""
     values: dict[str, Any] = {}
     for one in fields(record):
         known: Option | None = one.metadata.get("option")
@@ -201,7 +201,7 @@ def read_record(record: type[Any], command: str, given: Mapping[str, Any]) -> An
 
 
 def options_of(record: type[Any], command: str) -> dict[str, Option]:
-    """Return the options of a command by name: those of nested records in their places, the common ones last."""
+    """Return the options of a command by name, with nested records in place and the common ones last."""
     found: dict[str, Option] = {}
     for one in fields(record):
         known: Option | None = one.metadata.get("option")

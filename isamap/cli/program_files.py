@@ -34,12 +34,12 @@ _HEADS = {"program": b"ISAMPROG", "assembly": b"# isamap listing", "commands": b
 
 
 def refuse_beside_program(asked: Any) -> None:
-    """Refuse an option that says how to compile. Raises: UsageProblem."""
+    """Refuse options that say how to compile. Raises: UsageProblem."""
     refuse(asked, _OF_COMPILING, "says how to compile, and `--program` reads what was compiled")
 
 
 def emit_words(request: Request, kind: str, output: str | None, force: bool) -> Answer:
-    """Return a program or its listing, in a file. A listing is printed if none is named."""
+    """Write a program or its listing to a file. A listing is printed if no file is named."""
     from isamap.driver.compiling import schedules_of
     from isamap.driver.encoded_programs import compile_words
     from isamap.stream.listing import list_program
@@ -83,7 +83,7 @@ def emit_network(
     *,
     force: bool,
 ) -> Answer:
-    """Return the stream of a network in a folder, with its graph, its weights, and the C of its host's steps."""
+    """Write the stream of a network to a folder, with its graph, its weights, and the C of the host's steps."""
     from isamap.cli.model_files import how_of, layer_json, read_model, where_text
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
@@ -150,7 +150,7 @@ def emit_network(
 
 
 def _traffic_lines(layers: Sequence[Layer], stream: NetworkStream, least: Mapping[str, int]) -> Sequence[str]:
-    """Return a table of the encoded layers with their bytes of main memory, and a line on all of it."""
+    """Return a table of the encoded layers with their main memory traffic, and a line with the sum."""
     from isamap.cli.model_files import WIDE
     from isamap.report.columns import align, shorten
     from isamap.report.mappings import time_text
@@ -167,7 +167,7 @@ def _traffic_lines(layers: Sequence[Layer], stream: NetworkStream, least: Mappin
 
 
 def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:
-    """Return where the C that gives the words now lies. Raises: UsageProblem as `_write` does."""
+    """Return the paths of the C files that issue the words. Raises: UsageProblem as `_write` does."""
     from isamap.driver.printers import emit_artifact
 
     assert made.machine, "the stages have run"
@@ -183,7 +183,7 @@ def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:
 
 
 def emit_kernels(request: Request, output: str | None, force: bool) -> Answer:
-    """Return the kernels of a device and the plan of their launches, in a folder."""
+    """Write the kernels for a device and the plan of their launches to a folder."""
     from isamap.driver.artifacts import manifest_text, write_folder
     from isamap.driver.compiling import schedules_of
     from isamap.driver.length_versions import compile_request
@@ -218,7 +218,7 @@ def _describe_program(program: ProgramFile) -> dict[str, object]:
 
 
 def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
-    """Raise UsageProblem where another's file is in the way, or nothing can be written."""
+    """Write a file. Raises: UsageProblem if another program's file exists or nothing can be written."""
     try:
         if path.exists() and not force:
             with open_regular(path) as there:
@@ -234,7 +234,7 @@ def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
 def read_cases(
     path: str, kernel: str, machine: str, sizes: Sequence[Mapping[str, Size]], fills: tuple[str, ...]
 ) -> tuple[list[Case], dict[str, int], StreamTime | None]:
-    """Return the comparisons of a file's program, the number of each instruction, and its simulated time.
+    """Return the comparisons of a program file, the count of each instruction, and the simulated time.
 
     Raises: UsageProblem if file, kernel, machine and sizes do not belong together.
     """

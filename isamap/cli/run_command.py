@@ -1,4 +1,4 @@
-"""`isamap run`: emitted code, run in a child process, compared with the oracle, and timed."""
+"""`isamap run`: run emitted code in a child process, compare it with the oracle, and time it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run_command(asked: RunOptions) -> Answer:
 
 
 def _run_file(path: str, kernel: str, machine: str, sizes: Mapping[str, Size]) -> Answer:
-    """Return the words of a file, performed once on random data; with the time where tokens order units."""
+    """Run a program file once on random data, and return the answer, with the time if tokens order units."""
     (case,), counts, time = read_cases(path, kernel, machine, [sizes], ("random",))
     findings = tuple(Finding.of(d) for d in case.problems)
     payload = {**case_json(case), "program": path, "instructions": counts}
@@ -119,7 +119,7 @@ def _run_text(prepared: PreparedKernel, timed: TimedRun) -> str:
 
 
 def _beside_model(prepared: PreparedKernel, timed: TimedRun) -> Iterator[str]:
-    """Yield how long the best run took compared with the model's time, or nothing if none was modelled, or elsewhere.
+    """Yield text about the best run's time compared with the model's, if both are of this computer.
 
     A proven optimum is one of the model: this line says how far the model is from the hardware.
     """
@@ -135,7 +135,7 @@ def _beside_model(prepared: PreparedKernel, timed: TimedRun) -> Iterator[str]:
 
 
 def _threads(prepared: PreparedKernel) -> str:
-    """Return the number of threads that took part: one if the schedule has no parallel parts."""
+    """Return the number of threads that ran: one if the schedule has no parallel parts."""
     count = prepared.request.threads if prepared.compiled.interface.takes_pool else 1
     return "one thread" if count == 1 else f"{count} threads"
 

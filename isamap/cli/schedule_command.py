@@ -71,7 +71,7 @@ class ScheduleOptions(OnMachine):
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Schedules with their evaluations. `ranking` is None if only one was requested."""
+    """Schedules with their evaluations. `ranking` is None if only one schedule was requested."""
 
     attempts: Sequence[Attempt]
     verdicts: tuple[Verdicts, ...]
@@ -79,7 +79,7 @@ class Contest:
 
     @property
     def best(self) -> Attempt:
-        """The winner: by the first evaluator, or by the model."""
+        """The winner by the first evaluator, or by the model without one."""
         from isamap.report.schedules import winner
 
         if self.verdicts:
@@ -168,7 +168,7 @@ def _answer(
     shown: Explained | None,
     ordered: Ordered | None,
 ) -> Answer:
-    """Return all attempts, the requested views of the best schedule, and the schedule in a file or as text."""
+    """Return all attempts, the requested views of the best schedule, and its text or file."""
     from isamap.plan.check import warn_unused_capacity
     from isamap.plan.text import print_schedule
 
@@ -199,7 +199,7 @@ def _answer(
 
 
 def _energy_text(matched: Compilation, contest: Contest) -> list[str]:
-    """Return the energy of the best schedule by level and operand, or nothing if the machine states no energies."""
+    """Return the energy of the best schedule by level and operand, or [] if no energies are stated."""
     from isamap.driver.explaining import schedule_accesses
     from isamap.plan.access_counts import CONVENTIONS
     from isamap.report.access_tables import energy_table
@@ -229,7 +229,7 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
 
 
 def _mappings(matched: Compilation) -> dict[str, object]:
-    """Return how many mappings the scheduler could choose from, and why not from the others."""
+    """Return the number of mappings that the scheduler could choose, and why not the others."""
     from isamap.driver.request import read_size
     from isamap.formulate.build import offers
 
@@ -266,7 +266,7 @@ def _hold_contest(
     asked: ScheduleOptions,
     progress: Progress,
 ) -> Contest:
-    """Return the attempts, the others of the K best, and the evaluators' results for all."""
+    """Return the attempts, the other K best schedules, and the evaluators' results for all of them."""
     from isamap.driver.refining import rank_schedules
     from isamap.report.schedules import Attempt
 
@@ -354,7 +354,7 @@ class DiffOptions(CommandOptions):
 
 
 def diff_command(asked: DiffOptions) -> Answer:
-    """Say what a schedule changes of another, and what it costs."""
+    """Show what one schedule changes in another one, and what the changes cost."""
     from isamap.plan.check import check_schedule
     from isamap.plan.plugins import load_cost_model
     from isamap.plan.text import parse_schedule, split_versions
@@ -389,7 +389,7 @@ def diff_command(asked: DiffOptions) -> Answer:
 
 @contextmanager
 def _names_files(schedule: Schedule, kernel: str | None, hw: str | None) -> Generator[None]:
-    """Add to errors about an unknown name the option that gives its file."""
+    """Add the option that names a file to errors about unknown names in it."""
     try:
         yield
     except UsageProblem as problem:
@@ -421,7 +421,7 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, choices: Choi
 
 
 def _pairs(olds: list[Schedule], news: list[Schedule]) -> list[tuple[Schedule, Schedule]]:
-    """Return the parts of two files side by side. Raises: UsageProblem if they are not for the same."""
+    """Return the corresponding parts of two files. Raises: UsageProblem if they belong to different programs."""
     if len(olds) != len(news):
         raise _different("parts of the sizes", str(len(olds)), str(len(news)))
     for one, other in zip(olds, news, strict=True):
@@ -458,7 +458,7 @@ def _words(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One row's schedule by one heuristic. Units: `seconds` from the kernel's text on."""
+    """The schedule of one row by one heuristic. Units: `seconds`, from the kernel's text on."""
 
     sizes: Mapping[str, Size]
     heuristic: str
@@ -501,7 +501,7 @@ def _schedule(request: Request) -> Done:
 
 
 def read_rows(request: Request, name: str) -> list[dict[str, Size]]:
-    """Return the sizes of every row: the columns that the kernel knows, and the sizes that are the same for all."""
+    """Return the sizes of every row: from the columns that name sizes, and common ones."""
     from isamap.syntax import parse_kernel
 
     source = read_file(suite_path(name) if name in SUITES else Path(name), name)
@@ -588,7 +588,7 @@ class AccessesOptions(OnMachine):
 
 
 def accesses_command(asked: AccessesOptions) -> Answer:
-    """Count what each level of memory is read and written, by a declared convention."""
+    """Count the reads and writes of each level of memory, by a declared convention."""
     from isamap.driver.explaining import schedule_accesses, statement_extents
     from isamap.driver.pipeline import compile_kernel
     from isamap.plan.access_counts import CONVENTIONS
@@ -623,7 +623,7 @@ def accesses_command(asked: AccessesOptions) -> Answer:
 def best_accesses_json(
     kernel: Kernel, schedule: Schedule, problem: Problem, machine: Machine
 ) -> dict[str, object]:
-    """Return the counts of a schedule that was found, as the emitted code would make them."""
+    """Return the counts of a found schedule as JSON, by the convention of emitted code."""
     from isamap.driver.explaining import schedule_accesses
     from isamap.plan.access_counts import CONVENTIONS
     from isamap.report.access_tables import accesses_json

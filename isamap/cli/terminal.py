@@ -1,4 +1,4 @@
-"""Standard input and output in any state: closed, full, without a reader, in any encoding.
+"""Standard input and output in any state: closed, full, without a reader, or in any encoding.
 
 An answer that cannot be written is said on standard error, and the exit code is not 0; a reader that has
 gone, as `head` does, wants no more and is told nothing.
@@ -17,7 +17,7 @@ UNWRITTEN = 2
 
 
 def prepare_streams() -> None:
-    """Open closed standard streams on the null device, so that no file gets their number; escape unencodable text."""
+    """Open closed standard streams on the null device, and escape unencodable text."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -40,12 +40,12 @@ def takes_unicode() -> bool:
 
 
 def is_terminal() -> bool:
-    """Return whether people read standard output as it is written."""
+    """Return whether standard output is a terminal."""
     return not _is_missing(sys.stdout) and sys.stdout.isatty()
 
 
 def write_answer(text: str, code: int) -> int:
-    """Return the exit code of a command that would end with `code`, after its answer was written."""
+    """Write a command's answer. Return `code`, or another exit code if it cannot be written."""
     try:
         if _is_missing(sys.stdout):
             raise OSError(errno.EBADF, "it is closed")
@@ -61,7 +61,7 @@ def write_answer(text: str, code: int) -> int:
 
 
 def complain(text: str) -> None:
-    """Write a line for people to standard error, if it is open."""
+    """Write a line for users to standard error, if it is open."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -69,7 +69,7 @@ def complain(text: str) -> None:
 
 
 def let_go() -> None:
-    """Discard buffered text that standard output does not accept: the last page before it was full."""
+    """Discard buffered text that a full standard output does not accept."""
     try:
         if not _is_missing(sys.stdout):
             sys.stdout.flush()
@@ -82,7 +82,7 @@ def _is_missing(stream: IO[str] | None) -> bool:
 
 
 def _discard(stream: IO[str] | None) -> None:
-    """Discard a stream's buffered text, which would fail again when the process ends."""
+    """Discard a stream's buffered text, which would otherwise fail again at the end of the process."""
     if stream is not None:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

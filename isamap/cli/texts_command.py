@@ -60,7 +60,7 @@ def fmt_command(asked: FmtOptions) -> Answer:
 
 
 def explain_command(asked: ExplainOptions) -> Answer:
-    """Say what a message's code means."""
+    """Explain the code of a message."""
     word, codes = asked.code.strip("[]"), read_codes()
     if word not in codes:
         raise UsageProblem(

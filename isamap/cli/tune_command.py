@@ -1,4 +1,4 @@
-"""`isamap tune`: list the tuned schedules of `--tune`, and all evaluations so far.
+"""`isamap tune`: list the schedules that `--tune` has stored, and all evaluations.
 
 `tune log` is for people and for training models with it.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def list_command(asked: CommandOptions) -> Answer:
-    """List the schedules that --tune has kept."""
+    """List the schedules that `--tune` has stored."""
     from isamap.tune.winners import Winners
 
     database = Winners.open()
@@ -36,7 +36,7 @@ def list_command(asked: CommandOptions) -> Answer:
 
 
 def _winner_json(winner: Winner) -> dict[str, object]:
-    """Return the winner without the fields that only the database needs, with units in the keys."""
+    """Return the winner with units in its keys, without the fields that only the database needs."""
     found = asdict(winner)
     measured_ns = found.pop("cost_ns")
     del found["key"], found["state"]
@@ -64,7 +64,7 @@ class LogOptions(CommandOptions):
 
 
 def log_command(asked: LogOptions) -> Answer:
-    """Show every schedule that was evaluated, with the parts of its price."""
+    """Show every evaluated schedule with the parts of its price."""
     from isamap.tune.evaluating import Log
 
     log = Log.open()

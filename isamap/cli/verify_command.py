@@ -1,4 +1,4 @@
-"""`isamap verify`: emitted code, run in a child process and compared with the oracle."""
+"""`isamap verify`: run emitted code in a child process, and compare it with the oracle."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _read_fills(words: Sequence[str], flag: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonOptions:
-    """The way to compare a program: the data, with or without guard pages."""
+    """How to compare a program: the data, with or without guard pages."""
 
     fills: tuple[str, ...] = option(
         "--fill", "FILL",
@@ -83,7 +83,7 @@ class ComparisonOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixStore:
-    """The number of processes that fill the matrix, the folder of cells, and whether to reuse those there."""
+    """How to fill the matrix: the number of processes, the folder of cells, and whether to reuse stored ones."""
 
     jobs: int = JOBS.field()
     scheduler: str | None = SCHEDULER.field()
@@ -100,7 +100,7 @@ def verify_matrix(
     under: Emulator | None,
     kept: MatrixStore,
 ) -> Answer:
-    """Return the matrix. Raises: UsageProblem for wrong words; a cell shows its own refusal."""
+    """Return the matrix. A refused cell shows its reason. Raises: UsageProblem for wrong words."""
     from isamap.driver.matrix import Cell
 
     kernels, machines = _select_names(kernel, list_kernels()), _select_names(hw, shipped_machines())
@@ -125,7 +125,7 @@ def verify_matrix(
 
 
 def _select_names(word: str | None, shipped: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that a word selects: patterns select shipped ones, no word selects all."""
+    """Return the names that a word selects. A pattern selects shipped names, no word selects all."""
     if word is None:
         return tuple(shipped)
     found: list[str] = []
@@ -143,7 +143,7 @@ def _cell_requests(
     compared: ComparisonOptions,
     under: Emulator | None,
 ) -> Iterator[CellRequest]:
-    """Yield the cells of a machine, which are to be filled."""
+    """Yield the requests for a machine's cells."""
     from isamap.driver.matrix import CellRequest, sizes_for
 
     asked = make_request(kernels[0], machine_of(machine), {}, choices)
@@ -163,7 +163,7 @@ def _cell_requests(
 def _fill_cells(
     cell_requests: Sequence[CellRequest], where: int | str, folder: Path | None, known: Mapping[str, Cell]
 ) -> list[Cell]:
-    """Return the cells in their order; those that are known are not filled again."""
+    """Return the cells in order. Known cells are not computed again."""
     from isamap.driver.matrix import verify_cell
 
     found = {n: known[one.key] for n, one in enumerate(cell_requests) if one.key in known}
@@ -190,7 +190,7 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
 
 
 def _text(cells: Sequence[Cell]) -> str:
-    """Return a table for each machine, and the sums."""
+    """Return a table for each machine, and the totals."""
     machines = dict.fromkeys(cell.machine for cell in cells)
     parts: list[str] = []
     for machine in machines:
@@ -205,7 +205,7 @@ def _sums(cells: Iterable[Cell]) -> str:
 
 
 def _line(cell: Cell) -> tuple[str, str, str, str, str]:
-    """Return a row: instructions that do one iteration at a time are said to be scalar."""
+    """Return the row of a cell. Instructions that do one iteration at a time are marked as scalar."""
     by = ", ".join(f"{name} (scalar)" if name in cell.scalar else name for name in cell.instructions)
     share = "" if cell.utilisation is None else percent_text(cell.utilisation)
     said = f"{cell.comparisons} comparisons, {' and '.join(cell.ran_on)}" if cell.comparisons else ""
@@ -277,7 +277,7 @@ def verify_command(asked: VerifyOptions) -> Answer:
 def _verify_file(
     path: str, kernel: str, machine: str, sets: Sequence[Mapping[str, Size]], fills: tuple[str, ...]
 ) -> Answer:
-    """Return the words of a file, performed and compared."""
+    """Run a program file and return its comparisons."""
     cases, counts, _ = read_cases(path, kernel, machine, sets, fills)
     wrong = [case for case in cases if not case.ok]
     findings = tuple(Finding.of(d) for case in wrong for d in case.problems)
@@ -286,7 +286,7 @@ def _verify_file(
 
 
 def _require_word(word: str | None, what: str) -> str:
-    """Return a word without which one kernel is not verified. Raises: UsageProblem."""
+    """Return a word that a single verification requires. Raises: UsageProblem if it is missing."""
     if word is None:
         help_ = "see `isamap verify --help`; `--all` takes all that are shipped"
         raise UsageProblem(Diagnostic("missing-argument", f"`isamap verify` needs {what}", help=help_))
@@ -294,7 +294,7 @@ def _require_word(word: str | None, what: str) -> str:
 
 
 def _read_sets(words: Sequence[str], file: str | None) -> list[dict[str, Size]]:
-    """Return the sets of sizes that are given: by words, and by the lines of a file, to which words are common."""
+    """Return the sets of sizes from the lines of a file, each with the sizes from words."""
     if file is None:
         return read_size_sets(words)
     common = read_sizes(words)
@@ -309,7 +309,7 @@ def _verify_one(
     compared: ComparisonOptions,
     under: Emulator | None,
 ) -> Answer:
-    """Return one kernel on one machine, comparison by comparison."""
+    """Verify one kernel on one machine, and return its comparisons."""
     from isamap.driver.runnable import prepare
     from isamap.driver.verifying import all_cases
 
@@ -349,7 +349,7 @@ def case_json(case: Case) -> dict[str, object]:
 
 
 def _verify_payload(cases: list[Case], threads: int) -> dict[str, object]:
-    """Return the case that came closest to its bound speaks for all."""
+    """Return the comparisons as JSON. The one closest to its bound represents all."""
 
     def closeness(case: Case) -> tuple[bool, float]:
         ratio = case.max_error / case.bound if case.bound else float(case.max_error > 0)

@@ -143,7 +143,7 @@ class _Moves:
         return prod(sum(-(-extent // tile) for extent in held) for held, tile in self._axes())
 
     def _axes(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Yield the extents and tiles of the axes that are moved along: of a window each plane once, taps and all."""
+        """Yield extents and tiles of the axes along which tiles move. A window counts each plane once."""
         extents = {a.name: a.extent for a in self.option.axes}
         reaches = {w.along: w.reaches(extents[w.tap]) for w in self.windows}
         taps = {w.tap for w in self.windows}
@@ -315,8 +315,7 @@ def _late_ns(moves: _Moves) -> float:
 
 
 def _count_queued(moves: _Moves) -> int:
-    """Return how many moves and computing issues wait in their units' queues, or are in flight without one.
-    """
+    """Return how many moves and computing issues wait in their units' queues, or are in flight without one."""
     depths = _depths(moves)
     return sum(depths) if all(depths) else IN_FLIGHT
 

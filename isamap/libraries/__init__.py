@@ -1,1 +1,1 @@
-"""Libraries that compute whole kernels: their calls as data, their locations, and matching kernels."""
+"""Libraries that compute whole kernels: their calls as data, their locations, and a matcher for kernels."""

@@ -1,4 +1,4 @@
-"""Calls of libraries as data: the kernel that each computes, its call in C, and the places of the library.
+"""Library calls as data: the computed kernel, the C prototype, and the library's locations.
 
     prototype: void cblas_saxpy(int n, float alpha, const float *x, int incx, float *y, int incy)
     forms:
@@ -43,7 +43,7 @@ _OTHERS = ("float", "double", "void")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter's type: `base`, or a pointer to it, through which nothing is written if it is const."""
+    """A parameter's type: `base`, or a pointer to it. Nothing is written through a const pointer."""
 
     base: str
     is_pointer: bool
@@ -55,7 +55,7 @@ class Parameter:
 
     @property
     def most(self) -> int | None:
-        """The largest number that fits, or None if it is not an integer."""
+        """The largest number that fits, or None if the parameter is no integer."""
         if self.is_pointer or self.base not in WIDTHS:
             return None
         signed = not self.base.startswith(("u", "size"))
@@ -64,7 +64,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Prototype:
-    """A function without result. `text` declares it."""
+    """A C function without a result. `text` declares it."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -75,7 +75,7 @@ class Prototype:
 
 
 def read_prototype(text: str, types: Mapping[str, str]) -> Prototype | str:
-    """Return the prototype. `types` resolves the library's own type names. Return the error if there is one."""
+    """Return the prototype, or an error text. `types` resolves the library's own type names."""
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         return "a prototype is `void NAME(TYPE name, …)`"
@@ -118,7 +118,7 @@ class LibraryArgument:
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """A kernel that a call performs, with the argument for each parameter."""
+    """A kernel that a call performs, with an argument for each parameter."""
 
     kernel: Kernel
     arguments: tuple[LibraryArgument, ...]
@@ -126,7 +126,7 @@ class CallForm:
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A function of a library. Of `features` the processor has to have all, or it computes something else."""
+    """A function of a library. It is only used on processors with all `features`."""
 
     prototype: Prototype
     forms: tuple[CallForm, ...]
@@ -135,7 +135,7 @@ class LibraryCall:
 
 @dataclass(frozen=True, slots=True)
 class LibraryLocation:
-    """A possible place of a library: a file like `file` of a Python package, or of the operating system."""
+    """A possible location of a library: a `file` pattern in a Python package or in the operating system."""
 
     file: str
     package: str = ""
@@ -162,12 +162,12 @@ class Library:
     """The texts that all of this is read from."""
 
     def variables(self, threads: int) -> dict[str, str]:
-        """Return the environment in which it uses so many threads."""
+        """Return the environment variables with which it uses this number of threads."""
         return {**dict(self.environment), **dict.fromkeys(self.threads, str(threads))}
 
 
 def shipped_libraries() -> tuple[Library, ...]:
-    """Return all libraries that isamap ships a description of."""
+    """Return all libraries that isamap describes."""
     return _load_shipped()
 
 
@@ -180,7 +180,7 @@ def _load_shipped() -> tuple[Library, ...]:
 
 
 def shipped_library(name: str) -> Library:
-    """Return the one of that name, which is shipped."""
+    """Return the shipped library with a name."""
     path = FOLDER / f"{name}{SUFFIX}"
     return _read_library(_source(path, path.name), FOLDER)
 
@@ -249,7 +249,7 @@ def _read_library(source: Source, folder: Path) -> Library:
 
 
 def _interface(node: Node, folder: Path, findings: Findings) -> Source | None:
-    """Return the text of an interface, which lies next to the description or is shipped."""
+    """Return the text of an interface, which is a shipped one or a file next to the description."""
     name = read_text(node, "an interface", findings)
     if name is None:
         return None
@@ -291,7 +291,7 @@ def _call(
     symbols: str,
     findings: Findings,
 ) -> LibraryCall | None:
-    """Return a member of the family that a call is."""
+    """Return one member of a family of calls, or None with a finding."""
     text = read_text(call.get("prototype"), "`prototype`", findings)
     if text is None or not check_variables((row,), (text,), findings):
         return None
@@ -349,7 +349,7 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> Cal
 
 
 def _fits(argument: LibraryArgument, parameter: Parameter, kernel: Kernel) -> bool:
-    """Return whether a parameter accepts the argument: pointers accept tensors, writable ones no inputs."""
+    """Return whether a parameter accepts the argument. Only pointers accept tensors, only const ones inputs."""
     if argument.kind == "number" and "." in argument.text and parameter.most is not None:
         return False
     if argument.kind == "pointer" and kernel.operand(argument.text).role == "in" and not parameter.is_const:
@@ -358,7 +358,7 @@ def _fits(argument: LibraryArgument, parameter: Parameter, kernel: Kernel) -> bo
 
 
 def _argument(word: str, kernel: Kernel) -> LibraryArgument | None:
-    """Return the part of a kernel that a word names, or None for an unknown word."""
+    """Return the part of a kernel that a word names, or None."""
     if _NUMBER.fullmatch(word):
         return LibraryArgument("address", word[1:]) if word[0] == "&" else LibraryArgument("number", word)
     if (stride := _STRIDE.fullmatch(word)) is not None:

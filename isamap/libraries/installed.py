@@ -19,7 +19,7 @@ _FOLDERS = ("/usr/local/lib", "/usr/lib", "/usr/lib64", "/lib", "/lib64")
 
 @dataclass(frozen=True, slots=True)
 class InstalledLibrary:
-    """A library's file. `origin` is its source, in words."""
+    """A library's file. `origin` is its source as text."""
 
     library: Library
     path: Path
@@ -32,7 +32,7 @@ class InstalledLibrary:
 
 
 def find_installed(library: Library) -> InstalledLibrary | None:
-    """Return the file of the first place that has one, or None if none has."""
+    """Return the first existing file of a library, or None."""
     for place in library.places:
         found = _in_package(place) if place.package else _in_system(place, library.folder)
         if found is not None:
@@ -52,7 +52,7 @@ def _in_package(place: LibraryLocation) -> Path | None:
 
 
 def _in_system(place: LibraryLocation, folder: Path) -> Path | None:
-    """Return a file of the loader's folders. One with a folder in its name counts from the description's own."""
+    """Return a file in the loader's folders, or relative to the description's folder, or None."""
     if os.sep in place.file:
         path = folder / place.file
         return path if path.is_file() else None

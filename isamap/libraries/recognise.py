@@ -1,4 +1,4 @@
-"""Find the library call that computes a kernel by comparing their meanings, never their names.
+"""Find the library call that computes a kernel, by meaning and not by name.
 
     kernel   Y[p, q] += X[p, r] * W[r, q]        meaning of a call   C[m, n] += A[m, k] * B[k, n]
 
@@ -36,7 +36,7 @@ class CallArgument:
 
 @dataclass(frozen=True, slots=True)
 class RecognisedCall:
-    """A call that computes a kernel. `checks` have to hold for the sizes and strides of a call."""
+    """A call that computes a kernel. The sizes and strides of each call must satisfy `checks`."""
 
     call: LibraryCall
     form: CallForm
@@ -45,7 +45,7 @@ class RecognisedCall:
 
 
 def find_call(kernel: Kernel, library: Library, features: frozenset[str]) -> RecognisedCall | None:
-    """Return the first call of a library that computes a kernel, whose sizes may be bound, on such a processor."""
+    """Return the first library call that computes a kernel on a processor with these features, or None."""
     if kernel.strict:  # its sums have an order, which no library promises
         return None
     for call in library.calls:
@@ -58,7 +58,7 @@ def find_call(kernel: Kernel, library: Library, features: frozenset[str]) -> Rec
 
 @dataclass(frozen=True, slots=True)
 class _Renaming:
-    """The kernel's names for a call's names: tensors, sizes, scalars, and the statement's axes."""
+    """The kernel's names for the names in a call: tensors, sizes, scalars, and the statement's axes."""
 
     tensors: dict[str, str]
     sizes: dict[str, Index]
@@ -80,7 +80,7 @@ def _find_performed(kernel: Kernel, call: LibraryCall, form: CallForm) -> Recogn
 def _renamings(
     mine: tuple[Statement, ...], theirs: tuple[Statement, ...], known: _Renaming
 ) -> Iterator[_Renaming]:
-    """Yield the renamings that make the statements of a form those of a kernel, one by one."""
+    """Yield the renamings with which the statements of a form equal those of a kernel."""
     if not mine:
         yield known
         return
@@ -138,14 +138,14 @@ def _is_symbol(index: Index) -> bool:
 
 
 def _agree(own: Index, other: Index, sizes: dict[str, Index]) -> bool:
-    """Return whether an extent of a form can be one of the kernel; bind the size that it stands for."""
+    """Return whether an extent of a form can equal one of the kernel. Its size is then bound."""
     if _is_symbol(own):
         return sizes.setdefault(str(own), other) == other
     return own.substitute(sizes) == other
 
 
 def _with_shapes(found: _Renaming, form: Kernel, kernel: Kernel) -> _Renaming | None:
-    """Return the renaming where all operands of the kernel are there, and are declared alike; None elsewhere."""
+    """Return the renaming if all operands of the kernel occur in it with equal declarations, else None."""
     sizes = dict(found.sizes)
     for own in form.operands:
         if own.name not in found.tensors:

@@ -1,1 +1,1 @@
-"""The language server: answers to editors about kernels, descriptions and the language inside them."""
+"""The language server: answers for editors about kernels, descriptions and the language in them."""

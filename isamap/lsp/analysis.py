@@ -1,4 +1,4 @@
-"""Analyse a text as an editor has it, saved or not: its errors, its warnings, and the places of its names.
+"""Analyse a text in an editor, saved or not: its errors, its warnings, and the places of its names.
 
 analyse(Source("gemm.ir", text), path)       a kernel
 analyse(Source("npu.yaml", text), path)      a description, and the language inside it
@@ -30,7 +30,7 @@ SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The analysis of a text.
+    """The errors, warnings and names of a text.
 
     `regions` are the pieces of it that are written in the language. `paths` are the files of other texts,
     by the names under which spans know them. `memories`, `units` and `sources` are names that the text may
@@ -47,14 +47,14 @@ class Analysis:
     sources: tuple[str, ...] = ()
 
     def use_at(self, offset: int) -> NameUse | None:
-        """Return the name at a place, the shortest where several are."""
+        """Return the name at an offset, or None. Of overlapping names, the shortest counts."""
         found = [use for use in self.uses if use.span.start <= offset <= use.span.end]
         return min(found, key=lambda use: use.span.end - use.span.start, default=None)
 
 
 @lru_cache(maxsize=16)
 def analyse(source: Source, path: Path | None) -> Analysis:
-    """Return the facts about a text."""
+    """Return the analysis of a text."""
     name = path.name if path is not None else source.name
     return _description(source, path) if name.endswith(SUFFIXES) else _kernel(source)
 
@@ -117,7 +117,7 @@ def _description(source: Source, path: Path | None) -> Analysis:
 
 
 def _of_family(use: NameUse, members: tuple[Row, ...]) -> NameUse:
-    """Return the name, with the values of variables in the members of its family."""
+    """Return the name with the values that variables have in the members of its family."""
     names = dict.fromkeys(VARIABLE.findall(use.definition.text))
     values = {name: dict.fromkeys(row[name] for row in members if name in row) for name in names}
     said = "; ".join(f"{name} is {', '.join(found)}" for name, found in values.items() if found)
@@ -127,7 +127,7 @@ def _of_family(use: NameUse, members: tuple[Row, ...]) -> NameUse:
 
 
 def _texts(spec: Spec) -> tuple[ScalarNode, ...]:
-    """Return the scalars of a description that hold the language."""
+    """Return the scalars of a description that contain language text."""
     language = (spec.language,) if spec.language is not None else ()
     return (*language, *(item.semantics for item in spec.instructions))
 
@@ -164,7 +164,7 @@ def _memories(parent: Machine | None, own: Mapping[str, Definition]) -> tuple[st
 
 
 def _keys(root: YamlMapping, key: str, what: str) -> dict[str, Definition]:
-    """Return the definitions made by the keys of a mapping."""
+    """Return the definitions that the keys of a mapping introduce."""
     node = root.get(key)
     entries = node.entries if isinstance(node, YamlMapping) else ()
     return {
@@ -179,7 +179,7 @@ def _yaml_uses(
     units: Mapping[str, Definition],
     sources: Mapping[str, Definition],
 ) -> Iterator[NameUse]:
-    """Yield the names outside the language: of memories, units and sources."""
+    """Yield the names outside of language text: of memories, units and sources."""
     named = {"from": language, "to": language, "unit": units, "source": sources}
 
     def below(node: Node) -> Iterator[NameUse]:
@@ -205,5 +205,5 @@ def _yaml_uses(
 
 
 def in_language(analysis: Analysis, offset: int) -> bool:
-    """Return whether a place is in the language, and not in the YAML around it."""
+    """Return whether an offset is in language text, not in the YAML around it."""
     return any(start <= offset <= end for start, end in analysis.regions)

@@ -60,7 +60,7 @@ _KINDS = {
 
 
 class Messages:
-    """The input, from which pygls receives only whole messages: it would stop at an unexpected header.
+    """The input stream. pygls only receives complete messages, because an unexpected header would stop it.
 
     A header with an invalid length becomes a body that is no JSON, so that one error is answered. The input
     is then skipped to the next header.
@@ -72,7 +72,7 @@ class Messages:
         self._refused = False
 
     def readline(self) -> bytes:
-        """Return the next line of a header as pygls wants it, or nothing at the end."""
+        """Return the next header line in the form that pygls expects, or b"" at the end."""
         if not self._lines:
             length = self._next_length()
             self._lines = [b"Content-Length: %d\r\n" % length, b"\r\n"] if length else [b""]
@@ -99,10 +99,10 @@ class Messages:
 
 
 class Protocol(LanguageServerProtocol):
-    """Answers every request, also one that is malformed; pygls answers none that it cannot read."""
+    """Answers every request, also malformed ones, which pygls would leave unanswered."""
 
     def structure_message(self, data: Any) -> Any:
-        """Return the object unchanged; pygls calls this for parts of a message as well."""
+        """Return the object unchanged. pygls also calls this for parts of a message."""
         return data
 
     def handle_message(self, message: Any) -> None:
@@ -142,7 +142,7 @@ class Protocol(LanguageServerProtocol):
 
 
 class Server(LanguageServer):
-    """A server that tells of input that is not a message as JSON-RPC has it."""
+    """A server that reports input that is not a JSON-RPC message."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Answer a message that is not JSON; show other errors as before."""
@@ -155,7 +155,7 @@ class Server(LanguageServer):
 
 
 def _strict_converter() -> Converter:
-    """Return a converter of parameters that accepts no fraction as an integer, and no number as a text."""
+    """Return a parameter converter that accepts neither fractions as integers nor numbers as text."""
     converter = default_converter()
     for kind in (int, str, bool):
         converter.register_structure_hook(kind, _of_kind)
@@ -169,18 +169,18 @@ def _of_kind(value: Any, kind: Any) -> Any:
 
 
 def path_of(uri: str) -> Path | None:
-    """Return the file that a URI names, or None for a text that has none."""
+    """Return the file that a URI names, or None for unsaved text."""
     parsed = urlparse(uri)
     return Path(unquote(parsed.path)) if parsed.scheme == "file" else None
 
 
 def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None:
-    """Serve an editor until it ends it, or its pipe."""
+    """Serve an editor until it ends the session or closes the pipe."""
     make_server().start_io(cast("BinaryIO", Messages(stdin or sys.stdin.buffer)), stdout)
 
 
 def make_server() -> LanguageServer:
-    """Return a server that knows nothing yet."""
+    """Return a server without open texts."""
     server = Server("isamap", __version__, protocol_cls=Protocol, converter_factory=_strict_converter)
     _tell_findings(server)
     _answer_places(server)
@@ -189,7 +189,7 @@ def make_server() -> LanguageServer:
 
 
 def _analysis(server: LanguageServer, uri: str) -> Analysis:
-    """Return the analysis of a text that is open, or of a file. Raises: JsonRpcInvalidParams if there is none."""
+    """Return the analysis of an open text or of a file. Raises: JsonRpcInvalidParams if there is none."""
     try:
         path = path_of(uri)
         opened = server.workspace.text_documents.get(unquote(uri))
@@ -230,7 +230,7 @@ def _tell_findings(server: LanguageServer) -> None:
 
 
 def _answer_places(server: LanguageServer) -> None:
-    """Register the answers about places: hover, definition and completion."""
+    """Register the answers about positions: hover, definition and completion."""
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(params: types.HoverParams) -> types.Hover | None:
@@ -263,7 +263,7 @@ def _answer_places(server: LanguageServer) -> None:
 
 
 def _answer_texts(server: LanguageServer) -> None:
-    """Register the answers about texts: their layout, and fixes for their findings."""
+    """Register the answers about texts: formatting, and fixes for findings."""
 
     @server.feature(types.TEXT_DOCUMENT_FORMATTING)
     def formatting(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
@@ -290,7 +290,7 @@ def _range(span: Span) -> types.Range:
 
 
 def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
-    """Return a finding with its notes and the next step; one without a place in this text is at its top."""
+    """Return a finding with its notes and next step. Without a place in this text, it is at the top."""
     is_here = d.span is not None and d.span.source == source
     place = _range(_first_line(d.span) if d.span is not None and is_here else Span(source, 0, 0))
     elsewhere = [f"in {d.span}"] if d.span is not None and not is_here else []
@@ -306,7 +306,7 @@ def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
 
 
 def _first_line(span: Span) -> Span:
-    """Return the span to underline: the head of an instruction instead of all of it."""
+    """Return the span to underline: the first line of a longer span."""
     end = span.source.text.find("\n", span.start)
     return span if not span.start <= end < span.end else Span(span.source, span.start, end)
 
@@ -340,7 +340,7 @@ _PARAM = re.compile(r"(?:choose|machine|imm|scalar)?\s*([A-Za-z_][A-Za-z_0-9]*)\
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A possible word, and its kind."""
+    """A completion: a word and its kind."""
 
     label: str
     kind: Kind
@@ -348,7 +348,7 @@ class Completion:
 
 
 def complete(analysis: Analysis, offset: int) -> list[Completion]:
-    """Return the words that are possible at a place."""
+    """Return the possible completions at an offset."""
     before = analysis.source.text[:offset]
     if in_language(analysis, offset):
         return _of_language(analysis, before)
@@ -369,7 +369,7 @@ def _of_language(analysis: Analysis, before: str) -> list[Completion]:
 
 
 def _names(before: str) -> Iterable[str]:
-    """Return the names that the routine around a place has so far."""
+    """Return the names that the routine around an offset has declared so far."""
     heads = list(_HEAD.finditer(before))
     if not heads:
         return ()
@@ -415,7 +415,7 @@ def _values(analysis: Analysis, key: str, table: Value | None) -> list[Completio
 
 
 def _table(before: str) -> Value | None:
-    """Return the keys that the mapping around the last line may hold."""
+    """Return the schema of the mapping around the last line, or None."""
     lines = before.split("\n")
     path = [match["key"] for match in [_flow(lines[-1])] if match is not None]
     width = len(lines[-1]) - len(lines[-1].lstrip(" -"))
@@ -436,7 +436,7 @@ def _table(before: str) -> Value | None:
 
 
 def _flow(line: str) -> re.Match[str] | None:
-    """Return the key whose `{` is open at the end of a line."""
+    """Return the key whose `{` is open at the end of a line, or None."""
     opened = [n for n, c in enumerate(line) if c == "{"]
     closed = line.count("}")
     if len(opened) <= closed:
@@ -456,7 +456,7 @@ def _below(value: Value | None, key: str) -> Value | None:
 
 
 def _inside(value: Value | None) -> Value | None:
-    """Return the kind of a list's items; of several kinds, the one with keys."""
+    """Return the schema of a list's items. Of several, it is the one with keys."""
     while isinstance(value, ListOf | OneOf):
         if isinstance(value, ListOf):
             value = value.item
@@ -487,7 +487,7 @@ _VARIABLE, _PREFIX = re.compile(r"\$(?=[A-Z])"), "V0_"
 
 
 def layout_edits(analysis: Analysis) -> list[Edit]:
-    """Return the edits of a text, or none if it is laid out already."""
+    """Return the edits that format a text, or [] if it is formatted."""
     text = analysis.source.text
     edits: list[Edit] = []
     for start, end in analysis.regions:
@@ -499,7 +499,7 @@ def layout_edits(analysis: Analysis) -> list[Edit]:
 
 
 def _laid_out(written: str) -> str | None:
-    """Return a piece in canonical layout, as far in as it is, or None if it cannot be read."""
+    """Return language text in canonical layout with its indentation kept, or None if it has errors."""
     if _PREFIX in written:
         return None
     body = dedent(written)

@@ -1,4 +1,4 @@
-"""Find the names in a text of the language with their definitions: for hovering, and for "go to definition".
+"""Find the names in a language text with their definitions, for hovering and "go to definition".
 
     C[m, n] += A[m, k] * B[k, n];       the `A`   ->   NameUse(span, Definition("A", "in A: f32[M, K]", …))
 
@@ -39,7 +39,7 @@ Scope = Mapping[str, Definition]
 
 
 def find_uses(declarations: Sequence[ast.DeclarationSyntax], known: Scope) -> list[NameUse]:
-    """Return all names of a text. `known` are those that other texts define."""
+    """Return all names in a text. `known` are definitions from other texts."""
     scope = {**BUILT_IN, **known, **defined_in(declarations)}
     return [use for declaration in declarations for use in _declaration(declaration, scope)]
 

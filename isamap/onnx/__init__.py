@@ -1,4 +1,4 @@
-"""Models in ONNX: read, lowered to kernels of the language, and compiled to one library.
+"""ONNX models: read, lowered to kernels of the language, and compiled to one library.
 
 import isamap.onnx
 model = isamap.onnx.compile_model("model.onnx", "host")

@@ -1,4 +1,4 @@
-"""The definitions that ONNX has of its operators: check nodes, expand functions, fold constants.
+"""ONNX's own operator definitions: check nodes, expand functions, fold constants.
 
     DEFINITIONS.fold(Node("Add", …), [2, 3], 20, room)     [5], by ONNX's reference evaluator
 
@@ -83,7 +83,7 @@ _SPELLED = {"f16": "float16", "f32": "float", "f64": "double", "bf16": "bfloat16
 
 @cache
 def _schema(op: str, opset: int, domain: str) -> Any:
-    """Return how ONNX defines an operator, or None for one that it does not have."""
+    """Return ONNX's schema of an operator, or None."""
     onnx: Any = import_module("onnx")
     try:
         return onnx.defs.get_schema(op, opset, domain)
@@ -96,7 +96,7 @@ def _newest() -> int:
 
 
 def check_node(node: Node, inputs: Sequence[Typed | None], opset: int) -> None:
-    """Raise NotTaken where a node is not as ONNX defines its operator: attributes, and types of inputs."""
+    """Check a node's attributes and input types against ONNX's schema. Raises: NotTaken."""
     for name, value in node.attributes.items():
         if value is None:
             raise NotTaken(f"its attribute `{name}` is of a kind that no operator here takes")
@@ -131,7 +131,7 @@ def check_node(node: Node, inputs: Sequence[Typed | None], opset: int) -> None:
 
 
 def _check_types(schema: Any, inputs: Sequence[Typed | None]) -> None:
-    """Raise NotTaken for types of inputs that no version of an operator has, or that do not go together."""
+    """Check input types against all versions of an operator. Raises: NotTaken."""
     newest = _schema(schema.name, _newest(), schema.domain) or schema
     versions = [one for version in (newest, schema) for one in version.type_constraints]
     allowed: dict[str, set[str]] = {}
@@ -151,7 +151,7 @@ def _check_types(schema: Any, inputs: Sequence[Typed | None]) -> None:
 
 
 def function_of(node: Node, inputs: Sequence[Typed | None], opset: int) -> GraphFunction | None:
-    """Return the function that defines a node's operator, or None if there is none.
+    """Return the function that defines a node's operator, or None.
 
     Shapes of inputs are known, so the function may depend on them.
     """
@@ -224,7 +224,7 @@ def to_proto(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
 
 
 def _graph_proto(onnx: Any, graph: Graph) -> Any:
-    """Return a graph inside of a node as protobuf."""
+    """Return a nested graph of a node as protobuf."""
     helper = onnx.helper
     ports = [
         [
@@ -259,7 +259,7 @@ def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Fo
 
 
 def fold(node: Node, inputs: Sequence[Array | None], opset: int, room: FoldingBudget) -> list[Array] | None:
-    """Return the results of a node for inputs that are known, or None if it is not to be computed now."""
+    """Return the results of a node with known inputs, or None if it is not folded."""
     if any(isinstance(value, Graph) for value in node.attributes.values()):
         return None
     if (
@@ -321,7 +321,7 @@ def evaluator_of(model: Any) -> Any:
 
 
 def _count(onnx: Any, model: Any, given: dict[str, Array]) -> int | None:
-    """Return how many elements the results have, or None if that is not known, or too many."""
+    """Return the number of result elements, or None if it is unknown or too large."""
     count = 0
     del model.graph.input[:]
     for name, array in given.items():

@@ -1,4 +1,4 @@
-"""Read files of ONNX into graphs; refuse files that are damaged, too large, or refer outside their folder.
+"""Read ONNX files into graphs. Refuse files that are damaged, too large, or refer outside their folder.
 
 Protobuf is read by the package `onnx`, which is the extra of that name. Weights may lie in files of their
 own: these are looked for inside the folder of the model only.
@@ -73,7 +73,7 @@ def onnx_package() -> Any:
 
 
 def damaged_model(path: Path, why: str) -> UsageProblem:
-    """Return the error that a file is not a model that can be read."""
+    """Return the error that a file is no readable model."""
     return UsageProblem(
         Diagnostic(
             "onnx-damaged",
@@ -84,10 +84,10 @@ def damaged_model(path: Path, why: str) -> UsageProblem:
 
 
 class OnnxReader:
-    """A reader of one file, and of the files of weights next to it."""
+    """A reader of one model file and of the weight files next to it."""
 
     def __init__(self, path: Path, onnx: Any, apart: Mapping[int, memoryview] = NONE_APART) -> None:
-        """Read a file whose weights with such numbers are left out of its protobuf."""
+        """Read a file. The weights numbered in `apart` are left out of its protobuf."""
         self.path = path
         self.onnx = onnx
         self.apart = apart
@@ -100,7 +100,7 @@ class OnnxReader:
         return damaged_model(self.path, why)
 
     def check_once(self, names: Iterable[str], what: str) -> set[str]:
-        """Return the names that are not empty. Raises: UsageProblem if one comes twice."""
+        """Return the nonempty names. Raises: UsageProblem if one is repeated."""
         seen: set[str] = set()
         for name in names:
             if name in seen:
@@ -151,7 +151,7 @@ class OnnxReader:
     def _check_values(
         self, stored: Iterable[str], inputs: Iterable[str], outputs: Iterable[str], nodes: Iterable[Node]
     ) -> None:
-        """Check that each name stands for one value. Raises: UsageProblem."""
+        """Check that each name denotes one value. Raises: UsageProblem."""
         given = self.check_once(stored, "two tensors of weights are called")
         given |= self.check_once(inputs, "two inputs are called")
         self.check_once(outputs, "two results are called")
@@ -175,7 +175,7 @@ class OnnxReader:
         )
 
     def attribute(self, proto: Any, depth: int) -> Attribute:
-        """Return the value of an attribute. Raises: UsageProblem if it is not of the type that it says."""
+        """Return the value of an attribute. Raises: UsageProblem if it differs from its declared type."""
         kinds = self.onnx.AttributeProto
         names = {number: name for name, number in kinds.AttributeType.items()}
         field = _VALUES.get(names.get(proto.type, ""))
@@ -232,7 +232,7 @@ class OnnxReader:
     # --- weights ---
 
     def tensor(self, proto: Any, content: bytes | memoryview | None = None) -> Array:
-        """Return the array of a tensor, whose bytes may be left out of its protobuf. Raises: UsageProblem."""
+        """Return the array of a tensor, whose bytes may be separate from its protobuf. Raises: UsageProblem."""
         shape = self._sizes(proto)
         is_apart = proto.data_location == self.onnx.TensorProto.EXTERNAL
         fields = [field for field in _FIELDS if len(getattr(proto, field))]
@@ -323,7 +323,7 @@ class OnnxReader:
         return dense.reshape(shape)
 
     def _part(self, proto: Any, size_bytes: int) -> bytes | memoryview:
-        """Return the bytes of a tensor that lie in another file of the folder, whose size its sizes tell."""
+        """Return the bytes of a tensor in another file of the folder, with the size that its shape implies."""
         self.check_once(
             (entry.key for entry in proto.external_data), f"the weights `{proto.name}` have two of"
         )
@@ -352,7 +352,7 @@ class OnnxReader:
         return content
 
     def _check_part(self, file: BinaryIO, location: str, start: int, size_bytes: int) -> None:
-        """Raise OSError for parts that overlap, and for holes: both are more than the file has."""
+        """Check a tensor's range in a file: overlapping ranges and holes are refused. Raises: OSError."""
         there = os.fstat(file.fileno()).st_size
         self.read_bytes[location] = self.read_bytes.get(location, 0) + size_bytes
         if start + size_bytes > there:
@@ -376,7 +376,7 @@ _SIGNED = frozenset(("i8", "i16", "i32"))
 
 
 def _name(proto: Any) -> str:
-    """Return the name of a tensor; for a sparse one, the name of its values."""
+    """Return the name of a tensor, or of the values of a sparse one."""
     return str(proto.name if hasattr(proto, "name") else proto.values.name)
 
 
@@ -395,7 +395,7 @@ _BYTES = 2
 
 
 def without_weights(content: memoryview) -> tuple[bytes | memoryview, dict[int, memoryview]]:
-    """Return a model without its large weights, and these by the number of their tensor in the graph.
+    """Return a model's protobuf without its large weights, and these by their tensor number in the graph.
 
     Bytes that are no protobuf, or have the graph in several parts, are returned as they are.
     """
@@ -428,7 +428,7 @@ def without_weights(content: memoryview) -> tuple[bytes | memoryview, dict[int, 
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the number of each field, where it starts, where its content does, and where it ends.
+    """Yield, for each field, its number, its start, the start of its content, and its end.
 
     Raises: IndexError and ValueError for what is not a protobuf.
     """
@@ -454,7 +454,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """Return a number of seven bits a byte, and where it ends."""
+    """Return a varint (seven bits per byte) and its end position."""
     number = 0
     for shift in range(0, 70, 7):
         byte = message[at]
@@ -465,7 +465,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Return a field that has its length in front."""
+    """Return a length-prefixed field."""
     found, size = [number << 3 | _BYTES], len(content)
     while size > 127:
         found.append(size & 127 | 128)

@@ -59,7 +59,7 @@ def read_model(path: Path) -> Model:
 
 
 def parse_model(content: bytes | memoryview, path: Path) -> Model:
-    """Return the model of a file's bytes. `path` says where its other files are. Raises: UsageProblem."""
+    """Return the model of a file's bytes. `path` locates its other files. Raises: UsageProblem."""
     onnx = onnx_package()
     errors: Any = import_module("google.protobuf.message")
     proto = onnx.ModelProto()
@@ -89,7 +89,7 @@ def import_model(
     fuse: Fuse = fuse_steps,
     signed: bool = False,
 ) -> Imported:
-    """Return the program of a file, for sizes and constants that are given.
+    """Return the program of a file for given sizes and constants.
 
     `sizes` gives open ones a number or a range, `constants` inputs a value for all calls.
     `fuse` decides which operations are one kernel. With `signed`, bytes inside are signed ones where that computes
@@ -115,7 +115,7 @@ def compile_model(
     host: str | None = None,
     transform: bool = False,
 ) -> CompiledModel:
-    """Return a model of a file, or one that was imported, compiled for a machine.
+    """Return a model, from a file or imported, compiled for a machine.
 
     `sizes` gives open sizes a number, or a range such as (1, 64) or "1..64@1,16". `constants` gives inputs a value
     for all calls. `jobs` is the number of processes that compile kernels, 0 for the number of cores. Each kernel
@@ -164,7 +164,7 @@ class OnnxReference:
     def evaluate(
         self, inputs: Mapping[str, Array], trace: Trace, tensors: Mapping[str, Array]
     ) -> dict[str, ReferenceValue]:
-        """Return the expected value of each tensor, by ONNX's reference from the tensors that its nodes read.
+        """Return the expected value of each tensor, computed by ONNX's reference from the node's own inputs.
 
         A value that is in a tensor is replaced by the tensor's elements where later nodes read it.
         """
@@ -195,7 +195,7 @@ class OnnxReference:
         return found
 
     def _results(self, node: Any, known: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the results of a node, or () where one of its inputs is not known, or it takes no f64."""
+        """Return the results of a node, or () if an input is unknown or f64 is not allowed."""
         if any(name not in known for name in node.input):
             return ()
         is_loop = node.onnx_node.op_type == "Loop"  # its missing condition is false to the evaluator
@@ -215,23 +215,23 @@ class OnnxReference:
 
 
 def _moved(array: Any, dtype: type[np.generic], by: int) -> Any:
-    """Return bytes with a number added, which makes signed ones of unsigned ones or the reverse."""
+    """Return bytes plus a number, which converts between signed and unsigned."""
     return (array.astype(np.int16) + by).astype(dtype)
 
 
 def _wide(array: Any) -> Any:
-    """Return floats as f64, anything else as it is."""
+    """Return floats as f64, and other values unchanged."""
     is_float = str(getattr(array, "dtype", "")).startswith(FLOATS)
     return np.asarray(array, np.float64) if is_float else array
 
 
 def _narrow(array: Any) -> Any:
-    """Return f64 as f32, anything else as it is."""
+    """Return f64 as f32, and other values unchanged."""
     return array.astype(np.float32) if getattr(array, "dtype", None) == np.float64 else array
 
 
 def _own(array: Array, value: Value, border: Sequence[tuple[int, int]] | None) -> Array:
-    """Return the elements of a tensor by the axes of a value that lies in it."""
+    """Return the elements of a tensor by the axes of a value stored in it."""
     lying = value.lying
     if border is not None and array.size != value.count:
         wide = array.reshape([n + low + high for n, (low, high) in zip(lying, border, strict=True)])

@@ -94,7 +94,7 @@ def count_accesses(nest: LoopNest, convention: Convention) -> tuple[Accesses, ..
 
 
 def count_issues(nest: LoopNest) -> int:
-    """Return how often the innermost loops' body is performed."""
+    """Return the number of executions of the innermost loops' body."""
     return prod(len(_ranges(_along(nest.loops, axis), extent)) for axis, extent in nest.axes)
 
 
@@ -126,7 +126,7 @@ def levels_of(
     *,
     first_read: bool | Literal["partial"] = True,
 ) -> Iterator[tuple[str, str, str, Any, Any, Any, Any, int]]:
-    """Yield the rows of `Accesses` for each level, given the traffic into the levels and the datapath.
+    """Yield the rows of `Accesses` for each level, given the traffic into the levels and into the datapath.
 
     Fused statements change the first read and the last write of all `sums`, in a buffer of `whole` tiles.
     """
@@ -178,7 +178,7 @@ def count_fused(
 
 
 def _count_moved(nest: LoopNest, operand: CountedOperand, position: int, convention: Convention) -> int:
-    """Return the elements that the level at a position among those that keep an operand takes, or the datapath."""
+    """Return the elements that an operand's level at `position`, or the datapath, loads."""
     keeps, is_emitted = operand.keeps, convention.refill == "entry"
     keep = keeps[position] if position < len(keeps) else None
     depth, refill = (len(nest.loops), convention.latch) if keep is None else (keep.depth, convention.refill)
@@ -196,7 +196,7 @@ def powerset(axes: frozenset[str]) -> Iterator[frozenset[str]]:
 
 
 def _count_brought(nest: LoopNest, operand: CountedOperand, depth: int) -> int:
-    """Return the elements that issues inside `depth` loops bring: they share tiles, but for gathered ones."""
+    """Return the elements that issues inside `depth` loops load. They share tiles, except gathered ones."""
     ends, every = operand.gathered
     outer, inner = nest.loops[:depth], nest.loops[depth:]
     tiles = {loop.axis: loop.step for loop in nest.loops}
@@ -233,7 +233,7 @@ def _count_brought(nest: LoopNest, operand: CountedOperand, depth: int) -> int:
 def _count_loaded(
     part: _Part, inside: tuple[NestLoop, ...], around: tuple[Range, ...], fits: Callable[[str, Range], bool]
 ) -> int:
-    """Return the elements of the tiles that fit, each but once, that loops go through in ranges of axes."""
+    """Return the elements of all fitting tiles, each counted once, that loops cover within ranges of axes."""
     pieces = (
         [piece for piece in _pieces([place], _along(inside, axis)) if fits(axis, piece)]
         for place, (axis, _) in zip(around, part.axes, strict=True)
@@ -242,7 +242,7 @@ def _count_loaded(
 
 
 def _count_copied(nest: LoopNest, operand: CountedOperand, depth: int, *, by_tiles: bool) -> int:
-    """Return the elements of the tiles that a buffer is filled with inside `depth` loops, or that are read from it.
+    """Return the elements of the tiles that fill a buffer inside `depth` loops, or that are read from it.
 
     Tiles are apart, and read whole but for axes along which issues write what is left. In a window all taps share
     elements, or in registers tiles.
@@ -274,14 +274,14 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Tensor axes that share loop axes, with these; no tensor axis for a loop axis that moves nothing."""
+    """Tensor axes that share loop axes, with these loop axes. A loop axis that moves nothing has no tensor axis."""
 
     axes: tuple[tuple[str, int], ...]
     subscripts: tuple[Subscript | Index, ...]
 
 
 def _parts(nest: LoopNest, operand: CountedOperand) -> list[_Part]:
-    """Return the tensor's axes as groups that no loop axis connects, and each other loop axis for itself."""
+    """Return the tensor's axes in groups that share no loop axis, and each other loop axis alone."""
     groups: list[tuple[set[str], list[Subscript | Index]]] = []
     known = {axis for axis, _ in nest.axes}
     for whole in operand.subscripts:
@@ -300,7 +300,7 @@ def _parts(nest: LoopNest, operand: CountedOperand) -> list[_Part]:
 
 
 def _count_filled(nest: LoopNest, operand: CountedOperand, depth: int, refill: Refill) -> int:
-    """Return the elements that a level kept inside `depth` loops takes over the whole nest."""
+    """Return the elements that a level inside `depth` loops loads over the whole nest."""
     outer = nest.loops[:depth]
     parts = _parts(nest, operand)
     total = prod(sum(len(_tile(part, ranges)) for ranges in _configurations(part, outer)) for part in parts)
@@ -312,12 +312,12 @@ def _count_filled(nest: LoopNest, operand: CountedOperand, depth: int, refill: R
 
 
 def _configurations(part: _Part, outer: tuple[NestLoop, ...]) -> Iterator[tuple[Range, ...]]:
-    """Return the ranges of a part's axes at every iteration of the loops around."""
+    """Yield the ranges of a part's axes at every iteration of the outer loops."""
     return product(*(_ranges(_along(outer, axis), extent) for axis, extent in part.axes))
 
 
 def _count_kept(part: _Part, outer: tuple[NestLoop, ...], position: int, refill: Refill) -> int:
-    """Return the elements that the tiles before and after each iteration of one loop share, summed over these.
+    """Return the sum, over iterations of one loop, of the elements that consecutive tiles share.
 
     When a loop goes on, those outside it stay, and those inside it go from their last iteration to their first.
     """
@@ -355,7 +355,7 @@ def _along(loops: tuple[NestLoop, ...], axis: str) -> tuple[NestLoop, ...]:
 
 
 def _ranges(loops: tuple[NestLoop, ...], extent: int) -> list[Range]:
-    """Return the ranges that nested loops over one axis go through."""
+    """Return the ranges that nested loops over one axis traverse."""
     return _pieces([(0, extent)], loops)
 
 
@@ -388,7 +388,7 @@ Tile = range | frozenset[tuple[int, ...]]
 
 
 def _tile(part: _Part, ranges: tuple[Range, ...]) -> Tile:
-    """Return the elements, along the tensor axes of a part, that these ranges touch."""
+    """Return the elements, along a part's tensor axes, that these ranges access."""
     match part.subscripts:
         case ():
             return range(1)
@@ -489,12 +489,12 @@ def with_energy(
 
 
 def _memory_of(level: str) -> str:
-    """Return the memory of a level, or "" for a workspace, which lies where the arrays do."""
+    """Return the memory of a level, or "" for a workspace, which lies in the arrays' memory."""
     return "" if level == "workspace" else level
 
 
 def _carried(found: StatementAccesses) -> Iterator[tuple[str, str, int, Accesses | None]]:
-    """Yield two levels with the bytes carried between them, and the inner level's row if it is of an operand itself.
+    """Yield two levels, the bytes moved between them, and the inner level's row if that is an operand's own.
 
     Results and inputs of fused statements go through their own scratchpads, if they have some.
     """
@@ -558,7 +558,7 @@ def count_statement(
     known: NestFacts,
     bandwidths: Mapping[str, float] | None = None,
 ) -> StatementAccesses:
-    """Return the counts of a statement under one of its options.
+    """Return the access counts of a statement under one of its options.
 
     `bandwidths` are those between `home` and each named memory. Units: bytes per nanosecond.
     """
@@ -574,7 +574,7 @@ def count_statement(
 def _port_ns(
     option: NestOption, convention: Convention, counts: tuple[Accesses, ...], bandwidths: Mapping[str, float]
 ) -> tuple[float, float]:
-    """Return how long sums occupy their port: all accesses but the first read and the last write, and that write.
+    """Return the port time of sums without the first read and the last write, and the time of that write.
 
     A read before the first issue that finds no sum is not counted, because nothing waits for it.
     """

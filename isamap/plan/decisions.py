@@ -1,4 +1,4 @@
-"""The names of decisions, as problems, cost models, solvers and `--fix` use them.
+"""The names of decisions, which problems, cost models, solvers and `--fix` use.
 
 `nest0.block.n` is how many elements of axis n one cache block covers, in nest 0.
 """
@@ -13,17 +13,17 @@ WRITTEN_BYTES = 512
 
 
 def mapping_of(statement: int) -> str:
-    """Return which option a statement takes: its number in the problem."""
+    """Return the decision which option a statement takes, by its number in the problem."""
     return f"nest{statement}.mapping"
 
 
 def unroll_of(statement: int, axis: str) -> str:
-    """Return the name of the decision by how many issues, or iterations of the innermost sum, an axis is unrolled."""
+    """Return the decision by how many issues, or iterations of the innermost sum, an axis is unrolled."""
     return f"nest{statement}.unroll.{axis}"
 
 
 def block_of(statement: int, axis: str) -> str:
-    """Return the name of the decision how many elements of an axis one cache block has."""
+    """Return the decision how many elements of an axis one cache block has."""
     return f"nest{statement}.block.{axis}"
 
 
@@ -38,22 +38,22 @@ def sweep_of(statement: int, outer: str, inner: str) -> str:
 
 
 def parallel_of(statement: int, axis: str) -> str:
-    """Return how many parts of an axis are distributed to threads, or 1 if it is not distributed."""
+    """Return the decision how many parts of an axis are distributed to threads (1: not distributed)."""
     return f"nest{statement}.parallel.{axis}"
 
 
 def fuse_of(statement: int, other: int) -> str:
-    """Return 1 if a statement takes another, elementwise one along, which then has no nest of its own."""
+    """Return the decision that is 1 if a statement fuses another, elementwise one."""
     return f"nest{statement}.fuse.{other}"
 
 
 def stage_of(statement: int, operand: str) -> str:
-    """Return 0: read in place; 1: staged per block, as far inside as copies nothing twice; 2: staged as a whole."""
+    """Return the decision how an operand is staged: 0 in place, 1 per block (as deep as possible), 2 as a whole."""
     return f"nest{statement}.stage.{operand}"
 
 
 def ahead_of(statement: int, operand: str) -> str:
-    """Return the decision that is 1 if a buffer is filled one iteration early, so that there are two copies of it.
+    """Return the decision that is 1 if a buffer is filled one iteration early, so that it has two copies.
 
     Slices of the copy are interleaved with the next inner loop; with 2, with the loop over the sum. Lanes fill a
     buffer that they share so many iterations early, up to 4.
@@ -62,17 +62,17 @@ def ahead_of(statement: int, operand: str) -> str:
 
 
 def spread_of(statement: int, operand: str) -> str:
-    """Return 1 if a staged result is written back during the next iteration of the loop around it."""
+    """Return the decision that is 1 if a staged result is written back during the next iteration."""
     return f"nest{statement}.spread.{operand}"
 
 
 def rows_of(statement: int, operand: str) -> str:
-    """Return the decision that is 1 if copies of an operand run along whole rows of its array, 0 for buffer order."""
+    """Return the decision that is 1 if copies of an operand run along rows of its array (0: in buffer order)."""
     return f"nest{statement}.rows.{operand}"
 
 
 def prefetch_of(statement: int, operand: str) -> str:
-    """Return the cache into which an operand's lines are prefetched, or 0 for none."""
+    """Return the decision into which cache an operand's lines are prefetched (0: none)."""
     return f"nest{statement}.prefetch.{operand}"
 
 
@@ -116,5 +116,5 @@ DOMAINS: dict[str, DecisionDomain] = {
 
 
 def domain_of(name: str) -> DecisionDomain | None:
-    """Return the values of a decision, as far as its full name determines them."""
+    """Return the possible values of a decision, as far as its full name determines them, or None."""
     return DOMAINS.get(name.split(".")[1])

@@ -1,6 +1,6 @@
 """Kernels of a graph assigned to devices, in phases that end when all devices are done: data, and a check.
 
-    ((0,),), ((1, 3), (2,)), ((4,),)     kernel 0 alone, then 1 and 3 beside 2, then 4
+    ((0,),), ((1, 3), (2,)), ((4,),)     kernel 0 alone, then 1 and 3 in parallel with 2, then 4
 
 A device is a core with caches of its own. In a phase with several parts each device performs one; kernels of
 different parts do not need each other. A phase with one part is the first device's, which is the caller's.
@@ -18,7 +18,7 @@ Phase = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class DeviceKernel:
-    """A kernel: tensors by name, its price on one device. Units: nanoseconds."""
+    """A kernel: the names of its tensors, and its price on one device. Units: nanoseconds."""
 
     cost_ns: float
     reads: tuple[str, ...]
@@ -27,7 +27,7 @@ class DeviceKernel:
 
 @dataclass(frozen=True, slots=True)
 class DeviceProblem:
-    """Kernels in a possible order, devices, and the cost of transfers between them.
+    """Kernels in a feasible order, the number of devices, and the costs of transfers between devices.
 
     `start_ns` is the time to start a phase on several devices and to wait for its end. Reading a tensor
     that another device wrote takes `crossing_ns` longer. Units: nanoseconds.
@@ -41,7 +41,7 @@ class DeviceProblem:
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """Phases in their order. Units: nanoseconds; no plan costs less than `bound_ns`.
+    """A sequence of phases. Units: nanoseconds. No plan costs less than `bound_ns`.
 
     `warnings` report failures of the solver, after which the best known plan is returned.
     """
@@ -53,12 +53,12 @@ class DevicePlan:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """All kernels, part behind part: an order for one device."""
+        """All kernels in phase order, part after part, which is a feasible order for one device."""
         return tuple(n for phase in self.phases for part in phase for n in part)
 
 
 def needs_of(jobs: Sequence[DeviceKernel]) -> tuple[frozenset[int], ...]:
-    """Return which kernels each has to wait for: those that touched a tensor before that one of both writes."""
+    """Return the kernels for which each kernel waits: earlier ones with a common tensor that either writes."""
     writers: dict[str, int] = {}
     readers: dict[str, set[int]] = {}
     found: list[frozenset[int]] = []
@@ -74,7 +74,7 @@ def needs_of(jobs: Sequence[DeviceKernel]) -> tuple[frozenset[int], ...]:
 
 
 def cost_ns(problem: DeviceProblem, phases: Sequence[Phase]) -> float:
-    """Return the time of the slowest part of each phase, with reads from other devices, and the starts of phases."""
+    """Return the total time: the slowest part of each phase, reads from other devices, and starts of phases."""
     wrote: dict[str, int] = {}
     total = 0.0
     for phase in phases:
@@ -94,7 +94,7 @@ def cost_ns(problem: DeviceProblem, phases: Sequence[Phase]) -> float:
 
 
 def check_device_plan(problem: DeviceProblem, plan: DevicePlan) -> tuple[Diagnostic, ...]:
-    """Return the errors in a plan, or () when it is right."""
+    """Return the errors in a plan, or () if it is correct."""
     found: list[Diagnostic] = []
     if sorted(plan.order) != list(range(len(problem.jobs))):
         return (_wrong("a kernel is missing, or there twice"),)

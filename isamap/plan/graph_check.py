@@ -10,7 +10,7 @@ from isamap.source import Diagnostic
 
 
 def live_ranges(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[int, int]]:
-    """Return when each tensor in memory is written, and until before when it is read, by places in the order."""
+    """Return when each tensor is written and last read, as positions in the order (the end is exclusive)."""
     begin: dict[str, int] = {}
     end: dict[str, int] = {}
     for place, number in enumerate(order):
@@ -26,7 +26,7 @@ def live_ranges(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[
 
 
 def loads(sizes: Iterable[tuple[int, int, int]], places: int, also: Sequence[int] | None = None) -> list[int]:
-    """Return the live bytes at each position of an order: tensors as (begin, end, bytes), and a workspace each."""
+    """Return the live bytes at each position: tensors given as (begin, end, bytes), plus workspaces."""
     change = [0] * (places + 1)
     for begin, end, size in sizes:
         change[begin] += size
@@ -36,14 +36,14 @@ def loads(sizes: Iterable[tuple[int, int, int]], places: int, also: Sequence[int
 
 
 def peak_bytes(problem: GraphProblem, order: Sequence[int]) -> int:
-    """Return the most that lives at one time in the workspace."""
+    """Return the largest number of live bytes in the workspace."""
     own = [problem.groups[g].workspace_bytes for g in order]
     spans = ((b, e, problem.room_bytes(t)) for t, (b, e) in live_ranges(problem, order).items())
     return max(loads(spans, len(order), own), default=0)
 
 
 def cost_ns(problem: GraphProblem, order: Sequence[int], near: Iterable[str]) -> float:
-    """Return the kernels' times, and the extra time to read tensors that are not near."""
+    """Return the kernels' times plus the additional time to read tensors that are not near."""
     kept = set(near)
     total = 0.0
     for number in order:
@@ -54,7 +54,7 @@ def cost_ns(problem: GraphProblem, order: Sequence[int], near: Iterable[str]) ->
 
 
 def far_ns(problem: GraphProblem, tensor: str) -> float:
-    """Return the added time to read a tensor from beyond the near cache.
+    """Return the additional time to read a tensor from beyond the near cache.
 
     If no cache of this size holds the tensor, the price of the kernel includes it already.
     """
@@ -66,7 +66,7 @@ def far_ns(problem: GraphProblem, tensor: str) -> float:
 def check_graph_plan(
     problem: GraphProblem, plan: GraphPlan, limit_bytes: int | None = None
 ) -> tuple[Diagnostic, ...]:
-    """Return the errors in a plan, or () when it is right."""
+    """Return the errors in a plan, or () if it is correct."""
     found: list[Diagnostic] = []
     there: set[str] = set()
     for place, number in enumerate(plan.order):

@@ -54,7 +54,7 @@ class KernelGroup:
 
 @dataclass(frozen=True, slots=True)
 class GraphCache:
-    """The cache between whose contents a plan chooses. Units: bytes, nanoseconds per byte from beyond it."""
+    """The cache whose contents a plan chooses. Units: bytes, nanoseconds per byte from beyond it."""
 
     capacity_bytes: int
     far_ns_per_byte: float
@@ -62,7 +62,7 @@ class GraphCache:
 
 @dataclass(frozen=True)
 class GraphProblem:
-    """Nodes in topological order, groups to choose from, and sizes by tensor.
+    """Nodes in topological order, groups to choose from, and tensor sizes.
 
     `results` have places outside of the workspace. Units: bytes.
     """
@@ -80,20 +80,20 @@ class GraphProblem:
 
     @cached_property
     def by_root(self) -> dict[int, tuple[int, ...]]:
-        """The groups of each root by number."""
+        """The numbers of the groups of each root."""
         found: dict[int, list[int]] = {}
         for number, group in enumerate(self.groups):
             found.setdefault(group.root, []).append(number)
         return {root: tuple(numbers) for root, numbers in found.items()}
 
     def room_bytes(self, tensor: str) -> int:
-        """Return how much of the workspace a tensor needs. Units: bytes."""
+        """Return the workspace bytes that a tensor needs."""
         return 0 if tensor in self.results else self.sizes[tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan:
-    """Groups by number in their order, and the tensors that stay near from their writer to the last reader.
+    """Group numbers in order, and the tensors that stay near from their writer to the last reader.
 
     Units: nanoseconds and bytes of the model; no plan costs less than `bound_ns`. `warnings` report failures
     of the solver, after which the best known plan is returned.
@@ -109,5 +109,5 @@ class GraphPlan:
 
     @property
     def gap(self) -> float:
-        """The fraction of the cost that is not proven to be necessary: 0 to 1."""
+        """The fraction of the cost above the proven lower bound: 0 to 1."""
         return max(0.0, 1 - self.bound_ns / self.cost_ns) if self.cost_ns else 0.0

@@ -1,4 +1,4 @@
-"""A loop nest over tiles, with the part of each operand that each memory level keeps: for access counts.
+"""A loop nest over tiles with the part of each operand that each memory level keeps, for access counts.
 
 One sum over r and p, Y[p] += W[r] * X[p + r], in which a buffer keeps three weights and three inputs:
 
@@ -25,7 +25,7 @@ Subscript = tuple[tuple[str, int], ...]
 
 
 def axes_of(subscript: Subscript | Index) -> tuple[str, ...]:
-    """Return the loop axes that move a subscript."""
+    """Return the loop axes on which a subscript depends."""
     if isinstance(subscript, Index):
         return tuple(sorted(name.removeprefix("@") for name in subscript.symbols))
     return tuple(axis for axis, _ in subscript)
@@ -55,7 +55,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class FusedRead:
-    """An array that a fused statement reads, along these loop axes of the sum.
+    """An array that a fused statement reads, with the loop axes of the sum along which it is read.
 
     `memory` is the scratchpad that it passes through, "" for none. If it is `kept` there, all tiles share one
     load; otherwise each tile loads its own part.
@@ -70,7 +70,7 @@ class FusedRead:
 
 @dataclass(frozen=True, slots=True)
 class FusedAccesses:
-    """The effects of fused statements on accesses: the source of a sum, and the arrays of finished sums.
+    """The effects of fused statements on accesses: the source of a sum, and the written arrays.
 
     `begins` is true if the sum is not initialised from its own array. `begins_inside` is true if it is not
     read from its buffer either. `begins_outside` is true if the initial value is written to the outer array
@@ -109,7 +109,7 @@ NEVER: Short = frozenset(), ()
 
 @dataclass(frozen=True, slots=True)
 class NestFacts:
-    """The facts about a statement's mapping that access counts need.
+    """The facts about a statement's mapping on which access counts depend.
 
     `is_sum` is true for a reduction. `arrays` gives the array of each operand that is an expression of one
     element, with its bytes and subscripts; () if the subscripts are not known. `fused` holds the effects of
@@ -159,7 +159,7 @@ class CountedOperand:
 
 @dataclass(frozen=True, slots=True)
 class LoopNest:
-    """Loops from outside inward, and the operands. The body of all loops is one issue."""
+    """Loops, the outermost first, and the operands. The body of all loops is one issue."""
 
     axes: tuple[tuple[str, int], ...]
     loops: tuple[NestLoop, ...]

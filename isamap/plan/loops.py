@@ -1,6 +1,6 @@
 """The kinds of loops that a nest may have, one class each: `for n by 64`, `unroll n by 16`, `par n by 512`.
 
-Each class answers all questions about its loops: a new kind that leaves one open fails type checking at each
+Each class implements all properties of its loops, so that an incomplete new kind fails type checking at each
 use.
 """
 

@@ -17,7 +17,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlacedBuffer:
-    """A buffer that needs a place from `start` until before `end`, at a multiple of `alignment_bytes`."""
+    """A buffer that is live from `start` until before `end`, at a multiple of `alignment_bytes`."""
 
     name: str
     start: int
@@ -34,7 +34,7 @@ class PlacedBuffer:
 def check_placement(
     buffers: Sequence[PlacedBuffer], offsets: Mapping[str, int], capacity_bytes: int
 ) -> tuple[Diagnostic, ...]:
-    """Return the errors in a placement, or () if it is right.
+    """Return the errors in a placement, or () if it is correct.
 
     It is quadratic on purpose, and shares no code with the packers, so that it is obviously right.
     """
@@ -73,7 +73,7 @@ MAX_BUFFERS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class BufferTable:
-    """The rows of a file, with the buffer that each describes."""
+    """The rows of a file, each with its buffer."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -81,7 +81,7 @@ class BufferTable:
 
 
 def read_buffers(source: Source) -> BufferTable:
-    """Return the buffers of a CSV text. Raises: UsageProblem with the line of everything that is wrong."""
+    """Return the buffers of a CSV text. Raises: UsageProblem with the line of every error."""
     lines = source.text.splitlines(keepends=True)
     rows = [(n, cells) for n, cells in _rows(source, lines) if cells]
     if not rows:
@@ -114,7 +114,7 @@ def read_buffers(source: Source) -> BufferTable:
 
 
 def print_offsets(table: BufferTable, offsets: Mapping[str, int]) -> str:
-    """Return the table as CSV with a column `offset` in bytes, which replaces one that was there."""
+    """Return the table as CSV with a column `offset` in bytes, which replaces an existing one."""
     kept = [n for n, name in enumerate(table.header) if name != OFFSET]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -125,7 +125,7 @@ def print_offsets(table: BufferTable, offsets: Mapping[str, int]) -> str:
 
 
 def _rows(source: Source, lines: Sequence[str]) -> list[tuple[int, list[str]]]:
-    """Return cells of each line with its number. A quoted cell does not run over lines. Raises: UsageProblem."""
+    """Return the cells of each line with its number. Quoted cells must not span lines. Raises: UsageProblem."""
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(lines):
         try:

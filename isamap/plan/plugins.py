@@ -55,13 +55,13 @@ _METHODS: dict[Kind, str] = {
 
 
 def known_names(kind: Kind) -> tuple[str, ...]:
-    """Return all names that can be asked for, the built-in ones first."""
+    """Return all available names, the built-in ones first."""
     offered = sorted(e.name for e in entry_points(group=GROUPS[kind]))
     return tuple(dict.fromkeys((*BUILT_IN[kind], *offered)))
 
 
 def check_name(kind: Kind, name: str) -> None:
-    """Check that there is such a plug-in. It is loaded only if it takes a word.
+    """Check that a plug-in exists. It is loaded only if its name has a word after a colon.
 
     Raises: UsageProblem, also for a wrong word, before any other work.
     """
@@ -89,22 +89,22 @@ def _check(kind: Kind, name: str) -> None:
 
 
 def load_heuristic(name: str) -> Heuristic:
-    """Return the heuristic of that name. Raises: UsageProblem if there is none, or it does not load."""
+    """Return the heuristic with a name. Raises: UsageProblem if there is none or it does not load."""
     return cast("Heuristic", _load("heuristic", name))
 
 
 def load_cost_model(name: str) -> CostModel:
-    """Return the cost model of that name. Raises: UsageProblem if there is none, or it does not load."""
+    """Return the cost model with a name. Raises: UsageProblem if there is none or it does not load."""
     return cast("CostModel", _load("cost model", name))
 
 
 def load_evaluator(name: str) -> Evaluator:
-    """Return the evaluator of that name. Raises: UsageProblem if there is none, or it does not load."""
+    """Return the evaluator with a name. Raises: UsageProblem if there is none or it does not load."""
     return cast("Evaluator", _load("evaluator", name))
 
 
 def load_searcher(name: str) -> object:
-    """Return the searcher of that name. Its protocol is in `isamap.tune.searching`, a higher layer.
+    """Return the searcher with a name. Its protocol is in `isamap.tune.searching`, a higher layer.
 
     Raises: UsageProblem if there is none, or if it does not load.
     """
@@ -151,7 +151,7 @@ def _load(kind: Kind, name: str) -> object:
 
 
 def _split_name(name: str) -> tuple[str, str]:
-    """Return a plug-in's own name, and the word that it is made with."""
+    """Return a plug-in's own name, and the word after the colon."""
     own, _, word = name.partition(":")
     return own, word
 

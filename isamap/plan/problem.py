@@ -1,4 +1,4 @@
-"""The scheduling problem: for each statement the mappings that it may take, with their costs.
+"""The scheduling problem: for each statement the possible mappings, with their costs.
 
 It is data only. `isamap.plan.decisions` has the names of the decisions.
 """
@@ -46,7 +46,7 @@ Busy = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The time in which separate units move all of an operand once, into its scratchpad or out of it.
+    """The time in which separate units move a whole operand once, into its scratchpad or out of it.
 
     `begun` is the time to bring an input, or the initial values of sums. For sums, `finished` is the time
     to take them out, `first_ns` the part of it in which they are read, and `latency_ns` the delay of the
@@ -76,7 +76,7 @@ class Flow:
     turn_ns: float = 0.0
 
     def scaled(self, share: float) -> Flow:
-        """Return the times of a share of the operand; those of a single tile stay."""
+        """Return the times for a share of the operand. Times of a single tile are unchanged."""
 
         def times(busy: Busy) -> Busy:
             return tuple((unit, ns * share) for unit, ns in busy)
@@ -91,7 +91,7 @@ BUSY_FIELDS = ("begun", "finished", "loaded", "around", "between", "apart")
 
 @dataclass(frozen=True, slots=True)
 class MoveEnergy:
-    """The energy of the instructions that move an operand, each in and out, without their accesses.
+    """The energy of the instructions that move an operand, in and out, without memory accesses.
 
     Units: picojoules. `direct` is for one tile between its tensor and registers, `staged` for one between a
     buffer and registers, `copied` for one element between its tensor and a buffer in a scratchpad.
@@ -104,7 +104,7 @@ class MoveEnergy:
 
 @dataclass(frozen=True, slots=True)
 class Energies:
-    """The energies that a machine states. Tensors and workspaces lie in `home`.
+    """The energies that a machine states. Tensors and workspaces lie in the memory `home`.
 
     Units: `memories` in picojoules for each byte read and each byte written; `links`, by their ends, for each
     byte either way; `leakage_pj_per_ns` of all memories together.
@@ -116,11 +116,11 @@ class Energies:
     leakage_pj_per_ns: float = 0.0
 
     def access_pj(self, memory: str) -> tuple[float, float]:
-        """Return the energy to read a byte and to write one, or 0 if none is stated."""
+        """Return the energies to read and to write a byte, 0 where not stated."""
         return next(((r, w) for name, r, w in self.memories if name == (memory or self.home)), (0.0, 0.0))
 
     def link_pj(self, one: str, other: str) -> float:
-        """Return the energy to carry a byte between two memories, or 0 if no link joins them."""
+        """Return the energy to move a byte between two memories, or 0 if no link joins them."""
         ends = {one or self.home, other or self.home}
         return next((pj for a, b, pj in self.links if {a, b} == ends), 0.0)
 
@@ -168,7 +168,7 @@ class LaneWaits:
 
 @dataclass(frozen=True, slots=True)
 class TileCosts:
-    """The costs to load or store one tile: of an accumulator, to load and to store it.
+    """The costs to load and to store one tile. Only accumulators are stored.
 
     Units: nanoseconds of unit time. The parts named `busy` occupy the issuing unit: computing waits for them, and
     hides the others.
@@ -269,7 +269,7 @@ class TileOperand:
 
     @property
     def buffer_tile_bytes(self) -> int:
-        """Bytes of one tile in a staging buffer."""
+        """The bytes of one tile in a staging buffer."""
         return self.tile_elements * self.staging.staged_bytes
 
 
@@ -278,7 +278,7 @@ _PART_OF = {field.name: part for part, kind in _PARTS.items() for field in field
 
 
 def with_fields(operand: TileOperand, **values: Any) -> TileOperand:
-    """Return an operand with other values of these fields, its own or those of its records."""
+    """Return an operand with new values of these fields, its own or those of its records."""
     changed = {name: value for name, value in values.items() if name not in _PART_OF}
     for part in {_PART_OF[name] for name in values.keys() & _PART_OF.keys()}:
         own = {name: value for name, value in values.items() if _PART_OF.get(name) == part}
@@ -288,7 +288,7 @@ def with_fields(operand: TileOperand, **values: Any) -> TileOperand:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """An elementwise statement that an option can fuse: it is computed on each tile in the accumulator.
+    """An elementwise statement that an option can fuse, computed on each tile in the accumulator.
 
     `needs` are the statements that must be fused with it. `passes` are scratchpads that a tile goes through
     on its way out. Units: `extra_ns` is the added time for all tiles together, in nanoseconds; fusion saves
@@ -451,7 +451,7 @@ class Problem:
         return max(1, self.threads // option.team)
 
     def room(self, option: NestOption) -> dict[str, int]:
-        """Return the bytes of each scratchpad for an option's buffers: its end is reserved for passing values.
+        """Return the bytes of each scratchpad for an option's buffers. Its end is reserved for intermediate values.
 
         The tile of one statement leaves before the next one's arrives, so that all of them use the same
         bytes.
@@ -467,7 +467,7 @@ class Problem:
 
     @property
     def line_bytes(self) -> int:
-        """The shortest cache line in bytes; if no cache states one, the model's default."""
+        """The shortest cache line in bytes, or the model's default if no cache states one."""
         return min((c.line_bytes for c in self.caches if c.line_bytes), default=self.model.line_bytes)
 
     @property

@@ -33,7 +33,7 @@ class Trial:
 
     @property
     def profile(self) -> dict[str, int]:
-        """The sizes it is judged at: those given, and the typical values of ranges."""
+        """The sizes at which it is evaluated: given ones, and the profile values of ranges."""
         return {name: typical_size(value) for name, value in self.sizes.items()}
 
 
@@ -57,7 +57,7 @@ class CostModel(Protocol):
         ...
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-        """Return the nanoseconds of one statement under one option. A kernel's cost is the sum over its statements.
+        """Return the time of one statement under one option. A kernel's cost is the sum over its statements.
 
         The place of a loop with one iteration among the others must not change the cost.
         """
@@ -66,10 +66,10 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class FlooredModel(Protocol):
-    """A cost model with a fast lower bound of an option, so that hopeless mappings need not be built."""
+    """A cost model with a fast lower bound for options, so that hopeless mappings need not be priced."""
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """Return a lower bound of `expression` for the option, also with larger parameters or more operands.
+        """Return a lower bound of `expression` for the option, valid for larger parameters or more operands, too.
 
         In parts on threads it may cost that much divided by their number. Units: nanoseconds.
         """
@@ -95,7 +95,7 @@ class Heuristic(Protocol):
 
 
 class Evaluator(Protocol):
-    """A cost from an evaluation of a schedule, not from an expression: it has no bound."""
+    """A cost from an evaluation of a schedule instead of an expression. It has no bound."""
 
     @property
     def name(self) -> str:
@@ -103,23 +103,23 @@ class Evaluator(Protocol):
         ...
 
     def evaluate(self, trial: Trial) -> float:
-        """Return the nanoseconds of one call of the kernel under this schedule; infinite if it does not run."""
+        """Return the time of one call under this schedule in ns, infinite if it does not run."""
         ...
 
 
 @runtime_checkable
 class ComparingEvaluator(Protocol):
-    """An evaluator that compares all schedules together, or returns more than a number."""
+    """An evaluator that compares all schedules together, or that returns additional facts."""
 
     def evaluate_together(self, trials: Sequence[Trial]) -> Sequence[Evaluation]:
-        """Return an evaluation of each schedule, in their order."""
+        """Return an evaluation of each schedule, in order."""
         ...
 
 
 @runtime_checkable
 class DependentEvaluator(Protocol):
-    """An evaluator whose answers depend on more than its trial and the version of this program."""
+    """An evaluator whose results depend on more than the trial and the version of isamap."""
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
-        """Return further facts that an answer depends on: the compiler, the processor."""
+        """Return further facts on which a result depends, such as compiler and processor."""
         ...

@@ -104,7 +104,7 @@ class NestSchedule:
 
 
 def bound_axes(nest: NestSchedule, level: str) -> tuple[tuple[str, int], ...]:
-    """Return the axes along which instances of a level have tiles side by side, and how many lie along each."""
+    """Return the axes along which instances of a level have adjacent tiles, with the number of instances."""
     found = ((name.partition("."), count) for name, count in nest.choose)
     return tuple((axis, count) for (own, _, axis), count in found if own == level and axis)
 
@@ -162,18 +162,18 @@ class Schedule:
 
     @property
     def is_proven(self) -> bool:
-        """True if the bound proves that no other schedule costs less by the model."""
+        """Whether the bound proves that no other schedule costs less by the model."""
         return self.gap is not None and self.gap < PROVEN
 
 
 def engines_words(schedule: Schedule) -> str:
-    """Return the engines that found the schedule and proved its bound, in words, as far as they are known."""
+    """Return text about the engines that found the schedule and proved its bound, as far as known."""
     said = (("found", schedule.found_by), ("proved", schedule.proved_by))
     return ", ".join(f"{what} by {engine}" for what, engine in said if engine)
 
 
 def forget_cost(schedule: Schedule) -> Schedule:
-    """Return the schedule as one that a person wrote: nothing is known about its cost."""
+    """Return the schedule as a hand-written one, without a known cost."""
     return replace(
         schedule,
         model="",
@@ -190,17 +190,17 @@ def forget_cost(schedule: Schedule) -> Schedule:
 
 
 def spread_of(nest: NestSchedule, operand: str) -> DeferredWriteBack | None:
-    """Return how the write-back of an operand is spread, or None if it happens at once."""
+    """Return the deferred write-back of an operand, or None if its write-back is immediate."""
     return next((spread for spread in nest.spread if spread.operand == operand), None)
 
 
 def slots_of(nest: NestSchedule, stage: Stage) -> int:
-    """Return how many copies of its buffer a stage needs: one more than the iterations that a copy outlives."""
+    """Return the number of copies of a stage's buffer: one more than the iterations that a copy outlives."""
     return 1 + stage.ahead + (1 if spread_of(nest, stage.operand) else 0)
 
 
 def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:
-    """Return the loops, by number, with which a move for another iteration is interleaved, or () if it runs at once.
+    """Return the loops, by number, with which a move for another iteration is interleaved, or ().
 
     These are the loops down to the named one. By default a buffer is filled in the next inner loop, and one
     in a scratchpad in all loops around sums, because many transfers at once would delay the others. They end
@@ -219,5 +219,5 @@ def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ..
 
 
 def loops_inside(nest: NestSchedule, depth: int) -> tuple[tuple[int, LoopStep], ...]:
-    """Return the loops that are no unrolled ones from a depth inward, by number."""
+    """Return the loops from a depth inward, by number, except unrolled ones."""
     return tuple((n, loop) for n, loop in enumerate(nest.loops) if n >= depth and not loop.is_unrolled)

@@ -24,7 +24,7 @@ MAX_ISSUES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One issue. Units: `busy`, how long it keeps one of its unit's copies, in ticks."""
+    """One issue. Units: `busy`, the time it occupies a copy of its unit, in ticks."""
 
     name: str
     unit: str
@@ -33,7 +33,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """`target` of an iteration starts `delay` ticks or more after `source` of the one `distance` before."""
+    """A dependence: `target` starts at least `delay` ticks after `source` of the iteration `distance` before."""
 
     source: int
     target: int
@@ -43,7 +43,7 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True)
 class LocalValue:
-    """A number of registers of `memory` that each iteration writes by `definer`, and that `users` read.
+    """A value in registers of `memory` that each iteration writes by `definer` and reads by `users`.
 
     They are occupied from the start of the definer to that of the last user: operations read when they start.
     """
@@ -57,7 +57,7 @@ class LocalValue:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """One loop. `units` has the number of copies of each unit, `registers` the number of available registers.
+    """One loop. `units` has the copies of each unit, `registers` the available registers.
 
     Units: `tick_ns` is the length of a tick.
     """
@@ -72,7 +72,7 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A modulo schedule: each operation's start in its iteration, and the initiation interval, in ticks."""
+    """A modulo schedule: each operation's start in its iteration, and the initiation interval. Units: ticks."""
 
     interval: int
     starts: tuple[int, ...]
@@ -85,7 +85,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class BoundedAnswer:
-    """An answer with its proven bounds.
+    """A pipeline with its proven bounds.
 
     Units: ticks. No interval below `interval_bound` is possible. `lifetime` is the time for which the values
     of one iteration occupy registers; at this interval it is never less than `lifetime_bound`.
@@ -98,12 +98,12 @@ class BoundedAnswer:
 
     @property
     def is_optimal(self) -> bool:
-        """True if the interval is proven to be the least."""
+        """Whether the interval is proven to be the least."""
         return self.interval_bound == self.pipeline.interval
 
 
 def lifetime_of(steady: Steady, pipeline: Pipeline) -> int:
-    """Return for how many ticks registers are taken by the values of one iteration."""
+    """Return the lifetime of the values of one iteration in registers. Units: ticks."""
     starts = pipeline.starts
     return sum(
         v.registers * (max(starts[u] for u in v.users) - starts[v.definer]) for v in steady.values if v.users
@@ -111,7 +111,7 @@ def lifetime_of(steady: Steady, pipeline: Pipeline) -> int:
 
 
 def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
-    """Yield the errors in an answer."""
+    """Yield the errors in a pipeline."""
     starts, interval = pipeline.starts, pipeline.interval
     if len(starts) != len(steady.operations) or interval < 1 or min(starts, default=0) < 0:
         yield _wrong(f"{len(steady.operations)} operations need as many starts, and an interval of 1 or more")

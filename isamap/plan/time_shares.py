@@ -1,4 +1,4 @@
-"""The time of a scheduled statement, split into named parts by the model that priced it."""
+"""The time of a scheduled statement in named parts, from the model that priced it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NestTime:
     shares: tuple[TimeShare, ...]
 
     def sums(self) -> dict[str, float]:
-        """Return nanoseconds per name, in their order."""
+        """Return the nanoseconds of each named part, in order."""
         found: dict[str, float] = {}
         for share in self.shares:
             found[share.name] = found.get(share.name, 0.0) + share.ns
@@ -41,13 +41,13 @@ class NestTime:
 
     @property
     def slowest_ns(self) -> float:
-        """The longest of the parts that overlap."""
+        """The longest of the overlapping parts. Units: nanoseconds."""
         names = {share.name for share in self.shares if share.overlaps}
         return max((ns for name, ns in self.sums().items() if name in names), default=0.0)
 
     @property
     def rest_ns(self) -> float:
-        """The time that the parts do not explain."""
+        """The time that the parts do not explain. Units: nanoseconds."""
         names = {share.name for share in self.shares if share.overlaps}
         sums = self.sums()
         return self.total_ns - self.slowest_ns - add_up(ns for name, ns in sums.items() if name not in names)

@@ -23,7 +23,7 @@ COLUMNS = ("statement", "level", "operand", "tensor", "reads", "fills", "updates
 def accesses_json(
     convention: Convention, found: Sequence[StatementAccesses], forms: Sequence[ClosedForms | None] = ()
 ) -> dict[str, object]:
-    """Return the counts with their convention, and the formulas, if given. Units: elements, nanoseconds."""
+    """Return the counts with their convention, and formulas, if given, as JSON. Units: elements, nanoseconds."""
     return {
         "convention": {
             "name": convention.name,
@@ -45,7 +45,7 @@ def total_energy_pj(found: Sequence[StatementAccesses]) -> float | None:
 
 
 def energy_figures(found: Sequence[StatementAccesses]) -> list[tuple[str, str]]:
-    """Return the energy of all statements and its parts, with names, or nothing if the machine states no energies."""
+    """Return names and texts of the energy of all statements and its parts, or [] without energies."""
     energies = [s.energy for s in found if s.energy is not None]
     if not energies:
         return []
@@ -67,7 +67,7 @@ def _energy_lines(found: Sequence[StatementAccesses]) -> Iterator[str]:
 
 
 def energy_table(found: Sequence[StatementAccesses]) -> str:
-    """Return the energy in its parts, and of each level and operand, the largest first, or "" without energies."""
+    """Return a table of the energy: its parts, then levels and operands, the largest first. "" without energies."""
     total = total_energy_pj(found)
     if not total:
         return ""
@@ -86,7 +86,7 @@ def energy_table(found: Sequence[StatementAccesses]) -> str:
 def accesses_text(
     convention: Convention, found: Sequence[StatementAccesses], forms: Sequence[ClosedForms | None] = ()
 ) -> str:
-    """Return the counts for people, and the formulas, if given."""
+    """Return the counts as text for users, with formulas, if given."""
     has_energy = any(s.energy is not None for s in found)
     more = [("energy",), *((energy_text(a.energy_pj or 0.0),) for s in found for a in s.accesses)]
     rows = [COLUMNS, *(_row(s.statement, a) for s in found for a in s.accesses)]
@@ -138,7 +138,7 @@ def _statement_json(found: StatementAccesses, form: ClosedForms | None) -> dict[
 
 
 def energy_json(energy: StatementEnergy) -> dict[str, object]:
-    """Return the energy of a statement in its parts. Units: picojoules."""
+    """Return the energy of a statement in its parts as JSON. Units: picojoules."""
     return {
         "total_pj": energy.total_pj,
         "accesses_pj": energy.memories_pj,
@@ -150,7 +150,7 @@ def energy_json(energy: StatementEnergy) -> dict[str, object]:
 
 
 def _formulas_json(form: ClosedForms) -> dict[str, object]:
-    """Return formulas as SymPy reads them; null if there is none."""
+    """Return formulas in SymPy's syntax as JSON, or null without any."""
 
     def text(value: object) -> str | None:
         return None if value is None else str(value)

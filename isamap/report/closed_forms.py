@@ -29,7 +29,7 @@ _BRACKETS = {"ceiling(": ("⌈", "⌉"), "floor(": ("⌊", "⌋"), "(": ("(", ")
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm:
-    """The accesses of one level to one operand as formulas. Units: elements, or None if no formula is exact."""
+    """The accesses of one level to one operand as formulas. Units: elements. None if no formula is exact."""
 
     level: str
     operand: str
@@ -42,7 +42,7 @@ class ClosedForm:
 
 @dataclass(frozen=True, slots=True)
 class ClosedForms:
-    """A statement's formulas: `issues`, each level's counts, and `home_bytes`, both ways, of the arrays.
+    """A statement's formulas: `issues`, the counts of each level, and `home_bytes`, the arrays' traffic.
 
     An axis whose extent is not a single size has the symbol `extent_AXIS`, which `extents` explains.
     """
@@ -57,7 +57,7 @@ class ClosedForms:
 def closed_forms(
     statement: int, nest: LoopNest, sizes: Mapping[str, Index], convention: Convention
 ) -> ClosedForms | None:
-    """Return the formulas of a nest for axes of the lengths in `sizes`; None under another convention.
+    """Return the formulas of a nest for axes with the lengths in `sizes`, or None under another convention.
 
     At the nest's own sizes they equal the counts of `count_accesses`.
     """
@@ -73,7 +73,7 @@ def closed_forms(
 
 
 def formula(form: Expr | None) -> str:
-    """Return a formula as people write it: 2·M·N·⌈K/256⌉, a dash if there is none."""
+    """Return a formula in mathematical notation, such as 2·M·N·⌈K/256⌉, or a dash for None."""
     return "–" if form is None else _bracket(str(form).replace("**", "^").replace("*", "·"))
 
 
@@ -91,7 +91,7 @@ def _bracket(text: str) -> str:
 
 
 def _extent(size: Index) -> Expr:
-    """Return the expression in SymPy's syntax."""
+    """Return the SymPy expression of a size."""
     return Add(*(Mul(Integer(factor), *map(_atom, monomial)) for monomial, factor in size.terms))
 
 
@@ -144,7 +144,7 @@ def _home_bytes(nest: LoopNest, counts: tuple[ClosedForm, ...]) -> Expr | None:
 
 
 def _moved_elements(nest: LoopNest, operand: CountedOperand, position: int, extents: Extents) -> Expr | None:
-    """Return the elements that the level at a position among those that keep an operand takes, or the datapath."""
+    """Return a formula for the elements that an operand's level at `position`, or the datapath, loads, or None."""
     keeps = operand.keeps
     outer = nest.loops[: keeps[position].depth] if position < len(keeps) else nest.loops
     if not any(keep.copied for keep in keeps[: position + 1]):
@@ -169,7 +169,7 @@ def _moved_elements(nest: LoopNest, operand: CountedOperand, position: int, exte
 
 
 def _filled_elements(operand: CountedOperand, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
-    """Return the elements that a level kept inside these loops takes over the whole nest."""
+    """Return a formula for the elements that a level inside these loops loads over the whole nest, or None."""
     linear = [whole for whole in operand.subscripts if not isinstance(whole, Index)]
     moving = [tuple((a, f) for a, f in whole if a in extents and f) for whole in linear]
     used = [axis for subscript in moving for axis, _ in subscript]
@@ -196,7 +196,7 @@ def _image(subscript: Subscript, outer: tuple[NestLoop, ...], extents: Extents) 
 
 
 def _pieces(loops: tuple[NestLoop, ...], axis: str, extents: Extents) -> Expr:
-    """Return the number of tiles into which nested loops cut an axis."""
+    """Return the number of tiles into which nested loops split an axis."""
     return _divide_extent(extents[axis], tuple(loop.step for loop in loops if loop.axis == axis))
 
 

@@ -35,7 +35,7 @@ from isamap.transform import statements
 
 
 def packed_json(program: LoweredProgram) -> list[dict[str, object]]:
-    """Return the layout and the bytes of each packed tensor, with its header (None: known at run time only)."""
+    """Return the layout and bytes of each packed tensor, with its header, as JSON (None: known at run time)."""
     return [
         {
             "tensor": t.header.source,
@@ -60,7 +60,7 @@ def packed_lines(program: LoweredProgram) -> Iterator[str]:
 
 
 def workspace_json(program: LoweredProgram) -> dict[str, object]:
-    """Return the buffers with bytes, offset and life (None: known at run time only), with and without sharing."""
+    """Return the buffers with bytes, offset and lifetime as JSON (None: known at run time), and both totals."""
     sizes = [exact_bytes(b) for b in program.buffers]
     return {
         "fixed_bytes": fixed_bytes(program),
@@ -112,7 +112,7 @@ def workspace_lines(program: LoweredProgram) -> Iterator[str]:
 
 
 def _unshared_bytes(program: LoweredProgram) -> int:
-    """Return the bytes of the workspace's buffers of known size if none shared its place."""
+    """Return the workspace bytes of buffers of known size if no two shared their place."""
     return sum(padded_bytes(b) or 0 for b in program.buffers if not b.memory)
 
 
@@ -127,17 +127,17 @@ class Pipelined:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """A schedule with the pipelines that were found for its nests."""
+    """A schedule with the software pipelines found for its nests."""
 
     schedule: Schedule
     found: tuple[Pipelined, ...]
 
     def text(self) -> str:
-        """Return a sentence for each."""
+        """Return a sentence for each pipeline."""
         return "\n".join(map(pipeline_line, self.found))
 
     def json(self) -> list[dict[str, object]]:
-        """Return an object for each."""
+        """Return a JSON object for each pipeline."""
         return [pipeline_json(pipelined) for pipelined in self.found]
 
 
@@ -185,7 +185,7 @@ def compilation_report(
 
 @dataclass(frozen=True, slots=True)
 class DecidedSchedule:
-    """A schedule with the kernel, machine and problem that it is for."""
+    """A schedule with its kernel, machine and problem."""
 
     kernel: Kernel
     machine: Machine
@@ -250,7 +250,7 @@ def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int
 
 
 def _innermost(nest: NestSchedule) -> list[tuple[str, int]]:
-    """Return the unrolled axes with how many issues each unrolls."""
+    """Return the unrolled axes, each with its number of issues."""
     found: list[tuple[str, int]] = []
     for i, step in enumerate(nest.loops):
         if step.is_unrolled:
@@ -264,13 +264,13 @@ def _steps(steps: list[LoopStep]) -> str:
 
 
 def gap_text(schedule: Schedule) -> str:
-    """Return the gap in percent with one digit behind the point. 0.0 is a proof."""
+    """Return the gap in percent with one decimal place. 0.0 is a proof."""
     shown = f"{100 * (schedule.gap or 0):.1f}"
     return "0.1" if shown == "0.0" and not schedule.is_proven else shown
 
 
 def cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
-    """Yield the known parts of a schedule's cost, a line each. `figures` names the source of the parameters."""
+    """Yield the known parts of a schedule's cost, one per line. `figures` names the source of the parameters."""
     if schedule.cost_ns is None:
         yield f"schedule: {schedule.status}"
         return

@@ -1,4 +1,4 @@
-"""Report the kernels that a machine's instructions compute, as a matrix of mapping counts.
+"""Report which kernels a machine's instructions compute, as a matrix of mapping counts.
 
 coverage of matmul-16x16x16: 2 kernels, 3 statements, 1 computing instruction
 
@@ -48,7 +48,7 @@ _COMPOSED = "; composed: with an operand that is computed first"
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """One statement of a kernel, and the mappings of each instruction that performs it.
+    """One statement of a kernel, with the mappings of each instruction that performs it.
 
     `before` are those of its mappings that also perform an earlier statement: totals count them there.
     """
@@ -67,7 +67,7 @@ class CoverageRow:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Statements against instructions. `instructions` are all computing ones. Few may have a mapping."""
+    """Statements against instructions. `instructions` are all computing ones, even without mappings."""
 
     machine: str
     mode: str
@@ -80,7 +80,7 @@ class Coverage:
 
     @cached_property
     def totals(self) -> Mapping[str, Tally]:
-        """The sum of each instruction that has a mapping, in the order of the instructions."""
+        """The total of each instruction with a mapping, in machine order."""
         sums: dict[str, Tally] = {}
         for row in self.rows:
             for instruction, one in row.cells.items():
@@ -89,7 +89,7 @@ class Coverage:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """The instructions that have a mapping, composed ones included, in their order."""
+        """The instructions with a mapping, composed ones included, in machine order."""
         return tuple(self.totals)
 
     @property
@@ -102,7 +102,7 @@ class Coverage:
 
 
 def coverage_of(machine: Machine, found: Iterable[Matched], mode: str) -> Coverage:
-    """Return the matrix of matched kernels; statements that only move have no row where others have one."""
+    """Return the matrix of matched kernels. Statements that only move have no row if others have one."""
     instructions = computing_instructions(machine)
     rows = [row for matched in found for row in _rows(matched, frozenset(instructions))]
     return Coverage(machine.name, mode, instructions, tuple(rows))
@@ -127,7 +127,7 @@ def _rows(matched: Matched, computing: frozenset[str]) -> list[CoverageRow]:
 
 
 def coverage_text(coverage: Coverage) -> str:
-    """Return the matrix, its legend, and what it leaves out."""
+    """Return the matrix, its legend, and a note on omitted parts."""
     columns = [i for i in coverage.used if coverage.totals[i].plain]
     shown = _matrix(coverage, columns, columns)
     names: list[str] = []
@@ -170,7 +170,7 @@ def _matrix(coverage: Coverage, columns: Sequence[str], names: Sequence[str]) ->
 
 
 def _number_names(names: Sequence[str]) -> list[str]:
-    """Return the names behind the numbers of the columns, four to a line."""
+    """Return lines with the names behind the column numbers, four per line."""
     cells = [f"{n}  {name}" for n, name in enumerate(names, 1)]
     lines = [cells[i : i + 4] for i in range(0, len(cells), 4)]
     return align([(*line, *[""] * (4 - len(line))) for line in lines]).splitlines()
@@ -191,7 +191,7 @@ def _left_out(coverage: Coverage) -> list[str]:
 
 
 def coverage_json(coverage: Coverage) -> dict[str, object]:
-    """Return the matrix as JSON: a row per statement, cells by instruction, totals of all three directions."""
+    """Return the matrix as JSON: a row per statement, cells by instruction, totals in all directions."""
     return {
         "machine": coverage.machine,
         "mode": coverage.mode,
@@ -213,7 +213,7 @@ def coverage_json(coverage: Coverage) -> dict[str, object]:
 
 
 def overview_text(found: Sequence[Coverage]) -> str:
-    """Return a row for each statement, and a column for each machine with the counts of all of its instructions."""
+    """Return a row for each statement and a column for each machine with all its instructions' counts."""
     machines = ", ".join(c.machine for c in found)
     mode = "" if found[0].mode == "complete" else f", counted as {found[0].mode}"
     rows = [("kernel", *(c.machine for c in found))]

@@ -55,21 +55,21 @@ class StatementTime:
 
 @dataclass(frozen=True, slots=True)
 class TimeShares:
-    """The time of a statement in parts, the largest first, or none if the model names none."""
+    """The time of a statement in parts, the largest first. Empty if the model names no parts."""
 
     statement: int
     total_ns: float
     parts: tuple[StatementTime, ...]
 
     def share(self, part: StatementTime) -> float:
-        """Return the part of the time that this takes."""
+        """Return a part's fraction of the statement's time."""
         return part.ns / self.total_ns if self.total_ns else 0.0
 
 
 def spent_by_statement(
     schedule: Schedule, problem: Problem, machine: Machine, times: Sequence[NestTime | None]
 ) -> tuple[TimeShares, ...]:
-    """Return the time of each statement that has a nest and a price."""
+    """Return the time of each statement with a nest and a price."""
     mappings = {nest.statement: nest.mapping for nest in schedule.nests}
     return tuple(
         _time_spent(time, mappings[nest.statement], machine)
@@ -94,7 +94,7 @@ def _time_spent(time: NestTime, mapping: str, machine: Machine) -> TimeShares:
 
 
 def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
-    """Return a readable name of a part: units and instructions by the machine's own names."""
+    """Return a readable name of a part, with the machine's names of units and instructions."""
     instruction = mapping.split(maxsplit=1)[0]
     known = machine.instructions.get(instruction)
     if known is None and "{units}" in share.words:
@@ -105,7 +105,7 @@ def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
 
 
 def bound_sentence(spent: Sequence[TimeShares]) -> str:
-    """Return the bottleneck of a schedule, in one sentence."""
+    """Return a sentence that names the bottleneck of a schedule."""
     named = [s for s in spent if s.parts]
     if not named:
         return "the model does not split its cost into parts"
@@ -122,7 +122,7 @@ def bound_sentence(spent: Sequence[TimeShares]) -> str:
 
 
 def _name_part(part: StatementTime) -> str:
-    """Return a part with the operand that causes most of it."""
+    """Return the name of a part with the operand that causes most of it."""
     if not part.operands:
         return part.words
     name, ns = part.operands[0]
@@ -131,7 +131,7 @@ def _name_part(part: StatementTime) -> str:
 
 
 def spent_rows(spent: TimeShares) -> list[Row]:
-    """Return the parts as a table's rows, the header first."""
+    """Return the parts as table rows, the header first."""
     rows: list[Row] = [("part", "time", "share", "")]
     longest = next((part for part in spent.parts if part.hides), None)
     for part in spent.parts:
@@ -169,14 +169,14 @@ MOST_WORDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A schedule by its cost in nanoseconds, and by its decisions. A mapping is known by its name."""
+    """A schedule with its cost in ns and its decisions. A mapping is given by its name."""
 
     cost_ns: float
     decisions: Mapping[str, int | str]
 
 
 def runner_rows(runners: Sequence[Runner]) -> list[Row]:
-    """Return the list as a table's rows, the header first. The others are compared with the first schedule."""
+    """Return the schedules as table rows, the header first, each compared with the first schedule."""
     rows: list[Row] = [("number", "cost_ns", "more", "decides otherwise")]
     best = runners[0].cost_ns
     for number, runner in enumerate(runners, 1):
@@ -188,7 +188,7 @@ def runner_rows(runners: Sequence[Runner]) -> list[Row]:
 
 
 def differences(one: Runner, other: Runner) -> list[str]:
-    """Return the decisions that differ, each with both values; without the statement if there is one only."""
+    """Return the decisions that differ, with both values, without the statement if there is only one."""
     names = sorted({*one.decisions, *other.decisions})
     single = len({name.split(".")[0] for name in names}) == 1
     found = [(name, one.decisions.get(name, "none"), other.decisions.get(name, "none")) for name in names]
@@ -196,13 +196,13 @@ def differences(one: Runner, other: Runner) -> list[str]:
 
 
 def runners_json(runners: Sequence[Runner]) -> list[dict[str, object]]:
-    """Return the list as JSON."""
+    """Return the schedules as JSON."""
     return [{"cost_ns": r.cost_ns, "differences": differences(runners[0], r)} for r in runners]
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The views of one schedule. `runners` are it and the next cheapest ones, or nothing."""
+    """The views of one schedule. `runners` are it and the next cheapest schedules, or empty."""
 
     schedule: Schedule
     problem: Problem
@@ -218,7 +218,7 @@ class Explained:
 
     @property
     def cheaper_note(self) -> str:
-        """The reason why the model prices a runner-up below the choice, or "" where it prices none so."""
+        """The reason why the model prices a runner-up below the chosen schedule, or "" if it does not."""
         costs = [runner.cost_ns for runner in self.runners]
         if not costs or min(costs) >= costs[0] * (1 - PROVEN):
             return ""
@@ -236,7 +236,7 @@ class Explained:
                 return f"{said}a file or a measurement made the choice, not the model"
 
     def svg(self) -> str:
-        """Return the roofline as a picture."""
+        """Return the roofline as an SVG picture."""
         return roofline_picture(f"{self.problem.kernel} on {self.problem.machine}", self.roofs).svg()
 
 
@@ -247,7 +247,7 @@ def explain_schedule(
     times: Sequence[NestTime | None],
     runners: Sequence[Runner] = (),
 ) -> Explained:
-    """Return the views of a schedule whose statements spend `times`, in the order of the problem."""
+    """Return the views of a schedule with statement times `times`, in the order of the problem."""
     questions = {nest.statement: nest for nest in problem.nests}
     trees: list[NestTree] = []
     for nest in schedule.nests:
@@ -264,7 +264,7 @@ def explain_schedule(
 
 
 def explained_text(explained: Explained) -> str:
-    """Return all views as text, the bottleneck of the schedule first."""
+    """Return all views as text, starting with the schedule's bottleneck."""
     parts = [explained.sentence]
     for tree in explained.trees:
         rows = tree_rows(tree)

@@ -1,4 +1,4 @@
-"""A graph's plan as a picture and as a table: kernels in their order with their prices, and tensors' lives.
+"""A graph's plan as a picture and as a table: kernels in order with prices, and lifetimes of tensors.
 
 kernel  nodes              ns     reads  writes
 0       conv, add, relu    18240  i0     t2
@@ -23,7 +23,7 @@ MOST_ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """A plan to be shown, with where tensors lie in the workspace. Units: bytes."""
+    """A plan to be shown, with the places of tensors in the workspace. Units: bytes."""
 
     name: str
     problem: GraphProblem
@@ -38,7 +38,7 @@ class GraphView:
 
 
 def graph_json(view: GraphView) -> dict[str, object]:
-    """Return kernels in their order, and tensors with their lives. Units: ns, bytes, places in the order."""
+    """Return kernels in order, and tensors with lifetimes, as JSON. Units: ns, bytes, positions in the order."""
     problem, plan = view.problem, view.plan
     return {
         "graph": view.name,
@@ -97,7 +97,7 @@ def graph_text(view: GraphView) -> str:
 
 
 def graph_picture(view: GraphView) -> Picture:
-    """Return kernels as bars over their time, and below them where tensors lie while they live."""
+    """Return kernels as bars over time, and below them the places of tensors during their lifetimes."""
     starts, at = [0.0], 0.0
     for number in view.plan.order:
         at += view.problem.groups[number].cost_ns
@@ -143,7 +143,7 @@ def _tensors(view: GraphView, across: Across, starts: list[float], top: float) -
 
 
 def graph_page(view: GraphView) -> str:
-    """Return the picture and the table as a page of HTML."""
+    """Return the picture and the table as an HTML page."""
     from html import escape
 
     head = f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(view.name)}</title>'

@@ -29,7 +29,7 @@ from isamap.transform import Refusal, refused_rewrites
 
 
 def fix_text(before: Source, fix: Fix, matched: Matched) -> str:
-    """Return the refusal, the changed lines, and the mappings of the instruction after the edit."""
+    """Return the refusal, the changed lines, and the instruction's mappings after the edit."""
     name = fix.rejection.instruction
     own = (m for m in matched.mappings if (m.instruction, m.statement) == (name, fix.mapping.statement))
     lines = [f"{matched.kernel.name} edited for {name} on {matched.machine.name}"]
@@ -42,7 +42,7 @@ def fix_text(before: Source, fix: Fix, matched: Matched) -> str:
 
 
 def changed_lines(before: str, after: str) -> Iterator[str]:
-    """Yield the lines that are in one of two texts only, with their numbers: `-` was there, `+` is there now."""
+    """Yield the numbered lines that only one of two texts has: `-` for removed, `+` for added ones."""
     old, new = before.splitlines(), after.splitlines()
     for what, i, j, k, n in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if what != "equal":
@@ -59,7 +59,7 @@ GAINS = 4
 
 @dataclass(frozen=True, slots=True)
 class KernelVariant:
-    """A variant of a kernel and its mappings. The kernel as written has no steps.
+    """A variant of a kernel with its mappings. The kernel as written has no steps.
 
     `kernel` is before sizes are given. `gains` are the instructions that perform more of it, `rounded` is as
     that of the rewrite.
@@ -115,7 +115,7 @@ def _gain_text(gain: Gain) -> str:
 
 
 def forms_json(forms: Sequence[KernelVariant], chosen: int | None) -> dict[str, object]:
-    """Return all forms as JSON, and the text of the chosen one."""
+    """Return all variants as JSON, with the text of the chosen one."""
     written = forms[0].matched
     return {
         "kernel": written.kernel.name,

@@ -1,4 +1,4 @@
-"""Print a lowered program as text: one line per node.
+"""Print a lowered program as text, with one line per node.
 
 for n1 < 4
   # load c
@@ -63,7 +63,7 @@ def _nodes(nodes: tuple[Node, ...], indent: str) -> Iterator[str]:
 
 
 def _line(node: Node) -> str:
-    """Return the line of a node, without the nodes inside of it."""
+    """Return the line of a node without the nodes inside it."""
     match node:
         case Issue(instruction, operands, params, _):
             given = [f"{name} = {_operand(ref)}" for name, ref in operands]
@@ -116,7 +116,7 @@ def _argument(value: Argument) -> str:
 
 
 def print_state(state: State) -> str:
-    """Return the text, with a newline at its end."""
+    """Return the text of a pass's result, with a newline at its end."""
     if isinstance(state, LoweredProgram):
         return print_program(state)
     return "\n".join(line for tree in state for line in _tree(tree)) + "\n"

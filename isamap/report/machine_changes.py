@@ -1,4 +1,4 @@
-"""Compare two machines: changed memories, links, units and instructions, as text before and after.
+"""Compare two machines: the memories, links, units and instructions that differ, before and after.
 
 memory spad   scratchpad(bytes = 262144, banks = 4)   scratchpad(bytes = 524288, banks = 4)
 unit execute  1                                       2
@@ -24,7 +24,7 @@ COST = "cost of"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A difference in one item. `before` or `after` is None if that machine does not have it."""
+    """A difference in one item. `before` or `after` is None if that machine lacks the item."""
 
     what: str
     name: str
@@ -60,7 +60,7 @@ def _changes(
 
 
 def memory_text(memory: Memory) -> str:
-    """Return a memory's kind and size, as people read them."""
+    """Return a memory's kind and size as text."""
     kind = f"view of {memory.base}" if memory.base is not None else memory.kind
     if (e := memory.energy) is not None:
         kind += f", {e.read_pj:g} pJ to read and {e.write_pj:g} to write {e.access_bytes} bytes"
@@ -75,7 +75,7 @@ def memory_text(memory: Memory) -> str:
 
 
 def unit_text(unit: Unit) -> str:
-    """Return the number of copies of a unit, and the multiplications of one per cycle."""
+    """Return the copies of a unit, and the multiplications of one copy per cycle, as text."""
     peak = f", {unit.products_per_cycle} products a cycle" if unit.products_per_cycle else ""
     area = f", {unit.area_mm2:g} mm² each" if unit.area_mm2 else ""
     return f"{unit.count}{peak}{area}"
@@ -105,7 +105,7 @@ def _meaning_text(item: MachineInstruction) -> str:
 
 
 def _cost_text(item: MachineInstruction) -> str:
-    """Return the cost as written, without the lower bounds of links."""
+    """Return the cost as written, without the lower bounds that links imply."""
     cost = item.stated or item.cost
     units = " and ".join(cost.occupied)
     energy = f", {print_expr(cost.energy_pj)} pJ" if cost.energy_pj is not None else ""
@@ -114,7 +114,7 @@ def _cost_text(item: MachineInstruction) -> str:
 
 
 def changes_text(found: list[Change]) -> str:
-    """Return a line for each change. Instructions of one machine alone are counted, with a few names."""
+    """Return a line for each change. Instructions of only one machine are counted, with a few names."""
     rows: list[tuple[str, str, str]] = []
     counts: list[str] = []
     for what, group in groupby(found, key=lambda change: change.what):

@@ -1,4 +1,4 @@
-"""A machine as a picture: memories from the farthest to the nearest, links between them, units at the right.
+"""A machine as a picture: memories from the farthest to the nearest, links between them, units on the right.
 
     dram ──16 B/ns──▶ spad ──▶ weights      execute ×1
          ──16 B/ns──▶ sums                  load ×1
@@ -103,7 +103,7 @@ def _find_use(unit: str, machine: Machine, files: dict[str, str]) -> _Use:
 
 
 def _layers(machine: Machine, files: dict[str, str]) -> list[list[str]]:
-    """Return memories by their distance in links, without views; those without links are next to the nearest ones."""
+    """Return memories by distance in links, without views. Unlinked ones are next to the nearest ones."""
     own = [name for name in machine.memories if files[name] == name]
     depths = dict.fromkeys(own, 0)
     for _ in own:  # links form no circle, so that no way is longer
@@ -143,7 +143,7 @@ def _height(column: Sequence[_Box]) -> int:
 
 
 def _placed_memories(columns: Sequence[Sequence[_Box]], far: Sequence[str], least: int) -> list[_Box]:
-    """Return memories with their places: each one that units use has its own row."""
+    """Return memories with their places. Each memory that units use has its own row."""
     near = [box for column in columns for box in column if box.name not in far]
     tops: dict[str, int] = {}
     y = start = TITLE + MARGIN + max(0, least - _height(near)) // 2
@@ -162,7 +162,7 @@ def _placed_memories(columns: Sequence[Sequence[_Box]], far: Sequence[str], leas
 
 
 def _placed_units(units: Sequence[_Box], memories: Sequence[_Box]) -> list[_Box]:
-    """Return units in a column at the right, in the middle of the memories' height."""
+    """Return units in a column on the right, centred on the memories' height."""
     x = max(box.x for box in memories) + BOX_WIDTH + COLUMN_GAP
     top, bottom = min(box.y for box in memories), max(box.y + box.height for box in memories)
     y = max(TITLE + MARGIN, (top + bottom - _height(units)) // 2)
@@ -174,7 +174,7 @@ def _placed_units(units: Sequence[_Box], memories: Sequence[_Box]) -> list[_Box]
 
 
 def _order_units(machine: Machine, uses: dict[str, _Use], memories: Sequence[_Box]) -> list[str]:
-    """Return the units in an order in which their lines cross least: that of the memories that they use."""
+    """Return the units in the order of the memories that they use, so that few lines cross."""
 
     def height(unit: str) -> float:
         rows = [box.middle for box in memories if box.name in uses[unit].reads | uses[unit].writes]
@@ -222,7 +222,7 @@ def _link_line(link: Link, boxes: dict[tuple[str, str], _Box], files: dict[str, 
 def _use_lines(
     boxes: dict[tuple[str, str], _Box], units: Sequence[str], uses: dict[str, _Use]
 ) -> Iterator[str]:
-    """Yield a line from each unit to each near memory that it uses, each with separate ends."""
+    """Yield a line from each unit to each near memory that it uses, with separate end points."""
     near = [b for (kind, _), b in boxes.items() if kind == "memory" and _is_near(b)]
     users = {box.name: [u for u in units if box.name in uses[u].reads | uses[u].writes] for box in near}
     last = min(boxes["unit", name].x for name in units) - COLUMN_GAP if units else 0
@@ -246,6 +246,6 @@ def _is_near(box: _Box) -> bool:
 
 
 def _port(box: _Box, number: int, count: int) -> int:
-    """Return where the line of a number meets the side of a box."""
+    """Return the position at which line `number` meets the side of a box."""
     step = min(11.0, (box.height - 14) / max(1, count - 1))
     return round(box.middle + step * (number - (count - 1) / 2))

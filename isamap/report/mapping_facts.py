@@ -37,7 +37,7 @@ from isamap.transform import Statement, reads, statements
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Numbers of mappings by kind; those in which some operand is itself computed are apart (`composed`)."""
+    """Numbers of mappings by kind. Those with a computed operand are counted separately (`composed`)."""
 
     count: int = 0
     split: int = 0
@@ -65,7 +65,7 @@ class Tally:
 
     @property
     def plain(self) -> int:
-        """All but the composed ones."""
+        """The number of mappings that are not composed."""
         return self.count + self.split + self.degenerate
 
     def as_json(self) -> dict[str, int]:
@@ -81,7 +81,7 @@ NONE = Tally()
 
 
 def tally(mappings: Iterable[Found]) -> Tally:
-    """Return the numbers of some mappings."""
+    """Return the numbers of some mappings by kind."""
     plain = {"whole": 0, "split": 0, "degenerate": 0}
     composed = 0
     for m in mappings:
@@ -93,14 +93,14 @@ def tally(mappings: Iterable[Found]) -> Tally:
 
 
 def tally_groups(groups: Sequence[GroupMapping]) -> Tally:
-    """Return the numbers of some mappings that perform several statements at once, each counted once."""
+    """Return the numbers of some multi-statement mappings by kind, each counted once."""
     kinds = [g.kind for g in groups if not any(p.composed for p in g.parts)]
     composed = sum(any(p.composed for p in g.parts) for g in groups)
     return Tally(kinds.count("whole"), kinds.count("split"), kinds.count("degenerate"), composed)
 
 
 def by_instruction(mappings: Iterable[Found], groups: Iterable[GroupMapping] = ()) -> dict[str, Tally]:
-    """Return the numbers of each instruction that occurs, in the order in which they do, groups last."""
+    """Return the numbers of each instruction in order of occurrence, groups last."""
     grouped: dict[str, list[Found]] = {}
     for m in mappings:
         grouped.setdefault(m.instruction, []).append(m)
@@ -111,7 +111,7 @@ def by_instruction(mappings: Iterable[Found], groups: Iterable[GroupMapping] = (
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
-    """Return the sum of some numbers."""
+    """Return the sum of some tallies."""
     found = NONE
     for one in tallies:
         found = found + one
@@ -121,7 +121,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
 def compute_totals(
     statements: Sequence[Statement], mappings: Iterable[Found], groups: Iterable[GroupMapping] = ()
 ) -> Tally:
-    """Return the kernel's numbers: those of all computing statements, or of all statements if none computes."""
+    """Return the kernel's numbers: of all computing statements, or of all statements if none computes."""
     kept = {n for n, s in enumerate(statements) if is_computing(s)} or set(range(len(statements)))
     together = tally_groups([g for g in groups if not kept.isdisjoint(g.statements)])
     return tally(m for m in mappings if m.statement in kept) + together
@@ -133,7 +133,7 @@ def is_computing(statement: Statement) -> bool:
 
 
 def computing_instructions(machine: Machine) -> tuple[str, ...]:
-    """Return the names of all instructions that do more than move, arrange, convert or fill, in their order."""
+    """Return the instructions that do more than move, permute, convert or fill, in machine order."""
     return tuple(i.name for i in machine.instructions.values() if _computes(i.instruction))
 
 
@@ -167,7 +167,7 @@ ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end
 
 @dataclass(frozen=True)
 class Matched:
-    """A kernel's mappings onto a machine. `sizes` are the values that costs are for, {} where left open.
+    """A kernel's mappings onto a machine. `sizes` are the values for which costs are computed, {} if open.
 
     `groups` are the mappings of instructions that perform several statements, or have several outputs.
     """
@@ -185,12 +185,12 @@ class Matched:
 
     @cached_property
     def computing(self) -> frozenset[str]:
-        """Instructions of the machine that do more than move."""
+        """The instructions of the machine that do more than move."""
         return frozenset(computing_instructions(self.machine))
 
     @cached_property
     def look(self) -> Look:
-        """The cached search for facts of mappings, shared by all views."""
+        """The cached search for facts about mappings, which all views share."""
         return Look(self)
 
     def of_statement(self, number: int) -> tuple[Found, ...]:
@@ -198,16 +198,16 @@ class Matched:
 
     @cached_property
     def counts(self) -> Tally:
-        """The numbers of the computing statements."""
+        """The numbers of the computing statements' mappings."""
         return compute_totals(self.statements, self.mappings, self.groups)
 
     def counts_of(self, number: int) -> dict[str, Tally]:
-        """Return the numbers of one statement by instruction."""
+        """Return the numbers of one statement's mappings by instruction."""
         groups = (g for g in self.groups if number in g.statements)
         return by_instruction(self.of_statement(number), groups)
 
     def only(self, instruction: str | None) -> Matched:
-        """Return the facts restricted to one instruction's mappings; unchanged if none is named."""
+        """Return the facts for one instruction's mappings only, or unchanged if `instruction` is ""."""
         if instruction is None:
             return self
         return replace(
@@ -218,7 +218,7 @@ class Matched:
 
     @cached_property
     def unperformed(self) -> tuple[int, ...]:
-        """The statements that no mapping performs, alone or with others.
+        """The statements that no mapping performs, alone or together with others.
 
         A mapping that only moves results of another instruction does not count.
         """
@@ -251,20 +251,20 @@ class MappingFacts:
 
     @property
     def cost_ns(self) -> float | None:
-        """The estimated time; None while sizes are open, or if it cannot be executed."""
+        """The estimated time. It is None while sizes are open, or if the mapping cannot be executed."""
         known = not self.is_open and self.estimate is not None and self.moves_ns is not None
         return self.comparable_ns if known else None
 
     @property
     def comparable_ns(self) -> float:
-        """The time by which mappings of one statement are ordered."""
+        """The time by which mappings of one statement are ranked."""
         if self.estimate is None or (self.movements is not None and self.moves_ns is None):
             return inf
         return self.estimate.compute_ns + (self.moves_ns or 0.0)
 
 
 class Look:
-    """The cached search for facts of a kernel's mappings."""
+    """A cached search for facts about a kernel's mappings."""
 
     def __init__(self, matched: Matched) -> None:
         self._matched = matched
@@ -272,7 +272,7 @@ class Look:
         self._close: dict[Found, MappingFacts] = {}
 
     def at(self, mapping: Found) -> MappingFacts:
-        """Return all facts but those about movement."""
+        """Return all facts about a mapping except its data movement."""
         matched = self._matched
         pattern = pattern_in(matched.machine, mapping)
         given = matched.statements[mapping.statement]
@@ -299,7 +299,7 @@ class Look:
         return self._close[mapping]
 
     def uncarried(self, number: int) -> dict[str, str]:
-        """Return, by instruction, why nothing carries its mappings of a statement out; {} where one is, or may be."""
+        """Return, by instruction, why none of its mappings of a statement is executable, or {} if one may be."""
         matched = self._matched
         own, found = matched.of_statement(number), dict[str, str]()
         if len(own) > CLOSELY:
@@ -313,13 +313,13 @@ class Look:
         return found
 
     def variants(self, mapping: Found) -> Iterator[MappingVariant]:
-        """Return all variants of a mapping, one at a time."""
+        """Yield all variants of a mapping."""
         matched = self._matched
         statement = matched.statements[mapping.statement]
         return variants(matched.kernel, statement, mapping, matched.machine, search=self._search)
 
     def count_variants(self, mapping: Found) -> int | None:
-        """Return how many variants a mapping has, or None if it has too many orders to look at each."""
+        """Return the number of variants of a mapping, or None if it has too many orders to check."""
         if count_groupings(mapping) > COUNTED:
             return None
         matched = self._matched
@@ -327,7 +327,7 @@ class Look:
         return count_variants(matched.kernel, statement, mapping, matched.machine, search=self._search)
 
     def ranked(self, mappings: Iterable[Found], few: int | None) -> list[MappingFacts]:
-        """Return facts of mappings, the best first, with the movement of the best `few`, or of all.
+        """Return the facts about mappings, the best first, with movement for the best `few`, or for all.
 
         Movement is searched in the order of computing costs until no other mapping can be among the best few,
         because moves cost at least nothing; and only up to a limit. Before it is known, mappings with few
@@ -355,7 +355,7 @@ class Look:
 
 
 def pattern_in(machine: Machine, mapping: Found) -> Pattern:
-    """Return the pattern that a mapping is of."""
+    """Return the pattern of a mapping."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
     assert pattern is not None, "what maps is a pattern"
     return pattern

@@ -1,4 +1,4 @@
-"""A kernel's mappings as JSON, schema isamap.match/1: all of them, and counts."""
+"""A kernel's mappings as JSON, schema isamap.match/1: all mappings, and counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from isamap.transform import Statement
 
 
 def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
-    """Return the payload, with the movement of the best `few` mappings of each statement, or of all."""
+    """Return the JSON payload, with movement for the best `few` mappings of each statement, or for all."""
     known = {
         facts.mapping: facts
         for number in range(len(matched.statements))

@@ -1,4 +1,4 @@
-"""Print a kernel's mappings for people: the counts by kind, and the best mappings.
+"""Print a kernel's mappings for users: the counts by kind, and the best mappings.
 
 gemm_bf16_f32 on x86-amx: 0 whole, 2 split, 0 degenerate
 
@@ -52,7 +52,7 @@ _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
 def axes_text(mapping: Mapping, order: Sequence[str] = ()) -> str:
-    """Return which kernel axes run on which axes of the instruction, in its order. Axes left empty have a 1."""
+    """Return which kernel axes run on which instruction axes, in the instruction's order. Empty axes have a 1."""
     shown = [(g.instruction_axes[0], f"{_together(g.instruction_axes)} ← {g.name}") for g in mapping.groups]
     shown += [(axis, f"{axis} ← 1") for axis in mapping.empty]
     if order:
@@ -65,7 +65,7 @@ def _together(axes: tuple[str, ...]) -> str:
 
 
 def operands_text(mapping: Mapping) -> str:
-    """Return the subject of each operand: the array if it is the only element of it, else the expression."""
+    """Return the subject of each operand: the array if it is read at one element only, else the expression."""
     arrays = [is_read_of(b.subject) for b in mapping.bindings]
     shown: list[str] = []
     for (name, binding), array in zip(places(mapping.bindings), arrays, strict=True):
@@ -76,12 +76,12 @@ def operands_text(mapping: Mapping) -> str:
 
 
 def kind_text(mapping: Mapping) -> str:
-    """Return the kind, and whether an operand has to be computed first."""
+    """Return the kind as text, with a note if an operand has to be computed first."""
     return f"{mapping.kind}, composed" if mapping.composed else mapping.kind
 
 
 def movement_text(facts: MappingFacts) -> str:
-    """Return how each operand moves, operands of one kind together: `a, c in place; b packed`."""
+    """Return how each operand moves, grouped by kind: `a, c in place; b packed`."""
     kinds: dict[str, list[str]] = {}
     for m in facts.movements or ():
         kinds.setdefault("cannot move" if m.kind == "none" else m.kind, []).append(m.operand)
@@ -89,19 +89,19 @@ def movement_text(facts: MappingFacts) -> str:
 
 
 def utilisation_text(facts: MappingFacts) -> str:
-    """Return the share of busy lanes. While sizes are open, its upper limit, if known."""
+    """Return the share of busy lanes as text, or its upper bound, if known, while sizes are open."""
     if facts.utilisation is not None:
         return _percent(facts.utilisation)
     return OPEN if facts.bound is None else f"≤ {_percent(facts.bound)}"
 
 
 def cost_text(facts: MappingFacts) -> str:
-    """Return the estimated time with three digits. While sizes are open, nothing."""
+    """Return the estimated time with three digits, or "" while sizes are open."""
     return OPEN if facts.cost_ns is None else time_text(facts.cost_ns)
 
 
 def time_text(ns: float) -> str:
-    """Return a time in the unit that leaves its number readable."""
+    """Return a time in a readable unit."""
     unit, size = next(((u, s) for u, s in _UNITS if ns >= s), _UNITS[-1])
     return f"{ns / size:.0f} {unit}" if ns / size >= 100 else f"{ns / size:.3g} {unit}"
 
@@ -124,7 +124,7 @@ _COLUMNS = ("instruction", "axes", "operands", "kind", "utilisation", "movement"
 
 
 def mappings_text(matched: Matched, *, every: bool = False) -> str:
-    """Return the counts of each statement by instruction, and its best mappings, or every one."""
+    """Return the counts of each statement by instruction, and its best mappings, or all of them."""
     numbers = range(len(matched.statements))
     blocks = [headline(matched)]
     few = None if every else few_each(matched)
@@ -137,7 +137,7 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
 
 
 def unmoved_text(matched: Matched, *, every: bool = False) -> str:
-    """Return why operands of the mappings in `mappings_text` cannot be moved, or empty where all can.
+    """Return why operands of the mappings in `mappings_text` cannot be moved, or "" if all can.
 
     cannot move for statement 0:
       tdpbf16ps  a, b  no move of x86-amx writes bf16[16, 32] to tmm: …
@@ -157,7 +157,7 @@ def unmoved_text(matched: Matched, *, every: bool = False) -> str:
 
 
 def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[str]:
-    """Yield lines on mappings of instructions with several statements or outputs, or with predicated lanes."""
+    """Yield lines about mappings of instructions with several statements or outputs, or with predicated lanes."""
     counts = counts_text(tally_groups(groups))
     yield f"instructions of several statements or outputs, or under predicates: {counts}"
     for group in groups[:few]:
@@ -169,7 +169,7 @@ def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[st
 
 
 def headline(matched: Matched) -> str:
-    """Return the kernel, the machine, sizes and all counts in one line."""
+    """Return the kernel, the machine, sizes and all counts on one line."""
     sizes = ", ".join(f"{n} = {v}" for n, v in sorted(matched.sizes.items()))
     counts = counts_text(matched.counts)
     mode = "" if matched.mode == "complete" else f" ({matched.mode})"
@@ -178,7 +178,7 @@ def headline(matched: Matched) -> str:
 
 
 def counts_text(tally: Tally) -> str:
-    """Return the numbers of the kinds in words; composed mappings if there are any."""
+    """Return the numbers by kind as text, with composed mappings if there are any."""
     words = f"{tally.count} whole, {tally.split} split, {tally.degenerate} degenerate"
     return f"{words}, {tally.composed} composed" if tally.composed else words
 
@@ -215,7 +215,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
 
 
 def _uncarried_lines(reasons: Sequence[str]) -> Iterator[str]:
-    """Yield lines on a statement whose operands no instruction moves: the reasons of a few instructions."""
+    """Yield lines about a statement whose operands cannot be moved, with the reasons of a few instructions."""
     if reasons:
         yield "  none of them is carried out:"
         yield from (f"    {reason}" for reason in reasons[:_REASONS])
@@ -224,7 +224,7 @@ def _uncarried_lines(reasons: Sequence[str]) -> Iterator[str]:
 
 
 def _without_own(matched: Matched, number: int) -> str:
-    """Return a remark on a statement that no instruction of one plain statement performs."""
+    """Return a note on a statement that no single-statement instruction performs, or ""."""
     if any(number in g.statements for g in matched.groups):
         return f"performed below: {counts_text(total(matched.counts_of(number).values()))}"
     own = matched.of_statement(number)
@@ -232,7 +232,7 @@ def _without_own(matched: Matched, number: int) -> str:
 
 
 def best_of(matched: Matched, number: int, few: int | None) -> list[MappingFacts]:
-    """Return the facts of a statement's mappings, the best first: all, or enough to know the best few.
+    """Return the facts about a statement's mappings, the best first, with at least the best `few` complete.
 
     Moves of other instructions' results are not among the best, unless there is nothing else.
     """
@@ -244,12 +244,12 @@ def best_of(matched: Matched, number: int, few: int | None) -> list[MappingFacts
 
 
 def few_each(matched: Matched) -> int:
-    """Return how many mappings are shown of each statement that has some."""
+    """Return how many mappings are shown for each statement."""
     return max(3, FEW // max(1, len({m.statement for m in matched.mappings})))
 
 
 def _unproved_lines(found: Sequence[MappingFacts]) -> Iterator[str]:
-    """Yield lines with the number of unproved mappings, by the open question."""
+    """Yield lines with the number of unproved mappings for each open proof step."""
     reasons = Counter(f.proof.reason for f in found if f.proof.status != "proved")
     yield from (f"  unproved: {number}, for {reason}" for reason, number in reasons.items())
 
@@ -302,7 +302,7 @@ MOST = 64
 
 
 def variants_text(matched: Matched, *, every: bool = False) -> str:
-    """Return the best mappings of each statement that computes, or of all, each with its first variants."""
+    """Return the best mappings of each computing statement, or of all, with the first variants of each."""
     blocks: list[str] = []
     for number, found in _best(matched, every=every):
         lines = [f"variants for {statement_line(number, matched.statements[number])}"]
@@ -313,7 +313,7 @@ def variants_text(matched: Matched, *, every: bool = False) -> str:
 
 
 def _best(matched: Matched, *, every: bool) -> Iterator[tuple[int, Sequence[MappingFacts]]]:
-    """Yield the statements that compute, or all, with the mappings that are shown of them."""
+    """Yield the computing statements, or all, with the mappings to show."""
     few = None if every else few_each(matched)
     for number, statement in enumerate(matched.statements):
         if matched.of_statement(number) and (every or is_computing(statement)):
@@ -346,7 +346,7 @@ def _variant_row(facts: MappingFacts, variant: MappingVariant) -> tuple[str, str
 
 
 def variants_json(matched: Matched, *, every: bool = False) -> list[dict[str, object]]:
-    """Return the variants as JSON: mappings, each with its first variants and the number of all orders."""
+    """Return the variants as JSON: mappings with their first variants and the number of all orders."""
     return [
         {
             "mapping": facts.mapping.ident,

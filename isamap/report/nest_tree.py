@@ -1,4 +1,4 @@
-"""Show a scheduled statement as a tree of loops, with the bytes of an iteration and the cache that fits them.
+"""Show a scheduled statement as a loop tree, with each iteration's bytes and the cache that holds them.
 
 loop               trips  a        b        c        together  fits
 all                       40 KiB   120 KiB  80 KiB   240 KiB   l2
@@ -22,7 +22,7 @@ MEMORY = "memory"
 
 @dataclass(frozen=True, slots=True)
 class NestLine:
-    """One line of a schedule's text; for a loop, with the bytes that an iteration accesses.
+    """One line of a schedule's text. A loop has the bytes that an iteration accesses.
 
     Units: `touched_bytes` per operand. `trips` is None if the line is not a loop, and 0 outside all loops.
     `fits` is the nearest cache with room for all of it.
@@ -37,7 +37,7 @@ class NestLine:
 
 @dataclass(frozen=True, slots=True)
 class NestTree:
-    """All levels of a nest, and the registers that it uses: (memory, used, available).
+    """All levels of a nest, and the registers in use: (memory, used, available).
 
     `stationary` gives the operands that stay in a memory of an accelerator, and the loops over which they stay.
     """
@@ -81,7 +81,7 @@ def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestT
 
 
 def _stationary(nest: NestSchedule, option: NestOption) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield operands that stay in a memory of an accelerator, and the loops over which they stay."""
+    """Yield operands that stay in an accelerator memory, with the loops over which they stay."""
     kept = {stage.operand: (stage.depth, stage.memory) for stage in nest.stages if stage.memory}
     for operand in option.operands if kept else ():
         depth, memory = kept.get(operand.name, (len(nest.loops), ""))
@@ -97,13 +97,13 @@ def _stationary(nest: NestSchedule, option: NestOption) -> Iterator[tuple[str, s
 
 
 def _lines(nest: NestSchedule) -> list[str]:
-    """Return the text of a nest inside its head, one statement a line."""
+    """Return the text of a nest inside its braces, one statement per line."""
     lines = [line.strip() for line in print_nest(nest).splitlines()[1:]]
     return [line for line in lines if line != "}" and not line.startswith(("map ", "choose "))]
 
 
 def _staged_operands(nest: NestSchedule, depth: int) -> frozenset[str]:
-    """Return the operands that are read from their buffers inside the first `depth` loops."""
+    """Return the operands that are read from buffers inside the first `depth` loops."""
     return frozenset(stage.operand for stage in nest.stages if stage.depth < depth)
 
 
@@ -123,7 +123,7 @@ def _level(
 
 
 def _bytes(operand: TileOperand, covered: Mapping[str, int], staged: bool) -> int:
-    """Return the bytes of an operand that loops access if they cover so many elements of each axis."""
+    """Return the bytes of an operand that loops access, given the elements covered along each axis."""
     size = operand.staging.staged_bytes if staged else operand.layout.tensor_bytes
     if operand.layout.subscripts and not staged:
         for subscript in operand.layout.subscripts:
@@ -135,7 +135,7 @@ def _bytes(operand: TileOperand, covered: Mapping[str, int], staged: bool) -> in
 
 
 def tree_rows(tree: NestTree) -> list[Row]:
-    """Return the tree as a table's rows, the header first."""
+    """Return the tree as table rows, the header first."""
     rows: list[Row] = [("loop", "trips", *tree.operands, "together", "fits")]
     for level in tree.levels:
         text = "  " * level.depth + level.text
@@ -149,7 +149,7 @@ def tree_rows(tree: NestTree) -> list[Row]:
 
 
 def registers_text(tree: NestTree) -> str:
-    """Return the registers used of those there are: `31 of 32 zmm`."""
+    """Return the used and available registers as text: `31 of 32 zmm`."""
     return ", ".join(f"{used} of {there} {memory}" for memory, used, there in tree.registers)
 
 

@@ -1,4 +1,4 @@
-"""A picture: its SVG elements and its characters for a terminal, both from the same facts.
+"""A picture as SVG elements and as characters for a terminal, both from the same facts.
 
 SVG follows the reader's light or dark mode. Equal facts give equal bytes.
 """
@@ -47,7 +47,7 @@ PLOT = """
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture by the name of its files. Units: pixels. `text` has no newline at its end."""
+    """A picture with the name of its files. Units: pixels. `text` has no newline at its end."""
 
     name: str
     title: str
@@ -57,11 +57,11 @@ class Picture:
     width: int = WIDTH
 
     def svg(self) -> str:
-        """Return a file of its own."""
+        """Return the SVG as a standalone file."""
         return f"{self._head()}\n<style>{STYLE}{PLOT}</style>\n{self._inside()}"
 
     def inline(self) -> str:
-        """Return an element of a page that has the styles."""
+        """Return the SVG as an element for a page that has the styles."""
         return f"{self._head()}\n{self._inside()}"
 
     def _head(self) -> str:
@@ -95,7 +95,7 @@ def box(x: float, y: float, width: float, height: float, kind: str, fill: str = 
 
 
 def told_apart(number: int, picture: str, bar: tuple[float, float, float, float]) -> list[str]:
-    """Return stripes over a bar (x, y, width, height) whose colour another one has, by `stripes` of the picture."""
+    """Return stripes over a bar (x, y, width, height) whose colour is used twice. `picture` has the patterns."""
     if number < COLOURS:
         return []
     x, y, width, height = bar
@@ -106,7 +106,7 @@ def told_apart(number: int, picture: str, bar: tuple[float, float, float, float]
 def label_bar(
     picture: str, number: int, bar: tuple[float, float, float, float], tip: str, label: str
 ) -> Iterator[str]:
-    """Yield a bar (x, y, width, height) in its colour, told apart from others of it, and its name if that fits."""
+    """Yield a bar (x, y, width, height) with its colour and stripes, and its label if that fits."""
     x, y, width, height = bar
     yield box(x, y, width, height, "bar", colour(number), tip)
     yield from told_apart(number, picture, bar)
@@ -115,25 +115,25 @@ def label_bar(
 
 
 def stripes(picture: str) -> str:
-    """Return the stripe patterns that `told_apart` refers to. Each picture of a page has its own names."""
+    """Return the stripe patterns for `told_apart`. Each picture of a page has its own names."""
     line = '<path d="M0 0V6" style="stroke: var(--ink); stroke-width: 2"/>'
     size = 'width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
     return f'<defs><pattern id="{picture}-stripes" {size}>{line}</pattern></defs>'
 
 
 def colour(number: int) -> str:
-    """Return a colour of the style. There are few, so they repeat."""
+    """Return a colour of the style. The few colours repeat."""
     return f"var(--c{number % COLOURS})"
 
 
 def fitting(text: str, width: float) -> str:
-    """Return a text, or nothing if it is too wide."""
+    """Return the text, or "" if it is too wide."""
     return text if 6.6 * len(text) + 6 < width else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """A horizontal scale: a span of time, or of leaves of a program, in pixels."""
+    """A horizontal scale that maps time, or program leaves, to pixels."""
 
     start: float
     end: float
@@ -160,7 +160,7 @@ class Across:
         return [n * step for n in range(first, floor(self.end / step + 1e-9) + 1)]
 
     def grid(self, top: float, bottom: float) -> Iterator[str]:
-        """Yield lines at the ticks, and their values below."""
+        """Yield vertical lines at the ticks, and their values below."""
         for value in self.ticks():
             x = self.at(value)
             yield f'<path class="grid" d="M{x:.1f} {top:.1f}V{bottom:.1f}"/>'
@@ -168,6 +168,6 @@ class Across:
             yield words(x, bottom + 15, shown, "soft small", "middle")
 
     def scale(self, indent: int) -> str:
-        """Return the ends of the plot on a terminal, below it."""
+        """Return the line below a terminal plot with the values at its ends."""
         left, right = self.text(self.start) if self.start else "0", self.text(self.end)
         return f"{'':{indent}}{left}{right:>{COLUMNS - len(left)}}"

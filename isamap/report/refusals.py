@@ -1,4 +1,4 @@
-"""Report why instructions do not perform a statement, the nearest first, with the lines of both sides.
+"""Report why instructions do not perform a statement, the nearest first, with both source lines.
 
 statement 0: C[m, n] += A[m, k] * B[k, n];
   1  tdpbf16ps [types-differ] takes a of bf16; `A[m, k]` is f32
@@ -64,7 +64,7 @@ def _rejection_lines(place: int, rejection: Rejection) -> Iterator[str]:
 
 
 def _source_lines(head: str, span: Span) -> Iterator[str]:
-    """Yield the line of a span behind its head, and carets below."""
+    """Yield the source line of a span after `head`, and a line of carets."""
     line = span.source.line_text(span.line).expandtabs(1)
     text = line.strip()
     offset = max(0, span.column - 1 - (len(line) - len(line.lstrip())))
@@ -74,7 +74,7 @@ def _source_lines(head: str, span: Span) -> Iterator[str]:
 
 
 def _others(rejections: Sequence[Rejection]) -> Iterator[str]:
-    """Yield how many of each other reason, with the first names."""
+    """Yield the number of refusals for each other reason, with the first names."""
     by_reason: dict[str, list[str]] = {}
     for r in rejections:
         by_reason.setdefault(r.reason, []).append(r.instruction)

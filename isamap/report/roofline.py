@@ -25,7 +25,7 @@ OPERATIONS_PER_STEP = 2
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """A level of memory. Units: bytes per nanosecond, bytes that the schedule moves from it."""
+    """A memory level. Units: bytes per nanosecond; the bytes that the schedule moves from it."""
 
     level: str
     bandwidth_bytes_per_ns: float
@@ -34,7 +34,7 @@ class Slope:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """One statement under the roofs of its machine. Units: operations per nanosecond, which are GOP/s."""
+    """One statement under the machine's roofs. Units: operations per nanosecond, which are GOP/s."""
 
     statement: int
     instruction: str
@@ -44,7 +44,7 @@ class Roofline:
     slopes: tuple[Slope, ...]
 
     def intensity(self, slope: Slope) -> float | None:
-        """Return operations per byte from a level, or None if nothing comes from it."""
+        """Return operations per byte from a level, or None if no bytes come from it."""
         return self.operations / slope.moved_bytes if slope.moved_bytes > 0 else None
 
     def allowed_per_ns(self, slope: Slope) -> float:
@@ -56,7 +56,7 @@ class Roofline:
 
 
 def rooflines(schedule: Schedule, problem: Problem, times: Sequence[NestTime | None]) -> tuple[Roofline, ...]:
-    """Return a roofline for each statement that computes on a unit, if its model reports traffic by level."""
+    """Return a roofline for each statement that computes on a unit, if the model reports traffic by level."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found: list[Roofline] = []
     for question, time in zip(problem.nests, times, strict=True):
@@ -84,7 +84,7 @@ def _roofline(option: NestOption, iterations: int, time: NestTime, problem: Prob
 
 
 def roofline_rows(roofline: Roofline) -> list[Row]:
-    """Return the levels as a table's rows, the header first."""
+    """Return the levels as table rows, the header first."""
     rows: list[Row] = [("level", "bytes", "operations per byte", "bandwidth", "allows")]
     for slope in roofline.slopes:
         intensity = roofline.intensity(slope)
@@ -101,14 +101,14 @@ def roofline_rows(roofline: Roofline) -> list[Row]:
 
 
 def roofline_sentence(roofline: Roofline) -> str:
-    """Return the reached share of the peak: `201 of 229 GOP/s of fma_zmm_f32, 88 %`."""
+    """Return the reached share of the peak as text: `201 of 229 GOP/s of fma_zmm_f32, 88 %`."""
     share = 100 * roofline.reached_per_ns / roofline.peak_per_ns
     reached, peak = rate_text(roofline.reached_per_ns), rate_text(roofline.peak_per_ns)
     return f"{reached} of {peak} GOP/s of {roofline.instruction}, {share:.0f} %"
 
 
 def rate_text(per_ns: float) -> str:
-    """Return a rate with three digits at least: `6.43`, `151`, `2048`."""
+    """Return a rate with at least three digits: `6.43`, `151`, `2048`."""
     return f"{per_ns:.0f}" if per_ns >= 100 else f"{per_ns:.3g}"
 
 
@@ -145,7 +145,7 @@ MARKS = "abcdefghij"
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Decades of both axes, and the top of the plot. Units: pixels for `top`."""
+    """The decades of both axes, and the top of the plot. Units: pixels for `top`."""
 
     x: tuple[int, int]
     y: tuple[int, int]
@@ -178,7 +178,7 @@ def roofline_picture(title: str, lines: Sequence[Roofline], name: str = "rooflin
 
 
 def _scale(line: Roofline, top: int) -> _Scale:
-    """Return decades around all points, and around where the roofs meet the peak."""
+    """Return decades that include all points and the intersections of roofs with the peak."""
     across = [i for slope in line.slopes if (i := line.intensity(slope)) is not None]
     across += [line.peak_per_ns / slope.bandwidth_bytes_per_ns for slope in line.slopes]
     across = across or [1.0]
@@ -230,7 +230,7 @@ def _peak(line: Roofline, scale: _Scale) -> Iterator[str]:
 
 
 def _slope(line: Roofline, slope: Slope, scale: _Scale, stroke: str, number: int) -> Iterator[str]:
-    """Yield the visible part of a roof, the schedule's point on its level, and the label of both."""
+    """Yield the visible part of a roof, the schedule's point on its level, and a label."""
     bandwidth, letter = slope.bandwidth_bytes_per_ns, MARKS[number % len(MARKS)]
     start = max(10.0 ** scale.x[0], 10.0 ** scale.y[0] / bandwidth)
     end = line.peak_per_ns / bandwidth
@@ -258,7 +258,7 @@ def _label(line: Roofline, slope: Slope) -> str:
 
 
 def _text(title: str, line: Roofline, scale: _Scale) -> Iterator[str]:
-    """Yield the plot for a terminal: each roof by its letter, `*` for the schedule."""
+    """Yield the plot for a terminal: a letter for each roof, `*` for the schedule."""
     yield f"{title}, statement {line.statement}: {roofline_sentence(line)}"
     cells = [[" "] * COLUMNS for _ in range(LINES)]
 

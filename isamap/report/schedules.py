@@ -28,7 +28,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The answer of one heuristic, and its time. Units: seconds."""
+    """The result of one heuristic, and its time. Units: seconds."""
 
     heuristic: str
     schedule: Schedule
@@ -36,7 +36,7 @@ class Attempt:
 
 
 def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, ...]]:
-    """Return the comparison as a table's rows, the header first."""
+    """Return the comparison as table rows, the header first."""
     unit = cost_unit(attempts[0].schedule.model) if attempts else "ns"
     rows: list[tuple[str, ...]] = [
         ("heuristic", f"cost_{unit}", f"bound_{unit}", "gap", "status", "found by", "proved by", "seconds")
@@ -79,13 +79,13 @@ def attempt_json(attempt: Attempt) -> dict[str, object]:
 
 
 def _other_cost(found: Schedule) -> dict[str, object]:
-    """Return the cost and the bound of a model that does not price time, with their unit."""
+    """Return cost and bound of a model that does not price time, with their unit."""
     return {"cost": found.cost_ns, "lower_bound": found.lower_bound_ns, "unit": cost_unit(found.model)}
 
 
 @dataclass(frozen=True, slots=True)
 class NestChange:
-    """The difference in one statement: lines of both texts, and the costs if a model can price them.
+    """The difference in one statement: lines of both texts, and the costs if a model has them.
 
     `unpriced` says why it cannot, for the one before and the one after; "" if it can. Units: nanoseconds.
     """
@@ -104,7 +104,7 @@ def changes(
     after_ns: Sequence[float | None],
     unpriced: Sequence[tuple[str, str]],
 ) -> tuple[NestChange, ...]:
-    """Return the statements whose nests differ, with the change in cost, or the reason why the model has none."""
+    """Return the statements whose nests differ, with the change in cost, or why the model has none."""
     found: list[NestChange] = []
     nests = [{nest.statement: nest for nest in schedule.nests} for schedule in (before, after)]
     for statement, (old_ns, new_ns, why) in enumerate(zip(before_ns, after_ns, unpriced, strict=True)):
@@ -120,7 +120,7 @@ def _lines(old: NestSchedule | None, new: NestSchedule | None) -> tuple[str, ...
 
 
 def change_text(change: NestChange) -> str:
-    """Return one change for people."""
+    """Return one change as text for users."""
     before, after = change.before_ns, change.after_ns
     if before is None or after is None:
         why = [f"{when}: {reason}" for when, reason in _reasons(change).items()]
@@ -145,7 +145,7 @@ def change_json(change: NestChange) -> dict[str, object]:
 
 
 def _reasons(change: NestChange) -> dict[str, str]:
-    """Return why there is no price before, and after, or nothing if there is one."""
+    """Return why there is no price before or after, or {} if both exist."""
     return {when: why for when, why in zip(("before", "after"), change.unpriced, strict=True) if why}
 
 
@@ -155,14 +155,14 @@ def _number(value: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The evaluations of one evaluator, by the nests of a schedule. `recalled` are those from the cache."""
+    """The results of one evaluator, by the nests of a schedule. `recalled` are cached results."""
 
     evaluator: str
     said: Mapping[tuple[NestSchedule, ...], Evaluation]
     recalled: frozenset[tuple[NestSchedule, ...]]
 
     def cost_ns(self, schedule: Schedule) -> float:
-        """Return the cost in nanoseconds, infinite if it did not run."""
+        """Return the cost in nanoseconds, infinite if the schedule did not run."""
         return self.said[schedule.nests].cost_ns
 
     def rank(self, schedule: Schedule) -> int:
@@ -173,7 +173,7 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The agreement of an evaluator's order with the model's, over schedules that are not the same.
+    """The agreement between an evaluator's and the model's order of distinct schedules.
 
     `tau` is Kendall's tau-b (Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945), None
     if one of the two has only ties. `first_over_best` is how many times slower the model's first choice is
@@ -185,7 +185,7 @@ class Agreement:
 
 
 def agreement(verdicts: Verdicts, attempts: Sequence[Attempt]) -> Agreement:
-    """Return the agreement over the distinct schedules of all attempts that ran and have a cost."""
+    """Return the agreement over the distinct schedules of all attempts with both costs."""
     pairs: dict[tuple[NestSchedule, ...], tuple[float, float]] = {}
     for attempt in attempts:
         model, found = attempt.schedule.cost_ns, verdicts.cost_ns(attempt.schedule)
@@ -208,7 +208,7 @@ def kendall_tau(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 
 def contest_rows(attempts: Sequence[Attempt], verdicts: Sequence[Verdicts]) -> list[tuple[str, ...]]:
-    """Return the comparison as a table's rows, the header first."""
+    """Return the comparison as table rows, the header first."""
     rows = attempt_rows(attempts)
     found = [(*rows[0], *(word for v in verdicts for word in (f"{v.evaluator}_ns", "rank")))]
     for attempt, row in zip(attempts, rows[1:], strict=True):
@@ -239,7 +239,7 @@ def _sentence(attempts: Sequence[Attempt], verdicts: Verdicts) -> str:
 
 
 def winner(attempts: Sequence[Attempt], verdicts: Verdicts) -> Attempt:
-    """Return the attempt whose schedule is fastest; the first of several."""
+    """Return the attempt with the fastest schedule. Of equal ones, the first counts."""
     return min(attempts, key=lambda attempt: verdicts.cost_ns(attempt.schedule))
 
 
@@ -265,7 +265,7 @@ def _verdict_json(verdicts: Verdicts, schedule: Schedule) -> dict[str, object]:
 
 
 def agreement_json(attempts: Sequence[Attempt], verdicts: Sequence[Verdicts]) -> dict[str, object]:
-    """Return how each evaluator's order and the model's agree."""
+    """Return the agreement of each evaluator's order with the model's as JSON."""
     found: dict[str, object] = {}
     for verdict in verdicts:
         agreed = agreement(verdict, attempts)

@@ -1,4 +1,4 @@
-"""A sweep as a table: a row for each combination of parameters, columns for kernels, and break-even points.
+"""A sweep as a table: a row per combination of parameters, a column per kernel, and break-even points.
 
 memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512  status   gap
 64KiB                                     360 µs  OPTIMAL  0.0 %
@@ -53,7 +53,7 @@ class SweepLine:
 
     @property
     def least(self) -> int | None:
-        """The first point whose time is as good as the least, or None if there is no time."""
+        """The first point whose time equals the least, or None if there is no time."""
         times = [point.ns for point in self.points if point.ns is not None]
         good = [n for n, p in enumerate(self.points) if p.ns is not None and p.ns <= ENOUGH * min(times)]
         return good[0] if good else None
@@ -61,7 +61,7 @@ class SweepLine:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The changing parameters, their values in words at each point, those of the first as numbers, and times.
+    """The swept parameters, their values at each point (also as numbers for the first), and the times.
 
     The first parameter is the outermost.
     """
@@ -77,7 +77,7 @@ Place = tuple[int, int]
 
 
 def fronts(sweep: Sweep) -> dict[str, list[Place]]:
-    """Return, per kernel, the points that no other one equals or beats in time, energy and area at once.
+    """Return, per kernel, the points that no other point equals or beats in time, energy and area together.
 
     Points of all objectives compete. Without energies and areas there is no front.
     """
@@ -101,7 +101,7 @@ def fronts(sweep: Sweep) -> dict[str, list[Place]]:
 
 
 def front_rows(sweep: Sweep, front: Sequence[Place]) -> list[list[str]]:
-    """Return the points of a front as rows, the header first, each with its proven bound."""
+    """Return the points of a front as table rows, the header first, each with its proven bound."""
     rows = [[*sweep.paths, "objective", "time", "energy", "area", "status", "gap"]]
     for number, at in front:
         line, point = sweep.lines[number], sweep.lines[number].points[at]
@@ -113,7 +113,7 @@ def front_rows(sweep: Sweep, front: Sequence[Place]) -> list[list[str]]:
 
 
 def sweep_csv(sweep: Sweep) -> list[list[str]]:
-    """Return all points as rows of a table, the header first; numbers with all their digits."""
+    """Return all points as table rows, the header first, with unrounded numbers."""
     kept = {place for front in fronts(sweep).values() for place in front}
     head = ["kernel", "objective", "ns", "energy_pj", "area_mm2", "status", "gap", "refused", "front"]
     rows = [[*sweep.paths, *head]]
@@ -127,7 +127,7 @@ def sweep_csv(sweep: Sweep) -> list[list[str]]:
 
 
 def sweep_text(sweep: Sweep) -> str:
-    """Return the table, for each kernel if it is fastest, and its front where energies or areas are stated."""
+    """Return the table, the points at which each kernel is fastest, and the fronts if energies are stated."""
     rows = [[*sweep.paths, *(word for line in sweep.lines for word in (line.name, "status", "gap"))]]
     for number, values in enumerate(sweep.values):
         rows.append([*values, *(word for line in sweep.lines for word in _words(line.points[number]))])
@@ -143,7 +143,7 @@ def sweep_text(sweep: Sweep) -> str:
 
 
 def _words(point: SweepPoint) -> tuple[str, str, str]:
-    """Return the time of a point, its status and its gap."""
+    """Return the time, the status and the gap of a point as text."""
     if point.ns is None:
         return point.refused, "", ""
     gap = "" if point.gap is None else percent_text(point.gap if point.gap >= PROVEN else 0)
@@ -170,7 +170,7 @@ PLOT = """
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """A line: its name, and time by the number of the first parameter's value. Units: nanoseconds."""
+    """A line of the plot: its name, and times by the first parameter's value. Units: nanoseconds."""
 
     name: str
     points: tuple[tuple[int, float], ...]
@@ -213,7 +213,7 @@ def _series(sweep: Sweep) -> list[_Series]:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """The coordinate frame of a plot: the first parameter's values across, a range of times down."""
+    """The coordinate frame of a plot: the first parameter's values horizontally, times vertically."""
 
     across: tuple[float, ...]
     low: float
@@ -239,7 +239,7 @@ class _Frame:
 
 
 def _ticks(frame: _Frame) -> list[float]:
-    """Return the values at which lines are drawn: 1, 2 and 5 of each decade, or more where these are too few."""
+    """Return the values of the grid lines: 1, 2 and 5 of each decade, or more if these are too few."""
     decades = range(floor(frame.low) - 1, ceil(frame.high) + 1)
     for steps in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [1 + n / 20 for n in range(180)]):
         found = [s * 10.0**d for d in decades for s in steps if frame.low <= log10(s * 10.0**d) <= frame.high]
@@ -288,7 +288,7 @@ def _line(line: _Series, frame: _Frame, number: int) -> Iterator[str]:
 
 
 def front_svg(title: str, sweep: Sweep) -> str:
-    """Return a plot of energy over time, or of area where no energy is stated, with the front of each kernel."""
+    """Return a plot of energy over time, or of area without energies, with the front of each kernel."""
     points = {(n, at): p for n, line in enumerate(sweep.lines) for at, p in enumerate(line.points) if p.ns}
     has_energy = any(p.energy_pj for p in points.values())
     costs = {place: (p.energy_pj if has_energy else p.area_mm2) or 0.0 for place, p in points.items()}

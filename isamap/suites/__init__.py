@@ -1,4 +1,4 @@
-"""Problem sizes of well-known suites and networks, as data with a reader. README.md names the sources."""
+"""Problem sizes of well-known suites and networks as data, and their reader. README.md names the sources."""
 
 from isamap.suites.shapes import (
     SUITES,

@@ -15,7 +15,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class BatchedProduct:
-    """`batch` matrix products side by side: Y[m, n] += X[m, k] · W[k, n].
+    """`batch` independent matrix products: Y[m, n] += X[m, k] · W[k, n].
 
     `x_transposed` says that X is stored [k][m], `w_transposed` that W is stored [n][k]. `number` is the row
     of the suite from 0, `part` what the source calls it, such as `training` or `BERT-base encode`.
@@ -32,13 +32,13 @@ class BatchedProduct:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of all products."""
+        """The multiplications and additions of all products."""
         return 2 * self.batch * self.m * self.n * self.k
 
 
 @dataclass(frozen=True, slots=True)
 class Conv:
-    """N images of `c` channels and h × w pixels, with `k` filters of r × s, padded alike on both sides.
+    """N images of `c` channels and h × w pixels, with `k` filters of r × s and equal padding on both sides.
 
     Each of `groups` has c / groups channels and k / groups filters of its own. Units: pixels.
     """
@@ -60,23 +60,23 @@ class Conv:
 
     @property
     def p(self) -> int:
-        """Rows of the result."""
+        """The number of rows of the result."""
         return (self.h + 2 * self.pad_h - self.r) // self.stride_h + 1
 
     @property
     def q(self) -> int:
-        """Columns of the result."""
+        """The number of columns of the result."""
         return (self.w + 2 * self.pad_w - self.s) // self.stride_w + 1
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions, including those of padding."""
+        """The multiplications and additions, including those of padding."""
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
 
 @dataclass(frozen=True, slots=True)
 class Recurrent:
-    """A recurrent layer of one direction: `batch` sequences of `steps` steps, as many features as units.
+    """A unidirectional recurrent layer: `batch` sequences of `steps` steps, with as many features as units.
 
     `cell` is `vanilla` (with relu), `lstm` or `gru`.
     """
@@ -95,7 +95,7 @@ class Recurrent:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of the products with the state; those with the input are as many."""
+        """The multiplications and additions of the products with the state. Those with the input are equally many."""
         return 2 * self.gates * self.hidden**2 * self.batch * self.steps
 
 
@@ -112,7 +112,7 @@ class Sparse:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions with nonzero elements."""
+        """The multiplications and additions with nonzero elements."""
         return 2 * self.nonzeros * self.n
 
 
@@ -121,14 +121,14 @@ _Row = Mapping[str, str]
 
 
 def read_suite(name: str) -> tuple[Shape, ...]:
-    """Return all shapes of a suite in the order of its file. Raises: KeyError for a name that is not in SUITES."""
+    """Return all shapes of a suite in file order. Raises: KeyError for a name that is not in SUITES."""
     _, read = _FILES[name]
     with suite_path(name).open(encoding="utf-8", newline="") as text:
         return tuple(read(number, row) for number, row in enumerate(csv.DictReader(text)))
 
 
 def usual_sizes() -> dict[str, int]:
-    """Return a small value of each size by its name, `*` of all others, at which shipped kernels are compared."""
+    """Return a small default for each named size at which shipped kernels are compared (`*`: all other sizes)."""
     with (_FOLDER / "sizes.csv").open(encoding="utf-8", newline="") as file:
         return {row["size"]: int(row["value"]) for row in csv.DictReader(file)}
 
@@ -139,7 +139,7 @@ def suite_path(name: str) -> Path:
 
 
 def _deepbench_gemm(number: int, row: _Row) -> BatchedProduct:
-    """Return a product: column-major C[m, n] = A[m, k] · B[k, n] is row-major Y[n, m] = X[n, k] · W[k, m]."""
+    """Return a row-major product: column-major C[m, n] = A[m, k] · B[k, n] is Y[n, m] = X[n, k] · W[k, m]."""
     m, n, k = (int(row[x]) for x in ("n", "m", "k"))
     return BatchedProduct(number, row["suite"], m, n, k, row["b_t"] == "1", row["a_t"] == "1")
 

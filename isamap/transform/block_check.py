@@ -201,7 +201,7 @@ class _Trace:
 
 
 def _counts(index: Index, extents: Mapping[str, int]) -> int | None:
-    """Return up to where a subscript counts from 0, once each: 4 for `2*h + r`, h and r in 2, else None."""
+    """Return the count if a subscript takes each value from 0 on once, as `2*h + r` with h and r in 2, else None."""
     total = 1
     for monomial, step in sorted(index.terms, key=lambda term: term[1]):
         match monomial:

@@ -150,7 +150,7 @@ def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) 
 
 
 def _start(given: Sequence[Statement], number: int, of: Conflicts) -> Companion | None:
-    """Return the statement that initialises every element of the sum, if no statement in between prevents fusion."""
+    """Return the statement that initialises every element of the sum, if it can be fused, or None."""
     s = given[number]
     own = s.assign.target
     before = [n for n in range(number) if any(r.buffer == own.buffer for r in accesses(given[n]))]

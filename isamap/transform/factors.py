@@ -116,7 +116,7 @@ def _factorisation(
 
 
 def _flops(s: Statement) -> Index:
-    """Return the operations of all iterations. A multiply-add counts as two, a reduction as one."""
+    """Return the operations of all iterations, where the reduction counts as one operation."""
     return product(a.extent for a in s.axes) * (_operations(s.assign.value) + (s.assign.op is not None))
 
 

@@ -111,7 +111,7 @@ def moved_out(
 
 
 def movable(kernel: Kernel, loop: Sequential, *, behind: bool, only: int | None = None) -> list[int]:
-    """Return the units that may run before (`behind`: after) the loop, because a sum among them needs it.
+    """Return the units that sums need and that may run before the loop, or the reverse if `behind`.
 
     Only a sum is worth it: an elementwise statement stays where its data are. `only` asks about one sum.
     """

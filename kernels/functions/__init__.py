@@ -1,1 +1,1 @@
-"""The library of functions: a file for each, a definition in the language with its largest error."""
+"""The function library: one file per function, with a definition in the language and its largest error."""

@@ -1,4 +1,4 @@
-"""The judge of software pipelining: buffers filled early, and results written back late.
+"""Check software pipelining: buffers filled early, and results written back late.
 
 stage b ahead 1;             needs a loop around it, whose iterations it precedes
 stage b ahead 1 into k;      and a loop inside, whose iterations share the work
@@ -107,7 +107,7 @@ def _check_prefetch(
 
 
 def _never_reads_array(nest: NestSchedule, option: NestOption, stage: Stage | None) -> bool:
-    """Return whether a fused statement begins the sums, and no part of a sum returns to the array."""
+    """Return whether a fused statement initialises the sums, and no partial sum returns to the array."""
     extents = {axis.name: inf if axis.is_open else axis.extent for axis in option.axes if axis.is_reduction}
     around = nest.loops[: nest.hold if stage is None else stage.depth]
     is_cut = any(loop.step < extents.get(loop.axis, 0) for loop in around)
@@ -156,7 +156,7 @@ def _check_spread(
 
 
 def _check_hosts(nest: NestSchedule, depth: int, axis: str, name: str) -> Iterator[Diagnostic]:
-    """Yield the errors in the loops, down to the one over an axis, that are to share some work."""
+    """Yield the errors in the loops, down to the one over `axis`, that share interleaved work."""
     inside = [loop for loop in nest.loops[depth:] if loop.counts]
     axes = [loop.axis for loop in inside]
     if axis not in axes:

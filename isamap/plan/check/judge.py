@@ -1,4 +1,4 @@
-"""The independent judge of schedules: shares no code with the heuristics and solvers whose work it checks.
+"""The independent checker of schedules. It shares no code with the heuristics and solvers that it checks.
 
     check_schedule(schedule, problem)  ->  ()                                    # fine
                                            (Diagnostic("schedule-capacity", ...),)  # or what is wrong
@@ -30,12 +30,12 @@ LEAST_USED = 16  # less than one part in so many of a capacity is almost nothing
 
 
 def check_schedule(schedule: Schedule, problem: Problem) -> tuple[Diagnostic, ...]:
-    """Return the faults of a schedule as an answer to a problem, or nothing if it may be lowered."""
+    """Return the errors of a schedule as an answer to a problem, or () if it may be lowered."""
     return (*_check_header(schedule, problem), *_check_nests(schedule, problem))
 
 
 def live_registers(nest: NestSchedule, option: NestOption) -> dict[str, int]:
-    """Return how many registers of each memory the unrolled loops of a nest need at once."""
+    """Return the registers of each memory that a nest's unrolled loops need at once."""
     unrolls = _unrolls(nest, option)
     needed = dict(option.between)
     for operand in option.operands:
@@ -46,7 +46,7 @@ def live_registers(nest: NestSchedule, option: NestOption) -> dict[str, int]:
 
 
 def _unrolls(nest: NestSchedule, option: NestOption) -> list[tuple[str, int]]:
-    """Return the unrolled loops, outer to inner, with how many issues each unrolls."""
+    """Return the unrolled loops, outermost first, each with its number of issues."""
     extents = {axis.name: axis.extent for axis in option.axes}
     unrolls: list[tuple[str, int]] = []
     covered = dict(extents)
@@ -58,7 +58,7 @@ def _unrolls(nest: NestSchedule, option: NestOption) -> list[tuple[str, int]]:
 
 
 def _live_tiles(operand: TileOperand, unrolls: list[tuple[str, int]]) -> int:
-    """Return tiles of an operand that live at once.
+    """Return the number of live tiles of an operand.
 
     All of an accumulator. Of another operand those that a later iteration of an unrolled loop uses again: the
     tiles along the unrolled loops inside the outermost one that it does not depend on.
@@ -156,7 +156,7 @@ def _numbers(numbers: list[int]) -> str:
 
 
 def _find_option(nest: NestSchedule, question: NestProblem) -> tuple[NestOption | None, Diagnostic]:
-    """Return the option of a nest, or the error if there is none."""
+    """Return the option that a nest takes, or the error if there is none."""
     for option in question.options:
         if option.mapping == nest.mapping and option.choose == nest.choose:
             return option, Diagnostic("schedule-unknown", "")
@@ -201,7 +201,7 @@ def _check_names(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
 
 
 def _check_places(nest: NestSchedule) -> Iterator[Diagnostic]:
-    """Yield faults of stages and prefetches whose depth exceeds the number of loops."""
+    """Yield errors of stages and prefetches whose depth exceeds the number of loops."""
     for what, name, depth in (
         *(("stage", stage.operand, stage.depth) for stage in nest.stages),
         *(("prefetch", prefetch.operand, prefetch.depth) for prefetch in nest.prefetches),
@@ -249,7 +249,7 @@ def _check_tiling(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
 
 
 def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """Yield the template: loops outside, `hold`, summing loops, unrolled loops."""
+    """Yield errors in the order of loops: outer loops, `hold`, reduction loops, unrolled loops."""
     late = [loop for loop in nest.loops[nest.loops_around_unrolled :] if not loop.is_unrolled]
     if late:
         yield Diagnostic(
@@ -282,7 +282,7 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
 
 
 def _forced_sums(operands: Iterable[TileOperand]) -> list[TileOperand]:
-    """Return the sums whose parts an array does not hold. Others stay in a scratchpad by choice of the scheduler."""
+    """Return the sums whose parts do not fit their array's type. Others stay in a scratchpad by choice."""
     sums = (operand for operand in operands if operand.is_accumulator and operand.staging.stage_whole)
     return [operand for operand in sums if operand.layout.tensor_bytes < operand.staging.staged_bytes]
 
@@ -390,7 +390,7 @@ def _ceildiv(a: int, b: int) -> int:
 
 
 def warn_unused_capacity(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
-    """Yield a warning for each accelerator memory that is almost empty although its operand is loaded again.
+    """Yield a warning for each almost empty accelerator memory whose operand is loaded repeatedly.
 
     A schedule that takes at most twice the time of its issues would gain little from more of a memory.
     """
@@ -558,7 +558,7 @@ def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
 
 
 def _tiles(axis: TileAxis, block: LoopStep, around: list[LoopStep]) -> int:
-    """Return tiles of an axis in a whole block and in all of its pieces."""
+    """Return the tiles of an axis in a whole block and in all remainder pieces."""
     whole = block.step // axis.tile
     nested = all(loop.step % block.step == 0 for loop in around)
     if nested and not axis.is_open:
@@ -600,7 +600,7 @@ def _check_pieces(
 
 
 def halves(whole: int, tile: int) -> tuple[int, ...]:
-    """Return the fewest pieces that make every number of tiles up to `whole` elements: powers of two."""
+    """Return the fewest pieces that combine to every number of tiles up to `whole` elements: powers of two."""
     found = [tile]
     while 2 * found[-1] <= whole:
         found.append(2 * found[-1])

@@ -1,4 +1,4 @@
-"""Check a scheduling problem by itself: names that exist, sizes and counts in range, times that can be added.
+"""Check a scheduling problem: names that exist, sizes and counts in range, times that can be added.
 
     check_problem(problem)  ->  ("statement 0, option 1, operand `b`: the tensor lies along `q`, not an axis",)
 
@@ -16,7 +16,7 @@ ROUNDING = 1e-9
 
 
 def check_problem(problem: Problem) -> tuple[str, ...]:
-    """Return the broken rules of a problem, each with its place, or nothing if it may be scheduled."""
+    """Return the violated rules of a problem, each with its place, or () if it may be scheduled."""
     return (*_whole(problem), *_nests(problem))
 
 
@@ -129,7 +129,7 @@ def _flow(flow: Flow) -> Iterator[str]:
 
 
 def _times(kind: str, stated: Iterable[tuple[str, float]], least: float = 0) -> Iterator[str]:
-    """Yield a fault for each value that is below the least one, infinite, or no number."""
+    """Yield an error for each value that is below the lower limit, infinite, or NaN."""
     return (f"{kind} `{name}` is {value}" for name, value in stated if not least <= value < inf)
 
 

@@ -1,4 +1,4 @@
-"""The judge of buffers in scratchpads: each is in a permitted scratchpad, inside it, and disjoint.
+"""Check buffers in scratchpads: each is in a permitted scratchpad, inside it, and disjoint.
 
 stage a in spad at 0;        4096 bytes
 stage b in spad at 2048;     overlaps the one above: both are needed while the innermost loops run
@@ -97,7 +97,7 @@ def _wrong_memory(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Dia
 def staged_bytes(
     nest: NestSchedule, stage: Stage, operands: dict[str, TileOperand], option: NestOption
 ) -> int:
-    """Return the buffer of a stage: whole tiles for everything that the loops inside cover, once per copy."""
+    """Return the bytes of a stage's buffer: whole tiles for everything inside the loops, once per copy."""
     operand = operands[stage.operand]
     left = {axis.name: axis.extent for axis in option.axes}
     for loop in nest.loops[: stage.depth]:

@@ -1,4 +1,4 @@
-"""The rules of parallel loops: part of the independent judge of schedules.
+"""The rules of parallel loops, a part of the independent checker of schedules.
 
     par m by 512 { par n by 256 { stage b; for k by 256 { ... hold; ... } } }
 

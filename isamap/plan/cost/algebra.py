@@ -22,14 +22,14 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """A number."""
+    """A constant."""
 
     value: Number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """The number that is decided under a name."""
+    """The value of a decision, by name."""
 
     name: str
 
@@ -65,7 +65,7 @@ class CeilDiv:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cases:
-    """The branch that belongs to a decision's value."""
+    """The branch that a decision's value selects."""
 
     decision: str
     branches: tuple[tuple[int, Cost], ...]
@@ -73,7 +73,7 @@ class Cases:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Threshold:
-    """`above` where `load` exceeds `limit`, else `below`, which is never more."""
+    """`above` if `load` exceeds `limit`, else `below`, which never exceeds `above`."""
 
     load: Cost
     limit: int
@@ -118,7 +118,7 @@ def parts_of(cost: Cost) -> tuple[Cost, ...]:
 
 
 def decisions_in(cost: Cost) -> tuple[str, ...]:
-    """Return the decisions that an expression names itself, not by its parts."""
+    """Return the decisions that the root of an expression names, without those of its parts."""
     match cost:
         case Decision(name) | Cases(name, _):
             return (name,)
@@ -131,7 +131,7 @@ def decisions_in(cost: Cost) -> tuple[str, ...]:
 
 
 def is_whole(cost: Cost) -> bool:
-    """Return whether an expression has whole values only."""
+    """Return whether an expression only has integer values."""
     match cost:
         case Const(value):
             return isinstance(value, int)
@@ -144,13 +144,13 @@ def is_whole(cost: Cost) -> bool:
 
 
 def total(parts: Iterable[Cost]) -> Cost:
-    """Return the sum, without zeros."""
+    """Return the sum of the parts without zeros."""
     kept = tuple(part for part in parts if not (isinstance(part, Const) and part.value == 0))
     return kept[0] if len(kept) == 1 else Add(kept) if kept else Const(0)
 
 
 def times(*parts: Cost | Number) -> Cost:
-    """Return the product, its constants multiplied into one."""
+    """Return the product of the parts with constants folded."""
     costs = [part if not isinstance(part, int | float) else Const(part) for part in parts]
     factor = prod(part.value for part in costs if isinstance(part, Const))
     kept = tuple(part for part in costs if not isinstance(part, Const))
@@ -162,6 +162,6 @@ def times(*parts: Cost | Number) -> Cost:
 
 
 def largest(parts: Iterable[Cost]) -> Cost:
-    """Return the maximum; 0 of nothing."""
+    """Return the maximum of the parts, or 0 without parts."""
     kept = tuple(parts)
     return kept[0] if len(kept) == 1 else Max(kept) if kept else Const(0)

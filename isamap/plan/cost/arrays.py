@@ -41,7 +41,7 @@ PLUS, TIMES = cast("Fold", add), cast("Fold", mul)  # whose own types cannot say
 
 
 def evaluate_all(cost: Cost, values: Values, count: int) -> Numbers:
-    """Return the value for each of `count` assignments, given per decision. Shapes: (count,).
+    """Return the value for each of `count` assignments, given as arrays by decision. Shapes: (count,).
 
     Raises: KeyError for a decision that is not given. A value without a branch gives nan.
     """
@@ -51,7 +51,7 @@ def evaluate_all(cost: Cost, values: Values, count: int) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Assignments, given per decision, and known values of shared parts.
+    """Assignments as arrays by decision, with cached values of shared parts.
 
     `parts` holds the values of shared parts by identity, `takers` the assignments that have a value, and
     their number.
@@ -97,7 +97,7 @@ def _evaluate_batch(cost: Cost, batch: _Batch) -> Some:
 
 
 def _take_branches(decision: str, branches: tuple[tuple[int, Cost], ...], batch: _Batch) -> Some:
-    """Return the branches that belong to the values of a decision; those that none takes are not looked at."""
+    """Return the branches selected by the values of a decision. Unselected branches are not evaluated."""
     values = batch.values[decision]
     if not isinstance(values, np.ndarray):
         return next((_evaluate_batch(part, batch) for key, part in branches if key == values), nan)
@@ -116,7 +116,7 @@ def _take_branches(decision: str, branches: tuple[tuple[int, Cost], ...], batch:
 
 
 def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_], int]:
-    """Return which assignments have a value of a decision, and how many do."""
+    """Return a mask of the assignments with a given value of a decision, and their number."""
     found = batch.takers.get((decision, value))
     if found is None:
         taking = np.equal(batch.values[decision], value)
@@ -125,7 +125,7 @@ def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_]
 
 
 def _beyond(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
-    """Return one of two costs; one that no assignment takes is not looked at."""
+    """Return one of two costs per assignment. A cost that no assignment selects is not evaluated."""
     if isinstance(exceeds, bool):
         return _evaluate_batch(above if exceeds else below, batch)
     # Counting takes a tenth of the time of numpy's `any` and `all`.
@@ -156,7 +156,7 @@ def _ceildiv(dividend: Some, divisor: Some) -> Some:
 def block_classes_all(
     axes: Sequence[tuple[str, int]], values: Values, one: Some = 1.0
 ) -> list[tuple[Some, dict[str, Some]]]:
-    """Return the sizes of register blocks: how many are alike, and their own sizes; without sizes that none has.
+    """Return the classes of register blocks: the number of equal blocks, and their sizes.
 
     Where an assignment has no block of a class, its count is 0 and its sizes are 1. `one` is how 1 is given.
     """

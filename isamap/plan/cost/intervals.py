@@ -49,7 +49,7 @@ def bounds_all(cost: Cost, boxes: Boxes, count: int) -> Ends:
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Bounds of each decision, and cached bounds of parts, by identity, and of values.
+    """The bounds of each decision, with cached bounds of parts (by identity) and of values.
 
     Shapes: (ends, boxes), with one end if both are the same, and one box if all are.
     """
@@ -61,7 +61,7 @@ class _Spans:
     )
 
     def inside(self, decision: str, key: int) -> NDArray[np.bool_] | bool:
-        """Return where a decision may have a value: True or False where that is the same everywhere."""
+        """Return where a decision may have a value, as True or False if that is equal for all boxes."""
         found = self.masks.get((decision, key))
         if found is None:
             box = self.boxes[decision]
@@ -73,12 +73,12 @@ class _Spans:
         return found
 
     def inside_blocks(self, sizes: Mapping[str, Numbers]) -> _Spans:
-        """Return the spans inside register blocks of these sizes."""
+        """Return the spans inside register blocks with these sizes."""
         return replace(self, boxes={**self.boxes, **sizes}, known={}, masks={})
 
 
 def _in_fewest(both: Numbers) -> Numbers:
-    """Return least and most in the fewest numbers: one box where all are the same, one end if they are."""
+    """Return bounds with equal boxes, or equal ends, stored once."""
     if both.shape[1] > 1 and (both == both[:, :1]).all():
         both = both[:, :1]
     return both[:1] if (both[0] == both[1]).all() else both
@@ -114,7 +114,7 @@ def _bound_cost(cost: Cost, spans: _Spans) -> Numbers:
 
 
 def _any_of(decision: str, branches: Sequence[tuple[int, Cost]], spans: _Spans) -> Numbers:
-    """Return between the least and the most of the branches that a decision leaves."""
+    """Return the bounds over all branches that a decision may select."""
     is_decided = len(spans.boxes[decision]) == 1
     found = NOWHERE
     for key, part in branches:
@@ -132,12 +132,12 @@ def _any_of(decision: str, branches: Sequence[tuple[int, Cost]], spans: _Spans) 
 
 
 def _either(one: Numbers, other: Numbers) -> Numbers:
-    """Return between the least and the most of two."""
+    """Return bounds that enclose both."""
     return np.concatenate((np.minimum(one[:1], other[:1]), np.maximum(one[-1:], other[-1:])))
 
 
 def _over_blocks(axes: Sequence[tuple[str, int]], body: Cost, spans: _Spans) -> Numbers:
-    """Return where the sizes of blocks are given, their sum, else as few or many as there may be, of any size."""
+    """Return the sum over blocks of given sizes, else bounds for any possible number and size of blocks."""
     own = {name: spans.boxes[name] for name, _ in axes}
     if all(len(span) == 1 for span in own.values()):
         # A class that a box has no block of may have no bounds there, nor does it count.

@@ -1,4 +1,4 @@
-"""Evaluate a cost for one assignment. The result is an integer if all numbers in the cost are.
+"""Evaluate a cost for one assignment. The result is an integer if all numbers in the cost are integers.
 
 evaluate(times(0.5, Decision("nest0.unroll.m")), {"nest0.unroll.m": 3})  ->  1.5
 """
@@ -28,7 +28,7 @@ Assignment = Mapping[str, int]
 
 
 def evaluate(cost: Cost, assignment: Assignment) -> Number:
-    """Return the value of an expression: whole where all its numbers are.
+    """Return the value of an expression, an integer if all its numbers are integers.
 
     Raises: KeyError for a decision that the assignment lacks or that has no branch.
     """
@@ -68,7 +68,7 @@ def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> N
 def block_classes(
     axes: Sequence[tuple[str, int]], assignment: Assignment
 ) -> list[tuple[int, dict[str, int]]]:
-    """Return the sizes of register blocks: how many blocks are alike, and the assignment with their own sizes."""
+    """Return the classes of register blocks: the number of equal blocks, and the assignment with their sizes."""
     found = [(1, dict(assignment))]
     for name, issues in axes:
         whole, rest = divmod(issues, assignment[name])

@@ -1,4 +1,4 @@
-"""Share equal parts of costs as one object, so that each is computed once and is one term for a solver.
+"""Share equal parts of costs as one object, so that each is computed once and becomes one solver term.
 
     Add((times(2, a), times(2, a)))  with two products  ->  the same with one of them, twice
 

@@ -1,4 +1,4 @@
-"""A schedule as canonical text: printed, edited by hand, and read back; and a problem, printed."""
+"""Canonical text of a schedule: printed, edited by hand, and read. A problem is only printed."""
 
 from isamap.plan.text.problem import print_problem
 from isamap.plan.text.reading import parse_schedule

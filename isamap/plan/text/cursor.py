@@ -1,4 +1,4 @@
-"""A cursor in a schedule's text, with functions that read from there."""
+"""A cursor in a schedule's text, with functions that read from it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class TextReader:
         return self.position >= len(self.source.text)
 
     def peek_span(self) -> Span:
-        """Return the next token; the last character if there is none."""
+        """Return the span of the next token, or of the last character at the end."""
         self.skip_blank()
         token = _TOKEN.match(self.source.text, self.position)
         end = len(self.source.text.rstrip())
         return Span(self.source, *token.span()) if token else Span(self.source, max(0, end - 1), end)
 
     def line_span(self) -> Span:
-        """Return the rest of this line, without its comment and the blanks around it."""
+        """Return the rest of this line without its comment and surrounding blanks."""
         end = self.source.text.find("\n", self.position)
         whole = self.source.text[self.position : len(self.source.text) if end < 0 else end]
         text = whole.partition("#")[0].rstrip()
@@ -67,7 +67,7 @@ class TextReader:
         return int(span.text)
 
     def take_until(self, stop: str) -> Span:
-        """Return the text up to a character, which is read as well."""
+        """Return the text up to a character, which is consumed."""
         self.skip_blank()
         end = self.source.text.find(stop, self.position)
         if end < 0:

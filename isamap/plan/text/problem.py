@@ -76,7 +76,7 @@ _PRINTED = "homes", "pack_ns_per_element", "source"
 
 
 def _fields(record: object, *shown: str) -> Iterator[str]:
-    """Yield the name and the value of each field that is not `shown` and not at its default."""
+    """Yield name and value of each field that is neither in `shown` nor at its default."""
     assert is_dataclass(record)
     for field in fields(record):
         value = getattr(record, field.name)

@@ -38,7 +38,7 @@ _LOOPS: dict[str, type[LoopStep]] = {kind.word: kind for kind in LOOP_KINDS}
 
 
 def parse_schedule(source: Source) -> Schedule:
-    """Return the schedule that a text says; of a text that was changed nothing about its cost is believed.
+    """Return the schedule in a text. In an edited text, its claims about cost are dropped.
 
     Raises: SyntaxProblem if it is not a schedule.
     """
@@ -121,7 +121,7 @@ def _parse_nest(reader: TextReader) -> NestSchedule:
 
 
 def _parse_loops(reader: TextReader, body: _Body) -> None:
-    """Parse the loops from behind the mapping to `issue;`."""
+    """Parse the loops after the mapping up to `issue;`."""
     while True:
         span = reader.peek_span()
         match reader.take_one_of(_WORDS):
@@ -239,12 +239,12 @@ _FIXED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([0-9]{1,18})\s*")
 
 
 def standing(schedule: Schedule, digest: str) -> Schedule:
-    """Return the schedule as written; without its claims of cost and bound if the digest is not its own."""
+    """Return the schedule, without its claims of cost and bound if the digest does not match."""
     return schedule if digest == text_digest(schedule) else forget_cost(schedule)
 
 
 def parse_header(reader: TextReader) -> tuple[Schedule, str]:
-    """Return the lines before the first nest, as a schedule without nests, and the digest that it gives."""
+    """Return the lines before the first nest as a schedule without nests, and the digest in them."""
     schedule, digest = Schedule("", "", (), ()), ""
     seen: set[str] = set()
     while not reader.at_end() and reader.peek_span().text != "nest":

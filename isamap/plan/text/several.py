@@ -1,4 +1,4 @@
-"""Several schedules of one kernel, each for a part of the open sizes, in one text.
+"""Several schedules of one kernel in one text, each for a part of the open sizes.
 
     isamap schedule 1                isamap schedule 1
     kernel gemm_f32                  kernel gemm_f32
@@ -41,7 +41,7 @@ def split_versions(source: Source) -> tuple[Source, ...]:
 
 
 def box_of(sizes: Iterable[tuple[str, int | str]]) -> Box:
-    """Return the values that sizes may have."""
+    """Return the ranges of the sizes."""
     return {name: _bounds(value) for name, value in sizes}
 
 
@@ -53,7 +53,7 @@ def _bounds(value: int | str) -> tuple[int, int]:
 
 
 def check_versions(boxes: Sequence[Box], whole: Box) -> tuple[Diagnostic, ...]:
-    """Return findings on the sizes of several versions, or nothing if exactly one of them covers each call."""
+    """Return errors in the sizes of several versions, or () if each call is covered exactly once."""
     for box in boxes:
         outside = [name for name in whole if name not in box or not _is_within(box[name], whole[name])]
         if outside or box.keys() - whole.keys():

@@ -1,4 +1,4 @@
-"""The line of a stage: the options behind its operand, defined once for reading and writing.
+"""The line of a stage: the options after its operand, defined once for reading and writing.
 
     stage b;    stage b by rows;    stage b ahead 1 into k;    stage c in spad at 256;    stage b packed;
 
@@ -18,7 +18,7 @@ MAX_AHEAD = 16
 
 
 def time_alternately(reader: TextReader, most: int) -> int:
-    """Return how many iterations ahead something is moved."""
+    """Return the number of iterations that a move is ahead."""
     span = reader.peek_span()
     iterations = reader.take_number()
     if not 1 <= iterations <= most:
@@ -28,7 +28,7 @@ def time_alternately(reader: TextReader, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A word of the line: the field of the stage that it sets (None: none), its reader, and the allowed followers."""
+    """An option of the line: the field of the stage that it sets, its reader, and the options that may follow."""
 
     said: Callable[[Stage], str | None]
     read: Callable[[TextReader, Stage], Stage]
@@ -73,7 +73,7 @@ FIRST = ("ahead", "by", "in", "packed")
 
 
 def print_stage(stage: Stage) -> str:
-    """Return the line."""
+    """Return the line of a stage."""
     words = ["stage", stage.operand]
     for word, clause in CLAUSES.items():
         said = clause.said(stage)
@@ -83,7 +83,7 @@ def print_stage(stage: Stage) -> str:
 
 
 def parse_stage(reader: TextReader, depth: int) -> Stage:
-    """Return the stage of a line after the word `stage`, inside `depth` loops."""
+    """Return the stage in a line after the word `stage`, inside `depth` loops."""
     stage, then = Stage(reader.take_name("an operand"), depth), FIRST
     while (word := reader.take_one_of((*then, ";"))) != ";":
         stage, then = CLAUSES[word].read(reader, stage), CLAUSES[word].then

@@ -35,17 +35,17 @@ def print_schedule(schedule: Schedule) -> str:
 
 
 def text_digest(schedule: Schedule) -> str:
-    """Return the start of the sha256 of a schedule's text: its claims hold only for the same text."""
+    """Return the start of the sha256 of a schedule's text. Its claims only hold for this text."""
     return sha256("\n".join([*_header(schedule), *_nests(schedule)]).encode()).hexdigest()[:DIGITS]
 
 
 def fixed_words(schedule: Schedule) -> str:
-    """Return the decisions that a person made. Cost and bound hold for schedules with these."""
+    """Return the decisions that a user fixed, as text. Cost and bound hold for schedules with these."""
     return ", ".join(f"{name} = {value}" for name, value in schedule.fixed)
 
 
 def blocks_words(blocks: tuple[tuple[str, int], ...]) -> str:
-    """Return axes with the iterations of a block, the outermost first; `none` if there are none."""
+    """Return axes with the iterations of a block, the outermost first, as text, or `none`."""
     return ", ".join(f"{axis} by {size}" for axis, size in blocks) or "none"
 
 
@@ -114,7 +114,7 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
 
 
 def loop_words(loop: LoopStep) -> str:
-    """Return the text of a loop without its body."""
+    """Return the text of a loop's head."""
     rest = f" rest {' '.join(map(str, loop.rest))}" if loop.rest else ""
     return f"{loop.word} {loop.axis} by {loop.step}{rest}"
 

@@ -1,4 +1,4 @@
-"""Write a report as one self-contained HTML file: styles, script and pictures are inside, all is escaped.
+"""Write a report as one self-contained HTML file with styles, script and pictures. All text is escaped.
 
 Texts are linked by numbers: `data-o` of a line are the numbers of its subject, `data-i` those of everything
 that it belongs to.
@@ -32,13 +32,13 @@ KEYS = (
 
 
 def report_html(report: Report) -> str:
-    """Return the whole file."""
+    """Return the whole HTML file."""
     sections = [section for section in _sections(report) if section.body]
     return "\n".join(chain(_head(report, sections), *(s.lines() for s in sections), _tail()))
 
 
 class _Section:
-    """A part of the page with a heading that links lead to."""
+    """A section of the page with a heading that links refer to."""
 
     def __init__(self, name: str, title: str, body: Iterable[str]) -> None:
         self.name, self.title, self.body = name, title, tuple(body)
@@ -123,7 +123,7 @@ def _line(ident: str, line: SubjectLine, numbers: dict[str, str]) -> str:
 
 
 def _data(about: SubjectLine | Mark, numbers: dict[str, str]) -> str:
-    """Return the attributes that link a line, or a piece of it, to its subject."""
+    """Return the attributes that link a line, or a part of it, to its subject."""
     names = (("o", about.own), ("i", about.inside))
     return "".join(f' data-{kind}="{" ".join(numbers[n] for n in own)}"' for kind, own in names if own)
 
@@ -194,7 +194,7 @@ def _bytes(report: Report) -> Iterator[str]:
 
 
 def _figures(pictures: Sequence[Picture]) -> Iterator[str]:
-    """Yield the first ones as they are, the others to be opened."""
+    """Yield the first pictures openly, and the others collapsed."""
     yield '<div class="pictures">'
     for picture in pictures[:OPEN]:
         yield f"<figure>{picture.inline()}</figure>"
@@ -205,7 +205,7 @@ def _figures(pictures: Sequence[Picture]) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Row], right: Collection[int] = ()) -> str:
-    """Return rows as a table, the header first. Columns in `right` end flush."""
+    """Return rows as an HTML table, the header first. Columns in `right` are right-aligned."""
     head, *others = rows
     body = "".join(f"<tr>{_cells(row, right, 'td')}</tr>" for row in others)
     top = f"<thead><tr>{_cells(head, right, 'th')}</tr></thead>"

@@ -1,4 +1,4 @@
-"""A report for a terminal: the sentence, tables, and every picture in characters."""
+"""A report for a terminal: the bottleneck sentence, tables, and every picture in characters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isamap.source.records import asdict
 
 
 def report_text(report: Report) -> str:
-    """Return the whole, with a newline at its end."""
+    """Return the whole report as text, with a newline at its end."""
     return "\n\n".join(_parts(report)) + "\n"
 
 
@@ -47,7 +47,7 @@ def _parts(report: Report) -> Iterator[str]:
 
 
 def report_json(report: Report) -> dict[str, object]:
-    """Return the facts. Texts are lines with the names of their subjects."""
+    """Return the facts as JSON. Texts are lines with the names of their subjects."""
     head, *rows = report.accesses
     return {
         "schema": "isamap.report/1",

@@ -26,7 +26,7 @@ _DECIDED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LinkedNest:
-    """A nest of the schedule as links know it: the option that it takes, and its statements' texts."""
+    """A nest of the schedule as line links see it: its option, and its statements' texts."""
 
     schedule: NestSchedule
     option: NestOption
@@ -39,7 +39,7 @@ class LinkedNest:
 
     @property
     def statements(self) -> Names:
-        """Names of the statement and those fused with it."""
+        """The names of the statement and of those fused with it."""
         return tuple(f"s{n}" for n in sorted((self.schedule.statement, *self.schedule.fused)))
 
     @property
@@ -51,7 +51,7 @@ class LinkedNest:
 
 
 def kernel_lines(text: str, kernel: Kernel, nests: Sequence[LinkedNest]) -> tuple[SubjectLine, ...]:
-    """Return the lines of a kernel's text. Loops and statements are marks in them.
+    """Return the lines of a kernel's text. Loops and statements are marked in them.
 
     `kernel` is the scheduled kernel: statements that are not in the text have no place there.
     """
@@ -98,19 +98,19 @@ def _statements(
 def _marks_in(
     start: int, end: int, marks: Mapping[tuple[int, int], tuple[Sequence[str], Sequence[str]]]
 ) -> Iterator[Mark]:
-    """Yield the marks, or parts of them, that lie on a line, given by its place in the text."""
+    """Yield the marks, or parts of them, on a line between two offsets."""
     for (first, last), (own, inside) in sorted(marks.items()):
         if first < end and start < last:
             yield Mark(max(first, start) - start, min(last, end) - start, once(own), once(inside))
 
 
 def _over(axis: str, loop: Loop, nest: LinkedNest) -> Names:
-    """Return the loops of the schedule over a kernel's axis, or the ordered loop, which the schedule omits."""
+    """Return the schedule's loops over a kernel axis, or the ordered loop, which the schedule omits."""
     return (f"seq.{axis}",) if loop.ordered else tuple(_loops_over(axis, nest))
 
 
 def _loops_over(axis: str, nest: LinkedNest) -> Iterator[str]:
-    """Yield the names of the schedule's loops over an axis of the kernel, or over several with it among them."""
+    """Yield the names of the schedule's loops over a kernel axis, alone or fused with others."""
     counts: dict[str, int] = {}
     for loop in nest.schedule.loops:
         number = counts.get(loop.axis, 0)
@@ -158,7 +158,7 @@ def schedule_lines(text: str, nests: Sequence[LinkedNest]) -> tuple[SubjectLine,
 
 
 def _link_names(words: str, nest: LinkedNest, counts: dict[str, int]) -> Names:
-    """Return the names in a line inside a nest. `counts` are the loops over each axis so far."""
+    """Return the names in a line inside a nest. `counts` has the number of loops over each axis so far."""
     if (loop := _LOOP.match(words)) is not None:
         axis = loop["axis"]
         number = counts.get(axis, 0)
@@ -177,7 +177,7 @@ def _link_names(words: str, nest: LinkedNest, counts: dict[str, int]) -> Names:
 
 
 def once(names: Sequence[str]) -> Names:
-    """Return the names in their order, each but once."""
+    """Return the names in order without repetitions."""
     return tuple(dict.fromkeys(names))
 
 
@@ -194,7 +194,7 @@ _COPY = re.compile(r"^(?P<word>stage|write|prefetch|hold|pack)[0-9A-Za-z_]* (?P<
 
 
 def code_lines(text: str, nests: Sequence[LinkedNest]) -> tuple[SubjectLine, ...]:
-    """Return the lines of emitted C. A function belongs to its caller, as copies and parts for threads do."""
+    """Return the lines of emitted C. A function, such as a copy or a thread's part, belongs to its caller."""
     lines = text.splitlines()
     found = [SubjectLine(line) for line in lines]
     called: dict[str, Names] = {}
@@ -211,7 +211,7 @@ def code_lines(text: str, nests: Sequence[LinkedNest]) -> tuple[SubjectLine, ...
 
 
 def _functions(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield the start and the end of each function's body, and its name, without the functions of instructions."""
+    """Yield start, end and name of each function's body, without the functions of instructions."""
     name = ""
     start: int | None = None
     for number, line in enumerate(lines):
@@ -226,7 +226,7 @@ def _functions(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """A scope of the code, of a nest or of none: `is_copy` where its loops are a copy's, `depths` by axis."""
+    """A scope of the code, inside a nest or outside. `is_copy` marks a copy's loops, `depths` counts by axis."""
 
     own: Names
     nest: LinkedNest | None
@@ -235,7 +235,7 @@ class _Scope:
 
 
 class _Code:
-    """Reads a function line by line."""
+    """A line-by-line reader of a function."""
 
     def __init__(self, nests: Sequence[LinkedNest], inside: Names) -> None:
         self.by_note: dict[str, list[LinkedNest]] = {}
@@ -284,7 +284,7 @@ class _Code:
 
 
 def _loop(name: str, last: _Scope, nest: LinkedNest) -> _Scope:
-    """Return one of the schedule's loops: of several over an axis, those with one iteration are not written."""
+    """Return the scope of one of the schedule's loops. Loops with one iteration are not in the code."""
     axis = _axis(name, nest)
     loops = list(_name_loops(axis, nest))
     depth = last.depths.get(axis, 0)
@@ -293,7 +293,7 @@ def _loop(name: str, last: _Scope, nest: LinkedNest) -> _Scope:
 
 
 def _axis(counter: str, nest: LinkedNest) -> str:
-    """Return the axis that a counter is named after, with a number behind it, or "" if there is none."""
+    """Return the axis after which a counter is named, or ""."""
     stems = {re.sub(r"[^0-9A-Za-z_]", "", loop.axis): loop.axis for loop in nest.schedule.loops}
     fitting = [stem for stem in stems if re.fullmatch(f"{stem}[0-9]*_*", counter)]
     return stems[max(fitting, key=len)] if fitting else ""
@@ -316,7 +316,7 @@ def _name_loops(axis: str, nest: LinkedNest) -> Iterator[str]:
 
 
 def listing_lines(text: str, code: Sequence[SubjectLine], arrays: frozenset[str]) -> tuple[SubjectLine, ...]:
-    """Return the lines of a listing: an instruction belongs to where the code calls it on the same arrays."""
+    """Return the lines of a listing. An instruction belongs to the code that issues it on the same arrays."""
     known: dict[tuple[str, frozenset[str]], SubjectLine] = {}
     for line in code:
         call = _CALL.match(line.text)

@@ -20,7 +20,7 @@ WORKSPACE = "workspace"
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """The time for which a buffer occupies its bytes. Units: bytes; `start` and `end` those of its picture."""
+    """The time for which a buffer occupies bytes. Units: bytes; `start` and `end` as in its picture."""
 
     buffer: str
     why: str
@@ -31,7 +31,7 @@ class Stay:
 
     @property
     def last_byte(self) -> int:
-        """The first byte behind it."""
+        """The first byte after it."""
         return self.offset_bytes + self.size_bytes
 
 
@@ -50,24 +50,24 @@ class MemoryUse:
     stays: tuple[Stay, ...]
 
     def used_at(self, moment: float) -> int:
-        """Return the bytes that buffers have at a moment."""
+        """Return the bytes that buffers occupy at a moment."""
         return sum(s.size_bytes for s in self.stays if s.start <= moment < s.end)
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes that buffers have at one time."""
+        """The largest number of bytes that buffers occupy at once."""
         return max((self.used_at(stay.start) for stay in self.stays), default=0)
 
     @property
     def buffers(self) -> tuple[str, ...]:
-        """Names of all buffers, once each, by their addresses."""
+        """The names of all buffers, without repetitions, by address."""
         return tuple(dict.fromkeys(s.buffer for s in sorted(self.stays, key=lambda s: s.offset_bytes)))
 
 
 def memories_of(
     program: LoweredProgram, machine: Machine, recorded: Recorded | None
 ) -> tuple[MemoryUse, ...]:
-    """Return every used scratchpad, if a simulation was recorded, and the workspace if there is one."""
+    """Return every used scratchpad of a recorded simulation, and the workspace if there is one."""
     found: list[MemoryUse] = []
     for memory in sorted({b.memory for b in program.buffers if b.memory}) if recorded is not None else ():
         assert recorded is not None, "asked above"
@@ -83,7 +83,7 @@ def memories_of(
 
 
 def _find_stays(buffer: Buffer) -> Iterator[Stay]:
-    """Yield the buffers of the workspace with known places."""
+    """Yield the stays of workspace buffers with known places."""
     size = exact_bytes(buffer)
     if size is not None and buffer.offset is not None and buffer.life is not None:
         yield Stay(buffer.name, buffer.why, *buffer.life, buffer.offset, size)
@@ -120,7 +120,7 @@ def _stays(buffers: Sequence[Buffer], recorded: Recorded) -> Iterator[Stay]:
 
 
 def _touches(recorded: Recorded) -> list[tuple[str, float, float]]:
-    """Return accesses by the names of arrays, in their order. Skipped iterations have those of the last one."""
+    """Return accesses by array names, in order. Skipped iterations repeat the accesses of the last one."""
     found = sorted(
         ((name, i.begin_ns, i.end_ns) for i in recorded.issued for name in i.arrays),
         key=lambda touch: touch[1],

@@ -1,4 +1,4 @@
-"""All pictures of a report, in the order in which they are shown."""
+"""All pictures of a report, in display order."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def time_pictures(report: Report) -> Iterator[Picture]:
 
 
 def memory_pictures(report: Report) -> Iterator[Picture]:
-    """Yield one for each memory."""
+    """Yield a picture for each memory."""
     yield from (memory_picture(report.title, use) for use in report.memories)
 
 
 def roofline_pictures(report: Report) -> Iterator[Picture]:
-    """Yield one for each statement that computes, those with most operations first."""
+    """Yield a picture for each computing statement, the most operations first."""
     for roof in sorted(report.explained.roofs, key=lambda roof: -roof.operations):
         yield roofline_picture(report.title, [roof], f"roofline-{roof.statement}")
 
@@ -56,7 +56,7 @@ def traffic_pictures(report: Report) -> Iterator[Picture]:
 
 
 def all_pictures(report: Report) -> tuple[Picture, ...]:
-    """Return every picture. No two have one name."""
+    """Return every picture. Their names are unique."""
     kinds = (time_pictures, memory_pictures, roofline_pictures, traffic_pictures)
     return tuple(picture for kind in kinds for picture in kind(report))
 
@@ -83,7 +83,7 @@ class _Amount:
 
 
 def time_picture(title: str, spent: TimeShares) -> Picture:
-    """Return parts of the time of a statement; those that others hide are pale."""
+    """Return a picture of a statement's time in parts. Parts that others hide are pale."""
     longest = next((part for part in spent.parts if part.hides), None)
     amounts = [
         _Amount(
@@ -101,7 +101,7 @@ def time_picture(title: str, spent: TimeShares) -> Picture:
 
 
 def traffic_picture(title: str, levels: Sequence[LevelBytes]) -> Picture:
-    """Return bytes per level: read, and behind that written."""
+    """Return a picture of the bytes per level, read and then written."""
     most = max((level.total_bytes for level in levels), default=0.0) or 1.0
     amounts = [
         _Amount(level.level, (level.read_bytes / most, level.written_bytes / most), _read_and_written(level))
@@ -158,7 +158,7 @@ MEMORY_TOP, USED, LEAST, FREE = 56, 200, 18, 16
 
 @dataclass(frozen=True, slots=True)
 class _Down:
-    """Addresses as places down: used pieces by their size, free ones all alike. Units: bytes, pixels."""
+    """Vertical positions of addresses: used pieces by size, free ones of equal height. Units: bytes, pixels."""
 
     places: tuple[tuple[int, float], ...]
 
@@ -176,7 +176,7 @@ class _Down:
         return _Down(tuple(places))
 
     def at(self, address: int) -> float:
-        """Return the pixels from the top. All edges of buffers have one."""
+        """Return the pixels from the top. Every edge of a buffer has a position."""
         return dict(self.places)[address]
 
     @property
@@ -204,7 +204,7 @@ def memory_picture(title: str, use: MemoryUse) -> Picture:
 
 
 def peak_text(use: MemoryUse) -> str:
-    """Return `at most 24 KiB of 512 KiB, 4.7 %`."""
+    """Return the peak as text: `at most 24 KiB of 512 KiB, 4.7 %`."""
     most = f"at most {bytes_text(use.peak_bytes)}"
     if not use.capacity_bytes:
         return most
@@ -272,7 +272,7 @@ class _Window:
 
 
 def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
-    """Yield the whole run, and a part of it if single issues are too short to be seen."""
+    """Yield a picture of the whole run, and of a part of it if single issues are too short to see."""
     yield _timeline_picture(_Window(timeline, 0.0, timeline.total_ns, "timeline", f"{title}: busy times"))
     if len(timeline.bars) > 3 * CLOSE:
         start, end = _busiest(timeline)
@@ -281,7 +281,7 @@ def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
 
 
 def _busiest(timeline: Timeline) -> tuple[float, float]:
-    """Return the first stretch of so many bars with the most instructions on the most tracks."""
+    """Return the first section of the timeline with the most instructions on the most tracks."""
     bars = sorted(timeline.bars, key=lambda bar: bar.start_ns)
     places = range(0, len(bars) - CLOSE, CLOSE // 4)
     kinds = {at: len({(b.track, b.label) for b in bars[at : at + CLOSE]}) for at in places}
@@ -335,7 +335,7 @@ def _bars(window: _Window, bars: tuple[Bar, ...], across: Across) -> Iterator[st
 
 
 def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
-    """Yield marks for iterations that were counted and not run. Marks of outer loops come last and are longer."""
+    """Yield marks for iterations that were not simulated. Marks of outer loops come last and are longer."""
     for gap in timeline.gaps:
         if gap.start_ns < across.end and gap.end_ns > across.start:
             x, end = across.at(gap.start_ns), across.at(gap.end_ns)
@@ -369,6 +369,6 @@ def _timeline_text(window: _Window, bars: tuple[Bar, ...], across: Across) -> st
 
 
 def _fill(filled: list[float], start: float, end: float) -> None:
-    """Add to each column the part of it that lies between two positions."""
+    """Add to each column its part between two positions."""
     for column in range(int(start), min(len(filled), int(end) + 1)):
         filled[column] += max(0.0, min(end, column + 1) - max(start, column))

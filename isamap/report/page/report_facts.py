@@ -1,4 +1,4 @@
-"""The facts of a report about one compilation; renderers add none.
+"""The facts of a report about one compilation. Renderers add none.
 
 Report("gemm_f32", "x86-avx512", "bound by the fma units: 91 % …", panes=(Pane("kernel", …), …), …)
 """
@@ -17,7 +17,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A piece of a line, from `start` to `end` in characters, with a narrower subject than the line."""
+    """A part of a line, from character `start` to `end`, with a narrower subject than the line."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class SubjectLine:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """A text in lines: the kernel, the schedule, the code. `left_out` further lines are not shown."""
+    """A text in lines, such as the kernel, the schedule or the code. `left_out` more lines are not shown."""
 
     name: str
     title: str
@@ -52,7 +52,7 @@ class Pane:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The content of a report page, in this order.
+    """The content of a report page, in display order.
 
     `figures` are numbers with their units, by label. `explained` has the mapping, its tree of loops, time
     in parts, rooflines and runners-up. `timeline` is None if `no_timeline` gives a reason. `accesses` is a
@@ -82,5 +82,5 @@ class Report:
 
 
 def names_in(panes: tuple[Pane, ...]) -> Iterator[str]:
-    """Yield all names that lines of panes have, once each, in their order."""
+    """Yield all names in the lines of panes, without repetitions, in order."""
     yield from dict.fromkeys(name for pane in panes for line in pane.lines for name in line.inside)

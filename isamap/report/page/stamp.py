@@ -1,4 +1,4 @@
-"""Stamp files with a digest of their content, which shows whether a file was changed since isamap wrote it.
+"""Stamp files with a digest of their content, which shows whether isamap's output was changed.
 
 The digest is of the text with zeros in its place.
 """
@@ -26,7 +26,7 @@ def is_stamped(text: str) -> bool:
 
 
 def is_as_stamped(text: str) -> bool:
-    """Return whether a text is as isamap wrote it."""
+    """Return whether a text is unchanged since isamap wrote it."""
     found = _STAMPED.search(text)
     if found is None:
         return False

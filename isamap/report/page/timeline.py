@@ -1,4 +1,4 @@
-"""Draw the activity of units and transfers over time, from a recorded simulation: bars on tracks.
+"""Draw the activity of units and transfers over time from a recorded simulation, as bars on tracks.
 
 load           ████████████▌
 dram → spad    ██████
@@ -22,7 +22,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A unit, or a link between two memories (`is_link`). Units: nanoseconds. `busy_ns` of the whole run."""
+    """A unit, or a link between two memories (`is_link`). Units: nanoseconds. `busy_ns` is of the whole run."""
 
     name: str
     is_link: bool
@@ -31,7 +31,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Issues of an instruction on a track, `count` of them one right behind the other. Units: nanoseconds."""
+    """Consecutive issues (`count`) of an instruction on a track. Units: nanoseconds."""
 
     track: str
     label: str
@@ -42,7 +42,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time in which iterations like those before are repeated, `times` of them. Units: nanoseconds."""
+    """A time in which earlier iterations are repeated `times` times. Units: nanoseconds."""
 
     start_ns: float
     end_ns: float
@@ -51,7 +51,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One run. `issues` were performed, of which `run` were simulated one by one. Units: nanoseconds.
+    """One run. Of `issues`, only `run` were simulated individually. Units: nanoseconds.
 
     `unrecorded` of the simulated ones are in no bar; `left_out` names effects that the simulator ignores.
     """
@@ -67,12 +67,12 @@ class Timeline:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The instructions, in the order in which they are first issued."""
+        """The instructions, in the order of their first issue."""
         return tuple(dict.fromkeys(bar.label for bar in self.bars))
 
 
 def timeline_of(recorded: Recorded, machine: Machine) -> Timeline:
-    """Return the bars of a recorded simulation, units first, then links that something was moved along."""
+    """Return the bars of a recorded simulation: units first, then links with transfers."""
     routes = {i.instruction: route_of(i.instruction, machine) for i in recorded.issued}
     units = [_bar(i.unit, i) for i in recorded.issued]
     # What crosses a shared link is booked twice: on its own unit, and on the link.
@@ -113,7 +113,7 @@ def _busy(bars: Iterable[Bar]) -> Mapping[str, float]:
 
 
 def route_of(name: str, machine: Machine) -> str | None:
-    """Return the link that an instruction moves data along, as `dram → spad`, or None if it does something else."""
+    """Return the link that an instruction uses, such as `dram → spad`, or None."""
     known = machine.instructions.get(name)
     if known is None:
         return None
@@ -177,7 +177,7 @@ UNITS, LINKS = 1, 2
 
 
 def trace_json(title: str, recorded: Recorded, timeline: Timeline, memories: Sequence[MemoryUse]) -> str:
-    """Return the trace as JSON, an event a line."""
+    """Return the trace as JSON, with one event per line."""
     events = [
         *_names(title, timeline),
         *sorted(_events(recorded, timeline, memories), key=lambda e: (float(str(e["ts"])), str(e["ph"]))),
@@ -199,7 +199,7 @@ Event = dict[str, object]
 
 
 def _tracks(timeline: Timeline) -> dict[str, tuple[int, int]]:
-    """Process and thread of each track, and of the iterations that repeat."""
+    """Return the process and the thread of each track, and of the repeated iterations."""
     return {
         track.name: (LINKS if track.is_link else UNITS, number)
         for number, track in enumerate(timeline.tracks, 1)
@@ -262,7 +262,7 @@ def _slice(name: str, start_ns: float, end_ns: float, process: int, thread: int)
 
 
 def _counters(use: MemoryUse) -> Iterator[Event]:
-    """Yield the bytes of each buffer from each moment on at which some buffer comes or goes."""
+    """Yield the bytes of each buffer at each moment at which a buffer appears or disappears."""
     for moment in sorted({0.0, *(s.start for s in use.stays), *(s.end for s in use.stays)}):
         sizes = dict.fromkeys(use.buffers, 0)
         for stay in use.stays:

@@ -1,4 +1,4 @@
-"""Report bytes moved per memory level: from the simulation if there is one, else from the model.
+"""Report bytes moved per memory level, from the simulation if there is one, else from the model.
 
 level  read     written  of
 dram   8 KiB    4 KiB    A 4 KiB, B 4 KiB, Y 4 KiB
@@ -22,7 +22,7 @@ from isamap.source.records import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class LevelBytes:
-    """The bytes that are read from a level and written to it. `arrays` by name, both together. Units: bytes.
+    """The bytes read from a level and written to it. `arrays` has both together by name. Units: bytes.
 
     For a cache the model knows the bytes read from it, but not which of them are written back.
     """
@@ -38,12 +38,12 @@ class LevelBytes:
 
 
 def home_of(machine: Machine) -> str:
-    """Return the memory that tensors lie in."""
+    """Return the memory of tensors."""
     return next(m.name for m in machine.memories.values() if m.kind == "addressable")
 
 
 def memory_of_arrays(program: LoweredProgram, machine: Machine) -> Mapping[str, str]:
-    """Return where each tensor and buffer lies."""
+    """Return the memory of each tensor and buffer."""
     home = home_of(machine)
     found = {tensor.name: tensor.memory or home for tensor in program.tensors}
     return found | {buffer.name: buffer.memory or home for buffer in program.buffers}
@@ -76,13 +76,13 @@ def levels_by_model(
     problem: Problem,
     machine: Machine,
 ) -> tuple[LevelBytes, ...]:
-    """Return the bytes of each level: counted for the nearest cache, and by the model for the others."""
+    """Return the bytes of each level: counted for the nearest cache, modelled for the others."""
     nearest = problem.caches[0].name if problem.caches else home_of(machine)
     return (*_count_far_levels(roofs), _nearest(nearest, counted, machine))
 
 
 def _nearest(level: str, counted: Sequence[StatementAccesses], machine: Machine) -> LevelBytes:
-    """Return the traffic between registers and memory, and between a tensor and its copy."""
+    """Return the traffic between registers and memory, and between tensors and their copies."""
     read, written, by = 0, 0, dict[str, float]()
     for statement in counted:
         for a in statement.accesses:
@@ -98,7 +98,7 @@ def _nearest(level: str, counted: Sequence[StatementAccesses], machine: Machine)
 
 
 def _count_far_levels(roofs: Iterable[Roofline]) -> Iterator[LevelBytes]:
-    """Yield the modelled bytes of each level behind the nearest cache, the farthest first."""
+    """Yield the modelled bytes of each level beyond the nearest cache, the farthest first."""
     found: dict[str, dict[str, float]] = {}
     for roof in roofs:
         for slope in roof.slopes:
@@ -111,7 +111,7 @@ def _count_far_levels(roofs: Iterable[Roofline]) -> Iterator[LevelBytes]:
 def with_links(
     roof: Roofline, note: str, recorded: Recorded, program: LoweredProgram, machine: Machine
 ) -> Roofline:
-    """Return the roofline, on a machine without caches with a slope for each link: bytes that block `note` moves."""
+    """Return the roofline. Without caches it has a slope for each link, with the bytes that block `note` moves."""
     if roof.slopes:
         return roof
     memory = memory_of_arrays(program, machine)
@@ -130,7 +130,7 @@ def with_links(
 def _crossing(
     carried: Sequence[CarriedBytes], link: tuple[str, str], memory: Mapping[str, str], machine: Machine
 ) -> float:
-    """Return bytes on the farther side of a link that instructions move along it, either way."""
+    """Return the bytes on a link's farther side that instructions move along it in both directions."""
     ways = (f"{link[0]} → {link[1]}", f"{link[1]} → {link[0]}")
     return float(
         sum(
@@ -145,7 +145,7 @@ ACCESS_HEAD: Row = ("statement", "level", "operand", "tensor", "reads", "fills",
 
 
 def access_rows(counted: Sequence[StatementAccesses]) -> tuple[Row, ...]:
-    """Return the counts of `isamap accesses` in bytes: elements as wide as where they lie."""
+    """Return the counts of `isamap accesses` in bytes, with the element sizes of each level."""
     has_energy = any(statement.energy is not None for statement in counted)
     rows: list[Row] = [(*ACCESS_HEAD, "energy") if has_energy else ACCESS_HEAD]
     for statement in counted:
@@ -157,7 +157,7 @@ def access_rows(counted: Sequence[StatementAccesses]) -> tuple[Row, ...]:
 
 
 def level_rows(levels: Sequence[LevelBytes]) -> list[Row]:
-    """Return the levels as a table's rows, the header first."""
+    """Return the levels as table rows, the header first."""
     rows: list[Row] = [("level", "read", "written", "of")]
     for level in levels:
         of = ", ".join(f"{name} {bytes_text(round(size))}" for name, size in level.arrays)
