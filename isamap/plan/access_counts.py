@@ -202,7 +202,7 @@ def _count_brought(nest: LoopNest, operand: CountedOperand, depth: int) -> int:
     tiles = {loop.axis: loop.step for loop in nest.loops}
 
     def lies(axis: str, place: Range, shorts: Sequence[frozenset[str]]) -> bool:
-        """Return whether a place along an axis is one of tiles that are short along just these axes."""
+        """Return whether a tile at a place is short, for tiles that are short along exactly these axes."""
         return axis not in ends or any((place[1] < tiles[axis]) == (axis in short) for short in shorts)
 
     total = 0
@@ -546,7 +546,7 @@ class StatementAccesses:
 
     @property
     def latency_ns(self) -> float:
-        """Issues and the port side by side, each without a gap, then the last sums on their way out."""
+        """The latency with issues and port in parallel, each without gaps, then the stores of the last sums."""
         return max(self.compute_ns, self.port_ns) + self.unload_ns
 
 

@@ -50,7 +50,7 @@ def scalar_value(name: str, dtype: DType, given: object) -> int | float:
 
 
 def _float_value(name: str, dtype: DType, given: object) -> float:
-    """Return a number rounded to a float type. Infinities and nan are such numbers where the type has them."""
+    """Return a number rounded to a float type, including infinities and NaN if the type has them."""
     value = real_number(given)
     if value is None:
         raise _refuse_argument(name, dtype, "a number", given)
@@ -95,7 +95,7 @@ class PassedTensor:
 
     @property
     def has_gaps(self) -> bool:
-        """True if bytes between its first and its last belong to no element."""
+        """Whether bytes between the first and the last one belong to no element."""
         return self.span_bytes > self.array.nbytes
 
     def view(self, buffer: Any, offset: int) -> NDArray[Any]:
@@ -125,7 +125,7 @@ def make_call(
     scalars: Mapping[str, float],
     in_place: bool = False,
 ) -> CallArguments:
-    """Return the arguments of a call. `in_place` takes arrays where they lie. Raises: UsageProblem."""
+    """Return the arguments of a call. With `in_place`, arrays are not copied. Raises: UsageProblem."""
     given = _whole_sizes(interface, sizes)
     types = dict(interface.scalars)
     _check_names("scalar", scalars, list(types), interface)
@@ -145,7 +145,7 @@ def make_call(
 
 
 def checked_sizes(interface: Interface, sizes: object) -> dict[str, int]:
-    """Return the sizes of a call, each within the range that the program was made for. Raises: UsageProblem."""
+    """Return the sizes of a call, each within the program's range. Raises: UsageProblem."""
     found = _whole_sizes(interface, sizes)
     for name, low, high in interface.symbols:
         if not low <= found[name] <= high:
@@ -200,7 +200,7 @@ def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _room(t: Tensor, sizes: Mapping[str, int]) -> PassedTensor:
-    """Return room for an output that the caller leaves out. Raises: UsageProblem if there is not enough."""
+    """Return new memory for an output that the caller omits. Raises: UsageProblem if there is not enough."""
     shape, dtype = _shape(t, sizes), t.dtype.numpy()
     size = prod(shape) * dtype.itemsize
     try:
@@ -235,7 +235,7 @@ def _pass_tensor(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> Pa
 
 
 def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the caller's array for a tensor, which has its type and shape. Raises: UsageProblem."""
+    """Return the caller's array for a tensor, checked for type and shape. Raises: UsageProblem."""
     dtype, expected = t.dtype.numpy(), f"`{t.name}` is an array {t.dtype}{list(shape)}"
     given = given if (foreign := as_numpy(given, t.name)) is None else foreign
     if not isinstance(given, np.ndarray):
@@ -255,7 +255,7 @@ def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _check_values(t: Tensor, array: NDArray[Any]) -> None:
-    """Check that values of fewer bits than numpy has for them are of their type. Raises: UsageProblem."""
+    """Check that values of types narrower than numpy's are in range. Raises: UsageProblem."""
     if not t.dtype.is_integer or t.dtype.bits >= 8 * array.itemsize or t.role == "out" or not array.size:
         return
     low, high = int(array.min()), int(array.max())
@@ -267,7 +267,7 @@ def _check_values(t: Tensor, array: NDArray[Any]) -> None:
 
 
 def _why_not(array: NDArray[Any]) -> str:
-    """Return why an array cannot be used where it lies, with a place for its name, or nothing if it can be."""
+    """Return why an array cannot be used in place, with a placeholder for its name, or ""."""
     size = array.itemsize
     if not array.flags.aligned:
         return f"elements of {{}} do not begin at multiples of {array.dtype.alignment} bytes"
@@ -281,7 +281,7 @@ def _why_not(array: NDArray[Any]) -> str:
 
 
 def _gaps_in(t: Tensor, array: NDArray[Any]) -> str:
-    """Return why dimensions of an array cannot be one, with a place for its name, or nothing if they can be."""
+    """Return why dimensions of an array cannot be merged, with a placeholder for its name, or ""."""
     if t.given is None or array.flags.c_contiguous:
         return ""
     return "{} has gaps between rows that the program takes as one"
@@ -306,7 +306,7 @@ def _is_apart(array: NDArray[Any]) -> bool:
 
 
 def _check_apart(tensors: tuple[PassedTensor, ...]) -> None:
-    """Check that no tensor that is written shares elements with another. Raises: UsageProblem.
+    """Check that no written tensor shares elements with another tensor. Raises: UsageProblem.
 
     Rows of one may lie between rows of another. Where telling so takes too long, they count as shared.
     """
@@ -354,7 +354,7 @@ def _check_names(
 
 
 def _near(extra: list[str], known: list[str]) -> str | None:
-    """Return the known name that is nearest to the first unknown one."""
+    """Return the known name nearest to the first unknown one, or None."""
     if not extra:
         return None
     same = [name for name in known if name.casefold() == str(extra[0]).casefold()]
@@ -362,7 +362,7 @@ def _near(extra: list[str], known: list[str]) -> str | None:
 
 
 def _packing(missing: list[str], interface: Interface) -> str | None:
-    """Return how a packed tensor that is missing is made."""
+    """Return advice on how to create a missing packed tensor, or None."""
     headers = {t.name: t.header for t in interface.tensors}
     match headers.get(missing[0]) if missing else None:
         case PackedHeader(source=source):
@@ -388,7 +388,7 @@ def dlpack_code(dtype: DType) -> int:
 
 
 def capsule_of(value: Any) -> Any:
-    """Return the DLPack capsule of a tensor of torch, in a fraction of a microsecond, or None for all else."""
+    """Return the DLPack capsule of a torch tensor in a fraction of a microsecond, or None for other objects."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         return None
@@ -401,7 +401,7 @@ def capsule_of(value: Any) -> Any:
 
 
 def as_numpy(value: object, name: str) -> NDArray[Any] | None:
-    """Return an array in the same memory, or None for other objects. Raises: UsageProblem for unreachable memory."""
+    """Return an array on the same memory, or None for other objects. Raises: UsageProblem for device memory."""
     if not hasattr(value, "__dlpack__") or isinstance(value, np.ndarray):
         return None
     torch = sys.modules.get("torch")

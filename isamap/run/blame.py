@@ -1,4 +1,4 @@
-"""Trace a compiler's error messages back to the emission in the description that caused them.
+"""Trace a compiler's error messages back to the emissions in the description that caused them.
 
     gemm_f32.c:63:14: error: implicit declaration of function '_mm256_fmad_ps'; did you mean …
 
@@ -28,7 +28,7 @@ _DEFINITION = re.compile(r"^[A-Za-z0-9_][^;=]*?([A-Za-z0-9_]+)\(.*\{$")
 
 @dataclass(frozen=True, slots=True)
 class Emissions:
-    """Instructions whose emissions are compiled. `owners` names those that a C function is written for."""
+    """Instructions whose emissions are compiled. `owners` are those for which a C function is written."""
 
     machine: Machine
     owners: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -41,7 +41,7 @@ class Emissions:
 
     @property
     def functions(self) -> frozenset[str]:
-        """All that emissions call."""
+        """All functions that emissions call."""
         return frozenset(
             f for i in self._all() if isinstance(i.emit, EmitCall | EmitSteps) for f in i.emit.functions
         )
@@ -52,7 +52,7 @@ class Emissions:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """A message, the function that it is about, the instruction to blame and others that call the same."""
+    """A compiler message: the function that it concerns, the instruction to blame, and others that call it."""
 
     message: str
     function: str
@@ -63,7 +63,7 @@ class _Fault:
 def find_refused_emissions(
     compiler: str, says: str, files: Mapping[str, str], emissions: Emissions
 ) -> tuple[Diagnostic, ...]:
-    """Return a finding for each instruction whose emission a compiler does not accept, or none if none is found."""
+    """Return a finding for each instruction whose emission a compiler rejects."""
     found: dict[str, _Fault] = {}
     for fault in _faults(says, files, emissions):
         found.setdefault(fault.blamed.name, fault)
@@ -74,7 +74,7 @@ def find_refused_emissions(
 
 
 def _faults(says: str, files: Mapping[str, str], emissions: Emissions) -> Iterator[_Fault]:
-    """Yield the faults of the messages that are about an emission."""
+    """Yield the faults of the messages that concern an emission."""
     functions = emissions.functions
     for message in says.splitlines():
         match = _MESSAGE.match(message)
@@ -118,7 +118,7 @@ def _place(fault: _Fault) -> Span | None:
 
 
 def _advice(fault: _Fault, emissions: Emissions) -> str:
-    """Return the next step: the probably intended function, or the parts that must agree."""
+    """Return the next step: the function that was probably meant, or the parts that must agree."""
     flags = " ".join(emissions.machine.target.flags)
     if _NO_FLAG.search(fault.message):
         return f"add the instruction set of `{fault.function}` to `target.flags`, which are {flags}"

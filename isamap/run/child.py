@@ -79,7 +79,7 @@ class Emulator:
 
 
 def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | None:
-    """Return the emulator for a machine's programs: the named one, or the description's own, or None without one.
+    """Return the emulator for a machine's programs: the named one, the description's, or None.
 
     With a named emulator, a machine of any architecture is compiled for the emulator's architecture.
 
@@ -101,7 +101,7 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
 
 
 def ended_by(code: int) -> int:
-    """Return the exit code of a process whose emulator ended with `code`: minus the number of a signal.
+    """Return the exit code of a process whose emulator ended with `code`: minus a signal's number.
 
     Emulators that start their program as a child return 128 plus the number, as shells do.
     """
@@ -122,12 +122,12 @@ class RunProblem(IsamapError):
 
 
 class NotSetUp(RunProblem):
-    """The child could not be made ready to run emitted code, which is not to blame."""
+    """An error: the child could not be prepared. The emitted code is not to blame."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """The resource limits of a child process. `memory_bytes` is allowed beyond the arrays of the call."""
+    """The resource limits of a child process. `memory_bytes` is in addition to the arrays of the call."""
 
     seconds: float = 120
     memory_bytes: int = 4 << 30
@@ -135,7 +135,7 @@ class ChildLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChildProgram:
-    """The program that runs, as messages name it."""
+    """The running program, as messages name it."""
 
     name: str
     library: Path
@@ -150,7 +150,7 @@ class ChildProgram:
 
 @contextmanager
 def shared_file(size: int) -> Generator[IO[bytes]]:
-    """Open an unnamed file that a child can map, and cannot shorten while others have it mapped."""
+    """Open an unnamed file that a child can map and cannot truncate."""
     import fcntl  # here, for reports and tests read this module where no code runs
 
     with os.fdopen(os.memfd_create("isamap", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
@@ -204,7 +204,7 @@ def _run_worker(
 def _judged(
     answer: dict[str, Any] | None, inherited: dict[str, int], subject: ChildProgram
 ) -> dict[str, Any]:
-    """Return an answer that tells no error. Raises: RunProblem, MissingTool."""
+    """Return an answer without an error. Raises: RunProblem, MissingTool."""
     if answer is None:
         raise _problem("program-unanswered", "ended its process before its work was done", subject)
     match answer.get("error"):
@@ -223,7 +223,7 @@ def _judged(
 
 
 def _find_inherited(job: dict[str, Any]) -> dict[str, int]:
-    """Return the limits of a job that this process may not grant in full, with the amount that it may."""
+    """Return the limits of a job that this process cannot fully grant, with the amounts that it can."""
     found: dict[str, int] = {}
     cpu_seconds, memory_bytes = hard_limit("RLIMIT_CPU"), hard_limit("RLIMIT_AS")
     # One second less: the child gets a signal that tells what it was, and a second later one that does not.
@@ -236,7 +236,7 @@ def _find_inherited(job: dict[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """The exit code of a child, its answer if it gave one, and the start of its standard error."""
+    """How a child ended: its exit code, its answer, if any, and the start of its standard error."""
 
     code: int
     answer: dict[str, Any] | None
@@ -244,7 +244,7 @@ class _Ended:
 
 
 def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> _Ended | None:
-    """Return how the child ended on a job, or None if it exceeded its time. No process of it remains."""
+    """Return how the child ended, or None if it exceeded its time. No process of it remains."""
     nonce = secrets.token_hex(16)
     emulated = emulator.words if emulator and "words" not in job else ()
     words = (*emulated, sys.executable, "-I", "-S", _WORKER) if emulated else ("-", _WORKER)
@@ -277,7 +277,7 @@ def _as_json(job: dict[str, Any], answer: int, nonce: str) -> bytes:
 
 @contextmanager
 def _open_unnamed(content: bytes) -> Generator[IO[bytes]]:
-    """Open an unnamed file to read a job from: unlike a pipe it needs no writer meanwhile."""
+    """Open an unnamed file with a job. Unlike a pipe, it needs no concurrent writer."""
     with os.fdopen(os.memfd_create("isamap-job"), "w+b") as file:
         file.write(content)
         file.seek(0)
@@ -312,7 +312,7 @@ def _read_output(
 
 
 def _answer_in(data: bytes, nonce: str) -> dict[str, Any] | None:
-    """Return the worker's answer, if its pipe has nothing else."""
+    """Return the worker's answer, or None if its pipe contains anything else."""
     try:
         answer: Any = json.loads(data)
         return answer if answer["nonce"] == nonce else None
@@ -328,7 +328,7 @@ def _explain_end(
     emulator: Emulator | None,
     inherited: dict[str, int],
 ) -> IsamapError:
-    """Return the meaning of an abnormal end."""
+    """Return the error that explains an abnormal end."""
     if code > 0:
         last = errors.strip().splitlines()[-1:] or [f"it ended with exit code {code}"]
         return _problem("program-failed", f"could not be run: {last[0][:300]}", subject)
@@ -357,7 +357,7 @@ def _problem(code: str, said: str, subject: ChildProgram) -> RunProblem:
 
 
 def _not_run(said: str, subject: ChildProgram) -> IsamapError:
-    """Return the finding that code could not be run, or that its file system does not let any be run."""
+    """Return the error that code could not be run, or that its file system forbids execution."""
     problem = NotSetUp(*_problem("program-failed", f"could not be run: {said}", subject).diagnostics)
     try:
         barred = bool(os.statvfs(subject.library).f_flag & os.ST_NOEXEC)
@@ -376,7 +376,7 @@ def _not_run(said: str, subject: ChildProgram) -> IsamapError:
 
 
 def _limit_too_low(what: str, most: int, subject: ChildProgram) -> MissingTool:
-    """Return the finding that this process, and so the child, may use less than the code was to have."""
+    """Return the error that this process, and so the child, has a lower limit than the code needs."""
     allowed, option = {
         "cpu_seconds": (f"{most} s of processor time", "-t"),
         "memory_bytes": (f"{most / 2**30:.2f} GiB of memory", "-v"),
@@ -392,7 +392,7 @@ def _limit_too_low(what: str, most: int, subject: ChildProgram) -> MissingTool:
 
 
 def report_permission() -> MissingTool:
-    """Return the error for a kernel that does not let processes use a part of the processor's state."""
+    """Return the error that the operating system refuses a part of the processor's state."""
     return MissingTool(
         Diagnostic(
             "permission-refused",

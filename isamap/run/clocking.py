@@ -28,7 +28,7 @@ ARENA = -1
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A function to time: if it is, its operands, its numbers, and what one trip counts for.
+    """A function to time, with its operands, its numbers, and the quantity of one iteration.
 
     `data` has the bytes of each operand, or ARENA. Units: `per_trip` is how many of the quantity (issues,
     bytes) one trip performs, `sample_ns` how long a sample should take at least.
@@ -44,7 +44,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class TimingPlan:
-    """All that one child process times. Units: `arena_bytes` in bytes, `budget_seconds` of sampling."""
+    """All functions that one child process times. Units: `arena_bytes` in bytes, `budget_seconds` of sampling."""
 
     name: str
     libraries: tuple[Path, ...]
@@ -58,7 +58,7 @@ class TimingPlan:
 def time_all(
     plan: TimingPlan, page: bytes, watch: Callable[[str], None] = lambda _: None
 ) -> tuple[Spread | str, ...]:
-    """Return, per function, the ns of one quantity, or how it ended the process. `page` fills the arena.
+    """Return, for each function, the ns per quantity, or how it ended the process. `page` fills the arena.
 
     Raises: RunProblem if no function is to blame; MissingTool without a permission.
     """
@@ -90,7 +90,7 @@ def time_all(
 
 
 def _place(image: bytearray, timed: Timed) -> list[int]:
-    """Return where each operand lies in the shared file, on lines of their own."""
+    """Return the offset of each operand in the shared file, on separate lines."""
     places: list[int] = []
     for data in timed.data:
         if isinstance(data, int):

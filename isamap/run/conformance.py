@@ -62,7 +62,7 @@ class Check:
     trials: int = 0
 
     def diagnostic(self, machine: Machine) -> Diagnostic:
-        """Return the finding as users read it, at the instruction's place in the description."""
+        """Return the finding for users, at the instruction's place in the description."""
         span = machine.instructions[self.instruction].span
         code = "instruction-crashed" if self.verdict == "crashed" else "instruction-differs"
         said = f"`{self.instruction}` differs from its semantics"
@@ -90,7 +90,7 @@ def check_machine(
     seed: int = 1,
     emulator: Emulator | None = None,
 ) -> tuple[Check, ...]:
-    """Return a check of every instruction, or of the named ones; `model` tests the plain-C models instead.
+    """Return a check of every instruction, or of the named ones. `model` tests the plain-C models instead.
 
     A hardware-determined constant has its default, or the value in the machine's name. An `emulator` runs the
     instructions instead of this processor.
@@ -119,7 +119,7 @@ def check_machine(
 
 
 def check_calls(word: str, digest: str) -> str:
-    """Have a compiler read the calls of all instructions of a description, at once; return its version.
+    """Let a compiler check the calls of all instructions of a description, and return its version.
 
     Nothing is assembled, linked or run.
     An answer is kept for the description with this digest. If nothing is called, no compiler is needed.
@@ -166,7 +166,7 @@ def _read_by_compiler(machine: Machine, forms: tuple[EncodedForm, ...]) -> str:
 
 
 def _architecture(machine: Machine) -> tuple[str, ...]:
-    """Return compiler flags for the processor's family, or none for the family of this computer.
+    """Return compiler flags for the processor's family, or () for this computer's family.
 
     Raises: MissingTool for another one that no compiler is known to make code for.
     """
@@ -185,7 +185,7 @@ def _architecture(machine: Machine) -> tuple[str, ...]:
 
 
 def _as_model(machine: Machine) -> Machine:
-    """Return the machine of plain-C models, which follow the loops even if the hardware differs."""
+    """Return the machine with plain-C models, which follow the semantics even if the hardware differs."""
     machine = at_one_length(machine)
     instructions = {
         name: replace(e, instruction=replace(e.instruction, numerics=()))
@@ -225,7 +225,7 @@ def _at_its_place(
     forms: tuple[EncodedForm, ...],
     library: Callable[[tuple[EncodedForm, ...]], object],
 ) -> CompilerRefused:
-    """Return the compiler's message at the instruction that it does not accept even alone.
+    """Return the compiler's error at the instruction that it rejects even alone.
 
     It names a place itself, unless it failed while it made code: then halves are tried, and halves of those.
     """
@@ -276,7 +276,7 @@ def _try_all(
 
 
 def _own_seed(seed: int, name: str) -> int:
-    """Return a seed that other instructions of the description do not change."""
+    """Return a seed for an instruction, independent of other instructions of the description."""
     return seed + crc32(name.encode())
 
 
@@ -320,7 +320,7 @@ def _run_trials(
     total: int,
     emulator: Emulator | None,
 ) -> dict[int, str]:
-    """Run all trials; return those that ended their process. Further trials of such an encoding are skipped."""
+    """Run all trials. Return those that ended their process, after which the encoding is skipped."""
     crashed: dict[int, str] = {}
     permissions = [] if model else [permission_numbers()[p] for p in machine.target.permissions]
     pending = list(range(len(trials)))
@@ -353,7 +353,7 @@ def _run_trials(
 
 
 def _never_began(problem: RunProblem, done: int, crashed: dict[int, str]) -> bool:
-    """Return whether an emulator failed by itself, before the first of all trials."""
+    """Return whether an emulator failed before the first trial."""
     return problem.diagnostics[0].code == "program-failed" and done == 0 and not crashed
 
 
@@ -374,7 +374,7 @@ def _is_register(machine: Machine, o: Operand) -> bool:
 
 
 def _image(machine: Machine, o: Operand, case: InstructionTrial, rng: np.random.Generator) -> bytes:
-    """Return the bytes of an operand: its elements where they lie, and anything between and behind them."""
+    """Return the bytes of an operand: its elements in place, and arbitrary bytes between and after them."""
     array = case.arrays[o.name]
     if _is_register(machine, o):
         size = max(_REGISTER_BYTES, machine.memories[o.memory or ""].register_bytes or 0, array.nbytes)
@@ -386,7 +386,7 @@ def _image(machine: Machine, o: Operand, case: InstructionTrial, rng: np.random.
 
 
 def _slack(form: EncodedForm, operand: Operand | None, size: int, number: int) -> int:
-    """Return bytes between an operand and the page behind it: one element in every other trial, to misalign it."""
+    """Return the bytes between an operand and the page after it: one element in every other trial."""
     if operand is None:
         return 0
     where = form.entry.instruction.where
@@ -396,7 +396,7 @@ def _slack(form: EncodedForm, operand: Operand | None, size: int, number: int) -
 
 
 def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Return how many elements of memory lie between the first and the last one, both included."""
+    """Return the number of elements from the first to the last one, inclusive."""
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
@@ -406,14 +406,14 @@ def _elements(room: bytearray | bytes, array: NDArray[Any], strides: tuple[int, 
 
 
 def _scalar_bytes(dtype: Any, value: Any) -> bytes:
-    """Return a scalar parameter as its compute type."""
+    """Return a scalar parameter as bytes of its compute type."""
     c_type = compute_type(dtype)
     stored = {"float": np.float32, "double": np.float64, "int": np.int32}.get(c_type)
     return np.asarray(value).astype(stored if stored is not None else dtype.numpy()).tobytes()
 
 
 def _compare(machine: Machine, trial: _Trial, image: list[bytes], shared: mmap.mmap) -> str | None:
-    """Return the error in the results of a trial, or None if they are right."""
+    """Return the error in a trial's results, or None if they are correct."""
     found: dict[str, NDArray[Any]] = {}
     for o, before, (offset, size, _, _) in zip(trial.form.passed, image, trial.places, strict=False):
         after = shared[offset : offset + size]

@@ -50,7 +50,7 @@ class InstructionTrial:
 
 
 def encodings(instruction: Instruction, rng: np.random.Generator) -> list[dict[str, int]]:
-    """Return the values of the parameters that are part of the code: all lowest, all highest, and some between."""
+    """Return values of the encoded parameters: all lowest, all highest, and some in between."""
     encoded = [p for p in instruction.params if p.kind in ("choose", "imm", "machine")]
     ranges = [_range(p) for p in encoded]
     if all(len(r) <= _MOST_FORMS for r in ranges) and len(encoded) == 1:
@@ -84,7 +84,7 @@ def meets(where: tuple[Constraint, ...], binding: Mapping[str, int]) -> bool:
 def make_cases(
     instruction: Instruction, encoded: Mapping[str, int], in_memory: frozenset[str], tame: bool, seed: int
 ) -> Iterator[InstructionTrial]:
-    """Yield trials of one encoding. `tame` excludes values with which sums depend too much on their order."""
+    """Yield trials of one encoding. `tame` excludes values whose sums depend too much on their order."""
     rng = np.random.default_rng(seed)
     counted = [p for p in instruction.params if p.kind == "scalar" and p.dtype is None]
     kinds = ["whole", "random", "random"] + ([] if tame else ["awkward"] * 4 + ["mixed"] * 2)
@@ -99,7 +99,7 @@ def make_cases(
 
 
 def _is_tried(instruction: Instruction, sizes: Mapping[str, int]) -> bool:
-    """Return whether every operand has at least one element, as the language requires, and not too many."""
+    """Return whether each operand has at least one element, as the language requires, and not too many."""
     shapes = [[extent.evaluate(sizes) for extent in o.shape] for o in instruction.operands]
     return all(min(shape, default=1) >= 1 and prod(shape) <= _MOST_ELEMENTS for shape in shapes)
 
@@ -124,7 +124,7 @@ def _draw_value(values: range, rng: np.random.Generator) -> int:
 
 
 def _range(p: Param) -> range:
-    """Return the values of a parameter, limited to those that the interpreter supports."""
+    """Return the values of a parameter that the interpreter supports."""
     low = p.low.value if p.low is not None else None
     high = p.high.value if p.high is not None else None
     if p.default is not None and (low is None or high is None):
@@ -163,7 +163,7 @@ def _make_case(
 def _strides(
     o: Operand, shape: tuple[int, ...], sizes: Mapping[str, int], rng: np.random.Generator
 ) -> tuple[int, ...]:
-    """Return strides in elements: declared ones, and others that keep elements apart, sometimes with room between."""
+    """Return strides in elements: declared ones, and others that keep elements apart, sometimes with gaps."""
     declared: tuple[Index | None, ...] = o.strides if o.strides is not None else ()
     found: dict[int, int] = {}
     inner = 1
@@ -190,7 +190,7 @@ _AWKWARD = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.5, 1e-3, 255.5, 2
 
 
 def draw(dtype: DType, shape: tuple[int, ...], kind: str, rng: np.random.Generator) -> NDArray[Any]:
-    """Return numbers of a type: `whole` ones of both signs, `random`, `awkward`, or half of each."""
+    """Return numbers of a type: `whole` integers of both signs, `random`, `awkward`, or a mixture."""
     stored = dtype.numpy()
     if dtype.kind == "bool":
         return rng.integers(0, 2, shape).astype(np.bool_)
@@ -243,14 +243,14 @@ _SUM_FACTOR = 4.0
 
 
 def is_tame(instruction: Instruction) -> bool:
-    """Return whether only numbers of moderate size make sense: sums rounded differently overflow elsewhere."""
+    """Return whether only moderate numbers are meaningful, because other sums may overflow in some orders."""
     return bool(REORDERING.intersection(instruction.numerics))
 
 
 def difference(
     instruction: Instruction, encoded: Mapping[str, int], case: InstructionTrial, found: Mapping[str, Array]
 ) -> str | None:
-    """Return the first wrong element, in words, or None if all outputs agree with the semantics."""
+    """Return text about the first wrong element, or None if all outputs agree with the semantics."""
     sizes = {**encoded, **dict(case.counts)}
     scalars = dict(case.scalars)
     bound = bind_all(instruction, sizes)
@@ -288,7 +288,7 @@ def difference(
 
 
 def _flush_subnormals(values: Array, dtype: DType) -> Array:
-    """Return values with subnormal ones replaced by a zero of their sign."""
+    """Return values with subnormal numbers replaced by zeros of the same sign."""
     if not dtype.is_float:
         return values
     wide = values.astype(np.float64)
@@ -312,7 +312,7 @@ def _tolerance(
     scalars: Mapping[str, Any],
     expected: Array,
 ) -> Array:
-    """Return how far from the expected value each element may lie, float64."""
+    """Return the allowed deviation of each element from the expected value, as float64."""
     dtype = operand.dtype
     unit = 2.0 ** (1 - dtype.mantissa_bits)
     bias = (1 << (dtype.exponent_bits - 1)) - 1
@@ -333,7 +333,7 @@ def _tolerance(
 
 
 def _chooses(instruction: Instruction) -> bool:
-    """Return whether it takes the smaller or larger of two values."""
+    """Return whether an instruction selects the smaller or larger of two values."""
     return any(name in ("min", "max") for stmt in instruction.body for name in _operations(stmt))
 
 

@@ -1,4 +1,4 @@
-"""Run a program for another architecture under an emulator, with calls and results on its standard streams.
+"""Run a program for another architecture under an emulator, with calls and results on standard streams.
 
 The program needs only an emulator of the other architecture's instructions: emitted functions are linked
 statically with `isamap_served.c`, which reads calls and writes results. Numbers have 64 bits, least byte
@@ -59,7 +59,7 @@ def served_files(
 
 
 def _around(interface: Interface) -> list[str]:
-    """Return functions around an emitted program, and where the members of its struct of arguments lie."""
+    """Return functions around an emitted program, and the offsets of its argument struct's members."""
     name = interface.name
     lines = [f'#include "{name}.h"']
     lines.append(f"static int call_{name}(const void *a, void *w, void *p) {{ return {name}(a, w, p); }}")
@@ -72,7 +72,7 @@ def _around(interface: Interface) -> list[str]:
 
 
 def request_of(job: dict[str, Any]) -> bytes:
-    """Return the bytes that ask for a job's calls, with their operands out of its shared file."""
+    """Return the request for a job's calls, with their operands from its shared file."""
     with _share_memory(job) as shared:
         if "calls" in job:
             calls = [_check(shared, *call) for call in job["calls"]]
@@ -82,7 +82,7 @@ def request_of(job: dict[str, Any]) -> bytes:
 
 
 def keep_results(job: dict[str, Any], output: bytes) -> dict[str, Any]:
-    """Return the answer to a job, with the results of all completed calls in its shared file."""
+    """Store the results of all completed calls in a job's shared file, and return the answer."""
     with _share_memory(job) as shared:
         if "calls" in job:
             return _keep_checks(shared, job["calls"], output)
@@ -128,7 +128,7 @@ def _program(shared: mmap.mmap, job: dict[str, Any], place: str) -> bytes:
 
 
 def _bits(field: tuple[str, str, Any]) -> int:
-    """Return the bits of a member that is not an address."""
+    """Return the bits of a member that is no address."""
     return int.from_bytes(bytes(make_arguments([field], [])), "little")
 
 

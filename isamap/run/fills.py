@@ -1,4 +1,4 @@
-"""Data to verify and to time with: never zeros, repeatable, and made so that its results can be judged.
+"""Data for verification and timing: nonzero, repeatable, and chosen so that results can be judged.
 
 `integers`: floats hold small integers, so that sums are exact in any order; integers their whole range.
 `random`: floats symmetric about 0, integers their whole range. `edges`: integers at the ends of their range,
@@ -64,7 +64,7 @@ def shares(kernel: Kernel) -> dict[str, float]:
 
 
 def _passes_on(site: Site, known: dict[str, float]) -> bool:
-    """Return whether an assignment spreads its inputs further than known; then record it."""
+    """Return whether an assignment spreads its inputs further than known before, and record it."""
     assign, extents = site.assign, {name: typical_value(n, {}) or 1 for name, n in site.extents.items()}
     kept = symbols(assign.target) - {a.name for a in site.axes if a.ordered}
     by_buffer: dict[str, float] = {}
@@ -86,12 +86,12 @@ FILLS = ("integers", "random", "edges", "spread", "peaks", "ties")
 
 
 def fills_of(kernel: Kernel) -> tuple[str, ...]:
-    """Return the fills that verify a kernel: three of all, and three where operations treat data unlike."""
+    """Return the fills that verify a kernel: three for every kernel, three more if operations select by data."""
     return FILLS if any(_critical(e) for e in _all_parts(kernel)) else FILLS[:3]
 
 
 def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
-    """Return an array for each input and output of a kernel whose sizes are bound."""
+    """Return an array for each input and output of a kernel with bound sizes."""
     arrays: dict[str, Array] = {}
     for number, operand in enumerate(o for o in kernel.operands if o.role != "temp"):
         rng = np.random.default_rng((seed, number))
@@ -114,7 +114,7 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
 
 
 def _scale_floats(values: Array, exponent: float, dtype: DType) -> Array:
-    """Return floats times a power of two, saturated to the largest number of their type."""
+    """Return floats times a power of two, saturated at the largest number of their type."""
     with np.errstate(over="ignore"):
         wide = values.astype(np.float64) * 2.0**exponent
     return np.clip(wide, -dtype.largest, dtype.largest).astype(values.dtype)
@@ -146,7 +146,7 @@ def _draw_values(
 
 
 def _divisors(kernel: Kernel) -> dict[str, float]:
-    """Return the divisors of floats in `random`, by the input that is divided."""
+    """Return the divisors of floats for the fill `random`, by input."""
     sums = [(site, n) for site in find_sites(kernel) if (n := _terms_in_turn(site)) > 1]
     floats = [o.name for o in kernel.operands if o.role != "temp" and o.dtype.is_float]
     if iterations_apart(kernel) is None:
@@ -163,7 +163,7 @@ def _divisors(kernel: Kernel) -> dict[str, float]:
 
 
 def _terms_in_turn(site: Site) -> int:
-    """Return the terms that one iteration of loops that run in order adds up, or 1 if it is no sum inside of one."""
+    """Return the terms that one iteration of ordered loops adds up, or 1 without such a sum."""
     if site.assign.op != "add" or not any(a.ordered for a in site.axes):
         return 1
     kept = symbols(site.assign.target) | {a.name for a in site.axes if a.ordered}
@@ -171,7 +171,7 @@ def _terms_in_turn(site: Site) -> int:
 
 
 def _strew(kernel: Kernel, arrays: dict[str, Array], seed: int) -> None:
-    """Put NaN and infinities into inputs: as many as leave more than half of each output untouched."""
+    """Put NaN and infinities into inputs, so few that more than half of each output stays unaffected."""
     reach = shares(kernel)
     for number, name in enumerate(n for n in reach if kernel.operand(n).dtype.is_float):
         array = arrays[name].reshape(-1)
@@ -210,7 +210,7 @@ def zeros_at_line(count: int, dtype: np.dtype[Any]) -> Array:
 
 
 def taken_bytes(array: Array) -> int:
-    """Return the memory from an array's first to behind its last element, with gaps between rows."""
+    """Return the bytes from an array's first element to its end, including gaps between rows."""
     if not array.size:
         return 0
     return array.itemsize + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
@@ -239,12 +239,12 @@ def _drawn_scalars(kernel: Kernel, seed: int = 0) -> dict[str, tuple[DType, int]
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:
-    """Return the extents of an operand whose sizes are bound."""
+    """Return the extents of an operand with bound sizes."""
     return tuple(extent.evaluate({}) for extent in operand.shape)
 
 
 def _largest_integer(kernel: Kernel) -> int:
-    """Return the largest float of `integers`: 16 where sums are rounded to bf16, and so meet ties."""
+    """Return the largest float for the fill `integers`, 16 where sums are rounded to bf16 and so meet ties."""
     outputs = [o for o in kernel.operands if o.role in ("out", "inout") and o.dtype.is_float]
     own = {s.assign.target.buffer for s in find_sites(kernel) if s.assign.op is not None}
     is_rounded = [o.dtype.mantissa_bits == 8 and (o.accumulate or o.name not in own) for o in outputs]
@@ -276,7 +276,7 @@ def _whole_range(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType)
 
 
 def _bits_of_products(kernel: Kernel) -> int:
-    """Return the bits of a product of inputs of up to 16 bits, to which wider ones are added; or 64."""
+    """Return the bits of a product of inputs of up to 16 bits to which wider inputs are added, or 64."""
     inputs = [o.dtype for o in kernel.operands if o.role == "in" and o.domain is None and o.dtype.is_integer]
     return sum(t.bits for t in inputs if t.bits <= 16) or 64
 
@@ -284,7 +284,7 @@ def _bits_of_products(kernel: Kernel) -> int:
 def _spread(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, octaves: Octaves, bits: int = 64
 ) -> Array:
-    """Return numbers of either sign whose logarithms are spread evenly: in a row one exceeds all others by far."""
+    """Return numbers of either sign with uniform logarithms, so that one number dominates each row."""
     if dtype.kind == "bool":
         return _whole_range(rng, shape, dtype)
     low, high = octaves
@@ -301,7 +301,7 @@ def _spread(
 
 
 def _with_peaks(values: Array, dtype: DType, where: float | None) -> Array:
-    """Make one float of each row 2 to 16 times as large as all others: near a fraction of its length, or anywhere.
+    """Make one float per row 2 to 16 times as large as all others: at a fraction of the row, or anywhere.
 
     A lost largest element, or one of another row, shows in a softmax only if it is the largest by far. Code
     treats the first, the last and the other elements of a row in different places.
@@ -329,7 +329,7 @@ def _in_range(values: Array, dtype: DType) -> Array:
 
 
 def _ties(rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, kernel: Kernel) -> Array:
-    """Return halves of integers, and integers that end in zeros: products and sums lie on ties, and meet.
+    """Return halves of integers, and integers that end in zeros, so that products and sums lie on ties.
 
     In the first half along the first and the last axis nothing is positive: windows and rows of negative
     numbers lie there. A quarter are numbers that the kernel compares this input with, and their neighbours.
@@ -382,7 +382,7 @@ def _all_parts(kernel: Kernel) -> Iterator[Expr]:
 
 
 def _critical(e: Expr) -> bool:
-    """Return whether an operation on data treats some of its arguments unlike others."""
+    """Return whether an operation on data treats some argument values differently from others."""
     match e:
         case Call(op, args):
             row = OPS[op]
@@ -395,7 +395,7 @@ def _critical(e: Expr) -> bool:
 
 
 def _reaches(e: Expr) -> Iterator[tuple[Expr, float]]:
-    """Yield the arguments of an operation, each with the size that takes it through all cases."""
+    """Yield the arguments of an operation, each with the magnitude up to which all its cases occur."""
     match e:
         case Call(op, args) if reach := OPS[op].reach:
             for x in args:
@@ -412,7 +412,7 @@ def _reaches(e: Expr) -> Iterator[tuple[Expr, float]]:
 
 @lru_cache(maxsize=16)
 def _octaves(kernel: Kernel) -> Octaves:
-    """Return the octaves of floats with which every argument reaches the size that its operation asks for.
+    """Return the octaves of floats for which every argument reaches the magnitude that its operation needs.
 
     An argument that inputs do not enlarge, as one that is divided by the largest of a row, asks for nothing.
     """
@@ -433,7 +433,7 @@ def _octaves(kernel: Kernel) -> Octaves:
 
 @lru_cache(maxsize=16)
 def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
-    """Return powers of 2 for float scalars and inputs with which about a quarter of the saturating values saturate.
+    """Return powers of 2 for float scalars and inputs that saturate about a quarter of the saturating values.
 
     One of them is 0: inputs are scaled if scalars do not affect the saturation.
     """
@@ -450,7 +450,7 @@ def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
     given = {o.name: _draw_values(rng, (SAMPLES,), o, kernel, fill) for o in inputs}
 
     def beyond(scalars: float, floats: float) -> float:
-        """Return the mean excess of the saturating values, in octaves."""
+        """Return the mean excess of the saturating values in octaves."""
         now = {name: n * 2.0**scalars if t.is_float else n for name, (t, n) in drawn.items()}
         made = {
             o.name: _scale_floats(given[o.name], floats, o.dtype) if o.dtype.is_float else given[o.name]
@@ -481,7 +481,7 @@ def _samples(
 def _sizes(
     kernel: Kernel, targets: Collection[Expr], given: Mapping[str, Array], scalars: Mapping[str, float]
 ) -> dict[Expr, float]:
-    """Return a size that a quarter of the samples of an expression exceed; of those without, none."""
+    """Return a magnitude that a quarter of an expression's samples exceed. Those without samples are omitted."""
     found: dict[Expr, float] = {}
     for e, values in sample_arguments(kernel, targets, given, scalars).items():
         sizes = np.abs(values.astype(np.float64))
@@ -492,7 +492,7 @@ def _sizes(
 
 
 def _find_compared(kernel: Kernel, operand: Operand) -> Array:
-    """Return the constants that the values of an input are compared with, and the numbers next to them."""
+    """Return the constants with which an input is compared, and their neighbouring numbers."""
     dtype, found, scalars = operand.dtype, set[float](), _drawn_scalars(kernel)
     for e in _all_parts(kernel):
         if isinstance(e, Call) and e.op in _COMPARING and len(e.args) == 2:

@@ -1,6 +1,6 @@
 """Run a compiled program in this process, for trusted kernels.
 
-Workspaces are in large pages, if the system has them.
+Workspaces are in huge pages if the system has them.
 
 Packed panels are read repeatedly. In pages of 4 KiB their places in a physically indexed cache are random, so
 that parts of a panel evict each other although the panel would fit. There are also more pages than the first
@@ -42,7 +42,7 @@ LEAST_BYTES = 128 << 10  # less lies in few small pages
 
 
 def large_room(size_bytes: int) -> ctypes.Array[Any]:
-    """Return a buffer of zeros. A large one lies in huge pages if the system has them."""
+    """Return a zeroed buffer. A large one lies in huge pages if the system has them."""
     if size_bytes < LEAST_BYTES:
         return ctypes.create_string_buffer(max(size_bytes, 1))
     pages = -(-size_bytes // PAGE_BYTES)
@@ -64,7 +64,7 @@ class _Held:
 
 
 class InProcess:
-    """A program loaded into this process, called on arrays in place: nothing is copied.
+    """A program loaded into this process and called on arrays in place, without copies.
 
     Its author is trusted: an error in it may end the process. With several `threads` it has a thread pool,
     which lives as long as this object. It may be called from several threads at once: each call has its own
@@ -87,7 +87,7 @@ class InProcess:
         sizes: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> int:
-        """Return the status. Outputs are written in place. Raises: UsageProblem if arrays do not fit."""
+        """Return the status of a call. Outputs are written in place. Raises: UsageProblem if arrays do not fit."""
         held, pointer, needed = self._check_arguments(arrays, sizes, scalars)
         if self._is_repeated:
             if len(self._repeated) >= MOST_SIZES:
@@ -104,7 +104,7 @@ class InProcess:
         return self._run_pointer(pointer, needed)
 
     def again(self, values: Mapping[str, object], sizes: object) -> int | None:
-        """Return the status of a call with the same arrays and scalars as an earlier one, by name.
+        """Return the status of a call if arrays and scalars are those of an earlier call, else None.
 
         Return None without a call if they differ, or may differ.
         """
@@ -129,7 +129,7 @@ class InProcess:
         sizes: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> Callable[[], int]:
-        """Return a call with fixed arrays, which are checked now. The call returns the status.
+        """Return a function that calls the program on fixed arrays, which are checked now, and returns the status.
 
         Raises: UsageProblem if arrays do not fit.
 
@@ -148,7 +148,7 @@ class InProcess:
         sizes: Mapping[str, int] | None,
         scalars: Mapping[str, float] | None,
     ) -> tuple[_Held, int, int]:
-        """Return the arguments, their addresses, and the size of the workspace. Raises: UsageProblem."""
+        """Return the arguments, their address, and the workspace size. Raises: UsageProblem."""
         _, workspace_bytes = self._load()
         call = make_call(self.compiled.interface, arrays, sizes or {}, scalars or {}, in_place=True)
         arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
@@ -167,7 +167,7 @@ class InProcess:
             self._rooms.append(room)
 
     def _load(self) -> tuple[Any, Any]:
-        """Return the function and the one that tells its workspace, with the pool that calls use."""
+        """Return the function and its workspace query, and create the pool that calls use."""
         with self._loading:
             if self._functions is None:
                 for component in self.compiled.permissions:
@@ -182,7 +182,7 @@ class InProcess:
             return self._functions
 
     def _take_room(self, needed: int) -> Any:
-        """Return a workspace that is large enough, and no other call's."""
+        """Return a workspace that is large enough and not used by another call."""
 
         try:
             room = self._rooms.pop()
@@ -192,7 +192,7 @@ class InProcess:
 
 
 def _known_sizes(sizes: object) -> tuple[tuple[str, int], ...] | None:
-    """Return sizes that are Python integers, with their names, or None if a size needs a closer check."""
+    """Return sizes as Python integers with their names, or None if a size needs a closer check."""
     if sizes is None:
         return ()
     if type(sizes) is not dict:
@@ -216,7 +216,7 @@ _EXACT = 1 << 53  # whole numbers up to this are numbers of C's double
 
 
 class _Array(ctypes.Structure):
-    """`expected_array` of isamap_call.c."""
+    """The C struct `expected_array` of isamap_call.c."""
 
     _fields_ = (
         *((name, ctypes.py_object) for name in ("name", "dtype")),
@@ -227,7 +227,7 @@ class _Array(ctypes.Structure):
 
 
 class _Scalar(ctypes.Structure):
-    """`expected_scalar` of isamap_call.c."""
+    """The C struct `expected_scalar` of isamap_call.c."""
 
     _fields_ = (
         ("name", ctypes.py_object),
@@ -237,7 +237,7 @@ class _Scalar(ctypes.Structure):
 
 
 class _Like(ctypes.Structure):
-    """The arguments of an earlier call, to which the C code compares the next one: `like` of isamap_call.c."""
+    """The arguments of an earlier call, with which C code compares the next call: `like` of isamap_call.c."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("arrays", "scalars", "bytes")),
@@ -249,7 +249,7 @@ class _Like(ctypes.Structure):
 
 
 class RepeatedCall:
-    """Calls of the same sizes that are like a first one in their arrays but for where these lie.
+    """Calls with the sizes and array layouts of a first call. Only addresses and scalars may differ.
 
     `run(values, workspace, pool)` gives the status of a call of arrays and scalars by name, or `UNLIKE` where
     nothing was done; the workspace is one of `needed_bytes`. Python's lock is given back meanwhile.
@@ -259,7 +259,7 @@ class RepeatedCall:
 
     @staticmethod
     def is_possible(interface: Interface) -> bool:
-        """Return whether types, shapes and strides identify calls, else their values count, too."""
+        """Return whether types, shapes and strides determine a call, so that values need no check."""
         types = [t.dtype for t in interface.tensors if t.role != "out"]
         whole = all(not t.is_integer or t.bits == 8 * t.numpy().itemsize for t in types)
         return whole and all(_range(dtype) is not None for _, dtype in interface.scalars)
@@ -317,7 +317,7 @@ def _numbers(values: Sequence[int]) -> Any:
 
 
 def _range(dtype: DType) -> tuple[float, float] | None:
-    """Return the numbers that C takes for a scalar just as they are, or rounded once, or None if it does not."""
+    """Return the range of scalars that C accepts unchanged or rounded once, or None."""
     if dtype.is_integer:
         return (dtype.low, dtype.high) if dtype.high <= _EXACT else None
     return (-dtype.largest, dtype.largest) if dtype.name in ("f32", "f64") else None
@@ -325,7 +325,7 @@ def _range(dtype: DType) -> tuple[float, float] | None:
 
 @cache
 def _again(compiler: Compiler) -> Callable[..., int]:
-    """Return the function that looks at a call and makes it. Raises: CompilerRefused, MissingTool."""
+    """Return the function that checks a call and performs it. Raises: CompilerRefused, MissingTool."""
     text = Path(__file__).with_name(_SOURCE).read_text(encoding="utf-8")
     library = ctypes.PyDLL(str(build(compiler, _FLAGS, {_SOURCE: text}, _SOURCE)))  # keeps Python's lock
     function = library.isamap_again

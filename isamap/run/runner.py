@@ -1,4 +1,4 @@
-"""Runs compiled programs in a child process with limits.
+"""Run compiled programs in a child process with limits.
 
 `run_program(compiled, {"A": a, "B": b, "C": c}).arrays["C"]` is the result. With `guard` every tensor lies
 right before, and in a second run right behind, memory that must not be touched.
@@ -48,7 +48,7 @@ _THREAD_BYTES = 160 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Outputs by name, the seconds of each timed repetition, and the status that the function returned.
+    """The outputs by name, the seconds of each timed repetition, and the status of the call.
 
     `written_between` are the tensors whose rows lie apart, and that the program changed in between.
     """
@@ -113,7 +113,7 @@ def run_program(
 
 
 def _place(tensors: tuple[PassedTensor, ...]) -> tuple[list[int], int]:
-    """Return where each tensor starts in the shared file, and the file's size."""
+    """Return the offset of each tensor in the shared file, and the file's size."""
     offsets: list[int] = []
     total = 0
     for tensor in tensors:
@@ -123,7 +123,7 @@ def _place(tensors: tuple[PassedTensor, ...]) -> tuple[list[int], int]:
 
 
 def _on_threads(compiled: Compiled, threads: int, job: dict[str, Any]) -> dict[str, Any]:
-    """Return further entries of a job that runs on several threads."""
+    """Return additional entries of a job that runs on several threads."""
     if threads == 1 or compiled.pool is None:
         return {"threads": 1}
     return {
@@ -186,7 +186,7 @@ def compile_packers(
 def compile_packers_together(
     programs: Mapping[str, EmittedC], machine: Machine, model: bool = False
 ) -> dict[str, tuple[Packer, ...]]:
-    """Return the packing functions of several programs, by name, in one library. Raises: as `compile_library`."""
+    """Return the packing functions of several programs, by name, from one library. Raises: as `compile_library`."""
     packs = [pack for emitted in programs.values() for pack in emitted.packs]
     made = iter(compile_together(packs, machine, model) if packs else ())
     return {name: tuple(_packer(next(made)) for _ in emitted.packs) for name, emitted in programs.items()}
@@ -246,7 +246,7 @@ def pack_in_process(packer: Packer, array: Array, sizes: Mapping[str, int], thre
 def refuse_call(
     interface: Interface, status: int, arrays: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> None:
-    """Check that a call succeeded. Raises: UsageProblem if not, with the wrong index."""
+    """Check that a call succeeded. Raises: UsageProblem otherwise, with the wrong index."""
     if status != 0:
         known = {**dict(interface.sizes), **sizes}
         for t in interface.tensors:
@@ -256,7 +256,7 @@ def refuse_call(
 
 
 def refuse_status(name: str, status: int) -> None:
-    """Refuse the status of a call that was not done. Raises: UsageProblem."""
+    """Raise the error for a status other than success. Raises: UsageProblem."""
     if status != 0:
         meaning = STATUSES[status][1] if 0 < status < len(STATUSES) else f"status {status}"
         raise UsageProblem(Diagnostic("program-refused", f"`{name}` refused its arguments: {meaning}"))

@@ -105,7 +105,7 @@ CROSS = "zig"
 
 @dataclass(frozen=True, slots=True)
 class ServedProgram:
-    """A program for an architecture, that performs calls of some functions: checks, or an emitted program.
+    """A program for an architecture that performs calls of some functions: checks, or an emitted program.
 
     It ends at once on a processor that lacks one of the `features`.
     """
@@ -116,7 +116,7 @@ class ServedProgram:
 
 
 class CompilerRefused(IsamapError):
-    """A compiler did not accept emitted C."""
+    """An error: a compiler rejected emitted C."""
 
     exit_code = 1
 
@@ -136,7 +136,7 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A library on disk, the signature of its function, and the permissions that it needs before a call.
+    """A library on disk, its function's signature, and the permissions that calls need.
 
     `pool` is the library of a pool of threads, for a program that has parts for several. `environment` are
     variables that libraries which it calls read when they are loaded.
@@ -158,7 +158,7 @@ def compile_library(
     compiler: str | None = None,
     target: tuple[str, ...] | None = None,
 ) -> Compiled:
-    """Return the library of emitted C, from the cache where it was made before.
+    """Return the library of emitted C, cached if it was built before.
 
     `compiler` names one of COMPILERS. With a `target` it is a program for that architecture, which performs
     calls (emulated.py). Raises: MissingTool if there is none; CompilerRefused.
@@ -220,7 +220,7 @@ def build(
     links: Sequence[str] = (),
     watch: Watch = unwatched,
 ) -> Path:
-    """Return the shared library made of `main`, one or several of `files`; or the program that serves its functions.
+    """Return the shared library of `main` (one or several of `files`), or the program that serves its functions.
 
     `links` are the paths of the libraries that it calls. Objects of several files are kept one by one.
 
@@ -263,7 +263,7 @@ def build(
 def _object_keys(
     compiler: Compiler, flags: Step, files: Mapping[str, str | bytes | memoryview], mains: Sequence[str]
 ) -> dict[str, str]:
-    """Return the keys of the objects of files, but for those that hold bytes of other files."""
+    """Return the cache keys of the files' objects, except for files that embed other files."""
     found: dict[str, str] = {}
     for main in mains:
         needed, new = dict[str, str | bytes | memoryview](), [main]
@@ -281,7 +281,7 @@ def _object_keys(
 
 
 def _kept_objects(keys: Mapping[str, str], folder: str) -> set[str]:
-    """Link the cached objects into a folder, and return the source files that they belong to."""
+    """Link the cached objects into a folder, and return their source files."""
     known: set[str] = set()
     with OnlyWarned():
         cache = Cache.open(OBJECTS)
@@ -313,7 +313,7 @@ def _perform(
     seconds: float | None = None,
     watch: Watch = unwatched,
 ) -> None:
-    """Call a compiler in a folder with the files. Raises: CompilerRefused, MissingTool, as `build`."""
+    """Run a compiler in a folder with the files. Raises: CompilerRefused, MissingTool, as `build`."""
     try:
         result = run_steps(compiler.command, steps, folder, seconds, watch)
     except subprocess.TimeoutExpired as slow:
@@ -331,12 +331,12 @@ def _perform(
 
 
 def _as_text(content: str | bytes | memoryview) -> str:
-    """Return a file as text, one of bytes by its digest."""
+    """Return a file as text, or a binary one by its digest."""
     return content if isinstance(content, str) else hashlib.sha256(content).hexdigest()
 
 
 def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Iterator[tuple[str, ...]]:
-    """Yield two steps: emitted code with the machine's flags, and all other code without, for one C library.
+    """Yield two steps: emitted code with the machine's flags, and other code without, for one C library.
 
     A C library for each set of flags would take half a minute each; one is built once for an architecture.
     """
@@ -346,7 +346,7 @@ def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Ite
 
 
 def _lack_of(compiler: str, result: subprocess.CompletedProcess[str], folder: str) -> MissingTool | None:
-    """Return the problem that a failed compiler lacks something on this computer, by its own words."""
+    """Return the error that a failed compiler lacks something on this computer, or None."""
     # Words of the code that it shows are not its own.
     lines = [line for line in result.stderr.splitlines() if not _SHOWN_CODE.match(line)]
     if result.returncode < 0:
@@ -362,7 +362,7 @@ def _lack_of(compiler: str, result: subprocess.CompletedProcess[str], folder: st
 
 
 def _is_about_code(says: str, files: Iterable[str]) -> bool:
-    """Return whether a compiler's message points into a file, or is about a symbol or an option."""
+    """Return whether a compiler's message concerns a file, a symbol or an option."""
     named = "|".join(map(re.escape, files))
     return re.search(rf"(?:^|[\s/])(?:{named}):[0-9]+", says) is not None or _FAULTS.search(says) is not None
 
@@ -372,7 +372,7 @@ def _lacking(message: str, said: str, help_: str) -> MissingTool:
 
 
 def _place_library(key: str, library: bytes) -> Path:
-    """Return where a library lies to be loaded: kept, or in a folder of this process alone."""
+    """Return the path of a library: cached, or in a folder of this process alone."""
     with OnlyWarned():
         return Cache.open(LIBRARIES).keep(key, library)
     return Cache.beneath(own_root(), LIBRARIES).keep(key, library)
@@ -422,13 +422,13 @@ def find_compiler(
 
 
 def installed_compilers() -> tuple[Compiler, ...]:
-    """Return the compilers that are installed, of any use or none."""
+    """Return all installed compilers, even if no machine can use them."""
     return tuple(compiler for name in COMPILERS if (compiler := _locate(name)) is not None)
 
 
 @lru_cache(maxsize=8)
 def _locate(name: str) -> Compiler | None:
-    """Return a compiler of a kind, if it is installed."""
+    """Return the installed compiler of a kind, or None."""
     if name == "zig":
         if importlib.util.find_spec("ziglang") is None:
             return None
@@ -444,7 +444,7 @@ def _locate(name: str) -> Compiler | None:
 
 @lru_cache(maxsize=64)
 def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
-    """Return whether a compiler takes the flags."""
+    """Return whether a compiler accepts the flags."""
     if compiler.name == "zig":
         return True  # one pinned version, which takes every flag that descriptions may name
     words = (*compiler.command, *flags, "-fsyntax-only", "-x", "c", os.devnull)
@@ -455,7 +455,7 @@ def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
 
 
 def _ask_compiler(name: str, words: Sequence[str]) -> str | None:
-    """Return the answer of a compiler, or None if it refuses. Raises: MissingTool if it lacks something."""
+    """Return the output of a compiler, or None if it fails. Raises: MissingTool if it lacks something."""
     result = run_compiler(list(words), None)
     if result.returncode == 0:
         return result.stdout
@@ -465,7 +465,7 @@ def _ask_compiler(name: str, words: Sequence[str]) -> str | None:
 
 
 def _recall_answer(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> str:
-    """Return the answer of a program, asked again when the program has changed, or where it had none."""
+    """Return a cached output of a program. It is queried again if the program has changed."""
     status = os.stat(words[0])
     key = digest(f"{what} 2", str(status.st_mtime_ns), str(status.st_size), *words)
     with OnlyWarned():
@@ -532,7 +532,7 @@ Step = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Calls of a compiler: the first ones, those that may run side by side, and those behind them."""
+    """Calls of a compiler: the first ones, those that may run in parallel, and the final ones."""
 
     first: tuple[Step, ...]
     apart: tuple[Step, ...]
@@ -540,12 +540,12 @@ class Steps:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All arguments."""
+        """The arguments of all calls."""
         return tuple(word for step in (*self.first, *self.apart, *self.behind) for word in step)
 
 
 def shared_headers(texts: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Return the lines that include those headers of the system that most of these C files include, and which do.
+    """Return include lines of the system headers that most of these C files use, and the files that use all of them.
 
     A file that lacks one of them is none of these: it would no longer be found that it needs it.
     """
@@ -564,7 +564,7 @@ def library_steps(
     parsed: Collection[str] = (),
     known: Collection[str] = (),
 ) -> Steps:
-    """Return the calls that build a library of one file, or of several with an object each.
+    """Return the calls that build a library from one file, or from several with an object each.
 
     `links` are the paths of libraries that the files call, which are also their run-time paths. `parsed` are
     the files that include all headers of a precompiled one. The objects of the `known` files exist already.
@@ -586,7 +586,7 @@ def library_steps(
 def run_steps(
     command: Step, steps: Steps, folder: str, seconds: float | None = None, watch: Watch = unwatched
 ) -> subprocess.CompletedProcess[str]:
-    """Return the result of the last of these calls, or of the first that failed.
+    """Return the result of the last of these calls, or of the first one that failed.
 
     Raises: subprocess.TimeoutExpired.
     """
@@ -616,7 +616,7 @@ def run_steps(
 def run_compiler(
     words: list[str], folder: str | None, seconds: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a compiler once, with no environment variables of the user except the search path of programs.
+    """Run a compiler once. Of the user's environment variables, it only gets the program search path.
 
     Raises: OSError if no process can be started, subprocess.TimeoutExpired.
     """

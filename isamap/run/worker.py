@@ -32,14 +32,14 @@ _SCALARS: dict[str, Any] = {
 
 
 def make_arguments(fields: list[tuple[str, str, Any]], pointers: list[int]) -> ctypes.Structure:
-    """Return the argument struct. A field is (kind, C type, value), a pointer's value its position in `pointers`."""
+    """Return the argument struct. A field is (kind, C type, value); a pointer's value indexes `pointers`."""
     struct = _struct(tuple(["" if kind == "pointer" else c_type for kind, c_type, _ in fields]))
     return struct(*[pointers[value] if kind == "pointer" else value for kind, _, value in fields])
 
 
 @lru_cache(maxsize=64)
 def _struct(c_types: tuple[str, ...]) -> type[ctypes.Structure]:
-    """Return a struct of such members, "" for pointers. To make one takes longer than all else of a small call."""
+    """Return a cached struct with such members, "" for pointers. Its creation dominates small calls."""
     layout = [(f"f{n}", _SCALARS[name] if name else ctypes.c_void_p) for n, name in enumerate(c_types)]
     return type("Arguments", (ctypes.Structure,), {"_fields_": layout})
 
@@ -56,12 +56,12 @@ def unload(library: ctypes.CDLL) -> None:
 
 
 def load_function(library: str, name: str) -> tuple[Any, Any]:
-    """Return the function of a library and the one that tells its workspace."""
+    """Return the function of a library and its workspace query."""
     return functions_of(load_library(library), name)
 
 
 def functions_of(loaded: ctypes.CDLL, name: str) -> tuple[Any, Any]:
-    """Return the functions of a library that is loaded already."""
+    """Return the functions of a loaded library."""
     function, size = loaded[name], loaded[f"{name}_workspace_bytes"]
     function.restype, size.restype = ctypes.c_int, ctypes.c_size_t
     function.argtypes = [ctypes.c_void_p] * 3
@@ -70,7 +70,7 @@ def functions_of(loaded: ctypes.CDLL, name: str) -> tuple[Any, Any]:
 
 
 class ThreadPool:
-    """Threads of the emitted pool, ended with this object. Raises: OSError if there are none to have."""
+    """Threads of the emitted pool, which end with this object. Raises: OSError if none can be started."""
 
     def __init__(self, library: str, threads: int) -> None:
         loaded = ctypes.CDLL(library)
@@ -91,18 +91,18 @@ class ThreadPool:
 
 
 def ask_permission(component: int) -> bool:
-    """Return whether the kernel lets this process use a part of the processor's state."""
+    """Return whether the kernel grants this process a part of the processor's state."""
     return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, component) == 0
 
 
 def ask_for_large_pages(room: mmap.mmap) -> None:
-    """Ask for large pages behind memory that was not touched yet. A system without them gives small ones."""
+    """Request huge pages for memory that was not accessed yet. The system may still use small ones."""
     with suppress(OSError, AttributeError):
         room.madvise(mmap.MADV_HUGEPAGE)
 
 
 class GuardedMemory:
-    """Memory for one tensor or workspace: on whole pages, or right beside a page that must not be touched."""
+    """Memory for one tensor or workspace: whole pages, or adjacent to an inaccessible page."""
 
     def __init__(self, size: int, place: str) -> None:
         pages = -(-max(size, 1) // PAGE) * PAGE
@@ -168,7 +168,7 @@ class OperandMemory:
         self.end = self.region.address + self.region.size
 
     def place(self, data: bytes, slack: int) -> int:
-        """Return the address of a copy of data that ends `slack` bytes before the page. Poison is around it."""
+        """Return the address of a copy of data, surrounded by poison, that ends `slack` bytes before the page."""
         ctypes.memset(self.region.address, _POISON, self.region.size)
         address = self.end - len(data) - slack
         ctypes.memmove(address, data, len(data))
@@ -176,7 +176,7 @@ class OperandMemory:
 
 
 def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
-    """Call functions one after the other on small data. The shared file starts with the number of completed ones."""
+    """Call functions in turn on small data. The shared file starts with the number of completed calls."""
     ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
     library = ctypes.CDLL(job["library"])
     calls = job["calls"]
@@ -197,7 +197,7 @@ def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
 
 
 def _perform_timings(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
-    """Time functions in rounds until the budget is used: iterations of one call, and ns of calls.
+    """Time functions in rounds until the budget is used: iterations per call, and ns of calls.
 
     The shared file starts with the number of tried functions; operands are in it, or all in one large arena.
     """
@@ -229,7 +229,7 @@ def _perform_timings(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
 
 
 def _filled_arena(size: int, source: int) -> GuardedMemory:
-    """Return memory that repeats the random page behind the count in the shared file."""
+    """Return memory filled with copies of the random page after the count in the shared file."""
     arena = GuardedMemory(size, "free")
     for offset in range(0, size, PAGE):
         ctypes.memmove(arena.address + offset, source + PAGE, min(PAGE, size - offset))
@@ -237,7 +237,7 @@ def _filled_arena(size: int, source: int) -> GuardedMemory:
 
 
 def _enough_trips(call: Any, target_ns: int) -> int:
-    """Return how many trips of its loop make a call take so long."""
+    """Return how many loop iterations make a call last `target_ns`."""
     trips = 1
     while (took := min(_sample(call, trips, 3))) < target_ns and trips < 1 << 40:
         trips = trips * 2 if took < target_ns // 8 else max(trips + 1, trips * target_ns // max(took, 1))
@@ -245,7 +245,7 @@ def _enough_trips(call: Any, target_ns: int) -> int:
 
 
 def _sample(call: Any, trips: int, count: int) -> list[int]:
-    """Return the ns of each call."""
+    """Return the times of `count` calls. Units: ns."""
     sample, function, data, numbers = call
     ns = (ctypes.c_int64 * count)()
     sample(function, data, numbers, ctypes.c_int64(trips), ctypes.c_int64(count), ns)
@@ -253,7 +253,7 @@ def _sample(call: Any, trips: int, count: int) -> list[int]:
 
 
 def _leave_if_forked(job: dict[str, Any]) -> None:
-    """End a copy of this process that the emitted code has made: only one of them answers."""
+    """End a copy of this process that the emitted code has forked. Only the original answers."""
     if os.getpid() != job["process"]:
         os._exit(0)
 
@@ -277,7 +277,7 @@ def _main(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _start(job: dict[str, Any]) -> dict[str, Any]:
-    """Run a program of another architecture under its emulator, and end as it did where that failed."""
+    """Run a program of another architecture under its emulator, and exit like it if it fails."""
     streams = [(os.POSIX_SPAWN_DUP2, job[name], number) for number, name in enumerate(("input", "output"))]
     words = job["words"]
     _, status = os.waitpid(os.posix_spawnp(words[0], words, os.environ, file_actions=streams), 0)
@@ -289,7 +289,7 @@ def _start(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str, Any]:
-    """Run a program once or, with guard pages, twice, and leave the results in the shared file."""
+    """Run a program once or, with guard pages, twice, and store the results in the shared file."""
     inputs = [bytearray(shared[o : o + n]) if shared else bytearray(n) for o, n, _ in job["regions"]]
     places = ["at-end", "at-start"] if job["guard"] else ["free"]
     pool = ThreadPool(job["pool"], job["threads"]) if job["threads"] > 1 else None

@@ -72,7 +72,7 @@ def simulate(
 def simulate_prepared(
     prepared: PreparedProgram, problem: Problem, watcher: Watcher | None = None
 ) -> Simulation:
-    """Return the simulated time of a prepared program; `watcher` receives all events."""
+    """Return the simulated time of a prepared program. `watcher` receives all events."""
     bandwidths = [c.bandwidth_bytes_per_ns for c in problem.caches[1:]]
     bandwidths.append(problem.memory_bandwidth_bytes_per_ns)
     bandwidths = bandwidths[: len(problem.caches)]
@@ -92,7 +92,7 @@ def simulate_prepared(
 
 
 def link_names(problem: Problem) -> tuple[str, ...]:
-    """Return the levels behind the nearest cache, each with a link towards the one before it."""
+    """Return the levels beyond the nearest cache, each with a link to the previous one."""
     return (*(cache.name for cache in problem.caches[1:]), "memory") if problem.caches else ()
 
 
@@ -172,7 +172,7 @@ class _Walk:
         self.env.pop(loop.trip_loop.variable, None)
 
     def _more_than(self, loop: PreparedLoop, iteration: int, end: int) -> list[tuple[Step, int]]:
-        """Return how many more issues iterations from `iteration` on have than as many as the one before them."""
+        """Return how many more issues the iterations from `iteration` have than equally many copies of the first."""
         if not loop.inner:
             return []
         last = self._issues(loop, range(iteration - 1, iteration))
@@ -183,7 +183,7 @@ class _Walk:
         return [(self.steps[key], count) for key, count in counts if count]
 
     def _issues(self, loop: PreparedLoop, iterations: range) -> Counts:
-        """Return how often iterations of a loop have each issue, by its identity. None of them is run."""
+        """Return how often iterations of a loop perform each issue, by identity, without running them."""
         if not loop.inner:
             return {key: len(iterations) * count for key, count in self._issues_in(loop.body).items()}
         found: Counts = {}
@@ -216,7 +216,7 @@ class _Walk:
         return found
 
     def _steady(self, times: Sequence[float], steps: int, fastest: float, least: float) -> float | None:
-        """Return the time of each further iteration if the last ones are steady; None otherwise.
+        """Return the time of each further iteration if the last ones are steady, or None otherwise.
 
         An iteration is steady if all clocks advance at the same rate: `fastest` is the largest advance of
         one, `least` the work of the busiest unit or link.
@@ -287,7 +287,7 @@ Ends = Mapping[str, tuple[int, int]]
 
 
 def swept(loop: PreparedLoop, env: Mapping[str, int], iterations: range) -> tuple[Swept, ...]:
-    """Return the bytes that these iterations of a loop touch after the one that was run."""
+    """Return the bytes that these iterations of a loop access after the iteration that was run."""
     name, last = loop.trip_loop.variable, iterations[0] - 1
     found: dict[Swept, int] = {}  # of bytes that do not move, when they are touched last
     for touch, inside in _touches(loop.body, {}):
@@ -309,7 +309,7 @@ def _groups(iterations: range) -> Iterator[range]:
 
 
 def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[ScratchpadAccess, Ends]]:
-    """Yield the accesses of a body's issues over all iterations of the loops around them."""
+    """Yield the accesses of a body's issues over all iterations of the surrounding loops."""
     for item in body:
         match item:
             case PreparedLoop():

@@ -1,4 +1,4 @@
-"""Perform a statement by a mapping on arrays, issue by issue: the reference for checking mappings.
+"""Perform a statement by a mapping on arrays, issue by issue: the reference for checks of mappings.
 
     perform(gemm, mma, mapping, {"A": a, "B": b, "C": c}, Cut(), {"M": 20, "N": 16, "K": 5})  ==  c + a @ b
 
@@ -107,7 +107,7 @@ def _as_type(array: Array, dtype: DType, exact: bool) -> Array:
 
 
 def _perform_grid(job: _Job, grid: Grid) -> None:
-    """Issue different output elements together, and the blocks of a sum one after the other."""
+    """Perform different output elements together, and the blocks of a sum one after the other."""
     written = {s for i in job.statement.assign.target.index for s in i.symbols}
     fills = _fills(job, grid)
     counts = [s.starts.size for s in grid.spans] + list(grid.loops.values())
@@ -123,7 +123,7 @@ def _perform_grid(job: _Job, grid: Grid) -> None:
 
 
 def _perform_batch(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> None:
-    """Issue, each a column of `chosen`: which block of each span, then the value of each loop."""
+    """Perform issues, each given by a column of `chosen`: the block of each span, then the value of each loop."""
     pattern, statement = job.pattern, job.statement
     count = chosen.shape[1]
     issue, own, cell = _cells(job, grid, chosen, pattern.target.index, statement.assign.target)
@@ -147,7 +147,7 @@ def _perform_batch(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> None:
 
 
 def _scalars(job: _Job, grid: Grid, chosen: Array) -> dict[str, Array]:
-    """Return for each typed parameter of the instruction the values that these issues need."""
+    """Return the values of the instruction's typed parameters in these issues."""
     return {
         b.name: np.unique(_at_lanes(job, grid, chosen, (), b.subject)[2])
         for b in job.mapping.bindings
@@ -182,7 +182,7 @@ def _operands(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> dict[str, A
 def _elements(
     job: _Job, grid: Grid, chosen: Array, binding: Binding, shape: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
-    """Issue, element and value of everything that an operand holds."""
+    """Return issue, element and value of all elements that an operand holds."""
     axes = _axes_of(grid, binding.pattern)
     issue, lanes, values = _at_lanes(job, grid, chosen, axes, binding.subject)
     own = _flat(binding.pattern, shape, dict(grid.params) | lanes)
@@ -192,7 +192,7 @@ def _elements(
 def _cells(
     job: _Job, grid: Grid, chosen: Array, own: tuple[Index, ...], target: Read
 ) -> tuple[Array, Array, Array]:
-    """Issue, element of the output operand and element of the target, of everything that is written."""
+    """Return issue, output element and target element of all written elements."""
     shapes = operand_shapes(job.pattern.instruction, grid.params)
     issue, lanes, symbols = _iterations(job, grid, chosen, _axes_of(grid, own))
     mine = _flat(own, shapes[job.pattern.target.buffer], dict(grid.params) | lanes)
@@ -203,7 +203,7 @@ def _cells(
 def _at_lanes(
     job: _Job, grid: Grid, chosen: Array, axes: tuple[str, ...], subject: Expr
 ) -> tuple[Array, dict[str, Array], Array]:
-    """Return the issues and lanes of iterations, and the values of a kernel's expression there."""
+    """Return the issues and lanes of iterations, and the values of a kernel's expression in them."""
     issue, lanes, symbols = _iterations(job, grid, chosen, axes)
     known = dict(job.values) | symbols
     env = Env(known, job.scalars, lambda read: _load(job, read, known), job.exact)
@@ -214,7 +214,7 @@ def _at_lanes(
 def _iterations(
     job: _Job, grid: Grid, chosen: Array, axes: tuple[str, ...]
 ) -> tuple[Array, dict[str, Array], dict[str, Array]]:
-    """Return every valid pair of issue and lanes of `axes`, as points: their issue, lanes and kernel axes."""
+    """Return all valid pairs of issue and lanes of `axes` as points, with their kernel axes."""
     lanes = grid.lanes(axes)
     column = (-1, *(1 for _ in axes))
     symbols: dict[str, Array] = {}
@@ -239,7 +239,7 @@ def _axes_of(grid: Grid, subscripts: tuple[Index, ...]) -> tuple[str, ...]:
 
 
 def _flat(subscripts: tuple[Index, ...], shape: tuple[int, ...], symbols: MappingType[str, Any]) -> Array:
-    """Return row-major positions of elements. Raises: IndexError if one is not in the array."""
+    """Return row-major positions of elements. Raises: IndexError if one is outside the array."""
     total: Any = np.zeros((), np.int64)
     for subscript, extent in zip(subscripts, shape, strict=True):
         position = evaluate_index(subscript, symbols)
@@ -250,7 +250,7 @@ def _flat(subscripts: tuple[Index, ...], shape: tuple[int, ...], symbols: Mappin
 
 
 def _load(job: _Job, read: Read, symbols: MappingType[str, Any]) -> Array:
-    """Return the elements of an array of the kernel, outside it the fill. Raises: IndexError if there is none."""
+    """Return elements of a kernel's array, with the fill outside. Raises: IndexError without a fill."""
     array = job.arrays[read.buffer]
     if read.fill is None:
         return np.asarray(array.reshape(-1)[_flat(read.index, array.shape, symbols)])
@@ -346,7 +346,7 @@ def _shapes(bound: Instruction) -> dict[str, tuple[int, ...]]:
 
 
 def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | None:
-    """Return for padded lanes whose output element is in use: the sets of operands whose elements are in use.
+    """Return, for padded lanes with a used output element, the sets of operands with used elements.
 
     Empty when there are none. None if such a lane would overwrite the element: the statement only assigns.
     """
@@ -372,7 +372,7 @@ def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | No
 
 
 def _kinds_of_issues(grid: Grid) -> list[tuple[int, ...]]:
-    """Return where issues begin that differ in their valid lanes: along each span the first and the last."""
+    """Return where issues with different valid lanes start: the first and the last along each span."""
     return list(product(*(sorted({int(s.starts[0]), int(s.starts[-1])}) for s in grid.spans)))
 
 
@@ -398,7 +398,7 @@ def _in_use(
     lanes: dict[str, Array],
     valid: Array,
 ) -> Array:
-    """Return for every lane, whether a valid lane accesses an element of the operand that it touches."""
+    """Return, for each lane, whether a valid lane accesses the same element of the operand."""
     extents = operand_shapes(pattern.instruction, grid.params)[operand]
     touched = np.zeros(max(1, prod(extents)), np.bool_)
     elements: list[Array] = []

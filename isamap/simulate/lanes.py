@@ -1,4 +1,4 @@
-"""Find the kernel iteration that each lane of an issue performs; some lanes perform none.
+"""Find the kernel iteration that each lane of an issue performs. Some lanes perform none.
 
 With `k` on an instruction axis of 4 lanes and extent 6 there are two issues: lanes 0 … 3 perform k = 0 … 3,
 then lanes 0 and 1 perform k = 4 and 5, and lanes 2 and 3 nothing. Several kernel axes on one instruction
@@ -59,11 +59,11 @@ class IssueSpan:
 
     @property
     def step(self) -> int:
-        """Points that one issue covers."""
+        """The number of points that one issue covers."""
         return prod(self.tiles)
 
     def at(self, starts: Array, lanes: MappingType[str, Array]) -> tuple[dict[str, Array], Array]:
-        """Return the kernel axes of given lanes (0 for an axis without lanes), and which lanes have an iteration."""
+        """Return the kernel axes of given lanes (0 for an axis without lanes), and a mask of valid lanes."""
         fused: Any = 0
         valid: Any = True
         for axis, tile in zip(self.group.instruction_axes, self.tiles, strict=True):
@@ -106,7 +106,7 @@ class Grid:
 def make_grids(
     statement: Statement, pattern: Pattern, mapping: Mapping, cut: Cut, values: Sizes
 ) -> tuple[Grid, ...]:
-    """Return all issues of a mapping: one grid, or one for each combination of whole blocks and masked rests."""
+    """Return all issues of a mapping: one grid for each combination of whole blocks and masked remainders."""
     groups = cut.groups or mapping.groups
     inside = {k for g in groups for k in g.kernel_axes}
     extents = {a.name: number(a.extent, values) for a in statement.axes}
@@ -120,12 +120,12 @@ def make_grids(
 
 
 def lengths_of(pattern: Pattern, params: Sizes) -> Sizes:
-    """Return the extents of all axes of the instruction. Its parameters have values."""
+    """Return the extents of the instruction's axes for given parameters."""
     return {a.name: number(a.extent, params) for a in pattern.axes}
 
 
 def number(index: Index, values: Sizes) -> int:
-    """Return the value of an index expression all of whose symbols have values."""
+    """Return the value of an index expression, given values for all symbols."""
     return int(index.evaluate(values))
 
 
@@ -140,7 +140,7 @@ def _span(group: AxisGroup, extents: Sizes, pattern: Pattern, params: Sizes, cut
 
 
 def _with_rests(grid: Grid, pattern: Pattern) -> list[Grid]:
-    """Return the grid with the last issue of every axis that may be shortened taken out of its span."""
+    """Return the grid with the last issue separated along every axis that may be shortened."""
     choices: list[list[tuple[IssueSpan, dict[str, int]]]] = []
     for span in grid.spans:
         rest = span.points % span.step
@@ -171,7 +171,7 @@ def _with_rests(grid: Grid, pattern: Pattern) -> list[Grid]:
 
 
 def _length_param(span: IssueSpan, pattern: Pattern) -> str | None:
-    """Return the parameter that alone says how long the one axis of a group is."""
+    """Return the parameter that alone gives the length of a group's single axis, or None."""
     if len(span.group.instruction_axes) != 1:
         return None
     (name,) = span.group.instruction_axes

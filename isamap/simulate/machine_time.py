@@ -40,7 +40,7 @@ class ScratchpadAccess:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Varying:
-    """Parameters that vary with loops, and the issue at given values."""
+    """Parameters that depend on loops, and a function from their values to the issue."""
 
     params: tuple[tuple[str, Index], ...]
     at: Callable[[Mapping[str, int]], Step]
@@ -48,7 +48,7 @@ class Varying:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One issue as the machine sees it: numbers of its unit, of registers read and written, and accesses.
+    """One issue in the machine model: numbers of its unit, of registers read and written, and accesses.
 
     `instruction` and `block`, the note of the outermost block around it, are for watchers. `link` is the
     number of a link that several units share, as units are numbered, -1 for none; `link_written` says that
@@ -94,11 +94,11 @@ class Watcher(Protocol):
     """A listener for simulation events, called as they happen. Units: nanoseconds."""
 
     def issued(self, step: Step, booked: float, start: float, end: float) -> None:
-        """Record an issue: its unit is busy from `booked` on, and its operands are ready at `start`."""
+        """Record an issue. Its unit is busy from `booked` on, and its operands are ready at `start`."""
         ...
 
     def crossed(self, step: Step, start: float, end: float) -> None:
-        """Record an issue that keeps a link busy which several units use."""
+        """Record an issue that occupies a shared link."""
         ...
 
     def moved(self, link: int, start: float, end: float) -> None:
@@ -108,7 +108,7 @@ class Watcher(Protocol):
     def repeated(
         self, since: int, now: float, by_ns: float, times: int, more: Iterable[tuple[Step, int]]
     ) -> None:
-        """Record that the events from the mark `since` to `now` occur `times` again without being recorded.
+        """Record that the events from the mark `since` to `now` occur `times` more times, unrecorded.
 
         All repetitions together have `more` additional issues of some kinds, or fewer.
         """
@@ -120,7 +120,7 @@ class Watcher(Protocol):
 
 
 class MachineTime:
-    """Clocks of units and links, when registers are ready, when the last issues retired; and sums of work."""
+    """Clocks of units and links, ready times of registers, retire times of the last issues, and sums of work."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class MachineTime:
     def issue(
         self, step: Step, lines: Sequence[tuple[bool, Weights]], env: Mapping[str, int] | None = None
     ) -> None:
-        """Simulate one issue. `lines` are the lines of each access that come from behind the nearest cache.
+        """Simulate one issue. `lines` are the lines of each access from beyond the nearest cache.
 
         `env` has the values of loops, for the bytes that it accesses in scratchpads.
         """
@@ -195,7 +195,7 @@ class MachineTime:
             self.watcher.issued(step, booked, start, end)
 
     def _free(self, touch: ScratchpadAccess, begin: int, latency_ns: float) -> float:
-        """Return when bytes of a scratchpad are written that an issue reads, and read that it overwrites."""
+        """Return when the scratchpad bytes that an issue reads are written, and those that it overwrites are read."""
         # What is only written has to be so behind what was written before, not begun behind it.
         end, early_ns = begin + touch.size, 0.0 if touch.reads else latency_ns
         written = self.written[touch.memory].latest(begin, end) - early_ns
@@ -215,7 +215,7 @@ class MachineTime:
     def _through_banks(
         self, step: Step, start: float, entered: float, env: Mapping[str, int]
     ) -> tuple[float, float]:
-        """Return when an issue can start so that its banks are free, and the time of the busiest of them.
+        """Return when an issue can start so that its banks are free, and the time of the busiest bank.
 
         Banks, like links, serve issues in program order from the time at which they are known.
         """
@@ -232,7 +232,7 @@ class MachineTime:
         return start, longest_ns
 
     def _cross(self, step: Step, entered: float) -> float:
-        """Return when a transfer can start so that its last bytes have crossed a shared link when it ends.
+        """Return when a transfer can start so that a shared link has finished when it ends.
 
         Reads use the link in program order from the time at which they are known: one that waits for another
         event does not block later ones. Writes go first when they are ready, because engines alternate, and
@@ -246,7 +246,7 @@ class MachineTime:
         return entered if step.link_written else crossed - step.link_ns
 
     def _fetch(self, level: int, lines: float, entered: float) -> float:
-        """Return when lines have come from a level through all links on the way."""
+        """Return when lines have arrived from a level through all links in between."""
         arrived = entered
         first = len(self.units)
         for link in range(level):
@@ -259,17 +259,17 @@ class MachineTime:
         return arrived
 
     def clocks(self) -> list[float]:
-        """Return the monotone times: those of units, links and ready operands."""
+        """Return the monotone times: of units, links and ready operands."""
         return [*self.units, *self.links, *self.ready]
 
     def work_ns(self, done: Sequence[float]) -> list[float]:
-        """Return how long work keeps each unit and each link busy."""
+        """Return how long work occupies each unit and each link."""
         first = len(self.units)
         moved = zip(done[first:-1], self._line_ns, strict=True)
         return [*done[:first], *(lines * each for lines, each in moved)]
 
     def work_of(self, issues: Iterable[tuple[Step, int]]) -> list[float]:
-        """Return the work of several of these issues, as `done` counts it, without lines and banks."""
+        """Return the work of several issues in the form of `done`, without lines and banks."""
         found = [0.0] * len(self.done)
         for step, count in issues:
             found[step.unit] += count * step.work_ns
@@ -281,7 +281,7 @@ class MachineTime:
         return found
 
     def time_of(self, by_ns: float, work: Sequence[float], mean: Sequence[float]) -> float:
-        """Return the time of iterations with the work `mean`, if one with `work` takes `by_ns`.
+        """Return the time of iterations with mean work `mean`, if one with `work` takes `by_ns`.
 
         The time is proportional to the work of the busiest unit or link, and no less than any of them needs.
         """
@@ -292,7 +292,7 @@ class MachineTime:
         return max(by_ns * after[most] / before[most] if before[most] else by_ns, *after)
 
     def skip(self, by_ns: float, work: Sequence[float], times: int, swept: Iterable[Swept]) -> None:
-        """Advance the state as if a period of `by_ns` with `work` and its accesses had occurred `times` more.
+        """Advance the state as if a period of `by_ns` with this work and these accesses occurred `times` more times.
 
         Idle units and links, and bytes that nothing `swept`, are unchanged.
         """
@@ -323,7 +323,7 @@ class MachineTime:
 
 @dataclass(slots=True)
 class Spans:
-    """Times of bytes: those from `begins[i]` up to `begins[i + 1]`, or for ever, have `times[i]`.
+    """Times of bytes: those from `begins[i]` up to `begins[i + 1]`, or to the end, have `times[i]`.
 
     Units: bytes; nanoseconds.
     """
@@ -332,19 +332,19 @@ class Spans:
     times: list[float] = field(default_factory=lambda: [0.0])
 
     def latest(self, begin: int, end: int) -> float:
-        """Return the latest time of bytes from `begin` on that lie before `end`."""
+        """Return the latest time of the bytes from `begin` to before `end`."""
         first = bisect_right(self.begins, begin) - 1
         last = bisect_left(self.begins, end, first)
         return self.times[first] if last == first + 1 else max(self.times[first:last])
 
     def set(self, begin: int, end: int, time: float) -> None:
-        """Give all of these bytes one time."""
+        """Set one time for all of these bytes."""
         first, last = self._cut_span(begin), self._cut_span(end)
         self.begins[first:last] = [begin]
         self.times[first:last] = [time]
 
     def lift(self, begin: int, end: int, time: float) -> None:
-        """Set the time of bytes in a range whose time is earlier."""
+        """Raise the time of bytes in a range to at least `time`."""
         first, last = self._cut_span(begin), self._cut_span(end)
         self.times[first:last] = [max(time, before) for before in self.times[first:last]]
 
@@ -356,7 +356,7 @@ class Spans:
         return list(zip([begin, *self.begins[first + 1 : last]], ends, self.times[first:last], strict=True))
 
     def _cut_span(self, at: int) -> int:
-        """Return the span that begins at a byte, split off where none does."""
+        """Return the span that starts at a byte, after splitting one if necessary."""
         place = bisect_left(self.begins, at)
         if place == len(self.begins) or self.begins[place] != at:
             self.begins.insert(place, at)

@@ -1,4 +1,4 @@
-"""A lowered program as numbers: units, registers and accesses counted, costs and strides evaluated.
+"""Convert a lowered program to numbers: units, registers and accesses counted, costs and strides evaluated.
 
 Index expressions of loops keep their symbols; everything else about an issue is known before it runs.
 """
@@ -37,7 +37,7 @@ FILL_BYTES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedLoop:
-    """A loop. `inner` are the expressions inside it that its variable moves, `variables` of loops inside.
+    """A loop. `inner` are the inner expressions that depend on its variable, `variables` those of inner loops.
 
     The number of its issues over all iterations depends on the loops and sizes in `around`.
     """
@@ -52,7 +52,7 @@ class PreparedLoop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """A body that runs when all conditions hold."""
+    """A body that runs if all conditions hold."""
 
     conditions: tuple[Condition, ...]
     body: tuple[Run, ...]
@@ -63,7 +63,7 @@ Run = Step | PreparedLoop | Branch
 
 @dataclass(frozen=True, slots=True)
 class PreparedProgram:
-    """A program ready to be run. Units: `array_bytes`. `masks` are the bits of the loops around an access."""
+    """A program ready for simulation. Units: `array_bytes`. `masks` are the bits of loops around an access."""
 
     body: tuple[Run, ...]
     units: tuple[str, ...]
@@ -167,7 +167,7 @@ class _Builder:
         made: dict[tuple[int, ...], Step] = {}
 
         def at(env: Mapping[str, int]) -> Step:
-            """Return the issue where its parameters are these; as often they are the same few."""
+            """Return the cached issue for the values of its parameters."""
             values = tuple(value.evaluate(env) for _, value in moving)
             if values not in made:
                 made[values] = self._step(node, item, self._params(node, env), *known)
@@ -177,7 +177,7 @@ class _Builder:
         return replace(step, varying=Varying(moving, at)) if moving else step
 
     def _params(self, node: Issue, env: Mapping[str, int]) -> dict[str, int]:
-        """Return the numbers that parameters are: where loops begin, unless `env` has their variables."""
+        """Return the parameters as numbers, with loops at their start unless `env` has their variables."""
         found: dict[str, int] = {}
         for name, value in node.params:
             if isinstance(value, Index):
@@ -237,7 +237,7 @@ class _Builder:
         name: str,
         params: Mapping[str, int],
     ) -> ScratchpadAccess:
-        """Return the issue with the banks of its bytes, which count as units."""
+        """Return the access with the banks of its bytes, which count as units."""
         banks = banks_of(self.machine.memories[touch.memory], self.machine.clock_ghz)
         if banks is None:
             return touch
@@ -249,7 +249,7 @@ class _Builder:
         return replace(touch, banks=banks, first_bank=first, runs=_runs(extents, strides, size))
 
     def _times(self, item: MachineInstruction, params: Mapping[str, int]) -> tuple[int, float, float]:
-        """Return an instruction's unit, how long it keeps that busy, and its latency."""
+        """Return an instruction's unit, how long it occupies the unit, and its latency."""
         numbers = cost_params(item, self.machine, params)
         count = max(1, self.machine.units[item.cost.unit].count)
         unit = self.units.setdefault(item.cost.unit, len(self.units))
@@ -267,7 +267,7 @@ class _Builder:
         return Step(*self._times(self.machine.instructions[name], {}), (), -1, (), (), name, self.block)
 
     def _fill(self, node: Fill, loop: LoopAround | None) -> list[Run]:
-        """Return stores one after the other, as a separate loop."""
+        """Return a separate loop of consecutive stores."""
         self.loops += 1
         size = node.elements * self.item_bytes[node.buffer]
         trips = size.ceildiv(FILL_BYTES)
@@ -283,11 +283,11 @@ class _Builder:
         ]
 
     def _size(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> int:
-        """Return the bytes from the first to the last element of an operand, if it is dense or nearly so."""
+        """Return the bytes from an operand's first to its last element, for a dense or almost dense operand."""
         return prod(self._extents(params, item, name)) * item.instruction.operand(name).dtype.size_bytes
 
     def _extents(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> list[int]:
-        """Return how many elements of an operand lie along each of its axes, at least 1."""
+        """Return the number of elements along each axis of an operand, at least 1."""
         env = {**self.env, **params}
         env |= {c.name: 1 for c in item.instruction.params if c.name not in env}
         return [max(1, extent.evaluate(env)) for extent in item.instruction.operand(name).shape]
@@ -307,7 +307,7 @@ class _Builder:
 
 
 def _runs(extents: Sequence[int], strides: Sequence[int], item_bytes: int) -> Runs:
-    """Return where consecutive bytes of an operand lie, from its first one on; dense where no strides are told."""
+    """Return the contiguous runs of an operand's bytes from its first one on. Without strides, it is dense."""
     if len(strides) != len(extents):
         return ((0, prod(extents) * item_bytes),)
     starts, together = [0], 1
@@ -328,7 +328,7 @@ def _inside(body: Sequence[Run]) -> Iterator[Run]:
 
 
 def _trips(body: Sequence[Run]) -> list[Index]:
-    """Return the expressions that say how a body runs, and how much its issues move."""
+    """Return the expressions that determine how a body runs, and how much its issues move."""
     found: list[Index] = []
     for item in _inside(body):
         match item:

@@ -1,4 +1,4 @@
-"""Record the events of a simulation: issues on units, lines on links, iterations that were counted.
+"""Record the events of a simulation: issues on units, lines on links, iterations that were only counted.
 
     record(program, machine, problem)  ->  Recorded(issued=(RecordedIssue("dma_in_i8", 0 ns, …), …), …)
 
@@ -40,7 +40,7 @@ class RecordedIssue:
 
 @dataclass(frozen=True, slots=True)
 class LineTransfer:
-    """Lines on their way from a level towards the one before it. Units: nanoseconds from the start."""
+    """Lines that move from a level to the previous one. Units: nanoseconds from the start."""
 
     level: str
     begin_ns: float
@@ -49,7 +49,7 @@ class LineTransfer:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedIterations:
-    """Iterations of a loop as the one from `since_ns` to `begin_ns`, until `end_ns`. They were not run."""
+    """Iterations equal to the one from `since_ns` to `begin_ns`, until `end_ns`. They were not run."""
 
     since_ns: float
     begin_ns: float
@@ -59,7 +59,7 @@ class RepeatedIterations:
 
 @dataclass(frozen=True, slots=True)
 class CarriedBytes:
-    """Bytes of an array that an instruction reads and writes in memories, over all its issues.
+    """The bytes of an array that an instruction reads and writes in memories, over all its issues.
 
     `block` is the note of the outermost block around them.
     """
@@ -73,7 +73,7 @@ class CarriedBytes:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A simulation with its events in the order of its issues; `left_out` events occur only in sums."""
+    """A simulation with its events in issue order. `left_out` events only occur in sums."""
 
     simulation: Simulation
     units: tuple[str, ...]
@@ -108,7 +108,7 @@ def record(
 
 @dataclass(slots=True)
 class _Recorder:
-    """The watcher. `told` are steps by identity, which lasts as long as the program, with their counts."""
+    """The watcher. `told` are steps by identity, which lives as long as the program, with counts."""
 
     prepared: PreparedProgram
     links: tuple[str, ...]
@@ -160,7 +160,7 @@ class _Recorder:
         return False
 
     def carried(self) -> tuple[CarriedBytes, ...]:
-        """Return the bytes by block, instruction and array, in the order in which they were first issued."""
+        """Return the bytes by block, instruction and array, in order of first issue."""
         sums: dict[tuple[str, str, str], list[int]] = {}
         for key, count in _sums(self.told).items():
             step = self.steps[key]

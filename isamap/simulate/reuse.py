@@ -1,4 +1,4 @@
-"""Find the memory level that serves each access, from the bytes touched between two uses of a line.
+"""Find the memory level that serves each access, from the bytes accessed between two uses of a line.
 
     for m0 { for k0 { load B[k0] } }      a line of B is used again one iteration of m0 later;
                                           the bytes of an iteration fit into l2: from the second on,
@@ -23,7 +23,7 @@ from isamap.source.records import dataclass, field
 
 @dataclass(frozen=True, eq=False)
 class LoopAround:
-    """A loop around accesses: its trip count, and the loop around it."""
+    """A loop around accesses: its trip count, and the enclosing loop."""
 
     variable: str
     trips: int
@@ -32,13 +32,13 @@ class LoopAround:
 
     @cached_property
     def chain(self) -> tuple[LoopAround, ...]:
-        """This loop and those around it, innermost first."""
+        """This loop and the enclosing ones, innermost first."""
         return (self, *(self.around.chain if self.around is not None else ()))
 
 
 @dataclass(frozen=True, eq=False)
 class MemoryOperand:
-    """One operand of an issue in memory. Units: bytes; `strides` per loop around it, innermost first."""
+    """An operand of an issue in memory. Units: bytes; `strides` per surrounding loop, innermost first."""
 
     number: int
     array: str
@@ -55,7 +55,7 @@ class MemoryOperand:
         return tuple(zip(self.loop.chain if self.loop else (), self.strides, strict=True))
 
     def inside(self, loop: LoopAround | None) -> tuple[tuple[int, int], ...]:
-        """Return strides and trips of the loops inside a loop; of all loops inside none."""
+        """Return strides and trip counts of the loops inside a loop, or of all loops for None."""
         found: list[tuple[int, int]] = []
         for outer, stride in self.turns:
             if outer is loop:
@@ -81,7 +81,7 @@ Weights = tuple[tuple[int, float], ...]
 
 @dataclass(eq=False)
 class Reuse:
-    """Answers for all accesses of a program. Units: bytes; `sizes` of the arrays, `line_bytes` of a line."""
+    """Reuse queries for all accesses of a program. Units: bytes; `sizes` of the arrays, `line_bytes` of a line."""
 
     accesses: Sequence[MemoryOperand]
     caches: Sequence[Cache]
@@ -96,7 +96,7 @@ class Reuse:
             self._by_array.setdefault(access.array, []).append(access)
 
     def weights(self, access: MemoryOperand, past_first: int) -> Weights:
-        """Return the parts of an access that each level behind the nearest cache serves.
+        """Return the parts of an access that each level beyond the nearest cache serves.
 
         `past_first` has the bits of the loops that are past their first iteration.
         """
@@ -118,14 +118,14 @@ class Reuse:
         return tuple((level, share * lines) for level, share in sorted(found.items()) if level and share > 0)
 
     def level(self, touched_bytes: int) -> int:
-        """Return the nearest level that still holds data after so many bytes of other accesses."""
+        """Return the nearest level that still holds data after this number of other bytes was accessed."""
         fitting = (
             i for i, c in enumerate(self.caches) if touched_bytes <= c.capacity_bytes * c.usable_factor
         )
         return next(fitting, len(self.caches))
 
     def touched(self, loop: LoopAround | None) -> int:
-        """Return the bytes that one iteration of a loop touches; of none, the whole program."""
+        """Return the bytes that one iteration of a loop accesses, or for None the whole program."""
         key = id(loop)
         if key not in self._touched:
             inner = [a for a in self.accesses if loop is None or loop in (a.loop.chain if a.loop else ())]
@@ -136,7 +136,7 @@ class Reuse:
         return self._touched[key]
 
     def _union(self, array: str, accesses: Sequence[MemoryOperand], loop: LoopAround | None) -> int:
-        """Return the bytes of an array that accesses touch in an iteration: equal ones merged, else the largest."""
+        """Return the bytes of an array accessed in an iteration: equal accesses merged, else the largest."""
         alike: dict[tuple[tuple[int, int], ...], list[MemoryOperand]] = {}
         for access in accesses:
             alike.setdefault(access.inside(loop), []).append(access)
@@ -144,13 +144,13 @@ class Reuse:
         return min(most, self.sizes[array])
 
     def _cold_level(self, access: MemoryOperand) -> int:
-        """Return where a line comes from that no loop around the access brings back."""
+        """Return the level of a line that no surrounding loop accesses again."""
         if access.number not in self._cold:
             self._cold[access.number] = self.level(self._since_another(access))
         return self._cold[access.number]
 
     def _since_another(self, access: MemoryOperand) -> int:
-        """Return bytes touched since an earlier access of the same line, or since the previous call."""
+        """Return the bytes accessed since an earlier access of the same line, or since the previous call."""
         earlier = [
             o
             for o in self._by_array[access.array]
@@ -181,7 +181,7 @@ def _count_covered(
 
 
 def _meet(one: MemoryOperand, other: MemoryOperand, line_bytes: int) -> bool:
-    """Return whether two accesses of an array touch lines in common."""
+    """Return whether two accesses of an array have lines in common."""
     if one.loop is other.loop and one.strides == other.strides:
         apart = abs(one.base - other.base)
         steps = [(abs(s), t.trips) for t, s in one.turns if s]
@@ -199,6 +199,6 @@ def _interval(access: MemoryOperand) -> tuple[int, int]:
 
 
 def _depth_shared(one: MemoryOperand, other: MemoryOperand) -> int:
-    """Return the number of common loops around both."""
+    """Return the number of loops around both accesses."""
     outer = (tuple(reversed(a.loop.chain)) if a.loop is not None else () for a in (one, other))
     return sum(1 for a, b in zip(*outer, strict=False) if a is b)

@@ -1,4 +1,4 @@
-"""The cache: files under the sha256 of all inputs of their content.
+"""The cache: files stored under the sha256 of all inputs of their content.
 
     cache = Cache.open("libraries")
     cache.find(key)  # the path of a verified file, or None
@@ -53,7 +53,7 @@ kept_here: Counter[str] = Counter()
 
 
 def cache_root() -> Path:
-    """Return the user's cache folder, private to them. `ISAMAP_CACHE_DIR` names another.
+    """Return the user's private cache folder. `ISAMAP_CACHE_DIR` names another one.
 
     Raises: Unkept if it cannot be used; UsageProblem if others may write to it.
     """
@@ -66,7 +66,7 @@ def cache_root() -> Path:
 
 
 def private_folder(root: Path, what: str, variable: str) -> Path:
-    """Return a folder of the user's own, created if it does not exist; `variable` sets another one.
+    """Return a private folder of the user, created if missing. `variable` can name another one.
 
     Raises: Unkept if it cannot be used; UsageProblem if others may write to it.
     """
@@ -85,7 +85,7 @@ def private_folder(root: Path, what: str, variable: str) -> Path:
 
 @cache
 def own_root() -> Path:
-    """Return a private folder of this process, which is deleted at its end."""
+    """Return a private folder of this process, which is deleted when the process ends."""
     root, owner = Path(tempfile.mkdtemp(prefix="isamap-")), os.getpid()
 
     @atexit.register
@@ -97,7 +97,7 @@ def own_root() -> Path:
 
 
 def digest(*parts: bytes | str) -> str:
-    """Return the sha256 of texts, each with its length in front so that no two lists look alike."""
+    """Return the sha256 of texts with their lengths, so that different lists never have equal input."""
     state = hashlib.sha256()
     for part in parts:
         # Names of files may hold bytes that are no UTF-8, which Python has as surrogates.
@@ -108,7 +108,7 @@ def digest(*parts: bytes | str) -> str:
 
 @cache
 def program_state() -> str:
-    """Return a digest that changes when any file of this program does."""
+    """Return a digest that changes with any file of this program."""
     state = hashlib.sha256(f"{__version__} {sys.version}".encode())
     folders = [str(Path(__file__).resolve().parents[1])]
     while folders:
@@ -136,7 +136,7 @@ class Cache:
 
     @staticmethod
     def beneath(root: Path, kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
-        """Return the cache for a kind of files, in some folder. Raises: Unkept if it cannot be made."""
+        """Return the cache for a kind of files, in a given folder. Raises: Unkept if it cannot be created."""
         folder = root / kind
         try:
             for part in (folder, folder / "keys", folder / "objects"):
@@ -146,7 +146,7 @@ class Cache:
         return Cache(folder, limit_bytes)
 
     def find(self, key: str) -> Path | None:
-        """Return the file kept under a key, its content verified, or None if there is none or it is damaged."""
+        """Return the verified file of a key, or None if there is none or it is damaged."""
         try:
             name = _read_object_name(self.folder / "keys" / key)
             if not DIGEST.fullmatch(name):
@@ -162,7 +162,7 @@ class Cache:
         return path
 
     def keep(self, key: str, content: bytes) -> Path:
-        """Put content under a key and return its path. Raises: Unkept if it cannot be written."""
+        """Store content under a key and return its path. Raises: Unkept if it cannot be written."""
         name = hashlib.sha256(content).hexdigest()
         path = self.folder / "objects" / name
         try:
@@ -175,7 +175,7 @@ class Cache:
         return path
 
     def _evict(self, kept: Path, size: int) -> None:
-        """Delete the objects that were not used for longest, when there is more than the limit.
+        """Delete the least recently used objects while the total exceeds the limit.
 
         The folder is listed again once this process has put a share of the free room there.
         """
@@ -211,7 +211,7 @@ class Cache:
 def recall_or_make(
     kind: str, key: str, read: Callable[[bytes], T | None], make: Callable[[], T], write: Callable[[T], bytes]
 ) -> T:
-    """Return the cached value that `read` decodes, else the value that `make` returns, which is then cached.
+    """Return the cached value, decoded by `read`, or else the value of `make`, which is then cached.
 
     A folder that cannot be used only costs time. `read` returns None for content that `write` has not made.
     """
@@ -230,7 +230,7 @@ def recall_or_make(
 
 
 def _read_object_name(key: Path) -> str:
-    """Return the object's name that a key file holds. Raises: OSError, UnicodeDecodeError."""
+    """Return the object's name in a key file. Raises: OSError, UnicodeDecodeError."""
     return read_limited(key, DIGEST_CHARACTERS).decode("ascii")
 
 
@@ -272,7 +272,7 @@ DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}")
 
 @dataclass(frozen=True, slots=True)
 class CacheKind:
-    """One kind of results. Units: bytes; `last_use` in seconds since 1970, 0 of nothing."""
+    """One kind of results. Units: bytes; `last_use` in seconds since 1970, or 0 if empty."""
 
     name: str
     entries: int
@@ -281,17 +281,17 @@ class CacheKind:
 
     @property
     def idle_days(self) -> float:
-        """Days since any of it was used."""
+        """The days since any of the results was used."""
         return max(0.0, time.time() - self.last_use) / 86400 if self.last_use else 0.0
 
 
 def kinds() -> tuple[CacheKind, ...]:
-    """Return all kinds in the cache, by name. Raises: UsageProblem if the cache cannot be used."""
+    """Return all kinds in the cache, by name. Raises: UsageProblem if the cache is unusable."""
     return tuple(_kind(folder) for folder in _folders())
 
 
 def list_damaged() -> tuple[Path, ...]:
-    """Return objects whose content does not match their name."""
+    """Return the objects whose content does not match their name."""
     return tuple(
         path for folder in _folders() for path in sorted(_files(folder / "objects")) if not _is_whole(path)
     )
@@ -328,5 +328,5 @@ def _kind(folder: Path) -> CacheKind:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a part: all are called by a digest."""
+    """Yield the files of a folder whose names are digests."""
     yield from (path for path in folder.iterdir() if DIGEST.fullmatch(path.name) and path.is_file())

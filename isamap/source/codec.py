@@ -1,4 +1,4 @@
-"""Frozen dataclasses as JSON and back, whatever their fields: jobs of the solver, and cached results.
+"""Convert frozen dataclasses to JSON and back: jobs of the solver, and cached results.
 
     write(Cache("l1", 32768, 64.0))
     ->  {"classes": ["isamap.plan.problem:Cache"], "rows": [[3, "l1", [32768], 64.0, [0]]], "root": 0}
@@ -88,7 +88,7 @@ def read_value(text: str | bytes, known: Sequence[object] = ()) -> Any:
 
 
 class _Writer:
-    """Objects in the order of their construction. `kept` keeps alive those that `places` knows by id."""
+    """Objects in order of construction. `kept` keeps alive the objects that `places` knows by id."""
 
     def __init__(self, known: Sequence[object]) -> None:
         self.classes: dict[str, int] = {}
@@ -122,7 +122,7 @@ class _Writer:
 
 
 def _plain(value: Any) -> Any:
-    """Return a key or an element of a set, which is hashed. Raises: TypeError if that may take long."""
+    """Return a hashable key or set element. Raises: TypeError if hashing may take long."""
     if not isinstance(value, _SCALARS) and not all(isinstance(one, _SCALARS) for one in value):
         raise TypeError("keys are numbers, texts, or tuples of them")
     return value
@@ -143,7 +143,7 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _check_fields(kind: type[Any], rows: Sequence[Sequence[Any]], names: Mapping[str, type[Any]]) -> None:
-    """Compare the fields of all objects of a class with its annotations. `names` has classes that circles hide.
+    """Compare the fields of all objects of a class with its annotations. `names` resolves circular imports.
 
     Raises: ValueError for a value of another type, TypeError for a row of another length.
     """
@@ -157,7 +157,7 @@ def _check_fields(kind: type[Any], rows: Sequence[Sequence[Any]], names: Mapping
 
 
 def _are(hint: Any, values: Iterable[Any]) -> bool:
-    """Return whether all values are of an annotation: their classes are compared once, not one by one."""
+    """Return whether all values fit an annotation. Classes are compared once instead of each value."""
     values = list(values)
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
@@ -178,7 +178,7 @@ def _are(hint: Any, values: Iterable[Any]) -> bool:
 
 @cache
 def _is_any(hints: tuple[Any, ...], kind: type[Any]) -> bool:
-    """Return whether a class is one of the annotations, which are plain: no integer is a truth value."""
+    """Return whether a class is exactly one of the annotations, so that bool is no int."""
     return any(
         hint in (Any, object)
         or (

@@ -1,4 +1,4 @@
-"""The explanations of diagnostic codes: what `isamap explain CODE` prints.
+"""The explanations of diagnostic codes, which `isamap explain CODE` prints.
 
 Codes are stable and kebab-case. Each file NAME_codes.toml next to this module is the table of one layer:
 
@@ -38,7 +38,7 @@ def read_codes() -> dict[str, CodeExplanation]:
 
 @cache
 def read_tables() -> dict[str, dict[str, CodeExplanation]]:
-    """Return the explanations of each layer's codes in the order of its file, by the file's NAME."""
+    """Return the explanations of each layer's codes in file order, by the file's NAME."""
     from importlib.resources import files
     from tomllib import loads
 

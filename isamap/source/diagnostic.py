@@ -29,14 +29,14 @@ _UNPRINTABLE = re.compile(
 
 @dataclass(frozen=True)
 class Source:
-    """One input text and the name under which a person knows it."""
+    """One input text, and the name by which a user knows it."""
 
     name: str
     text: str
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
-        """Offsets of the first character of every line."""
+        """The offset of the first character of every line."""
         return (0, *(i + 1 for i, c in enumerate(self.text) if c == "\n"))
 
     def position(self, offset: int) -> tuple[int, int]:
@@ -75,7 +75,7 @@ class Span:
         return self.source.text[self.start : self.end]
 
     def to(self, other: Span) -> Span:
-        """Span from the start of this one to the end of `other`."""
+        """Return the span from the start of this one to the end of `other`."""
         return Span(self.source, self.start, max(self.end, other.end))
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Span:
 
 
 def printable(text: str) -> str:
-    """Return the text, safe on a terminal: control characters but line ends and tabs as `\\x1b` or `\\u202e`."""
+    """Return the text with control characters, except line ends and tabs, escaped as `\\x1b` or `\\u202e`."""
     return _UNPRINTABLE.sub(_escape, text)
 
 
@@ -93,12 +93,12 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def is_digits(text: str) -> bool:
-    """Return whether a text is digits from 0 to 9. Python takes those of other scripts for digits, too."""
+    """Return whether a text consists of the digits 0 to 9. Python also accepts digits of other scripts."""
     return text.isascii() and text.isdigit()
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return the question after the nearest names, None if none is near."""
+    """Return a question with the nearest names, or None if none is near."""
     from difflib import SequenceMatcher, get_close_matches
 
     near = get_close_matches(word, list(known), n=3)
@@ -133,7 +133,7 @@ class Diagnostic:
     edits: tuple[Edit, ...] = ()
 
     def render(self) -> str:
-        """Return the finding as people read it, several lines, no trailing newline, control characters escaped."""
+        """Return the finding as text of several lines, without a trailing newline, control characters escaped."""
         place = f"{self.span}: " if self.span else ""
         lines = [f"{place}{self.severity}[{self.code}]: {self.message}"]
         if self.span:
@@ -169,7 +169,7 @@ class Diagnostic:
 
 
 def _underline(span: Span) -> list[str]:
-    """Return the source line of a span and carets below it, both without indentation of their own."""
+    """Return the source line of a span and carets below it, both unindented."""
     line = span.source.line_text(span.line)
     shown = line.expandtabs(1)
     stripped = shown.strip()
@@ -194,7 +194,7 @@ def _window(line: str, offset: int) -> tuple[str, int]:
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Return the text with every edit made. Edits do not overlap, and stand in any order."""
+    """Return the text after all edits, which must not overlap and may be in any order."""
     pieces: list[str] = []
     at = 0
     for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end)):

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class IsamapError(Exception):
-    """A failure with one or more findings. `exit_code` is what the command line returns."""
+    """An error with one or more findings. `exit_code` is what the command line returns."""
 
     exit_code = 2
 
@@ -34,7 +34,7 @@ class IsamapError(Exception):
         self.diagnostics = diagnostics
 
     def __str__(self) -> str:
-        """Return the rendered diagnostics: Python shows them after the class, with notes and the next step."""
+        """Return the rendered diagnostics, which Python shows after the class, with notes and the next step."""
         return self.render()
 
     def render(self) -> str:
@@ -43,23 +43,23 @@ class IsamapError(Exception):
 
 
 class SyntaxProblem(IsamapError):
-    """The text is not of the language."""
+    """An error: a text does not follow the grammar."""
 
 
 class TypeProblem(IsamapError):
-    """The text parses, but its names, types or sizes do not fit."""
+    """An error: a text parses, but its names, types or sizes do not fit."""
 
 
 class SpecProblem(IsamapError):
-    """A machine description is wrong."""
+    """An error in a machine description."""
 
 
 class UsageProblem(IsamapError):
-    """A command or a call was given words that it does not take."""
+    """An error: a command or call has invalid arguments."""
 
 
 class MissingWords(UsageProblem):
-    """A command line lacks options: `words` are those to add, with values to replace."""
+    """An error: a command line lacks options. `words` are those to add, with placeholders for values."""
 
     def __init__(self, diagnostic: Diagnostic, words: tuple[str, ...]) -> None:
         super().__init__(diagnostic)
@@ -67,31 +67,31 @@ class MissingWords(UsageProblem):
 
 
 class NoMapping(IsamapError):
-    """It is proven that no mapping or schedule exists."""
+    """An error: it is proven that no mapping or schedule exists."""
 
     exit_code = 3
 
 
 class Infeasible(IsamapError):
-    """It is proven that the constraints of a schedule contradict each other."""
+    """An error: it is proven that the constraints of a schedule contradict each other."""
 
     exit_code = 3
 
 
 class MissingTool(IsamapError):
-    """The environment lacks a compiler, a permission or an emulator."""
+    """An error: the environment lacks a compiler, a permission or an emulator."""
 
     exit_code = 5
 
 
 class VerificationFailed(IsamapError):
-    """A check ran and found a difference."""
+    """An error: a check found a difference."""
 
     exit_code = 1
 
 
 class Unkept(UsageProblem):
-    """A storage folder cannot be used: it is full, read-only, or something else is there."""
+    """An error: a storage folder cannot be used, because it is full, read-only, or no folder."""
 
 
 class NotKept(UserWarning):
@@ -117,7 +117,7 @@ class OnlyWarned:
 
 
 def assert_rules(subject: str, find_broken: Callable[[T], Sequence[str]], value: T) -> None:
-    """Raise AssertionError with the first broken rule of an intermediate result, if ISAMAP_CHECK_RULES is 1.
+    """Check rules of an intermediate result if ISAMAP_CHECK_RULES is 1. Raises: AssertionError.
 
     The tests set it for all their compilations. A user's compilation pays nothing for the rules, and a rule that is
     itself wrong cannot end it.

@@ -38,11 +38,11 @@ _WALKS = {os.open, os.stat} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
 
 class LeavesFolder(OSError):
-    """A file names another one that lies outside of its folder."""
+    """An error: a file refers to another file outside of its folder."""
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Return a regular file, open to be read.
+    """Return a regular file, opened for reading.
 
     Raises: OSError, also for a name that no file can have, and for a folder, a pipe or a device.
     """
@@ -50,7 +50,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def open_beside(folder: Path, name: str) -> BufferedReader:
-    """Return a regular file that a file of `folder` names, open to be read.
+    """Return a regular file that a file in `folder` refers to, opened for reading.
 
     It may lie in folders inside. A link may lead to another place of the folder; a file with several names
     (hard links) is refused, as one of them may be anywhere.
@@ -106,7 +106,7 @@ def _no_name() -> OSError:
 
 
 def read_limited(path: Path, limit: int) -> bytes:
-    """Return the first `limit` + 1 bytes of a regular file: one more than may be, so that a caller can tell.
+    """Return the first `limit` + 1 bytes of a regular file. The additional byte shows that it is too long.
 
     Raises: OSError as `open_regular` does.
     """
@@ -115,7 +115,7 @@ def read_limited(path: Path, limit: int) -> bytes:
 
 
 def read_part(file: BufferedReader, start: int, size: int) -> bytes:
-    """Return `size` bytes of a file from `start` on. Raises: OSError if it does not have them."""
+    """Return `size` bytes of a file from `start` on. Raises: OSError if the file is shorter."""
     there = os.fstat(file.fileno()).st_size
     if start < 0 or size < 0 or start + size > there:
         raise OSError(errno.EINVAL, f"it has {there} bytes, and {size} from {start} on are asked for")
@@ -127,7 +127,7 @@ def read_part(file: BufferedReader, start: int, size: int) -> bytes:
 
 
 def map_file(file: BufferedReader) -> memoryview:
-    """Return all bytes of a file; those that nothing looks at take no memory. Raises: OSError."""
+    """Return all bytes of a file, mapped. Bytes that are not accessed take no memory. Raises: OSError."""
     if not os.fstat(file.fileno()).st_size:
         return memoryview(b"")
     try:
@@ -137,7 +137,7 @@ def map_file(file: BufferedReader) -> memoryview:
 
 
 def spill(content: memoryview) -> memoryview:
-    """Return the same bytes in a temporary file without a name, mapped. Raises: OSError."""
+    """Return the same bytes in an unnamed temporary file, mapped. Raises: OSError."""
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
@@ -145,7 +145,7 @@ def spill(content: memoryview) -> memoryview:
 
 
 def release(content: Any) -> None:
-    """Give back the memory of a mapped file that an array or a view looks at. Other content stays."""
+    """Release the memory of a mapped file under an array or a view. Other content stays."""
     owner = content
     while owner is not None and not isinstance(owner, mmap.mmap):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
@@ -154,7 +154,7 @@ def release(content: Any) -> None:
 
 
 def read_json(text: str | bytes, *, finite: bool = True) -> Any:
-    """Return the value of a text of JSON. Bytes are UTF-8.
+    """Return the value of a JSON text. Bytes are UTF-8.
 
     Raises: ValueError for invalid JSON, repeated keys, and lists that are nested too deeply; with `finite`
     also for NaN, infinities, and numbers beyond all floats.
@@ -196,7 +196,7 @@ _DEVICE = re.compile(
 
 
 def is_device(name: str) -> bool:
-    """Return whether Windows treats a file of that name as a device, for any ending and case."""
+    """Return whether Windows treats a file name as a device, for any extension and case."""
     return _DEVICE.fullmatch(name) is not None
 
 
@@ -208,7 +208,7 @@ def replace_file(
     *,
     durable: bool = False,
 ) -> None:
-    """Create or replace a file atomically, with the rights `mode`. `place` gives the finished one its name.
+    """Create or replace a file atomically, with permissions `mode`. `place` renames the finished file.
 
     A `durable` one is on the disk at return. Raises: OSError; no partial file remains.
     """
@@ -229,7 +229,7 @@ def replace_file(
 
 
 def cannot_write(path: Path, error: OSError | str, advice: str | None = None) -> IsamapError:
-    """Return the finding that an output cannot be written: a disk without room is this computer's lack."""
+    """Return the error that an output cannot be written. A full disk is a fault of the environment."""
     why = error if isinstance(error, str) else error.strerror
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         advice = "make room there, or name a place on another disk"

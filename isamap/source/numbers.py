@@ -1,4 +1,4 @@
-"""Check numbers that callers from Python pass, and print other values in messages.
+"""Check numbers from Python callers, and print other values in messages.
 
     whole_number(np.int64(4))  ->  4            whole_number(4.0), whole_number(True)  ->  None
     shown(4.0)  ->  "4.0"                       shown([4])  ->  "a list"
@@ -43,7 +43,7 @@ def whole_number(value: object) -> int | None:
 
 
 def real_number(value: object) -> float | None:
-    """Return the float nearest to a number, infinite beyond all floats, or None if it is not a number."""
+    """Return the float nearest to a number, infinite beyond all floats, or None for other values."""
     if truth_value(value) is not None or isinstance(value, str | bytes):
         return None
     try:
@@ -55,7 +55,7 @@ def real_number(value: object) -> float | None:
 
 
 def truth_value(value: object) -> bool | None:
-    """Return the truth value of a Python or numpy bool, or None for any other value."""
+    """Return the truth value of a Python or numpy bool, or None for other values."""
     if isinstance(value, bool):
         return value
     is_single = getattr(value, "shape", None) == ()
@@ -63,7 +63,7 @@ def truth_value(value: object) -> bool | None:
 
 
 def show_value(value: object) -> str:
-    """Return a value in a message: numbers and short texts as Python writes them, of others the type."""
+    """Return a value for a message: numbers and short texts as Python writes them, else the type."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"a number of {value.bit_length()} bits"
     is_single = getattr(value, "shape", None) == ()  # a number of numpy, or an array without axes
@@ -75,13 +75,13 @@ def show_value(value: object) -> str:
 
 
 def add_up(numbers: Iterable[float]) -> float:
-    """Return the sum of numbers, added one after the other, with each sum rounded."""
+    """Return the sum of numbers, added one by one, with each sum rounded."""
     return reduce(add, numbers, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Statistics of samples of one quantity: minimum, quartiles and count. Units: of the quantity or ns."""
+    """Statistics of one quantity's samples: minimum, quartiles and count. Units: of the quantity or ns."""
 
     least: float
     low: float
@@ -91,6 +91,6 @@ class Spread:
 
     @staticmethod
     def of(samples: Sequence[float]) -> Spread:
-        """Return the minimum, quartiles and median of at least one sample."""
+        """Return the statistics of at least one sample."""
         quarters = quantiles(samples, n=4) if len(samples) > 1 else [samples[0]] * 3
         return Spread(min(samples), quarters[0], median(samples), quarters[2], len(samples))

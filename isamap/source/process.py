@@ -1,4 +1,4 @@
-"""Settings of this process: the rights of its children, their end, and deferred garbage collection.
+"""Settings of this process: permissions of its children, their end, and deferred garbage collection.
 
 A child never gets more than this process may use itself. The search visits all that is alive, and so waits
 until a shape is done or a machine read:
@@ -35,7 +35,7 @@ from typing import Any
 
 
 def hard_limit(limit: str) -> int | None:
-    """Return the hard limit of this process on a resource, such as `RLIMIT_AS`, or None if there is none.
+    """Return this process's hard limit on a resource such as `RLIMIT_AS`, or None.
 
     It can be lowered, but not raised again: `ulimit -v` of a shell sets it for all its children.
     """
@@ -51,7 +51,7 @@ _PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent ends, even if that is killed; at once if it has ended already.
+    """End this process when its parent ends, even if the parent is killed or has already ended.
 
     This works on Linux, if the parent's thread that started this process lives as long as the parent.
     """
@@ -81,7 +81,7 @@ def start_process(words: Sequence[str], **options: Any) -> Process[Any]:
 
 
 def run_process(words: Sequence[str], seconds: float, **options: Any) -> subprocess.CompletedProcess[Any]:
-    """Run a program to its end, or end it with all its children after some seconds.
+    """Run a program to its end, or kill it with all its children after some seconds.
 
     `options` are those of `subprocess.Popen`, and `input`. Its output is captured. Raises: OSError if it
     cannot be started, subprocess.TimeoutExpired.
@@ -99,7 +99,7 @@ def run_process(words: Sequence[str], seconds: float, **options: Any) -> subproc
 
 
 def has_ended(child: Process[Any]) -> bool:
-    """Return whether a child has ended. It stays unreaped, so that its number still identifies its group."""
+    """Return whether a child has ended. It is not reaped, so that its number still identifies its group."""
     try:
         return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:  # the process that started isamap ignores its children
@@ -107,7 +107,7 @@ def has_ended(child: Process[Any]) -> bool:
 
 
 def end_process(child: Process[Any]) -> None:
-    """End a supervisor, which ends all others first; if it does not, end its whole group."""
+    """End a supervisor, which ends all others first. If it does not end, kill its whole group."""
     stop = time.monotonic() + _PATIENCE_SECONDS
     with suppress(ProcessLookupError):
         os.kill(child.pid, signal.SIGTERM)
@@ -120,7 +120,7 @@ def end_process(child: Process[Any]) -> None:
 
 @contextmanager
 def interrupts_put_off() -> Generator[None, None, None]:
-    """Defer Ctrl-C: it does not reach processes started inside, and reaches this one after the block."""
+    """Defer Ctrl-C: it does not reach processes started inside, and reaches this process after the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -134,7 +134,7 @@ NEVER = 1_000_000_000
 
 @contextmanager
 def full_collection_put_off() -> Generator[None, None, None]:
-    """Defer full garbage collections inside, and allow few of new objects; restore the settings afterwards.
+    """Defer full garbage collections inside, and allow few of new objects. Restore the settings afterwards.
 
     Inside another such block, or if a caller has disabled the collection, nothing changes: the outermost one
     decides.

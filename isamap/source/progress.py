@@ -1,4 +1,4 @@
-"""Progress of long work: a line on a terminal after a second, log records of `isamap` otherwise.
+"""Progress of long work: a line on a terminal after a second, else log records of `isamap`.
 
 A logger at the level INFO gets the records on a terminal as well, instead of the line. At the level ERROR
 there is neither.
@@ -30,7 +30,7 @@ _shown: list[Progress] = []  # the one that writes: a command's own replaces tha
 
 
 class Limited(str):
-    """The label of work that takes at most so many seconds."""
+    """The label of work with a time limit."""
 
     seconds: float
 
@@ -42,7 +42,7 @@ class Limited(str):
 
 @contextmanager
 def log_progress(*, quiet: bool, verbose: bool) -> Generator[None]:
-    """Log nothing of progress inside if `quiet`; write each record to standard error if `verbose`."""
+    """Suppress progress logs inside if `quiet`, or write each record to standard error if `verbose`."""
     before, handler = LOG.level, logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     if quiet or verbose:
@@ -57,17 +57,17 @@ def log_progress(*, quiet: bool, verbose: bool) -> Generator[None]:
 
 
 class Watch(Protocol):
-    """A function that receives the current piece of work, or the number of completed pieces and the total."""
+    """A function that receives the current work, or the number of completed pieces and the total."""
 
     def __call__(self, label: str, done: int = 0, count: int = 0) -> None: ...
 
 
 def unwatched(label: str, done: int = 0, count: int = 0) -> None:
-    """Ignore the reports."""
+    """Ignore all reports."""
 
 
 class Progress:
-    """Shows the stage that runs; `with Progress() as progress: progress("schedule")`."""
+    """Shows the current stage. Use: `with Progress() as progress: progress("schedule")`."""
 
     def __init__(self, label: str = "") -> None:
         self._label, self._share, self._count = label, 0.0, 0
@@ -104,7 +104,7 @@ class Progress:
         self.stop()
 
     def stop(self) -> None:
-        """Erase the line, and write no other."""
+        """Erase the line, and write no further one."""
         self._done.set()
         if self._thread.is_alive():
             self._thread.join()

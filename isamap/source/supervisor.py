@@ -31,7 +31,7 @@ _HEARD = {signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP}
 
 
 def main() -> None:
-    """Run the program to its end, or to the caller's."""
+    """Run the program until it or the caller ends."""
     caller, words = int(sys.argv[1]), sys.argv[2:]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a caller that ignores it hands that on
     signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _become(words: list[str]) -> None:
-    """Turn this process into the program, or the script."""
+    """Replace this process by the program or script."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
     if words[0] == "-":
@@ -66,14 +66,14 @@ def _become(words: list[str]) -> None:
 
 
 def _complain(words: list[str], error: OSError) -> NoReturn:
-    """Say that the program cannot be started, and end as a shell does."""
+    """Report that the program cannot be started, and exit as a shell does."""
     sys.stderr.write(f"error: {words[0]} cannot be started: {error.strerror}\n")
     sys.stderr.flush()
     os._exit(127)
 
 
 def _wait_for(child: int, caller: int) -> int | None:
-    """Return how the child ended, as of waitpid, or None if it has to be ended."""
+    """Return the child's wait status, or None if it has to be ended."""
     while True:
         heard = signal.sigwait(_HEARD)
         if heard == signal.SIGTERM or (heard == signal.SIGHUP and os.getppid() != caller):
@@ -88,7 +88,7 @@ def _wait_for(child: int, caller: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """Kill until this process has no children: each one killed hands over its own."""
+    """Kill until this process has no children. Each killed process hands its children over."""
     stop = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < stop:
         try:
@@ -103,7 +103,7 @@ def _end_descendants() -> None:
 
 
 def _descendants() -> list[int]:
-    """Return all processes below this one."""
+    """Return all descendants of this process."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isascii() and entry.isdigit():

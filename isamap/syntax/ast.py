@@ -33,7 +33,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`true` or `false`."""
+    """The literal `true` or `false`."""
 
     value: bool
     span: Span
@@ -49,7 +49,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`X[i, j] else 0`."""
+    """An element access: `X[i, j] else 0`."""
 
     name: Ident
     subscripts: tuple[ExprSyntax, ...]
@@ -59,7 +59,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """`name(args)`: a function, a cast, or `stride(A, 0)`."""
+    """An application `name(args)`: a function, a cast, or `stride(A, 0)`."""
 
     name: Ident
     args: tuple[ExprSyntax, ...]
@@ -68,7 +68,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """`-x` or `~x`. `op` is the operation's name in `isamap.ir.ops`."""
+    """A unary operation `-x` or `~x`. `op` is its name in `isamap.ir.ops`."""
 
     op: str
     operand: ExprSyntax
@@ -77,7 +77,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`x + y` and the like. `op` is the operation's name in `isamap.ir.ops`."""
+    """A binary operation such as `x + y`. `op` is its name in `isamap.ir.ops`."""
 
     op: str
     left: ExprSyntax
@@ -92,7 +92,7 @@ ExprSyntax = Number | Flag | Name | Access | Apply | Unary | Binary
 
 @dataclass(frozen=True, slots=True)
 class AxisSyntax:
-    """`m in M` of a loop."""
+    """A loop axis: `m in M`."""
 
     name: Ident
     extent: ExprSyntax
@@ -102,7 +102,7 @@ class AxisSyntax:
 
 @dataclass(frozen=True, slots=True)
 class LoopSyntax:
-    """`for …` or, when `ordered`, `seq …`."""
+    """A loop `for …`, or `seq …` if `ordered`."""
 
     ordered: bool
     axes: tuple[AxisSyntax, ...]
@@ -113,7 +113,7 @@ class LoopSyntax:
 
 @dataclass(frozen=True, slots=True)
 class AssignSyntax:
-    """An assignment. `op` is the operator before `=`, such as `+` or `max`, empty for a plain one."""
+    """An assignment. `op` is the operator before `=`, such as `+` or `max`, or ""."""
 
     target: Access
     op: str
@@ -141,7 +141,7 @@ class ParamSyntax:
 
 @dataclass(frozen=True, slots=True)
 class PlacementSyntax:
-    """`placed [i, j] at lane: …, register: …`."""
+    """A placement: `placed [i, j] at lane: …, register: …`."""
 
     indices: tuple[Ident, ...]
     coordinates: tuple[tuple[Ident, ExprSyntax], ...]
@@ -150,7 +150,7 @@ class PlacementSyntax:
 
 @dataclass(frozen=True, slots=True)
 class StridesSyntax:
-    """Strides of an operand, or None for `any`."""
+    """The strides of an operand. None stands for `any`."""
 
     values: tuple[ExprSyntax | None, ...]
     span: Span
@@ -158,7 +158,7 @@ class StridesSyntax:
 
 @dataclass(frozen=True, slots=True)
 class ClauseSyntax:
-    """`@ memory`, `accumulate type` or `outside rule`."""
+    """A clause of an operand: `@ memory`, `accumulate type` or `outside rule`."""
 
     kind: Literal["in_memory", "accumulate", "outside"]
     name: Ident
@@ -167,7 +167,7 @@ class ClauseSyntax:
 
 @dataclass(frozen=True, slots=True)
 class DomainSyntax:
-    """`values 0..K - 1 ascending`: the values that the elements of an integer input may have."""
+    """A domain, `values 0..K - 1 ascending`: the allowed elements of an integer input."""
 
     bounds: tuple[ExprSyntax, ExprSyntax]
     ascending: bool
@@ -179,7 +179,7 @@ ClausesSyntax = ClauseSyntax | StridesSyntax | PlacementSyntax | DomainSyntax
 
 @dataclass(frozen=True, slots=True)
 class OperandSyntax:
-    """`in A: f32[M, K] …;`."""
+    """An operand: `in A: f32[M, K] …;`."""
 
     role: str
     name: Ident
@@ -191,7 +191,7 @@ class OperandSyntax:
 
 @dataclass(frozen=True, slots=True)
 class LetSyntax:
-    """`let P = …;`."""
+    """A name for an expression: `let P = …;`."""
 
     name: Ident
     value: ExprSyntax
@@ -200,7 +200,7 @@ class LetSyntax:
 
 @dataclass(frozen=True, slots=True)
 class RequireSyntax:
-    """`requires cfg.rows[c] == R;` or `sets mode.streaming = 1;`."""
+    """A requirement or setting: `requires cfg.rows[c] == R;` or `sets mode.streaming = 1;`."""
 
     kind: Literal["requires", "sets"]
     state: Ident
@@ -212,7 +212,7 @@ class RequireSyntax:
 
 @dataclass(frozen=True, slots=True)
 class StateUseSyntax:
-    """`sets cfg;`, `releases cfg;` or `clobbers tmm;`."""
+    """A use of a state or memory: `sets cfg;`, `releases cfg;` or `clobbers tmm;`."""
 
     kind: Literal["sets", "releases", "clobbers"]
     name: Ident
@@ -221,7 +221,7 @@ class StateUseSyntax:
 
 @dataclass(frozen=True, slots=True)
 class NumericsSyntax:
-    """`numerics reordered, flush_inputs;`."""
+    """Numerical deviations: `numerics reordered, flush_inputs;`."""
 
     words: tuple[Ident, ...]
     span: Span
@@ -249,7 +249,7 @@ class RoutineSyntax:
 
 @dataclass(frozen=True, slots=True)
 class MemorySyntax:
-    """A memory, or a view when `base` is given."""
+    """A memory, or a view if `base` is given."""
 
     name: Ident
     base: Ident | None
@@ -271,7 +271,7 @@ class FieldSyntax:
 
 @dataclass(frozen=True, slots=True)
 class StateSyntax:
-    """`state cfg { … }`."""
+    """A state: `state cfg { … }`."""
 
     name: Ident
     per_thread: bool
@@ -281,7 +281,7 @@ class StateSyntax:
 
 @dataclass(frozen=True, slots=True)
 class ConstantSyntax:
-    """`machine VL: 16..256;`."""
+    """A machine constant: `machine VL: 16..256;`."""
 
     name: Ident
     bounds: tuple[ExprSyntax, ExprSyntax]
@@ -291,7 +291,7 @@ class ConstantSyntax:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSyntax:
-    """`function f(x: f32) within 2 ulp below 8192 { let y = …; return …; }`."""
+    """A function: `function f(x: f32) within 2 ulp below 8192 { let y = …; return …; }`."""
 
     name: Ident
     params: tuple[ParamSyntax, ...]

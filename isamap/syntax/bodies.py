@@ -1,4 +1,4 @@
-"""Resolve the body of a routine: its operands and statements, with the axes of loops and types of targets."""
+"""Resolve the body of a routine: operands and statements, with the axes of loops and types of targets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESERVED = KEYWORDS | {"inf", "true", "false", "any", "strides", *DTYPES}
 
 
 def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: TextFindings) -> Stmt | None:
-    """Return the statement; None, with the findings kept, when it was refused."""
+    """Return the statement, or None, with the findings recorded, if it is refused."""
     match s:
         case ast.AssignSyntax():
             with findings.collect():
@@ -73,7 +73,7 @@ def _loop(s: ast.LoopSyntax, scope: Scope, findings: TextFindings) -> Loop | Non
 
 
 def resolve_bounds(axis: ast.AxisSyntax, scope: Scope) -> tuple[Index | None, Index]:
-    """Return where an axis begins, None for 0, and how many values it has. Raises: TypeProblem."""
+    """Return an axis' first value (None: 0) and its number of values. Raises: TypeProblem."""
     place = f"the extent of axis `{axis.name.text}`"
     if axis.start is None:
         return None, resolve_extent(axis.extent, scope, place)
@@ -88,7 +88,7 @@ def resolve_extent(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
 
 
 def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index:
-    """Return an extent that may be one. Elements may say it for each iteration of `seq`. Raises: TypeProblem."""
+    """Return a valid extent. Data elements may give it inside `seq`. Raises: TypeProblem."""
     moving = sorted(s for s in extent.symbols if scope.indices.get(s) == "axis")
     if has_elements(extent) and (loose := [s for s in moving if s not in scope.ordered]):
         raise problem_at(
@@ -114,7 +114,7 @@ def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index
 
 
 def check_free(name: ast.Ident, scope: Scope, what: str) -> None:
-    """Refuse a second meaning for a name in sight."""
+    """Refuse a second declaration of a visible name."""
     if name.text in RESERVED:
         raise problem_at(
             "reserved-name",
@@ -149,7 +149,7 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
 
 
 def _check_target(target: Read) -> None:
-    """Refuse a target whose place depends on data: two iterations could write the same element."""
+    """Refuse a target whose index depends on data, because two iterations could write the same element."""
     for element in (e for index in target.index for e in elements_of(index)):
         raise problem_at(
             "data-dependent",
@@ -322,7 +322,7 @@ def _memory(name: ast.Ident, scope: Scope) -> MemoryDecl:
 
 
 def resolve_placement(p: ast.PlacementSyntax, scope: Scope) -> Placement:
-    """Return the names of indices and the memory coordinates that they make. Raises: TypeProblem."""
+    """Return the index names and the memory coordinates in terms of them. Raises: TypeProblem."""
     inner = scope
     for index in p.indices:
         check_free(index, inner, "index of the placement")

@@ -1,4 +1,4 @@
-"""Casts: which are free, which need `wrap_` or `sat_`, and the proof that an integer cast keeps its value.
+"""Casts: which ones are free, which need `wrap_` or `sat_`, and proofs that integer casts keep values.
 
 `i8(x)` of an i32 `x` is refused unless `x`'s values are known to fit, as in `i8(min(max(x, -128), 127))`.
 
@@ -32,7 +32,7 @@ def cast_target(name: str) -> tuple[DType, CastMode] | None:
 
 
 def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
-    """Return `value` as `dtype`; casts to a value's own type vanish. Raises: TypeProblem."""
+    """Return `value` as `dtype`. A cast to the value's own type disappears. Raises: TypeProblem."""
     if mode == "bits":
         return fold_cast(Cast(value, dtype, mode, span)) if _may_reinterpret(value, dtype, span) else value
     if mode != "exact" and not dtype.is_integer:
@@ -57,7 +57,7 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
 
 
 def _may_reinterpret(value: Expr, dtype: DType, span: Span) -> bool:
-    """Return whether bits change their meaning, or False for a value's own type. Raises: TypeProblem."""
+    """Return whether bits are reinterpreted: False for a value's own type. Raises: TypeProblem."""
     source = value.dtype
     widths_agree = source.bits == dtype.bits and "tf32" not in (source.name, dtype.name)
     if source != dtype and not (widths_agree and {source.is_float, dtype.is_float} == {True, False}):
@@ -103,7 +103,7 @@ def _refuse(value: Expr, dtype: DType, span: Span) -> None:
 
 
 def integer_bounds(e: Expr) -> tuple[int, int] | None:
-    """Return smallest and largest value that an integer expression may have, or None for floats."""
+    """Return the smallest and largest possible value of an integer expression, or None for floats."""
     dtype = e.dtype
     if not dtype.is_integer and dtype != BOOL:
         return None
@@ -132,13 +132,13 @@ FUNCTIONS = (*(op.name for op in OPS.values() if op.spelling is None), *WORDS)
 
 
 def is_known(e: ast.ExprSyntax, scope: Scope) -> bool:
-    """Return whether `inf` in the expression is a declared name, not the literal."""
+    """Return whether `inf` in the expression is a declared name and not the literal."""
     inner = e.operand if isinstance(e, ast.Unary) else e
     return isinstance(inner, ast.Name) and inner.name in scope.names
 
 
 def literal_value(e: ast.ExprSyntax) -> int | float | None:
-    """Return the number of a literal, with or without a sign, or None for anything else."""
+    """Return the number of a literal with an optional sign, or None for other expressions."""
     match e:
         case ast.Number(value, _):
             return value
@@ -152,7 +152,7 @@ def literal_value(e: ast.ExprSyntax) -> int | float | None:
 
 
 def is_bare(e: ast.ExprSyntax, scope: Scope) -> bool:
-    """Return whether an expression is made of literals only, so that it has no type of its own."""
+    """Return whether an expression consists of literals only, so that it has no type of its own."""
     if literal_value(e) is not None:
         return not is_known(e, scope)
     match e:
@@ -208,6 +208,6 @@ def _as_float(value: int | float, dtype: DType, span: Span) -> float:
 
 
 def number_text(value: int | float) -> str:
-    """Return a number in a message, cut if it is long."""
+    """Return a number for a message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -1,4 +1,4 @@
-"""Declarations: the names of a text in their order, and memories, views, states and machine constants.
+"""Declarations: names of a text in order, memories, views, states and machine constants.
 
 A declaration may use those above it and everything that `known` brings along.
 """
@@ -63,7 +63,7 @@ NAMED = ("compiler", "immediate", "chosen")
 def resolve_module(
     declarations: tuple[ast.DeclarationSyntax, ...], known: Module, findings: TextFindings
 ) -> Module:
-    """Return the module of a text. Refused declarations are missing, with their errors in `findings`."""
+    """Return the module of a text. Refused declarations are omitted, with their errors in `findings`."""
     found: list[Declaration] = []
     functions = dict[str, Function]()
     taken = {declaration_name(d) for d in known.declarations}
@@ -211,7 +211,7 @@ class _Parts:
 def resolve_routine(
     r: ast.RoutineSyntax, scope: Scope, findings: TextFindings
 ) -> Kernel | Instruction | None:
-    """Return the routine; None, with the findings kept, when something in it was refused."""
+    """Return the routine, or None, with the findings recorded, if a part of it is refused."""
     before = findings.refused
     parts = _Parts(scope)
     for p in r.params:
@@ -307,7 +307,7 @@ def _param_kind(p: ast.ParamSyntax, routine: str) -> ParamKind:
 def resolve_bounds(
     bounds: tuple[ast.ExprSyntax, ast.ExprSyntax], scope: Scope, name: str
 ) -> tuple[Index, Index]:
-    """Return the two ends of a range. Raises: TypeProblem if they are crossed."""
+    """Return both ends of a range. Raises: TypeProblem if they are in the wrong order."""
     low, high = (resolve_index(b, scope, f"the range of `{name}`") for b in bounds)
     if low.value is not None and high.value is not None and low.value > high.value:
         raise problem_at(

@@ -1,4 +1,4 @@
-"""Definitions of functions: those of a text, and those of the library, each a file of its name.
+"""Definitions of functions: those of a text, and those of the library, each in a file of its name.
 
 `FunctionLibrary()["gelu"]` is the definition in `kernels/functions/gelu.ir`. A text may declare its own functions
 before their calls. Built-in functions such as `exp` also have a definition in the library:
@@ -25,7 +25,7 @@ from isamap.syntax.values import resolve_value
 
 @dataclass(frozen=True, slots=True)
 class FunctionLibrary(Mapping[str, Function]):
-    """A text's own functions, and those library functions that are no operations; read on demand."""
+    """A text's own functions and the library functions that are no operations, which are read on demand."""
 
     own: Mapping[str, Function] = field(default_factory=dict[str, Function])
 
@@ -42,7 +42,7 @@ class FunctionLibrary(Mapping[str, Function]):
 
 
 def definition(name: str) -> Function:
-    """Return how an operation of the language is computed. Raises: KeyError if the library does not say."""
+    """Return the definition of an operation. Raises: KeyError if the library has none."""
     return _read_function(name, True)
 
 

@@ -1,4 +1,4 @@
-"""Suggest this language's spelling of functions, types and operators of other languages.
+"""Suggest this language's spelling of other languages' functions, types and operators.
 
 `fabs(x[i])` is `abs(x[i])`; `a && b` is `a & b`.
 """
@@ -54,12 +54,12 @@ def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
 
 
 def remark(name: str) -> str:
-    """Return a remark about that spelling in brackets, or nothing."""
+    """Return a remark about that spelling in parentheses, or ""."""
     return f" ({_REMARKS[name]})" if name in _REMARKS else ""
 
 
 def sign_hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple[Edit, ...]]:
-    """Return the replacement for a sign or word of another language, and the edit that makes it."""
+    """Return the replacement for another language's sign or word, and the edit that makes it."""
     before = span.source.text[: span.start].rstrip()
     behind = span.source.text[span.end :]
     match token:

@@ -57,7 +57,7 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
 
 
 def combine(op: str, left: Index, right: Index, e: ast.ExprSyntax, scope: Scope) -> Index:
-    """Return `left op right`, checked to stay affine in the axes. Raises: TypeProblem."""
+    """Return `left op right`, checked to be affine in the axes. Raises: TypeProblem."""
     axes = {s for s in (left.symbols | right.symbols) if scope.indices.get(s) in ("axis", "element")}
     combined = _combine(op, left, right, axes, e)
     if any(abs(c) >= 2**63 for _, c in combined.terms):
@@ -119,7 +119,7 @@ def _symbol(name: str, scope: Scope, place: str, ident: ast.Ident) -> Index:
 
 
 def _whole_number_of_the_call(name: str, scope: Scope) -> str | None:
-    """Return the advice for an index that uses an integer scalar: declare it as a number given with each call."""
+    """Return advice for an index with an integer scalar: declare the scalar as a parameter of the call."""
     if name not in scope.scalars or not scope.scalars[name].is_integer:
         return None
     return (
@@ -132,7 +132,7 @@ def _whole_number_of_the_call(name: str, scope: Scope) -> str | None:
 def _layout_symbol(
     name: ast.Ident, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope, place: str
 ) -> Index:
-    """Return `stride(A, 0)` and `align(A)` as symbols for an operand's layout."""
+    """Return `stride(A, 0)` or `align(A)` as a symbol for an operand's layout."""
     if place not in ("a constraint", "a required value"):
         raise problem_at("not-an-index", f"`{name.text}` may stand in `where` and `requires` only", span)
     expected = 2 if name.text == "stride" else 1
@@ -151,7 +151,7 @@ def _layout_symbol(
 
 
 def resolve_constraint(e: ast.ExprSyntax, scope: Scope) -> Constraint:
-    """Return a comparison of `where`. Raises: TypeProblem."""
+    """Return a comparison in `where`. Raises: TypeProblem."""
     match e:
         case ast.Binary(op, left, right, span) if op in _COMPARISONS:
             return Constraint(
@@ -178,7 +178,7 @@ Resolve = Callable[[ast.ExprSyntax, Scope, str], Index]
 
 
 def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -> Index:
-    """Return an element of an input as a part of an index. `resolve` is how its subscript becomes one.
+    """Return an element of an input as a part of an index. `resolve` converts its subscript.
 
     Raises: TypeProblem if the operand says nothing of its values, or is not read by one subscript.
     """
@@ -194,7 +194,7 @@ def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -
 
 
 def in_a_row(operand: Operand) -> str:
-    """Return how to write an input of several axes, and its elements, along one axis."""
+    """Return advice on how to declare and access an input with several axes as one axis."""
     axes = [f"i{n}" for n in range(len(operand.shape))]
     flat = replace(operand, shape=(prod(operand.shape, start=Index.of(1)),))
     place = sum(
@@ -206,7 +206,7 @@ def in_a_row(operand: Operand) -> str:
 
 
 def report_undeclared(operand: Operand, span: Span, place: str) -> Exception:
-    """Return the error for an index that depends on data without declared values."""
+    """Return the error that an index depends on data without a declared domain."""
     message = f"{place} depends on the data of `{operand.name}`"
     may_declare = operand.role == "in" and operand.dtype.is_integer
     if not may_declare or len(operand.shape) != 1:

@@ -51,7 +51,7 @@ def load_parser() -> Lark:
 
 
 def render_tables() -> str:
-    """Return a text for `grammar.json`. Lark numbers its states differently at each run. The parser is the same."""
+    """Return the text of `grammar.json`. Lark may number states differently in each run."""
     grammar = read_part("grammar.lark")
     built: Any = build_parser(grammar)
     data, memo = built.memo_serialize([TerminalDef, Rule])
@@ -61,12 +61,12 @@ def render_tables() -> str:
 
 
 def write_tables() -> None:
-    """Write `grammar.json` anew, in a checkout."""
+    """Write a new `grammar.json` in a checkout."""
     Path(str(files("isamap.syntax").joinpath(FILE))).write_text(render_tables(), encoding="utf-8")
 
 
 def build_parser(grammar: str) -> Lark:
-    """Return the parser, its tables computed from the grammar."""
+    """Return the parser, with tables computed from the grammar."""
     return Lark(
         grammar,
         parser="lalr",
@@ -93,7 +93,7 @@ def read_part(name: str) -> str:
 
 
 def _number_keys(table: dict[str, Any]) -> dict[int, Any]:
-    """Return tables with numbers as keys, which JSON has as texts."""
+    """Return tables with integer keys, which JSON stores as texts."""
     return {int(key): value for key, value in table.items()}
 
 
@@ -122,7 +122,7 @@ _WORDS = {
 
 @lru_cache(maxsize=32)
 def _parse_text(text: str, start: Start) -> SyntaxTree:
-    """Return the tree of a text, which no reader changes. Raises: UnexpectedInput."""
+    """Return the tree of a text. It is shared and must not be changed. Raises: UnexpectedInput."""
     parser: Any = _parser()
     return parser.parse(text, start=start)
 
@@ -158,7 +158,7 @@ def _parser() -> Lark:
 
 
 def _check_brackets(source: Source) -> None:
-    """Refuse nesting that is too deep before lark builds anything."""
+    """Refuse nesting that is too deep, before lark builds anything."""
     depth, comment = 0, False
     for position, character in enumerate(source.text):
         if comment:
@@ -269,7 +269,7 @@ def _hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple
 
 
 def _spell_expected(terminals: set[str] | None) -> str:
-    """Return the allowed tokens in words: `` `,` or `)` ``, never lark's own names."""
+    """Return the allowed tokens as text: `` `,` or `)` ``, without lark's own names."""
     words: list[str] = []
     for terminal in sorted(terminals or ()):
         word = _word(terminal)
@@ -293,6 +293,6 @@ def _word(terminal: str) -> str:
 
 
 def format_source(source: Source) -> str:
-    """Return the canonical text; formatting it again changes nothing. Raises: SyntaxProblem."""
+    """Return the canonical text. Formatting it again changes nothing. Raises: SyntaxProblem."""
     parse_tree(source)
     return layout(source.text)

@@ -44,7 +44,7 @@ from isamap.syntax.values import resolve_value
 
 
 def parse_module(source: Source, known: Module | None = None) -> Module:
-    """Return the declarations of a text; `known` supplies memories, states and constants from elsewhere.
+    """Return the declarations of a text. `known` supplies memories, states and constants from elsewhere.
 
     Raises: SyntaxProblem for the first thing that is not of the language; TypeProblem with all findings.
     """
@@ -98,7 +98,7 @@ VARIABLE = re.compile(r"\$([A-Z]+)")
 
 
 def parse_template(source: Source, text: str) -> tuple[ast.DeclarationSyntax, ...]:
-    """Return the declarations of `text`, which is `source.text` with everything blanked that is not of the language.
+    """Return the declarations in `text`, which equals `source.text` with all other content blanked.
 
     Both have the same length, so that the spans of the tree, and of errors, point into `source`.
     Raises: SyntaxProblem.
@@ -120,7 +120,7 @@ def resolve_template(
 
 
 def substitute_text(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with its variables replaced. A variable without a value stays as it is."""
+    """Return a text with its variables replaced. A variable without a value is unchanged."""
     return VARIABLE.sub(lambda m: values.get(m[1], m[0]), text) if "$" in text else text
 
 

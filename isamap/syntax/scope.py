@@ -24,7 +24,7 @@ IndexRole = Literal["size", "let", "axis", "constant", "scalar", "element"]
 
 
 class Cascade(Exception):
-    """A name whose declaration was refused before is used: no further message is needed."""
+    """An exception: a name is used whose declaration was refused. No further message is needed."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Scope:
         return (*self.indices, *self.scalars, *self.operands)
 
     def meaning(self, name: str) -> str | None:
-        """Return the meaning of a name, in words, or None."""
+        """Return the meaning of a name as text, or None."""
         if name in self.indices:
             words = {"let": "a named expression", "axis": "a loop axis", "constant": "a machine constant"}
             return words.get(
@@ -76,7 +76,7 @@ class Scope:
         )
 
     def symbol(self, name: str) -> Index:
-        """Return the index for a name: an axis counts from 0, shifted to the start of its loop."""
+        """Return the index for a name. An axis counts from 0, shifted by the start of its loop."""
         start = self.starts.get(name)
         return Index.of(name) if start is None else Index.of(name) + start
 
@@ -95,7 +95,7 @@ class Scope:
         return replace(self, broken=self.broken | {name})
 
     def operand(self, name: ast.Ident) -> Operand:
-        """Return the operand of that name. Raises: TypeProblem, Cascade."""
+        """Return the operand with a name. Raises: TypeProblem, Cascade."""
         if name.text in self.operands:
             return self.operands[name.text]
         if (meaning := self.meaning(name.text)) is not None:
@@ -105,7 +105,7 @@ class Scope:
     def unknown(
         self, name: ast.Ident, candidates: Iterable[str] | None = None, what: str = "name"
     ) -> TypeProblem:
-        """Return the problem of a name that nothing declares; raises Cascade when its declaration was refused."""
+        """Return the error of an undeclared name. Raises: Cascade if its declaration was refused."""
         if name.text in self.broken:
             raise Cascade
         shown = list(self.names if candidates is None else candidates)
@@ -114,7 +114,7 @@ class Scope:
 
 @dataclass
 class TextFindings:
-    """Collects diagnostics. Used only while one text is resolved."""
+    """The diagnostics that are collected while one text is resolved."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     refused: int = 0
@@ -123,7 +123,7 @@ class TextFindings:
 
     @contextmanager
     def collect(self) -> Generator[None]:
-        """Run a block; keep the findings of a refusal instead of passing it on."""
+        """Run a block and record the findings of an error instead of raising it."""
         try:
             yield
         except IsamapError as error:
@@ -133,14 +133,14 @@ class TextFindings:
             self.refused += 1
 
     def raise_any(self) -> None:
-        """Raise one error with everything that was found, in the order of the text."""
+        """Raise one error with all findings, in textual order."""
         if self.diagnostics:
             own = (d for d in self.diagnostics if not self._follows(d))
             ordered = sorted(own, key=lambda d: d.span.start if d.span else 0)
             raise TypeProblem(*dict.fromkeys(ordered))
 
     def _follows(self, d: Diagnostic) -> bool:
-        """Return whether a finding says only that a refused declaration is missing."""
+        """Return whether a finding only follows from a refused declaration."""
         declared = self.broken.get(d.span.text) if d.span is not None else None
         is_behind = declared is not None and d.span is not None and d.span.start >= declared.end
         return is_behind and d.code.startswith("unknown-")
@@ -161,7 +161,7 @@ def problem_at(
 def unknown_name(
     code: str, what: str, name: ast.Ident, candidates: Iterable[str], most: int = 12
 ) -> TypeProblem:
-    """Return the problem of a name that does not exist, with the nearest name that does and a list of others."""
+    """Return the error of an unknown name, with the nearest known name and a list of others."""
     shown = sorted(set(candidates))
     near = get_close_matches(name.text, shown, n=1, cutoff=0.6)
     return problem_at(
@@ -175,7 +175,7 @@ def unknown_name(
 
 
 def resolve_dtype(name: ast.Ident) -> DType:
-    """Return the number type of that name. Raises: TypeProblem."""
+    """Return the number type with a name. Raises: TypeProblem."""
     if name.text in DTYPES:
         return DTYPES[name.text]
     if (here := TYPES.get(name.text)) is not None:

@@ -1,4 +1,4 @@
-"""Lark tree to syntax tree: one function per family of grammar rules.
+"""Convert a lark tree to a syntax tree, with one function per family of grammar rules.
 
 Everything here is mechanical; nothing is looked up, and nothing can be wrong with the text any more,
 numbers that are too long apart.
@@ -26,17 +26,17 @@ def parse_declarations(source: Source) -> tuple[ast.DeclarationSyntax, ...]:
 
 
 def build_declarations(source: Source, tree: SyntaxTree) -> tuple[ast.DeclarationSyntax, ...]:
-    """Return the declarations of a lark tree whose positions are positions in `source`."""
+    """Return the declarations of a lark tree with positions in `source`."""
     return _Builder(source).declarations(tree)
 
 
 def parse_expression_syntax(source: Source) -> ast.ExprSyntax:
-    """Return one expression that is the whole text. Raises: SyntaxProblem."""
+    """Return the expression that is the whole text. Raises: SyntaxProblem."""
     return _Builder(source).expr(parse_tree(source, "expr"))
 
 
 class _Builder:
-    """The conversions, which all need the source for their spans."""
+    """The conversions, which need the source for their spans."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -52,7 +52,7 @@ class _Builder:
         return ast.Ident(str(token), Span(self.source, token.start_pos, token.start_pos + len(token)))
 
     def integer(self, node: SyntaxTree | None) -> int | None:
-        """Return the number of an `integer` rule. A fraction is truncated by the grammar's users' checks."""
+        """Return the number in an `integer` rule. Users of the grammar refuse fractions before."""
         if node is None:
             return None
         minus, digits = node.children
@@ -259,7 +259,7 @@ class _Builder:
         return tuple((self.ident(t.children[0]), self.sized(t.children[1], t.children[2])) for t in trees)
 
     def sized(self, node: Any, unit: Any) -> ast.ExprSyntax:
-        """Return a number of bytes, times the unit behind it. Raises: SyntaxProblem."""
+        """Return a number of bytes multiplied by its unit. Raises: SyntaxProblem."""
         value = self.expr(node)
         if unit is None:
             return value

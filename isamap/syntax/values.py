@@ -1,4 +1,4 @@
-"""Value expressions: names to accesses, and types, without a single implicit conversion.
+"""Resolve value expressions: names to accesses, with types, without any implicit conversion.
 
 `f32(A[m, k]) * alpha` becomes `Call("mul", (Cast(Read("A", …)), Scalar("alpha")))`. A literal takes the type
 of the other operand, so `max(x, 0)` needs no cast.
@@ -36,7 +36,7 @@ _DOMAINS = {"number": "numbers", "float": "floats", "integer": "integers", "logi
 
 
 def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None, place: str = "") -> Expr:
-    """Return the typed expression for a piece of syntax, of type `expected` if one is given.
+    """Return the typed expression of a syntax node, of type `expected` if given.
 
     Raises: TypeProblem.
     """
@@ -53,7 +53,7 @@ def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None
 
 
 def _type_expression(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
-    """Return the typed expression; `expected` decides the type of literals only."""
+    """Return the typed expression. `expected` only decides the type of literals."""
     if (number := literal_value(e)) is not None and not is_known(e, scope):
         return make_const(number, expected, e.span)
     match e:
@@ -109,7 +109,7 @@ def _type_filled(
     span: Span,
     scope: Scope,
 ) -> Expr:
-    """Return an element with the value after `else` for places outside the array: a literal is part of the access."""
+    """Return an element with the value after `else` for places outside the array. A literal is part of the access."""
     read = resolve_access(name, subscripts, span, scope)
     if fill is None:
         return read
@@ -126,7 +126,7 @@ def _type_filled(
 
 
 def _inside(read: Read, scope: Scope) -> Expr | None:
-    """Return the condition that all subscripts lie within the operand, or None if the axes ensure it."""
+    """Return the condition that all subscripts are in bounds, or None if the axes ensure it."""
     shape = scope.operands[read.buffer].shape
     conditions = [
         condition
@@ -182,7 +182,7 @@ def _apply(
 
 
 def _call(function: Function, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope) -> Expr:
-    """Return the definition of a function with its arguments put in."""
+    """Return the definition of a function with the arguments substituted."""
     if len(args) != len(function.params):
         shown = f"{function.name}({', '.join(p.name for p in function.params)})"
         said = f"`{shown}` takes {_count(len(function.params), 'value', 'values')}, not {len(args)}"
@@ -248,7 +248,7 @@ def operation(
     scope: Scope,
     expected: DType | None,
 ) -> Expr:
-    """Return an operation on operands of one type, except the condition of `select`. Raises: TypeProblem."""
+    """Return an operation on operands of one type (except the condition of `select`). Raises: TypeProblem."""
     conditions = [resolve_value(args[0], scope, BOOL, "the condition")] if op.name == "select" else []
     values = _unify(op, args[len(conditions) :], scope, expected if op.result == "same" else None, span)
     dtype = values[0].dtype
@@ -262,7 +262,7 @@ def operation(
 def _unify(
     op: Op, args: Sequence[ast.ExprSyntax], scope: Scope, expected: DType | None, span: Span
 ) -> list[Expr]:
-    """Return the operands, literals with the type of the others; all of one type."""
+    """Return operands of one type. Literals get the type of the others."""
     typed = [None if is_bare(a, scope) else _type_expression(a, scope, None) for a in args]
     dtype = next((v.dtype for v in typed if v is not None), expected)
     values = [
@@ -294,7 +294,7 @@ def _check_domain(op: Op, values: Sequence[Expr]) -> None:
 
 
 def _fold_index(op: Op, values: Sequence[Expr], e: ast.ExprSyntax, span: Span, scope: Scope) -> Expr | None:
-    """Return one index expression instead of an operation on index expressions (and literals)."""
+    """Return an operation on index expressions and literals as one index expression, or None."""
     indices = [_as_index(v) for v in values]
     if any(i is None for i in indices) or not any(isinstance(v, IndexValue) for v in values):
         return None
@@ -338,13 +338,13 @@ _GROWING = frozenset(("add", "sub", "mul"))
 
 
 def _computed_narrow(found: DType, required: DType, e: ast.ExprSyntax) -> bool:
-    """Return whether integers would be computed in a type too narrow, and be widened too late."""
+    """Return whether integers would be computed in a type that is too narrow and widened too late."""
     wider = converts_exactly(found, required) or required.is_float
     return isinstance(e, ast.Binary) and e.op in _GROWING and not found.is_float and found != BOOL and wider
 
 
 def _spell_widened(e: ast.ExprSyntax, required: DType) -> str:
-    """Return the sums, differences and products with their operands cast instead of their result."""
+    """Return the arithmetic expression with its operands cast instead of its result, as text."""
     if not isinstance(e, ast.Binary) or e.op not in _GROWING:
         return e.span.text if literal_value(e) is not None else f"{required}({e.span.text})"
     left, right = _side(e.left, required, bound=e.op == "mul"), _side(e.right, required, bound=e.op != "add")
@@ -357,7 +357,7 @@ def _side(e: ast.ExprSyntax, required: DType, *, bound: bool) -> str:
 
 
 def _cast_text(found: DType, required: DType, e: ast.ExprSyntax) -> str:
-    """Return the expression converted to the expected type, as `_cast_help` proposes it first."""
+    """Return the expression converted to the expected type, as text for `_cast_help`."""
     if required == BOOL:
         return f"({e.span.text}) != 0"
     if _computed_narrow(found, required, e):
@@ -379,7 +379,7 @@ def _to_common_type(left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Exp
 def _common_type(
     left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Expr
 ) -> list[tuple[ast.ExprSyntax, DType]]:
-    """Return the casts that convert two types to one without losing values, if there are any.
+    """Return lossless casts of two types to a common one, or [] without any.
 
     An index takes the type of the data with which it is combined.
     """

@@ -1,4 +1,4 @@
-"""Calls of torch's operations, with arguments by name, and the graph operators that compute them.
+"""Calls of torch operations with named arguments, and the graph operators that compute them.
 
 c("Add", c.x, c.number(1))      the name of the sum of the first argument and 1
 """
@@ -22,7 +22,7 @@ OWN = "isamap"
 
 
 def type_of(value: Any) -> str:
-    """Return the type of a tensor's elements. Raises: NotTaken for one that no kernel computes with."""
+    """Return the type of a tensor's elements. Raises: NotTaken for an unsupported type."""
     torch: Any = import_module("torch")
     value = value.meta.get("val") if hasattr(value, "meta") else value
     if (
@@ -55,7 +55,7 @@ class AtenCall:
         return self.given[name]
 
     def __call__(self, op: str, *inputs: str, results: int = 1, domain: str = "", **attributes: Any) -> Any:
-        """Add an operator. Return the name of its result, or the names of its results."""
+        """Add an operator. Return the name of its result, or a tuple of names."""
         names = tuple(f"{self.node.name}:{len(self.to.nodes)}.{n}" for n in range(results))
         self.to.put(self.node, op, *inputs, of=self.node.name, results=names, domain=domain, **attributes)
         return names if results > 1 else names[0]
@@ -64,7 +64,7 @@ class AtenCall:
 
     @property
     def x(self) -> str:
-        """The first argument, in the type of the call."""
+        """The first argument, converted to the type of the call."""
         return self.term(self.terms[0])
 
     @property
@@ -90,7 +90,7 @@ class AtenCall:
             return self.to.constant(np.asarray(value).astype(known.numpy()))
 
     def rounded(self, value: Any, dtype: str) -> str:
-        """Return a number rounded to the type of the call, in another."""
+        """Return a number rounded to the type of the call, then converted to another type."""
         return self.cast(self.number(value), self.dtype, dtype)
 
     def numbers(self, values: Any, dtype: str = "i64") -> str:
@@ -98,7 +98,7 @@ class AtenCall:
         return self.to.constant(np.asarray(values).astype(DTYPES[dtype].numpy()))
 
     def parameter(self, value: Any, dtype: str) -> str:
-        """Return a number or a tensor in a type: a constant, if it is known. Raises: NotTaken."""
+        """Return a number or tensor in a type, as a constant if it is known. Raises: NotTaken."""
         if not hasattr(value, "meta"):
             return self.number(value, dtype)
         array, is_one = self.to.array(value), traced_value(value).numel() == 1
@@ -111,11 +111,11 @@ class AtenCall:
         return name if before == dtype else self("Cast", name, to=NUMBERS[dtype])
 
     def axis(self, name: str = "dim", rank: int | None = None) -> int:
-        """Return an axis counted from the front."""
+        """Return a nonnegative axis number."""
         return int(self[name]) % max(len(self.sizes) if rank is None else rank, 1)
 
     def axes(self, name: str = "dim") -> list[int]:
-        """Return axes counted from the front, in order: all of them if none is named."""
+        """Return nonnegative axis numbers in order, all axes if none is given."""
         value, rank = self[name], len(self.sizes)
         if value is None or value == []:
             return list(range(rank))
@@ -126,25 +126,25 @@ class AtenCall:
         )
 
     def wants(self, number: int) -> bool:
-        """Return whether one of several results is read."""
+        """Return whether a result of the call is read."""
         return any(is_result(user) and user.args[1] == number for user in self.node.users)
 
     # --- operators ---
 
     def inlined(self, module: Any, given: Sequence[Any]) -> Any:
-        """Return the names of the results of a graph whose inputs are these nodes. Raises: NotTaken."""
+        """Return the result names of a graph that is inlined with these nodes as inputs. Raises: NotTaken."""
         return self.to.inlined(module, given, self.node)
 
     def shaped(self, name: str, *sizes: int) -> str:
-        """Return the same elements under other sizes."""
+        """Return the same elements with another shape."""
         return self("Reshape", name, self.to.integers(*sizes), allowzero=1)
 
     def expanded(self, name: str, *sizes: int) -> str:
-        """Return a value repeated to larger sizes."""
+        """Return a value broadcast to larger sizes."""
         return self("Expand", name, self.to.integers(*sizes))
 
     def part(self, name: str, axis: int, first: int, end: int, step: int = 1) -> str:
-        """Return a part of a value along an axis."""
+        """Return a slice of a value along an axis."""
         return self("Slice", name, *(self.to.integers(n) for n in (first, end, axis, step)))
 
     def where(self, chosen: str, one: str, other: str) -> str:
@@ -155,7 +155,7 @@ class AtenCall:
         return name if factor == 1 else self("Mul", name, self.number(factor))
 
     def reduced(self, op: str, name: str, axes: Sequence[int], *, keeps: bool = False) -> str:
-        """Return a value reduced over axes; over none, the operator of each element."""
+        """Return a value reduced over axes. Without axes, it is the elementwise operator."""
         return self(op, name, self.to.integers(*axes), keepdims=int(keeps), noop_with_empty_axes=1)
 
 
@@ -164,7 +164,7 @@ Row = Callable[[AtenCall], "str | tuple[str, ...]"]
 
 
 def in_wide(row: Callable[[AtenCall], str], dtype: str = "") -> Row:
-    """Return a row that computes in f32 where the result is a narrower float, or in the given type."""
+    """Return a row that computes in f32, or in `dtype`, if the result is a narrower float."""
 
     def widened(c: AtenCall) -> str:
         result = c.dtype
@@ -175,5 +175,5 @@ def in_wide(row: Callable[[AtenCall], str], dtype: str = "") -> Row:
 
 
 def name_rows(*rows: tuple[Row, str]) -> dict[str, Row]:
-    """Return rows by the names of operations, whose overload is "default" if none is said."""
+    """Return rows by the names of operations. The default overload is "default"."""
     return {name if "." in name else f"{name}.default": row for row, names in rows for name in names.split()}

@@ -1,4 +1,4 @@
-"""The backend of `torch.compile`: functional graphs of ATen, of inference and of training."""
+"""The backend of `torch.compile`: functional ATen graphs for inference and training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Seen = Callable[[str, TorchProgram], None]
 
 
 def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any) -> Any:
-    """Compile a graph of a model: the backend of `torch.compile(model, backend="isamap")`.
+    """Compile a model's graph: the backend of `torch.compile(model, backend="isamap")`.
 
     Raises: UsageProblem for an option that is not there.
     """
@@ -66,7 +66,7 @@ def _of_kind(
 
 
 def _is_open(node: Any) -> bool:
-    """Return whether an input is a size, or has one that calls decide."""
+    """Return whether an input is an open size, or a tensor with one."""
     torch: Any = import_module("torch")
     value = node.meta.get("val")
     if isinstance(value, torch.SymInt):
@@ -75,14 +75,14 @@ def _is_open(node: Any) -> bool:
 
 
 def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[..., Any]:
-    """Return a function that compiles a program for a range of sizes, or else for each set that calls have."""
+    """Return a function that compiles for a range of sizes, or else for each set of sizes in calls."""
     torch: Any = import_module("torch")
     made: dict[Any, TorchProgram] = {}
     ranges: list[tuple[Sequence[range], TorchProgram]] = []
     refusals: list[str] = [] if kind == "inference" else [""]  # gradients are compiled for each set
 
     def ranged(given: Sequence[Any]) -> TorchProgram | None:
-        """Return the program of a range that has the sizes of a call; compile it where none has."""
+        """Return the program whose range contains the sizes of a call, compiled if there is none."""
         numbers = [value for value in given if not isinstance(value, torch.Tensor)]
         for sizes, program in ranges:
             if all(number in size for size, number in zip(sizes, numbers, strict=True)):
@@ -113,7 +113,7 @@ def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[.
 
 
 def _open_ranges(module: Any, given: Sequence[Any], options: Options) -> tuple[Sequence[range], TorchProgram]:
-    """Return the program of a graph for a range of sizes, and the range of each. Raises: NotTaken."""
+    """Return the range of each size, and the graph's program for these ranges. Raises: NotTaken."""
     torch: Any = import_module("torch")
     graph = deepcopy(module.graph)
     copy = torch.fx.GraphModule(module, graph)
@@ -136,7 +136,7 @@ def _open_ranges(module: Any, given: Sequence[Any], options: Options) -> tuple[S
 
 
 def _compile_sizes(module: Any, given: Sequence[Any], options: Options) -> TorchProgram:
-    """Return the program of a graph for the sizes of such inputs."""
+    """Return the graph's program for the sizes of these inputs."""
     torch: Any = import_module("torch")
     propagation: Any = import_module("torch.fx.passes.fake_tensor_prop")
     symbols: Any = import_module("torch.fx.experimental.symbolic_shapes")
@@ -165,7 +165,7 @@ def _compile_sizes(module: Any, given: Sequence[Any], options: Options) -> Torch
 
 
 def _decompositions() -> dict[Any, Any]:
-    """Return the decompositions of operations that no kernel computes as a whole."""
+    """Return decompositions for operations that no kernel computes as a whole."""
     torch: Any = import_module("torch")
     aten = torch.ops.aten
     return import_module("torch._decomp").get_decompositions(
@@ -199,7 +199,7 @@ Run = Callable[..., Any]
 
 
 def handed_on(compiled: Run, prepared: PackedGraph) -> Run:
-    """Return the function of AOT, or the program inside of it from the second call on."""
+    """Return AOT's function, which from the second call on is the program inside it."""
     known: list[bool] = []
 
     def call(*given: Any) -> Any:
@@ -215,7 +215,7 @@ def handed_on(compiled: Run, prepared: PackedGraph) -> Run:
 
 
 def _same(found: Sequence[Any], expected: Any) -> bool:
-    """Return whether these are the very tensors, in their order."""
+    """Return whether these are identical tensors in the same order."""
     is_row = type(expected) in (tuple, list) and len(found) == len(expected)
     return is_row and all(a is b for a, b in zip(found, expected, strict=True))
 
@@ -233,7 +233,7 @@ GATES: Mapping[str, int] = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
 
 
 def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:
-    """Return a module of Dynamo with undivided recurrent layers, unless their gradients are needed."""
+    """Return a Dynamo module with undivided recurrent layers, unless their gradients are needed."""
     torch: Any = import_module("torch")
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in inputs):
         return module
@@ -248,7 +248,7 @@ def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """The arguments of a call of torch's layers, without its tensors."""
+    """The arguments of a call of torch's recurrent layers, without tensors."""
 
     kind: str
     has_biases: bool
@@ -270,7 +270,7 @@ class _Layers:
 
 
 def _replace_call(graph: Any, node: Any, layers: _Layers) -> None:
-    """Replace a call of torch's by single layers."""
+    """Replace a call of torch's layers by single layers."""
     torch: Any = import_module("torch")
     x, states, weights = node.args[:3]
     states = list(states) if layers.kind == "lstm" else [states]
@@ -309,7 +309,7 @@ def _replace_call(graph: Any, node: Any, layers: _Layers) -> None:
 
 @cache
 def operation(kind: str) -> Any:
-    """Return the operation of torch of a layer, defined when it is first asked for."""
+    """Return the torch operation of a layer, which is defined at its first use."""
     library: Any = import_module("torch.library")
     results = ", ".join(["Tensor"] * (3 if kind == "lstm" else 2))
     library.define(
@@ -323,7 +323,7 @@ def operation(kind: str) -> Any:
 
 
 def _by_torch(kind: str) -> Callable[..., Any]:
-    """Return a layer as torch performs it."""
+    """Return a layer as torch computes it."""
     torch: Any = import_module("torch")
 
     def performed(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any, backwards: bool) -> Any:

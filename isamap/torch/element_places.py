@@ -1,4 +1,4 @@
-"""Rows for operations that move elements: other shapes, parts of tensors, and elements by their places."""
+"""Rows for operations that move elements: reshapes, slices, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from isamap.torch.fx_nodes import name_of
 
 
 def _tensors(c: AtenCall) -> list[str]:
-    """Return the tensors of a list, without those that torch skips as they have one axis without elements."""
+    """Return the tensors of a list, without empty one-dimensional ones, which torch skips."""
     skipped = (0,)
     return [
         c.term(part)
@@ -65,7 +65,7 @@ def _triangle(c: AtenCall) -> str:
 
 
 def _pad_by(mode: str) -> Row:
-    """Return a row for borders: torch names the last axis first."""
+    """Return a row for padding. torch names the last axis first."""
 
     def row(c: AtenCall) -> str:
         given, rank = c["pad" if "pad" in c.given else "padding"], len(c.shape)
@@ -87,7 +87,7 @@ def _diagonal(c: AtenCall) -> str:
 
 
 def _list_windows(c: AtenCall) -> str:
-    """Return windows along an axis, whose elements are the last axis."""
+    """Return windows along an axis. Their elements form the last axis."""
     if not c.sizes:
         return c.shaped(c.x, *c.shape)
     axis, rank = c.axis("dimension"), len(c.shape)
@@ -98,7 +98,7 @@ def _list_windows(c: AtenCall) -> str:
 
 
 def _read_strided(c: AtenCall) -> str:
-    """Return elements by their places in the memory of a tensor that has no gaps."""
+    """Return elements by their offsets in the memory of a tensor without gaps."""
     value = c.terms[0].meta["val"]
     order = sorted(range(value.dim()), key=lambda n: (-value.stride()[n], -value.shape[n]))
     lying, steps = [int(value.shape[n]) for n in order], [value.stride()[n] for n in order]
@@ -120,7 +120,7 @@ def _read_strided(c: AtenCall) -> str:
 
 
 def _in_front(c: AtenCall) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
-    """Return the axes with indexed ones first, the place of the index's axes, and their sizes.
+    """Return the axes with indexed ones first, the position of the index's axes, and their sizes.
 
     Raises: NotTaken for boolean masks, whose places depend on data.
     """
@@ -135,19 +135,19 @@ def _in_front(c: AtenCall) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
 
 
 def _move_axes(c: AtenCall, name: str, order: Sequence[int], *, is_back: bool = False) -> str:
-    """Return a value with its axes in another order, or in the one that they had before."""
+    """Return a value with its axes permuted, or with `is_back`, permuted back."""
     found = tuple(np.argsort(order).tolist()) if is_back else tuple(order)
     return name if found == tuple(range(len(found))) else c("Transpose", name, perm=found)
 
 
 def _tuples(c: AtenCall, shape: Sequence[int]) -> str:
-    """Return the indices of each element, as the last axis."""
+    """Return the indices of each element along the last axis."""
     parts = [c.shaped(c.expanded(c.term(i, "i64"), *shape), *shape, 1) for i in c["indices"] if i is not None]
     return c("Concat", *parts, axis=-1) if len(parts) > 1 else parts[0]
 
 
 def _apart(c: AtenCall, shape: Sequence[int]) -> list[Any] | None:
-    """Return the indices if each runs along its own axes, in order, so that they apply one by one, else None."""
+    """Return the indices if each has its own axes, in order, so that they apply one by one, else None."""
     places = [i for i in c["indices"] if i is not None]
     runs = [
         [len(shape) - i.meta["val"].dim() + n for n, size in enumerate(i.meta["val"].shape) if size != 1]
@@ -245,7 +245,7 @@ def _scatter(c: AtenCall) -> str:
 
 
 def _sort_elements(c: AtenCall) -> tuple[str, ...]:
-    """Return the first elements in order, and their places: all of them, or a number."""
+    """Return the sorted elements, all or the first ones, and their positions."""
     if not c.sizes:
         return c.x, c.numbers(0)
     dtype = "u8" if c.dtype == "bool" else wide_type(c.dtype)
@@ -256,7 +256,7 @@ def _sort_elements(c: AtenCall) -> tuple[str, ...]:
 
 
 def _rows_of_each(c: AtenCall, bags: int, count: int) -> int:
-    """Return how many rows each bag has, where all have as many, else 0."""
+    """Return the number of rows per bag if it is equal for all bags, else 0."""
     made = c["offsets"]
     numbers = [n for n in made.args if isinstance(n, int)] if name_of(made).startswith("arange.") else []
     first, _, step = ([0, *numbers, 1] if len(numbers) == 1 else [*numbers, 1])[:3] if numbers else (0, 0, 0)
@@ -264,7 +264,7 @@ def _rows_of_each(c: AtenCall, bags: int, count: int) -> int:
 
 
 def _bag_of_each(c: AtenCall, bags: int, count: int) -> str:
-    """Return the bag of each row, the number of bags that begin before it, as ScatterND takes it."""
+    """Return the bag of each row, computed by ScatterND as the number of bags that start before it."""
     offsets = c.term(c["offsets"], "i64")
     if c["include_last_offset"]:
         offsets = c.part(offsets, 0, 0, bags)

@@ -1,4 +1,4 @@
-"""Explain where the nodes of a model run, as a table: a row for each kernel or library, and each node of torch.
+"""Explain where a model's nodes run, as a table: a row for each kernel or library, and each torch node.
 
 nodes         operations   result           ran
 addmm … relu  addmm, relu  float32 [3, 16]  kernel 0: addmm_relu
@@ -19,7 +19,7 @@ from isamap.torch.segments import Options, Ran, TorchProgram
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The nodes of all graphs of a model, in order. Printed, it is a table."""
+    """The nodes of all graphs of a model, in order. It prints as a table."""
 
     graphs: tuple[tuple[str, tuple[Ran, ...]], ...]
     """By kind of graph the nodes."""
@@ -28,7 +28,7 @@ class Explanation:
 
     @property
     def nodes(self) -> tuple[Ran, ...]:
-        """Those of all graphs."""
+        """The nodes of all graphs."""
         return tuple(ran for _, nodes in self.graphs for ran in nodes)
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ MOST_NAMED = 6
 
 
 def _rows(nodes: Sequence[Ran], *, every: bool) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the rows of a table: nodes that run in one kernel are one row, unless there is one for every node."""
+    """Yield table rows. Nodes of one kernel share a row unless `every` is set."""
     groups: dict[str, list[Ran]] = {}
     for n in nodes:
         if every or n.where != "nowhere":
@@ -67,7 +67,7 @@ def _where(ran: Ran) -> str:
 
 
 def _torch() -> Any:
-    """Return the package. Raises: UsageProblem if it is not installed."""
+    """Return the package torch. Raises: UsageProblem if it is not installed."""
     try:
         return import_module("torch")
     except ModuleNotFoundError:
@@ -83,7 +83,7 @@ def explain(
     every: bool = False,
     options: dict[str, Any] | None = None,
 ) -> Explanation:
-    """Return where each node of a model runs for such inputs, and why a node runs in no kernel.
+    """Return where each node of a model runs for these inputs, and why a node runs in no kernel.
 
     Printed, it is a table with a row for each kernel, or with `every` for each node. The model is compiled
     and called once. With `training`, the gradients of the sum of its first result are computed, too, and
@@ -107,6 +107,6 @@ def explain(
 
 
 def _title_of(kind: str, program: TorchProgram) -> str:
-    """Return a kind of graph, with remarks about its program."""
+    """Return the title of a kind of graph, with remarks about its program."""
     remark = program.remark()
     return f"{kind}, {remark}" if remark else kind

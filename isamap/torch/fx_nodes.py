@@ -1,4 +1,4 @@
-"""Query nodes of torch.fx: the name, the type, and the layout of the result."""
+"""Query torch.fx nodes: the name, the type, and the layout of the result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RESHAPES = frozenset(
 
 
 def name_of(node: Any) -> str:
-    """Return the name of a node's operation without its namespace: "mul.Tensor", or "" for no operation of torch."""
+    """Return a node's operation without its namespace: "mul.Tensor", or "" if it is no torch operation."""
     if node.op != "call_function":
         return ""
     said = str(node.target)
@@ -44,12 +44,12 @@ def name_of(node: Any) -> str:
 
 
 def is_dequantised(node: Any) -> bool:
-    """Return whether a node makes floats of integers, which products read as they are."""
+    """Return whether a node dequantises integers that a product can read directly."""
     return name_of(node).startswith("quantized_decomposed.dequantize")
 
 
 def is_view(node: Any) -> bool:
-    """Return whether a node gives another look at a tensor that is there."""
+    """Return whether a node returns a view of an existing tensor."""
     if is_result(node):
         return is_view(node.args[0])
     name = name_of(node)
@@ -57,12 +57,12 @@ def is_view(node: Any) -> bool:
 
 
 def is_result(node: Any) -> bool:
-    """Return whether a node takes one of several results of another."""
+    """Return whether a node selects one of several results of another."""
     return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"
 
 
 def follow_views(node: Any) -> Any:
-    """Return the node whose memory a chain of views looks at."""
+    """Return the node whose memory a chain of views shares."""
     while is_view(node):
         node = node.args[0]
     return node
@@ -110,7 +110,7 @@ LEAST_RANGE = 64
 
 
 def open_graph(graph: Any, given: Sequence[Any]) -> OpenSizes:
-    """Give the nodes of a graph their sizes as expressions of the sizes of a call. Raises: NotTaken."""
+    """Set the nodes' sizes as expressions of a call's sizes. Raises: NotTaken."""
     torch: Any = import_module("torch")
     sympy: Any = import_module("sympy")
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
@@ -165,7 +165,7 @@ def open_graph(graph: Any, given: Sequence[Any]) -> OpenSizes:
 
 
 def layout_of(node: Any) -> FxLayout:
-    """Return how the tensor of a node lies. Raises: NotTaken for one that no kernel reads."""
+    """Return the layout of a node's tensor. Raises: NotTaken for one that no kernel reads."""
     value: Any = node.meta.get("val") if hasattr(node, "meta") else None
     torch: Any = import_module("torch")
     if not isinstance(value, torch.Tensor | OpenTensor):
@@ -187,7 +187,7 @@ def layout_of(node: Any) -> FxLayout:
 
 
 def _overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether elements may lie in one place otherwise than by being repeated along a whole axis."""
+    """Return whether elements may share a place, other than by a whole axis with stride 0."""
     reach = 0
     if any(map(is_open, (*sizes, *strides))):
         return not _is_dense(sizes, strides)
@@ -199,7 +199,7 @@ def _overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _is_dense(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether a tensor of open sizes is one without gaps whose axes are in some order, or repeated."""
+    """Return whether a tensor with open sizes is dense up to a permutation and broadcast axes."""
     reach = index_of(1)
     real = [(t, s) for t, s in zip(strides, sizes, strict=True) if is_open(s) or s != 1]
     for stride, size in sorted(real, key=lambda axis: (most_of(axis[0]), most_of(axis[1]))):
@@ -211,13 +211,13 @@ def _is_dense(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def traced_value(term: Any) -> Any:
-    """Return the tensor of the trace of a node, or a number."""
+    """Return a node's tensor in the trace, or a number."""
     value = term.meta["val"] if hasattr(term, "meta") else term
     return value.traced if isinstance(value, OpenTensor) else value
 
 
 def promoted_type(terms: list[Any]) -> str:
-    """Return the type to which torch takes terms that it compares."""
+    """Return the type to which torch promotes terms of a comparison."""
     torch: Any = import_module("torch")
     values = [traced_value(term) for term in terms]
     if len(values) == 1:
@@ -227,7 +227,7 @@ def promoted_type(terms: list[Any]) -> str:
 
 @contextmanager
 def outside_tracing() -> Generator[None]:
-    """Perform operations of torch as a call does: while torch traces, tensors have no content."""
+    """Perform torch operations as in a normal call. During tracing, tensors have no content."""
     names = "torch", "torch.utils._python_dispatch", "torch._dispatch.python"
     torch, modes, dispatcher = (import_module(name) for name in names)
     with modes._disable_current_modes(), dispatcher.no_python_dispatcher(), torch.no_grad():

@@ -1,4 +1,4 @@
-"""Rows for operations of torch: each takes a call, and returns the name of its result, or of its results.
+"""Rows for torch operations: each takes a call, and returns the name of its result, or of its results.
 
 hardsigmoid(x)      HardSigmoid(x, alpha=1/6, beta=0.5)
 
@@ -23,7 +23,7 @@ from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, name_of, traced_v
 
 
 def decompose_call(c: AtenCall) -> str | tuple[str, ...]:
-    """Return the results of the calls that torch's decomposition consists of. Raises: NotTaken."""
+    """Return the results computed by torch's decomposition of a call. Raises: NotTaken."""
     torch: Any = import_module("torch")
     fx: Any = import_module("torch.fx.experimental.proxy_tensor")
     expanded = import_module("torch._decomp").decomposition_table[c.node.target]
@@ -51,7 +51,7 @@ def decompose_call(c: AtenCall) -> str | tuple[str, ...]:
 
 
 def _inside(c: AtenCall, values: Iterable[Any]) -> str:
-    """Return the type in which torch combines terms: wider than a narrow float for numbers that it does not have."""
+    """Return the type in which torch combines terms, wider than narrow floats that cannot hold the numbers."""
 
     def fits(value: Any) -> bool:
         if hasattr(value, "meta"):
@@ -63,7 +63,7 @@ def _inside(c: AtenCall, values: Iterable[Any]) -> str:
 
 
 def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
-    """Return a row for an operator on single elements of one type."""
+    """Return a row for an elementwise operator on one type."""
 
     def row(c: AtenCall) -> str:
         values = [value for name, value in c.given.items() if name in ("self", "other", "exponent")]
@@ -102,7 +102,7 @@ def _bits(op: str, of_truths: str) -> Row:
 
 
 def _shift_by(direction: str) -> Row:
-    """Return a row for a shift by any number: by as many bits as there are or more, all of them are shifted out."""
+    """Return a row for a shift by any number. A shift by at least the width yields no bits of the operand."""
 
     def row(c: AtenCall) -> str:
         known = DTYPES[c.dtype]
@@ -116,7 +116,7 @@ def _shift_by(direction: str) -> Row:
 
 
 def _clip(c: AtenCall) -> str:
-    """Return a value between bounds, numbers or tensors."""
+    """Return a value clamped to bounds, which are numbers or tensors."""
     bounds = [c.given.get(name) for name in ("min", "max")]
     if not any(hasattr(bound, "meta") for bound in bounds):
         return c("Clip", c.x, *("" if bound is None else c.number(bound) for bound in bounds))
@@ -132,7 +132,7 @@ def _remainder(c: AtenCall) -> str:
 
 
 def _divide(c: AtenCall) -> str:
-    """Return a quotient with the given rounding. `floor` is Python's, which may be less than the rounded quotient."""
+    """Return a quotient with the given rounding. `floor` is Python's, possibly below the rounded quotient."""
     mode = c.given.get("rounding_mode", "floor")
     a, b = (c.term(value) for value in c.terms[:2])
     quotient = c("Div", a, b)
@@ -156,7 +156,7 @@ def _round_row(c: AtenCall) -> str:
 
 
 def _of_floats(row: Row) -> Row:
-    """Return a row that leaves integers as they are."""
+    """Return a row that leaves integers unchanged."""
     return lambda c: row(c) if DTYPES[c.dtype].is_float else c.x
 
 
@@ -180,7 +180,7 @@ def _in_base(base: float) -> Row:
 
 
 def _sign(c: AtenCall) -> str:
-    """Return the sign, which torch says is 0 for NaN."""
+    """Return the sign, which torch defines as 0 for NaN."""
     return (
         c.where(c("IsNaN", c.x), c.number(0), c("Sign", c.x)) if DTYPES[c.dtype].is_float else c("Sign", c.x)
     )
@@ -199,7 +199,7 @@ def _fitting(op: str) -> Row:
 
 
 def _test(op: str, **attributes: Any) -> Row:
-    """Return a row for a test of floats that no integer passes."""
+    """Return a row for a test on floats that is false for all integers."""
 
     def row(c: AtenCall) -> str:
         dtype = type_of(c.terms[0])
@@ -209,13 +209,13 @@ def _test(op: str, **attributes: Any) -> Row:
 
 
 def _fill(c: AtenCall) -> str:
-    """Return one number in all elements."""
+    """Return a tensor filled with one number."""
     value = c.given.get("fill_value", c.given.get("value", 1 if "ones" in name_of(c.node) else 0))
     return c.expanded(c.term(value), *c.shape)
 
 
 def _bucket(c: AtenCall) -> str:
-    """Return the number of bounds below each element."""
+    """Return, for each element, the number of bounds below it."""
     rank, dtype = len(c.sizes), type_of(c["self"])
     bounds = c.term(c["boundaries"], dtype)
     x = c.shaped(c.term(c["self"], dtype), *c.sizes, 1)
@@ -238,7 +238,7 @@ def _reduce_by(op: str) -> Callable[[AtenCall], str]:
 
 
 def _arg(op: str) -> Row:
-    """Return a row for the place of an extreme, of all elements where no axis is named."""
+    """Return a row for the position of an extreme, over all elements if no axis is given."""
 
     def row(c: AtenCall) -> str:
         return _place(c, op, None if c["dim"] is None else c.axis())
@@ -255,7 +255,7 @@ def _place(c: AtenCall, op: str, axis: int | None) -> str:
 
 
 def _extreme(word: str) -> Row:
-    """Return a row for extremes along an axis, and their places."""
+    """Return a row for extremes along an axis and their positions."""
 
     def row(c: AtenCall) -> tuple[str, ...]:
         values = c.reduced(f"Reduce{word}", c.x, [c.axis()] if c.sizes else [], keeps=bool(c["keepdim"]))
@@ -265,7 +265,7 @@ def _extreme(word: str) -> Row:
 
 
 def _spread(*, is_root: bool, has_mean: bool) -> Row:
-    """Return a row for variances or deviations, and means."""
+    """Return a row for variances or deviations, optionally with means."""
 
     def row(c: AtenCall) -> str | tuple[str, ...]:
         result, c.dtype = c.dtype, wide_type(c.dtype)
@@ -283,7 +283,7 @@ def _spread(*, is_root: bool, has_mean: bool) -> Row:
 
 
 def _norm(c: AtenCall) -> str:
-    """Return the norm of a vector, of any order."""
+    """Return a vector norm of any order."""
     return _normed(c, c.x, float(c["ord"]), c.axes(), keeps=bool(c["keepdim"]))
 
 
@@ -320,7 +320,7 @@ def _cumulate_by(op: str) -> Row:
 
 
 def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:
-    """Return a stride, a padding or a dilation for each axis: torch accepts one for all."""
+    """Return a stride, padding or dilation for each axis, since torch accepts one for all."""
     return list(numbers) * count if len(numbers) == 1 else list(numbers)
 
 
@@ -429,7 +429,7 @@ def _group_norm(c: AtenCall) -> tuple[str, ...]:
 
 
 def _windows(c: AtenCall) -> tuple[str, dict[str, Any], int]:
-    """Return an image with a batch, the attributes of its windows, and the number of its axes."""
+    """Return an image with a batch axis, the attributes of its windows, and its number of axes."""
     rank = int(name_of(c.node).partition("pool")[2][0])
     window, stride, padding = (
         for_each_axis(c[name] or c["kernel_size"], rank) for name in ("kernel_size", "stride", "padding")
@@ -478,7 +478,7 @@ def _adaptive_pool(c: AtenCall) -> str | tuple[str, ...]:
 
 
 def _quantise(c: AtenCall) -> str:
-    """Return a number times the reciprocal of a scale, rounded, plus a zero point, within limits."""
+    """Return a number divided by a scale, rounded, shifted by a zero point and clamped."""
     scale, zero, low, high = (c[name] for name in ("scale", "zero_point", "quant_min", "quant_max"))
     factor = 0.0 if hasattr(scale, "meta") else float(np.float32(1.0 / scale))
     terms = c.term(c["input"], "f32"), c.parameter(scale, "f32"), c.parameter(zero, c.dtype)
@@ -489,7 +489,7 @@ def _quantise(c: AtenCall) -> str:
 
 
 def _real(c: AtenCall) -> str:
-    """Return what integers stand for: with a scale of all, or one for each place along an axis."""
+    """Return dequantised integers, with one scale, or one for each position along an axis."""
     of, scale = type_of(c["input"]), c["scales"] if "scales" in c.given else c["scale"]
     zero = c.given.get("zero_points", c.given.get("zero_point"))
     if c.dtype != "f32" or ("scales" in c.given and type_of(scale) != "f32"):
@@ -500,7 +500,7 @@ def _real(c: AtenCall) -> str:
 
 
 def _chosen_scale(c: AtenCall) -> tuple[str, ...]:
-    """Return the scale of numbers between their least and their largest, and its zero point: both are computed."""
+    """Return a scale for the range from least to largest number, and its zero point, both computed."""
     c.dtype, lowest, highest = "f32", c["quant_min"], c["quant_max"]
     low, high = (
         c(word, c.reduced(f"Reduce{word}", c.x, list(range(len(c.sizes)))), c.number(0))

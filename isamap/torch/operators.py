@@ -1,4 +1,4 @@
-"""Translate operations of torch to ONNX operators with the same meaning up to the order of sums.
+"""Translate torch operations to ONNX operators with the same meaning up to the order of sums.
 
 hardtanh.default(c, 0, 6)      Clip(c, low, high)
 """
@@ -36,7 +36,7 @@ FLOATS = frozenset(("bf16", "f32", "f64"))
 
 @dataclass(slots=True)
 class Translation:
-    """The operators of a segment under construction, and the tensors that are known before it runs.
+    """The operators of a segment under construction, and the tensors known before it runs.
 
     `inputs` are the nodes that the segment reads, by name; `sources` give the node of each operator. Nodes in
     `refused` have no operator here, nor have views in `unseen`, with the reason.
@@ -53,7 +53,7 @@ class Translation:
     results: dict[Any, tuple[str, ...]] = field(default_factory=dict[Any, "tuple[str, ...]"])
 
     def name(self, node: Any) -> str:
-        """Return the name of a node's value: a view is translated if it is asked for."""
+        """Return the name of a node's value. A view is translated on demand."""
         if node in self.names:
             return self.names[node]
         if node in self.known:
@@ -74,15 +74,15 @@ class Translation:
         return self.names[node]
 
     def source(self, made: Node) -> Any:
-        """Return the node of torch that an operator is a part of. An operator of integers has the name of one."""
+        """Return the torch node to which an operator belongs, or the name of an integer operator's node."""
         return self.sources.get(made) or next(of for own, of in self.sources.items() if own.name == made.name)
 
     def array(self, node: Any) -> Array | None:
-        """Return a tensor that is known, None for another."""
+        """Return a known tensor, or None."""
         return array_of(self.known[node]) if node in self.known else None
 
     def constant(self, array: Array) -> str:
-        """Return the name of an array."""
+        """Return the name of a constant array."""
         name = f".{len(self.constants)}"
         self.constants[name] = array
         return name
@@ -91,7 +91,7 @@ class Translation:
         return self.constant(as_known(numbers, (len(numbers),)))
 
     def term(self, value: Any, like: Any) -> str:
-        """Return an argument: a node, as one of another's type, or a number that this type has. Raises: NotTaken."""
+        """Return an argument: a node in the type of `like`, or a number of that type. Raises: NotTaken."""
         dtype = layout_of(like).dtype
         if hasattr(value, "meta"):
             if layout_of(value).dtype == dtype:
@@ -106,7 +106,7 @@ class Translation:
         return self.constant(found)
 
     def cast(self, value: Any, dtype: str) -> str:
-        """Return a node of floats as other ones. So are terms of several types. Raises: NotTaken."""
+        """Return a float node in another float type, or in the common type of several. Raises: NotTaken."""
         if not {layout_of(value).dtype, dtype} <= FLOATS:
             raise NotTaken("a conversion of values that are not floats")
         name = f"{value.name}.{dtype}"
@@ -124,7 +124,7 @@ class Translation:
         domain: str = "",
         **attributes: Any,
     ) -> str:
-        """Add an operator. The name of its result, by default the node's, or of its results."""
+        """Add an operator. Return the name of its result, by default the node's, or a tuple of names."""
         name = of or node.name
         made = Node(op, domain, name, inputs, results or (name,), attributes)
         self.nodes.append(made)
@@ -163,13 +163,13 @@ class Translation:
         raise NotTaken("a decomposition without a result")
 
     def parts(self, node: Any, count: int) -> tuple[str, ...]:
-        """Return names for the first `count` of several results of a node, or "" for those that nothing reads."""
+        """Return names for the first `count` results of a node, with "" for results that no node reads."""
         read = {user.args[1] for user in node.users if is_result(user)}
         return tuple(f"{node.name}.{n}" if n in read else "" for n in range(count))
 
 
 def translate(to: Translation, node: Any) -> None:
-    """Add the operators of a node, whose value is called after it. Raises: NotTaken."""
+    """Add the operators of a node. The result has the node's name. Raises: NotTaken."""
     name = name_of(node)
     if is_result(node):
         base, number = node.args
@@ -216,7 +216,7 @@ def _add_row(to: Translation, node: Any) -> None:
 
 
 def _pointwise(to: Translation, node: Any) -> None:
-    """Add an operation on single elements, as torch defines it."""
+    """Add an elementwise operation as torch defines it."""
     name = name_of(node)
     terms = list(node.args[: count_of(name)])
     if not any(hasattr(term, "meta") for term in terms):
@@ -263,7 +263,7 @@ def array_of(tensor: Any) -> Array:
 
 
 def _each(op: str) -> Translated:
-    """Return an operator on single elements of one type, which norms of weights are folded by."""
+    """Return an elementwise operator on one type, with which norms of weights are folded."""
 
     def put(to: Translation, node: Any) -> None:
         is_plain = not node.kwargs and all(hasattr(term, "meta") for term in node.args)
@@ -294,7 +294,7 @@ def _convolution_backward(to: Translation, node: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The operator of a layer, and the order of its gates in torch."""
+    """The operator of a layer, and torch's order of its gates."""
 
     op: str
     gates: tuple[int, ...]
@@ -374,7 +374,7 @@ def _expand(to: Translation, node: Any) -> None:
 def _cut_part(
     to: Translation, node: Any, axis: int, first: int, end: int, step: int = 1, *, whole: bool = True
 ) -> None:
-    """Add a part of a node's argument along an axis; the axis goes if it is not `whole`."""
+    """Add a slice of a node's argument along an axis. The axis is removed unless `whole`."""
     x = node.args[0].args[0] if is_result(node) else node.args[0]
     sizes = [to.integers(number) for number in (first, end, axis, step)]
     part = to.put(node, "Slice", to.name(x), *sizes, of="" if whole else f"{node.name}.part")

@@ -24,7 +24,7 @@ from isamap.torch.segments import Options, Ran, TorchProgram, make_program
 
 
 def weights_of(graph: Any) -> frozenset[Any]:
-    """Return the inputs of a graph that are parameters and buffers: the same tensors in each call."""
+    """Return the graph inputs that are parameters and buffers, hence the same tensors in each call."""
     context: Any = import_module("torch._guards").TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
@@ -33,7 +33,7 @@ def weights_of(graph: Any) -> frozenset[Any]:
 
 
 def version_of(tensor: Any) -> int:
-    """Return torch's count of the changes of a tensor, 0 if it keeps none."""
+    """Return torch's version counter of a tensor, or 0 without one."""
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
@@ -46,7 +46,7 @@ _FACTORS = np.arange(1, 2 * BLOCK_WORDS, 2, dtype=np.int64) * 0x5851F42D4C957F2D
 
 
 class Contents:
-    """The contents of weights when they were packed. They are kept alive, so their addresses stay theirs."""
+    """The contents of weights when they were packed. The tensors are kept alive, so addresses stay valid."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         self.held = [tensor.detach() for tensor in tensors]
@@ -67,7 +67,7 @@ class Contents:
         self.turn = 0
 
     def differ(self) -> bool:
-        """Return whether a change is seen; warn of one that earlier calls may have missed."""
+        """Return whether a change is detected, with a warning if earlier calls may have missed it."""
         if self.memory[self.places].tobytes() != self.sample:
             return True
         if not self.blocks:
@@ -85,14 +85,14 @@ class Contents:
 
 
 def _words(tensor: Any) -> NDArray[np.int64]:
-    """Return the memory from a tensor's first element to its last, in whole words."""
+    """Return the memory from a tensor's first to its last element as whole words."""
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     start, end = tensor.data_ptr(), tensor.data_ptr() + reach * tensor.element_size()
     return _memory(-(-start // 8), end // 8 if tensor.numel() and start else 0)
 
 
 def _memory(first: int, end: int) -> NDArray[np.int64]:
-    """Return words of memory as an array, which does not keep it alive. Units: words of 8 bytes."""
+    """Return words of memory as an array that does not own it. Units: words of 8 bytes."""
     if end <= first:
         return np.empty(0, np.int64)
     place = {"data": (8 * first, True), "shape": (end - first,), "typestr": "<i8", "version": 3}
@@ -109,7 +109,7 @@ MOST_MADE = 8
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A program, and the contents of the weights that it was made of."""
+    """A program, and the contents of the weights from which it was prepared."""
 
     program: TorchProgram
     key: tuple[int, ...]
@@ -146,12 +146,12 @@ class PackedGraph:
         return TorchProgram(self.run, self._list_places, lambda: _CHANGING if self._plain is not None else "")
 
     def _list_places(self) -> tuple[Ran, ...]:
-        """Return where each node ran, if the graph was called."""
+        """Return where each node ran, or () before the first call."""
         made = self._plain or (self._made.program if self._made is not None else None)
         return made.told() if made is not None else ()
 
     def run(self, given: Sequence[Any]) -> Any:
-        """Return the results for such inputs; with nothing to spare, as it counts for each call."""
+        """Return the results for these inputs, with minimal overhead per call."""
         results = self._program_for(given).run(given)
         if self._seen is not None:
             self._seen.append((given, results))
@@ -180,7 +180,7 @@ class PackedGraph:
             self._seen = None
 
     def _key(self, tensors: Sequence[Any]) -> tuple[int, ...]:
-        """Return the identity of weights: their addresses, and how often they have changed."""
+        """Return the identity of weights: addresses and version counters."""
         try:
             versions: tuple[int, ...] = tuple(map(self._version, tensors))
         except RuntimeError:  # of tensors for inference, whose changes torch does not count
@@ -188,7 +188,7 @@ class PackedGraph:
         return (*map(self._address, tensors), *versions, self._changes)
 
     def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> TorchProgram:
-        """Return the program with these weights packed; if they changed often, one that reads them in each call."""
+        """Return the program with these weights packed, or after many changes, one that reads them in each call."""
         with self._lock:
             if self._plain is not None:
                 return self._plain
@@ -219,14 +219,14 @@ _CHANGING = "weights read in each call, as they go on changing"
 
 
 def _picked(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Return a function that gives the arguments at these places."""
+    """Return a function that selects the arguments at these positions."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda given: [given[place] for place in places]
 
 
 def _of_weights_alone(graph: Any, weights: frozenset[Any], given_back: set[Any]) -> Iterator[Any]:
-    """Yield the nodes that are the same in each call and stay inside, in the order of the graph."""
+    """Yield, in graph order, the nodes that are equal in each call and not results."""
     random = import_module("torch").Tag.nondeterministic_seeded
     known = set(weights)
     for node in graph.nodes:

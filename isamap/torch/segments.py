@@ -1,4 +1,4 @@
-"""A graph of torch.fx as libraries and nodes of torch, in the order of their dependences.
+"""A torch.fx graph as libraries and torch nodes, in dependence order.
 
     mm, relu, sort, mul, sum     library 0 (mm, relu), sort by torch, library 1 (mul, sum)
 
@@ -68,7 +68,7 @@ class Options:
 
     @staticmethod
     def of(given: dict[str, Any] | None) -> Options:
-        """Return the options by name. Raises: UsageProblem for one that is not there."""
+        """Return the options by name. Raises: UsageProblem for an unknown one."""
         known = Options.__dataclass_fields__
         for name in given or {}:
             if name not in known:
@@ -90,7 +90,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The place where a node of a graph runs: in a kernel, by torch ("eager"), or "nowhere" (a view)."""
+    """Where a node of a graph runs: in a kernel, by torch ("eager"), or "nowhere" (a view)."""
 
     node: str
     operation: str
@@ -101,7 +101,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class TorchProgram:
-    """A graph ready to run, and where each of its nodes runs, as far as known.
+    """An executable graph, and where each of its nodes runs, as far as known.
 
     `remark` is a note about the whole graph.
     """
@@ -111,13 +111,13 @@ class TorchProgram:
     remark: Callable[[], str] = lambda: ""
 
     def call(self, *inputs: Any) -> Any:
-        """Return the results for such inputs."""
+        """Return the results for these inputs."""
         return self.run(inputs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """Nodes that one library computes. `reads` and `writes` are the nodes of its tensors in call order."""
+    """Nodes that one library computes. `reads` and `writes` are its tensors' nodes in call order."""
 
     nodes: tuple[Any, ...]
     reads: tuple[Any, ...]
@@ -159,7 +159,7 @@ def make_program(
 
 
 def refusal(node: Any) -> str:
-    """Return why no kernel performs a node, or "" where one may."""
+    """Return why no kernel performs a node, or "" if one may."""
     name = name_of(node)
     if not any(name in table for table in (OPERATIONS, PARTS, POINTWISE, ROWS)):
         return NO_KERNEL
@@ -217,7 +217,7 @@ class _Parts:
         self.needed = self._needed_nodes()
 
     def _levels(self) -> dict[Any, int]:
-        """Return, by node, the level after whose segment it is available: -1 if it needs none."""
+        """Return, by node, the level after whose segment it is available, or -1 without dependences."""
         when: dict[Any, int] = {}
         barrier = drawn = -1
         random = import_module("torch").Tag.nondeterministic_seeded
@@ -270,24 +270,24 @@ class _Parts:
         return needed
 
     def _is_made(self, node: Any) -> bool:
-        """Return whether a segment makes the tensor of a node."""
+        """Return whether a segment computes the tensor of a node."""
         return node in self.inside or (is_result(node) and node.args[0] in self.inside)
 
     def results(self, level: int) -> list[Any]:
-        """Return the nodes whose tensors a segment gives."""
+        """Return the nodes whose tensors a segment returns."""
         return [
             n for n in self.graph.nodes if n in self.needed and self._is_made(n) and self.when[n] == level
         ]
 
     def by_torch(self, level: int) -> list[Any]:
-        """Return the nodes that torch performs behind a level's segment."""
+        """Return the nodes that torch performs after a level's segment."""
         found = (n for n in self.graph.nodes if n in self.needed and self.when[n] == level)
         own = (n for n in found if n.op in ("call_function", "get_attr") and n not in self.known)
         return [n for n in own if not self._is_made(n)]
 
 
 def _compile_segments(parts: _Parts, options: Options) -> dict[int, Segment] | None:
-    """Return the segments by level, or None if nodes have failed that were taken for some with an operator."""
+    """Return the segments by level, or None if some translated nodes have failed."""
     lowered: dict[int, tuple[Imported, Sequence[Any], Sequence[Any]]] = {}
     for level, to in parts.made.items():
         if results := parts.results(level):
@@ -318,7 +318,7 @@ def _compile_segments(parts: _Parts, options: Options) -> dict[int, Segment] | N
 
 
 def _lower_segment(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported:
-    """Return the program of a segment, or note which nodes have failed."""
+    """Return the program of a segment. Failed nodes are recorded."""
     inputs = tuple(signature(node, name) for node, name in to.inputs.items())
     outputs: list[Signature] = []
     for node in results:
@@ -339,7 +339,7 @@ def _lower_segment(parts: _Parts, to: Translation, results: Sequence[Any]) -> Im
 
 
 def _blame(parts: _Parts, to: Translation, found: Imported, how: ModelOptions, error: IsamapError) -> None:
-    """Note the nodes whose kernels the machine does not perform; all of a segment, if it is none of these."""
+    """Record the nodes whose kernels the machine cannot perform, or all nodes of the segment."""
     for tensor, reason in explain_refused_kernels(found.whole(), how).items():
         parts.failed |= {to.source(node): reason for node in found.trace.origins.get(tensor, ())}
     if not parts.failed:
@@ -390,7 +390,7 @@ def ran_of(node: Any, where: str, why: str = "") -> Ran:
 
 
 def _make_run(graph: Any, parts: _Parts, segments: Mapping[int, Segment]) -> Callable[[Sequence[Any]], Any]:
-    """Return the function of a graph's inputs: its values lie in a list, each node at its place."""
+    """Return the graph as a function of its inputs. Values are stored in a list with a place per node."""
     torch: Any = import_module("torch")
     place = {node: n for n, node in enumerate(graph.nodes)}
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
@@ -450,7 +450,7 @@ def _make_run(graph: Any, parts: _Parts, segments: Mapping[int, Segment]) -> Cal
 
 
 def _open_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str, int]) -> Step:
-    """Return a library of open sizes performed: the places of their numbers in a call by their symbols."""
+    """Return a step that calls a library with open sizes, given the places of its numbers."""
     torch: Any = import_module("torch")
     reads = [(place[node], layout_of(node)) for node in segment.reads]
     writes = [(place[node], layout_of(node), node.meta["val"].dtype) for node in segment.writes]
@@ -482,7 +482,7 @@ def _open_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str, i
 
 
 def segment_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str, int] | None = None) -> Step:
-    """Return a library performed, with new tensors for its results."""
+    """Return a step that calls a library with new tensors for its results."""
     if sizes:
         return _open_step(segment, place, sizes)
     reads = [(place[node], as_foretold(node)) for node in segment.reads]
@@ -502,7 +502,7 @@ def segment_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str,
 def _alone(
     segment: Segment, place: Mapping[Any, int], order: Sequence[int]
 ) -> Callable[[Sequence[Any]], Any]:
-    """Return the function of a graph that is one library: a call touches only the tensors that it reads."""
+    """Return the function of a graph with only one library. A call only touches the tensors that it reads."""
     reads = [(place[node], as_foretold(node)) for node in segment.reads]
     makes = [making(node) for node in segment.writes]
     call_at = segment.library.call_at
@@ -517,7 +517,7 @@ def _alone(
 
 
 def eager_step(node: Any, place: Mapping[Any, int]) -> Step:
-    """Return a node performed by torch."""
+    """Return a step in which torch performs a node."""
     map_arg: Any = import_module("torch").fx.node.map_arg
     at = place[node]
     if node.op == "get_attr":
@@ -535,7 +535,7 @@ def eager_step(node: Any, place: Mapping[Any, int]) -> Step:
 
 
 def as_foretold(node: Any) -> Callable[[Any], Any]:
-    """Return a function that gives a tensor in the predicted layout, by a copy if it has another one."""
+    """Return a function that returns a tensor in the predicted layout, copied if necessary."""
     torch: Any = import_module("torch")
     found = layout_of(node)
 
@@ -550,7 +550,7 @@ def as_foretold(node: Any) -> Callable[[Any], Any]:
 
 
 def making(node: Any) -> Callable[[], Any]:
-    """Return a function that creates a tensor of a node's size, with arbitrary content."""
+    """Return a function that creates an uninitialised tensor with a node's size."""
     make: Any = import_module("torch")._C._dynamo.guards._empty_strided_cpu  # without a search for the device
     found, dtype = layout_of(node), node.meta["val"].dtype
     return partial(make, found.sizes, found.strides, dtype)
@@ -570,7 +570,7 @@ KNOWN: dict[str, ImplementationChoice] = {}
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """The nodes of a segment with the views between them, in order, and those whose tensors they need."""
+    """The nodes of a segment with the views between them, in order, and the nodes that they read."""
 
     nodes: tuple[Any, ...]
     given: tuple[Any, ...]
@@ -594,7 +594,7 @@ class Alone:
 
     @property
     def text(self) -> str:
-        """The computation and its inputs, without the names of a graph."""
+        """The computation and its inputs as text, independent of the names in a graph."""
         map_arg: Any = import_module("torch").fx.node.map_arg
         names = {node: f"v{n}" for n, node in enumerate((*self.given, *self.nodes))}
         lines = [f"{names[node]}: {_describe_value(node.meta.get('val'))}" for node in self.given]
@@ -612,7 +612,7 @@ def _describe_value(value: Any) -> str:
 
 
 def _key(alone: Alone, program: Steps, how: ModelOptions) -> str:
-    """Return the sha256 of everything that may change which one is faster. Raises: IsamapError of any kind."""
+    """Return the sha256 of everything that may change which is faster. Raises: IsamapError of any kind."""
     torch: Any = import_module("torch")
     threads = json.dumps([how.threads, torch.get_num_threads()])
     return digest(program_key(program, how), alone.text, threads, str(torch.__version__), this_cpu().key)
@@ -657,7 +657,7 @@ def _perform(steps: Sequence[Step], values: Values) -> None:
 
 
 def _fill_value(node: Any, generator: Any) -> Any:
-    """Return a value like that of a node: random numbers in the layout of the node's tensor."""
+    """Return a value like that of a node: random numbers in its tensor's layout."""
     torch: Any = import_module("torch")
     if node.op == "get_attr":
         return attrgetter(node.target)(node.graph.owning_module)

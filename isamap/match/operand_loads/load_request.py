@@ -386,7 +386,7 @@ class MoveSearch:
         return found if met else None
 
     def interval_ns(self, name: str, params: Params) -> float:
-        """The time for which an instruction occupies one of its units. Units: ns."""
+        """Return the time for which an instruction occupies one of its units. Units: ns."""
         key, costs = (name, tuple(sorted(params.items()))), self.known.costs
         if key not in costs:
             item = self.machine.instructions[name]
@@ -412,7 +412,7 @@ class MoveSearch:
         return longest
 
     def energy_pj(self, name: str, params: Params) -> float:
-        """The energy of one issue without memory accesses, or 0 if none is stated. Units: pJ."""
+        """Return the energy of one issue without memory accesses, or 0 if none is stated. Units: pJ."""
         item = self.machine.instructions[name]
         energy = item.cost.energy_pj
         return 0.0 if energy is None else cost_value(energy, self._numbers(item, params))
