@@ -177,3 +177,32 @@ def test_weights_in_bytes_alone_are_widened_once(lowered: Lowered) -> None:
 
     torch.testing.assert_close(run(model, x), model(x))
     assert [op for op, where in lowered if where == "kernel"] == ["MatMul", "Mul", "Add"]
+
+
+class PackedByTorch(torch.nn.Module):
+    """A product with weights of four bits in groups of 32, in the layout of torch's own product."""
+
+    def __init__(self, depth: int, width: int, dtype: Any) -> None:
+        torch.nn.Module.__init__(self)
+        codes = torch.randint(0, 16, (width, depth), dtype=torch.int32)
+        scales = torch.exp2(torch.randint(-4, 0, (depth // 32, width)).float())
+        zeros = torch.randint(-8, 8, scales.shape) / 16
+        self.register_buffer("packed", torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1))
+        self.register_buffer("scales", torch.stack((scales, zeros), -1).to(dtype))
+        spread = [t.repeat_interleave(32, 0) for t in (scales, zeros)]
+        self.matrix = (codes.T - 8) * spread[0] + spread[1]
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.packed, 32, self.scales))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_with_weights_in_the_layout_of_torch_stay_in_the_library(
+    dtype: Any, lowered: Lowered
+) -> None:
+    model = PackedByTorch(64, 64, dtype)
+    x = (torch.randint(-8, 8, (3, 64)) / 8).to(dtype)
+    found = run(model, x)
+    assert torch.equal(found, torch.relu(x.float() @ model.matrix).to(dtype))
+    assert {where for _, where in lowered} == {"kernel"}
+    assert "MatMul" in kernels(lowered)
