@@ -1,1 +1,1 @@
-"""One operator graph: networks read from ONNX or torch, lowered to kernels, compiled to one library."""
+"""The operator graph: networks from ONNX or torch, lowered to kernels, compiled to one library."""

@@ -1,4 +1,4 @@
-"""A node with its inputs resolved: the argument of operators.
+"""A node with resolved inputs, the argument of the functions that lower operators.
 
 def relu(o: Applied) -> Value:
     return o.map("max({0}, 0)", o[0])
@@ -30,7 +30,7 @@ from isamap.ir import DTYPES, round_to
 
 
 class NeedsConstant(NotTaken):
-    """A node whose code depends on an input that is known only when the model runs."""
+    """An exception: a node's code depends on an input that is only known when the model runs."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"its input `{name}` decides sizes or steps, and is not known before the model runs")
@@ -51,7 +51,7 @@ class Applied:
     # --- inputs ---
 
     def __getitem__(self, number: int) -> Value:
-        """Return an input that has to be there. Raises: NotTaken."""
+        """Return an input that must exist. Raises: NotTaken."""
         found = self.optional(number)
         if found is None:
             raise NotTaken(f"its input {number} is missing")
@@ -63,7 +63,7 @@ class Applied:
 
     @property
     def all(self) -> tuple[Value, ...]:
-        """All inputs; none of them may be omitted."""
+        """The inputs, none of which may be omitted."""
         return tuple(self[n] for n in range(len(self.inputs)))
 
     def known(self, number: int) -> Array | None:
@@ -76,7 +76,7 @@ class Applied:
         return found.known
 
     def integers(self, number: int) -> tuple[int, ...] | None:
-        """Return the integers of an input, in their order."""
+        """Return the integers in an input, or None if it is omitted."""
         array = self.known(number)
         return tuple(whole(i) for i in array.reshape(-1)) if array is not None else None
 
@@ -92,28 +92,28 @@ class Applied:
         return default if found is None else found
 
     def integer(self, name: str, default: int) -> int:
-        """Return an attribute that is an integer. Raises: NotTaken."""
+        """Return an integer attribute. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, int):
             raise NotTaken(f"its attribute `{name}` is not a whole number")
         return found
 
     def real(self, name: str, default: float) -> float:
-        """Return an attribute that is a number. Raises: NotTaken."""
+        """Return a numeric attribute. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, int | float):
             raise NotTaken(f"its attribute `{name}` is not a number")
         return float(found)
 
     def word(self, name: str, default: str) -> str:
-        """Return an attribute that is a text. Raises: NotTaken."""
+        """Return a text attribute. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, str):
             raise NotTaken(f"its attribute `{name}` is not a text")
         return found
 
     def list(self, name: str) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of integers, or None if it is not given. Raises: NotTaken."""
+        """Return an integer list attribute, or None if it is not given. Raises: NotTaken."""
         found = self.attribute(name)
         if found is None:
             return None
@@ -122,21 +122,21 @@ class Applied:
         return tuple_of(found)
 
     def graph(self, name: str) -> Graph:
-        """Return an attribute that is a graph. Raises: NotTaken."""
+        """Return a graph attribute. Raises: NotTaken."""
         found = self.attribute(name)
         if not isinstance(found, Graph):
             raise NotTaken(f"its attribute `{name}` is not a graph")
         return found
 
     def axis(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front. Raises: NotTaken."""
+        """Return a nonnegative axis number. Raises: NotTaken."""
         if not -rank <= axis < max(rank, 1):
             raise NotTaken(f"the axis {axis} of a tensor of {rank} dimensions")
         return axis % max(rank, 1)
 
     @property
     def results(self) -> int:
-        """The number of requested results, without omitted ones at the end."""
+        """The number of requested results, without trailing omitted ones."""
         return max((n + 1 for n, name in enumerate(self.node.outputs) if name), default=0)
 
     # --- steps ---
@@ -156,17 +156,17 @@ class Applied:
 
     @property
     def name(self) -> str:
-        """The name of the operator in a kernel's: of torch's, without its form."""
+        """The operator's name in the name of a kernel. For torch, it omits the overload."""
         return self.node.op.partition(".")[0].strip("_").lower()
 
     def text(self, *, is_searched: bool = False) -> KernelText:
-        """Return a kernel for this node, perhaps one that is worth a search."""
+        """Return an empty kernel text for this node. `is_searched` marks kernels that are worth a search."""
         return KernelText(self.making, self.name, is_searched=is_searched)
 
     def map(
         self, template: str, *values: Value, dtype: str = "", inside: str = "", result: str = ""
     ) -> Value:
-        """Return an elementwise kernel: a template of `{0}`, `{1}`, …, whose operands are broadcast to one size.
+        """Return an elementwise kernel for a template of `{0}`, `{1}`, …, whose operands are broadcast.
 
         The operands are computed in the type `inside` (by default the type of the first one, at least f32).
         The text has the type `result` (by default `inside`) and is cast to `dtype` (by default the type of
@@ -187,7 +187,7 @@ class Applied:
     def formed(
         self, form: Callable[[Sequence[TextTerm]], str], values: Sequence[Value], dtype: str, inside: str
     ) -> Value:
-        """Return an elementwise result by a function of terms, whose text has the type `inside`.
+        """Return an elementwise result of a function on terms, whose text has the type `inside`.
 
         The result lies as most values do that have all its sizes.
         """
@@ -213,7 +213,7 @@ class Applied:
         return self.making.moved[key][0]
 
     def _pass_value(self, value: Value, rank: int, order: tuple[int, ...]) -> TensorView:
-        """Return a value as a step reads it, with its axes in the given order (by default its own)."""
+        """Return a value as a step reads it, with its axes in the given order (default: its own)."""
         more = rank - value.rank if order else 0
         last = last_of((1,) * more + value.shape, order) - more
         is_near = value.tensor and last_of(value.shape, value.order) == last
@@ -232,12 +232,12 @@ class Applied:
 
 
 def last_of(shape: Sequence[int], order: Sequence[int]) -> int:
-    """Return the axis along which neighbours in memory lie, -1 for one element."""
+    """Return the axis whose neighbours are adjacent in memory, or -1 for one element."""
     return next((n for n in reversed(order or range(len(shape))) if shape[n] != 1), -1)
 
 
 def common_order(values: Sequence[Value]) -> tuple[int, ...]:
-    """Return the order of axes in which most values of a shape lie; of two, that which a kernel has chosen.
+    """Return the axis order of most values of this shape. Of two, the one that a kernel chose counts.
 
     An array that is known can lie in any order. A part of a tensor counts as one in the order of its sizes
     if its neighbours lie along its last axis.
@@ -262,7 +262,7 @@ def tuple_of(value: Any) -> tuple[Any, ...]:
 
 
 def element(text: KernelText, value: Value, axes: Sequence[str]) -> TextTerm:
-    """Return an element of a value that is broadcast to larger sizes; a literal if it is one known number."""
+    """Return an element of a broadcast value, or a literal if the value is one known number."""
     literal = scalar_of(value)
     if literal is not None:
         return literal
@@ -271,7 +271,7 @@ def element(text: KernelText, value: Value, axes: Sequence[str]) -> TextTerm:
 
 
 def scalar_of(value: Value) -> TextTerm | None:
-    """Return the number of a value of one element that is known, as text, or None if it is not.
+    """Return a known single-element value as text, or None.
 
     One that was learnt is none, but an array: kernels that differ in it alone are one.
     """
@@ -291,5 +291,5 @@ def scalar_of(value: Value) -> TextTerm | None:
 
 
 def known_value(array: Array | Sequence[int] | Sequence[float], dtype: str) -> Value:
-    """Return a value that is known, of such a type."""
+    """Return a known value of a given type."""
     return Value(dtype, np.shape(array), known=np.asarray(array, DTYPES[dtype].numpy()))

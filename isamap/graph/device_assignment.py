@@ -22,7 +22,7 @@ from isamap.scheduler.graphs.devices import partition_devices
 
 @dataclass(frozen=True, slots=True)
 class DeviceAssignment:
-    """A program whose steps are ordered by its phases, which name steps by number, and the plan."""
+    """A program with steps in phase order, its phases as step numbers, and the plan."""
 
     program: ModelProgram
     phases: tuple[Phase, ...]
@@ -34,7 +34,7 @@ class DeviceAssignment:
 def deal(
     program: ModelProgram, costs: Mapping[str, float], machine: Machine, devices: int, limit_s: float
 ) -> DeviceAssignment:
-    """Return the partition of the steps. `costs` are prices by kernel. Units: nanoseconds, seconds of wall clock."""
+    """Return the assignment of steps to devices. `costs` are prices by kernel. Units: ns, seconds of wall clock."""
     problem = problem_of(program, costs, machine, devices)
     plan = partition_devices(problem, limit_s)
     wrong = check_device_plan(problem, plan)
@@ -49,7 +49,7 @@ def deal(
 def problem_of(
     program: ModelProgram, costs: Mapping[str, float], machine: Machine, devices: int
 ) -> DeviceProblem:
-    """Return the steps as kernels with prices. A tensor that a core's own caches hold is far from another core."""
+    """Return the steps as kernels with prices. A tensor in one core's private caches is far from other cores."""
     near, memories = near_of(machine), Memories.of(machine)
     jobs: list[DeviceKernel] = []
     crossing: dict[str, float] = {}
@@ -67,7 +67,7 @@ def problem_of(
 
 
 def places_of(phases: tuple[Phase, ...]) -> list[tuple[int, int]]:
-    """Return the start and the end of each step; steps in the parts of one phase share their times."""
+    """Return the start and the end of each step. Steps in parallel parts of a phase share their times."""
     places: list[tuple[int, int]] = []
     for phase in phases:
         at, count = len(places), sum(map(len, phase))

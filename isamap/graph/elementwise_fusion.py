@@ -48,7 +48,7 @@ NAME = re.compile(r"\b([asy][0-9]+)\b(?=\[)")
 
 
 def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
-    """Return the steps with chains between two products as one kernel each, at the place of the last one."""
+    """Return the steps with each chain between two products as one kernel, at the last one's place."""
     readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
     for tensor in results:
         readers[tensor] += 1
@@ -71,7 +71,7 @@ def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
 def _producer(
     found: Sequence[Open | None], number: int, made: dict[str, int], readers: Counter[str]
 ) -> int | None:
-    """Return the kernel whose only result a kernel reads whole and alone, or None if there is none or are several."""
+    """Return the kernel whose only result a kernel alone reads as a whole, or None."""
     step, there = found[number], list[int]()
     if not isinstance(step, WrittenKernel) or step.borders:
         return None
@@ -86,7 +86,7 @@ def _producer(
 
 
 def _pays(parts: Sequence[WrittenKernel]) -> bool:
-    """Return whether it is two products around reductions of rows, with more between them than around."""
+    """Return whether parts are two products around row reductions, with more elements between them than around."""
     first, rows, last = parts
     products = [any(" * " in text and "+=" in text for text in part.statements) for part in parts]
     if products != [True, False, True] or "max=" not in "".join(rows.statements):
@@ -99,7 +99,7 @@ def _pays(parts: Sequence[WrittenKernel]) -> bool:
 
 
 def _join_parts(parts: Sequence[WrittenKernel]) -> WrittenKernel:
-    """Return one kernel with the statements of all: results that the next one reads become temporaries."""
+    """Return one kernel with the statements of all parts. Results that the next part reads become temporaries."""
     declared: list[str] = []
     statements: list[str] = []
     reads: dict[str, TensorView] = {}
@@ -144,7 +144,7 @@ Fuse = Callable[[Sequence[Open], set[str]], tuple[list[Step], dict[str, str]]]
 def fuse_steps(
     steps: Sequence[Open], results: set[str], *, freely: bool = False, borders: bool = True
 ) -> tuple[list[Step], dict[str, str]]:
-    """Return the steps with their kernels' texts by name, as few as may be. `results` are read by the caller.
+    """Return the fewest steps, with their kernels' texts by name. The caller reads `results`.
 
     Where this is done `freely`, an operation also goes behind a kernel whose result others read, too, and where
     it sees a result in other sizes. Without `borders`, images are copied to have those that kernels read.
@@ -174,7 +174,7 @@ def fuse_steps(
 def finish_steps(
     steps: Sequence[Open], results: set[str], *, borders: bool = True
 ) -> tuple[list[Step], dict[str, str]]:
-    """Return the calls and moves of steps that are as they shall be, with their kernels' texts by name."""
+    """Return the calls and moves of fused steps, with their kernels' texts by name."""
     readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
     for tensor in results:
         readers[tensor] += 1
@@ -199,7 +199,7 @@ def finish_steps(
 def _with_producers(
     step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str], freely: bool
 ) -> Pointwise:
-    """Return the step with the expressions of its inputs inlined, as far as only this step reads them."""
+    """Return the step with the expressions of inputs inlined that no other step reads."""
     inputs: list[TensorView] = []
     elements: list[str] = []
     joined: list[set[str]] = [set()]
@@ -236,7 +236,7 @@ def _with_producers(
 
 
 def _narrower(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | None]) -> list[str]:
-    """Return the narrower inputs from which the kernel results of a step are computed, in their order.
+    """Return the narrower inputs from which the kernel results of a step are computed, in order.
 
     One of those kernels may be fused with the step. The others store their results or these narrower inputs.
     """
@@ -255,14 +255,14 @@ def _narrower(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | N
 
 
 def _is_cheap(expression: str, times: int) -> bool:
-    """Return whether an expression may be written several times: it is short, divides nothing, calls no function."""
+    """Return whether an expression may be repeated: it is short, without divisions and function calls."""
     called = set(re.findall(r"([a-z][a-z0-9_]*)\(", expression))
     is_short = times * len(expression) <= REPEATED_CHARACTERS and not set("/%") & set(expression)
     return is_short and called <= {*DTYPES, "abs", "max", "min", "select"}
 
 
 def put_places(inputs: list[TensorView], more: Sequence[TensorView]) -> list[str]:
-    """Return the places of further inputs after the new ones are appended."""
+    """Return the operand names of further inputs after the new ones are appended."""
     inputs += [passed for passed in dict.fromkeys(more) if passed not in inputs]
     return [f"«{inputs.index(passed)}»" for passed in more]
 
@@ -270,7 +270,7 @@ def put_places(inputs: list[TensorView], more: Sequence[TensorView]) -> list[str
 def _in_sizes(
     passed: TensorView, producer: Pointwise, sizes: tuple[int, ...]
 ) -> tuple[TensorView, Pointwise]:
-    """Return an operation and its result in the sizes in which all its elements are read, if it has these."""
+    """Return a result and its operation in the sizes in which readers access all elements, if it has them."""
     if prod(passed.shape) == prod(sizes) and (made := reshape_operation(producer, sizes)) is not None:
         return made.output, made
     return passed, producer
@@ -284,7 +284,7 @@ def _behind(
     readers: Counter[str],
     freely: bool,
 ) -> tuple[int, WrittenKernel | Pointwise]:
-    """Return the step fused after the statements of a kernel whose only result it alone reads, and its place.
+    """Return the step fused after the kernel whose only result it alone reads, and the position.
 
     Results of the widest type come first.
     """
@@ -318,19 +318,19 @@ def _of(step: Pointwise, tensor: str) -> list[TensorView]:
 
 
 def real_sizes(shape: Sequence[int]) -> list[int]:
-    """Return the sizes of axes along which there is more than one element."""
+    """Return the sizes of axes with more than one element."""
     return [size for size in shape if size != 1]
 
 
 def free_name(reads: Mapping[str, TensorView]) -> str:
-    """Return a name for one more operand that a kernel reads."""
+    """Return a name for one more input of a kernel."""
     return next(name for n in range(len(reads) + 1) if (name := f"a{n}") not in reads)
 
 
 def join_kernels(
     kernel: WrittenKernel, step: Pointwise, tensor: str, *, keeps: bool = False
 ) -> WrittenKernel:
-    """Return one kernel of both: the tensor between them becomes a temporary, or stays a result as well."""
+    """Return one kernel of both steps. The tensor between them becomes a temporary, or stays a result if `keeps`."""
     inner, result = next((name, p) for name, p in kernel.writes.items() if p.tensor == tensor)
     kept = {name: p for name, p in kernel.writes.items() if keeps or name != inner}
     declared = [
@@ -406,7 +406,7 @@ def _wide(passed: TensorView, border: Border) -> TensorView:
 
 
 def _redeclare_operand(kernel: WrittenKernel, name: str, wide: TensorView) -> tuple[str, ...]:
-    """Return the declarations of a kernel with other sizes of an operand."""
+    """Return the declarations of a kernel with other sizes for an operand."""
     sizes = f"[{', '.join(map(str, wide.shape))}];"
     return tuple(
         line.partition("[")[0] + sizes if re.match(f"[a-z]+ {name}:", line) else line
@@ -421,7 +421,7 @@ def _shift_index(index: str, border: Border) -> str:
 
 
 def _read_wider(kernel: WrittenKernel, name: str, border: Border) -> WrittenKernel:
-    """Return the kernel that reads a border where it read beyond the edge of an operand."""
+    """Return the kernel that reads a stored border where it read the fill outside of an operand."""
     wide = _wide(kernel.reads[name], border)
     beyond = re.compile(rf"\({name}\[([^\]]*)\] else {re.escape(border.fill)}\)")
     statements = tuple(
@@ -438,7 +438,7 @@ def _read_wider(kernel: WrittenKernel, name: str, border: Border) -> WrittenKern
 
 
 def _written_wider(kernel: WrittenKernel, passed: TensorView, border: Border) -> WrittenKernel | None:
-    """Return the kernel that writes its only result with a border, or None if more than one statement writes it."""
+    """Return the kernel that writes its only result with a border, or None if several statements write it."""
     name, written = next(iter(kernel.writes.items()))
     if (
         len(kernel.writes) > 1
@@ -461,7 +461,7 @@ def _written_wider(kernel: WrittenKernel, passed: TensorView, border: Border) ->
 
 
 def _strips(name: str, passed: TensorView, border: Border) -> list[str]:
-    """Return the statements that write it: of each axis before and behind, of axes before it the inside alone."""
+    """Return the statements that write the border: before and after each axis, within the previous axes."""
     found: list[str] = []
     starts = [0] * len(border.widths)
     sizes = [b + s + e for s, (b, e) in zip(passed.shape, border.widths, strict=True)]

@@ -1,4 +1,4 @@
-"""A program and the C of its kernels as one library: NAME.c, NAME.h, the weights, and a Makefile.
+"""Write a program and the C of its kernels as one library: NAME.c, NAME.h, the weights, and a Makefile.
 
     int mlp_run(const mlp_inputs *inputs, const mlp_outputs *outputs, void *workspace);
 
@@ -42,7 +42,7 @@ MOST_WRITTEN = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class EmittedModel:
-    """The files of a model by name, those that a compiler is given, and how the library is called."""
+    """The files of a model by name, those for the compiler, and how the library is called."""
 
     name: str
     files: Mapping[str, str | bytes | memoryview]
@@ -62,7 +62,7 @@ class EmittedModel:
 
     @property
     def workspace_bytes(self) -> int:
-        """The bytes of workspace that a call needs, at an address that is a multiple of a line."""
+        """The bytes of workspace that a call needs, aligned to a cache line."""
         return self.plan.size_bytes
 
 
@@ -78,7 +78,7 @@ def emit(
     watched: bool = False,
     bodies: Mapping[str, EmittedModel] = NO_BODIES,
 ) -> EmittedModel:
-    """Return the files of a library; with `apart`, weights are arguments of each call, stored in `NAME.weights`.
+    """Return the files of a library. With `apart`, weights are arguments of each call, stored in `NAME.weights`.
 
     `builder` is the machine whose flags build the files, None for plain C. `phases` are the step numbers by
     device; without them, steps run in sequence. A `watched` library has `NAME_watch`, which times each step
@@ -121,7 +121,7 @@ def emit(
 
 
 def _add(files: dict[str, str | bytes | memoryview], more: Mapping[str, str | bytes | memoryview]) -> None:
-    """Add files. Raises: UsageProblem if one is there already, under the name of the model or a kernel."""
+    """Add files. Raises: UsageProblem if a file of the same name exists."""
     if twice := files.keys() & more.keys():
         said = f"two files of the model are called `{min(twice)}`"
         raise UsageProblem(
@@ -131,7 +131,7 @@ def _add(files: dict[str, str | bytes | memoryview], more: Mapping[str, str | by
 
 
 class _Writer:
-    """Writes the two files that are the model's own."""
+    """A writer of the two files that belong to the model itself."""
 
     def __init__(
         self,
@@ -171,21 +171,21 @@ class _Writer:
                 self.strides.setdefault(step.kernel, set()).add(self._strides(step))
 
     def _strides(self, step: KernelCall) -> tuple[int | None, ...]:
-        """Return the strides of a call in the order of the kernel's fields, None for open ones. Units: bytes."""
+        """Return the strides of a call in the order of the kernel's fields, None for run-time ones. Units: bytes."""
         operands = {**step.reads, **step.writes}
         fields = (f for f in self.kernels[step.kernel].interface.fields if f.kind == "stride")
         found = (apart_bytes(operands[field.source], field.axis, self.plan.pitches) for field in fields)
         return tuple(index_of(distance).value for distance in found)
 
     def entry(self, kernel: str) -> str:
-        """Return the function by which the model calls a kernel: one of its own where all strides are known."""
+        """Return the function with which the model calls a kernel, specialised if all strides are known."""
         name, strides = self.kernels[kernel].interface.name, self.strides[kernel]
         if len(strides) > 1 or strides == {()} or any(None in own for own in strides):
             return name
         return f"{name}_{hashlib.sha256(repr(strides).encode()).hexdigest()[:8]}"
 
     def with_entry(self, kernel: str) -> dict[str, str]:
-        """Return the file of a kernel with a function whose strides are numbers, or nothing if they vary.
+        """Return the file of a kernel with a function for constant strides, or {} if they vary.
 
         The compiler then makes one version of the kernel, of those for dense rows and for any others.
         """
@@ -326,7 +326,7 @@ class _Writer:
         )
 
     def _watch(self, taken: str, begun: Sequence[str], ends: Sequence[str]) -> list[str]:
-        """Return the function that performs the steps in order, with the time of each. Units: nanoseconds."""
+        """Return the function that performs the steps in order and measures each. Units: nanoseconds."""
         lines = [
             "#include <time.h>",
             "static int64_t now(void) {",
@@ -357,7 +357,7 @@ class _Writer:
     # --- phases of several devices ---
 
     def _side_by_side(self) -> list[str]:
-        """Return a function for each part of a phase, and one for the phase, which a pool performs part by part."""
+        """Return a function for each part of a phase, and one for the phase, which a pool runs part by part."""
         if not self.is_dealt:
             return []
         name, most = self.program.name, max(map(len, self.phases))
@@ -391,7 +391,7 @@ class _Writer:
         return lines
 
     def _phase(self, number: int, parts: int) -> list[str]:
-        """Return a phase of several parts, run by the threads of a pool or in sequence."""
+        """Return a phase with several parts, run by a thread pool or in sequence."""
         function = f"{self.program.name}_phase_{number}"
         return [
             "  {",
@@ -406,7 +406,7 @@ class _Writer:
         ]
 
     def _weights(self) -> list[str]:
-        """Return where weights are in the library."""
+        """Return the declaration of the weights in the library."""
         if not self.weights or self.apart:
             return []
         name = self.program.name
@@ -430,7 +430,7 @@ class _Writer:
         ]
 
     def place(self, passed: TensorView) -> str:
-        """Return the address of a tensor in C, or of the first element that is seen of it."""
+        """Return the C address of a tensor, or of the first element of a view."""
         if passed.offset:
             first = size_bytes(passed.dtype, ()) * passed.offset
             return f"((const char *){self.place(replace(passed, offset=0))} + {first})"
@@ -446,7 +446,7 @@ class _Writer:
         return f"(space + {self.plan.tensors[passed.tensor]})"
 
     def number(self, index: Index) -> str:
-        """Return a number in C that sizes of the call may decide."""
+        """Return a number in C, which may depend on sizes of the call."""
         return index_text(index, lambda symbol: self.sizes[symbol], self.used).text
 
     def _step(self, number: int, step: Step) -> list[str]:
@@ -486,7 +486,7 @@ class _Writer:
         ]
 
     def _without_rows(self, step: KernelCall) -> list[str]:
-        """Return the lines that skip or refuse a call where a size is 0 at run time."""
+        """Return the lines that skip a call, or refuse it, if a size is 0 at run time."""
         lines: list[str] = []
         for size in (size for size in step.sizes.values() if size.tensor):
             counts = (index_of(prod(passed.shape)) for passed in step.writes.values())
@@ -511,7 +511,7 @@ class _Writer:
         ]
 
     def _control(self, number: int, step: Control) -> list[str]:
-        """Return a step that calls bodies: a choice between two, or a loop."""
+        """Return a step that calls bodies: a conditional or a loop."""
         own = self.plan.steps.get(number, 0)
         if step.function == "if":
             results = [
@@ -564,12 +564,12 @@ class _Writer:
         return f"(size_t){self.number(index_of(size_bytes(passed.dtype, passed.shape)))}"
 
     def _row(self, passed: TensorView, *, is_backward: bool) -> str:
-        """Return the address of the part of a tensor that belongs to a trip."""
+        """Return the address of the slice of a tensor for one iteration."""
         size = self.number(index_of(size_bytes(passed.dtype, passed.shape[1:])))
         return f"(char *){self.place(passed)} + {'(trips - 1 - trip)' if is_backward else 'trip'} * {size}"
 
     def _body(self, step: Control, which: int, results: Sequence[str], own: int, indent: str) -> list[str]:
-        """Return the call of a body, with its workspace from a place on: members in the order of its header."""
+        """Return the call of a body with its workspace: struct members in the order of its header."""
         program, body = step.bodies[which], self.bodies[step.bodies[which].name]
         members = [f"weights + {self.places[program.name]}" if body.weights else "NULL"]
         members += ["inputs->pool"] if body.takes_pool else []
@@ -603,18 +603,18 @@ class _Writer:
 
 
 def returned_counts(program: ModelProgram) -> list[OpenSize]:
-    """Return the data-determined sizes on which the sizes of results depend."""
+    """Return the data-determined sizes that occur in the sizes of results."""
     shown = {s for port in program.outputs for size in port.passed.shape for s in index_of(size).symbols}
     return [size for size in program.counts if size.symbol in shown]
 
 
 def _lines(passed: TensorView) -> int:
-    """Return the most that a tensor takes, in whole lines. Units: bytes."""
+    """Return the largest size of a tensor in whole lines. Units: bytes."""
     return -(-most_of(size_bytes(passed.dtype, passed.shape)) // LINE_BYTES) * LINE_BYTES
 
 
 def room_of(step: Control, bodies: Mapping[str, EmittedModel]) -> int:
-    """Return the workspace of a step that calls bodies. Units: bytes."""
+    """Return the workspace bytes of a step that calls bodies."""
     states = sum(_lines(passed) for passed in step.writes[: len(step.starts)])
     return states + max(bodies[body.name].workspace_bytes for body in step.bodies)
 

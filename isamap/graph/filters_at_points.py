@@ -1,4 +1,4 @@
-"""Replace convolutions of a program whose filters are constants by forms that compute at points (Winograd).
+"""Replace convolutions with constant filters by variants that compute at points (Winograd).
 
     conv_relu_1a2b(x, w)      conv_relu_1a2b_36(x, w_conv_relu_1a2b_36): 36 products for each tile of 4 x 4 results
 
@@ -23,7 +23,7 @@ from isamap.transform.winograd import split_ahead, winograd_forms
 
 @dataclass(frozen=True, slots=True)
 class FormAtPoints:
-    """A kernel that reads `filters` at points, and the kernel that computes these of the operand `given`."""
+    """A kernel that reads transformed `filters`, and the kernel that computes them from the operand `given`."""
 
     name: str
     text: str
@@ -33,12 +33,12 @@ class FormAtPoints:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The sizes of the filters at points."""
+        """The sizes of the transformed filters."""
         return tuple(size.value or 0 for size in self.ahead.operand(self.filters).shape)
 
 
 def forms_at_points(program: ModelProgram) -> dict[str, list[FormAtPoints]]:
-    """Return the forms of each kernel whose filters are whole constants in all its calls, if it has any."""
+    """Return the variants of each kernel whose filters are whole constants in all calls."""
     constant: dict[str, set[str]] = {}
     for step in program.steps:
         if isinstance(step, KernelCall):
@@ -65,7 +65,7 @@ def _forms(name: str, text: str, constant: set[str]) -> list[FormAtPoints]:
 
 
 def with_forms(program: ModelProgram, chosen: Mapping[str, FormAtPoints]) -> ModelProgram:
-    """Return the program whose calls of some kernels are of these forms, with their filters as constants."""
+    """Return the program whose calls of some kernels use these variants, with transformed filters as constants."""
     constants = dict(program.constants)
     steps = tuple(
         _with_form(step, chosen[step.kernel], constants)
@@ -79,7 +79,7 @@ def with_forms(program: ModelProgram, chosen: Mapping[str, FormAtPoints]) -> Mod
 
 
 def _with_form(step: KernelCall, form: FormAtPoints, constants: dict[str, Array]) -> KernelCall:
-    """Return the call of a form. Its filters are added to the constants, once for all its calls that share them."""
+    """Return the call of a variant. Its filters are added to the constants, once for all calls that share them."""
     reads = dict(step.reads)
     passed = reads.pop(form.given)
     tensor = f"{passed.tensor}_{form.name}"  # another form may order its axes in another way
@@ -95,6 +95,6 @@ def _with_form(step: KernelCall, form: FormAtPoints, constants: dict[str, Array]
 def cheapest_forms(
     forms: Mapping[str, Sequence[FormAtPoints]], costs: Mapping[str, float]
 ) -> dict[str, FormAtPoints]:
-    """Return the forms that cost less than their kernels, the cheapest of each. Units: nanoseconds by name."""
+    """Return the cheapest variant of each kernel, if it costs less than the kernel. Units: nanoseconds by name."""
     best = {kernel: min(of, key=lambda form: costs[form.name]) for kernel, of in forms.items()}
     return {kernel: form for kernel, form in best.items() if costs[form.name] < costs[kernel]}

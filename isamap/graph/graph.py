@@ -1,4 +1,4 @@
-"""A model as read: graphs of nodes, with names for the values on their edges.
+"""A model as read from a file: graphs of nodes, with names for the values on their edges.
 
     Graph("mlp", (Node("Gemm", "", "fc1", ("x", "w", "b"), ("h",), {"transB": 1}), …), …)
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An input or a result: its name, its type, and its sizes, a name for each open one.
+    """An input or a result: its name, its type, and its sizes, with a name for each open one.
 
     The type is "" if no kernel computes with it, and `said` is its name in the file. If the rank is unknown,
     the sizes are None. Without strides, it is dense. Units: elements.
@@ -33,7 +33,7 @@ class Signature:
     strides: tuple[int, ...] = ()
 
     def contradicts(self, dtype: str, shape: tuple[int, ...] | None = None) -> str:
-        """Return how a value of this type and these sizes is not as was said, or "" if it is."""
+        """Return text on how a type and sizes contradict the signature, or ""."""
         if self.said not in ("", "no type") and (self.dtype or self.said) != dtype and dtype:
             return f"it is said to be {self.dtype or self.said}, and is {dtype}"
         if shape is None or self.sizes is None:
@@ -59,7 +59,7 @@ class Node:
 
     @property
     def called(self) -> str:
-        """The name under which a person finds the node."""
+        """The name by which users find the node."""
         return self.name or next((f"the node that gives {name}" for name in self.outputs if name), "a node")
 
 
@@ -80,7 +80,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class AttributeReference:
-    """In a function, an attribute of the node that calls it."""
+    """In a function: a reference to an attribute of the calling node."""
 
     name: str
 
@@ -102,7 +102,7 @@ Attribute = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphFunction:
-    """An operation of the model's own, as a graph of others. `opsets` are the versions it is written in."""
+    """An operation that the model defines by a graph of others. `opsets` are the versions it uses."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -112,7 +112,7 @@ class GraphFunction:
 
 
 class Typed(Protocol):
-    """A value that has a type and sizes. The type is "" for one that no kernel computes with."""
+    """A value with a type and sizes. The type is "" if no kernel computes with it."""
 
     @property
     def dtype(self) -> str: ...
@@ -124,23 +124,23 @@ class Definitions(Protocol):
     """A standard that defines operators: it checks nodes, expands them into others, and evaluates them."""
 
     def check_node(self, node: Node, inputs: Sequence[Typed | None], opset: int) -> None:
-        """Raise NotTaken where a node differs from the definition of its operator."""
+        """Check a node against the definition of its operator. Raises: NotTaken."""
         ...
 
     def function_of(self, node: Node, inputs: Sequence[Typed | None], opset: int) -> GraphFunction | None:
-        """Return the function that defines a node's operator, or None if there is none."""
+        """Return the function that defines a node's operator, or None."""
         ...
 
     def fold(
         self, node: Node, inputs: Sequence[Array | None], opset: int, room: FoldingBudget
     ) -> list[Array] | None:
-        """Return the results of a node for known inputs, or None if a step has to compute them."""
+        """Return the results of a node for known inputs, or None if a step must compute them."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """A graph, the versions of its operator sets, and its own functions.
+    """A graph, the versions of its operator sets, and the model's own functions.
 
     `definitions` is the operators' standard, if it is installed; with `is_foreign`, each node is compared
     with it. With `has_views`, operators that only rename elements are read in place.
@@ -161,14 +161,14 @@ WORK_OF_NODE = 50
 
 @dataclass(slots=True)
 class FoldingBudget:
-    """The remaining budget of constant folding, in proportion to the model's nodes and weights."""
+    """The remaining budget of constant folding, proportional to the model's nodes and weights."""
 
     size_bytes: int
     work: int
 
     @staticmethod
     def of(model: Model) -> FoldingBudget:
-        """Return the budget of a model, with room for some widened and transposed copies of its weights."""
+        """Return the budget of a model, with room for some converted and transposed copies of its weights."""
         size = sum(array.nbytes for array in model.graph.constants.values())
         nodes = sum(1 for _ in _nodes(model.graph))
         return FoldingBudget(LEAST_BYTES + 16 * size, LEAST_WORK + WORK_OF_NODE * nodes + size // 16)
@@ -183,7 +183,7 @@ def _nodes(graph: Graph) -> Iterator[Node]:
 
 
 def names_read(graph: Graph) -> Iterator[str]:
-    """Yield the names that a graph, and the graphs inside, read and return."""
+    """Yield the names that a graph and its nested graphs read and return."""
     yield from (port.name for port in graph.outputs)
     for node in graph.nodes:
         yield from node.inputs

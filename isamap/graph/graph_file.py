@@ -66,7 +66,7 @@ NO_WEIGHTS: Mapping[str, memoryview] = {}
 def weights_of(
     program: ModelProgram, bodies: Mapping[str, memoryview] = NO_WEIGHTS
 ) -> tuple[memoryview, dict[str, int]]:
-    """Return all constants behind each other, and where each begins. Units: bytes."""
+    """Return all constants in sequence, and the offset of each. Units: bytes."""
     places: dict[str, int] = {}
     size = 0
     for name, length in [(n, a.nbytes) for n, a in program.constants.items()] + [
@@ -175,7 +175,7 @@ def _program(whole: Mapping[str, Any], folder: Path) -> ModelProgram:
 
 
 def _kernel(folder: Path, name: str, file: Any) -> str:
-    """Return the text of a kernel, which has to be called as the graph file calls it: its C is."""
+    """Return the text of a kernel, which must have the name that the graph file uses."""
     with _open_in_folder(folder, file) as opened:
         data = opened.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -214,7 +214,7 @@ def _step(one: Mapping[str, Any]) -> Step:
 
 
 def _name(value: Any) -> str:
-    """Return a name that is valid in C, in a Makefile and in a path. Raises: ValueError for any other."""
+    """Return a name that is valid in C, in a Makefile and in a path. Raises: ValueError for others."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,200}", value):
         raise ValueError(f"the name {show_value(value)} is none in C")
     if is_device(value):
@@ -247,7 +247,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def _fault(program: ModelProgram) -> str | None:
-    """Return a fault of a program: a tensor read before it is there, written twice, or of two sizes."""
+    """Return an error in a program: a tensor read before it is written, written twice, or with two sizes."""
     sizes: dict[str, int] = {name: array.nbytes for name, array in program.constants.items()}
     for ports, what in ((program.inputs, "inputs"), (program.outputs, "results")):
         if len({port.name for port in ports}) < len(ports):
@@ -291,7 +291,7 @@ def _wrong(path: Path, why: str) -> UsageProblem:
 
 
 def constants_of(words: Mapping[str, str], option: str = "--constant") -> dict[str, Array]:
-    """Return constants of words: a .npy file, or numbers with commas between. Raises: UsageProblem."""
+    """Return constants from words: a .npy file, or comma-separated numbers. Raises: UsageProblem."""
     return {
         name: _read_array(word) if word.endswith(".npy") else _array_of(name, word, option)
         for name, word in words.items()
@@ -306,7 +306,7 @@ _HEADER = re.compile(
 
 
 def _read_array(word: str) -> Array:
-    """Return the array of a .npy file, which is brought into memory if it is looked at."""
+    """Return the array of a .npy file, mapped so that it is loaded on access."""
     try:
         with open_regular(Path(word)) as file:
             data = map_file(file)
@@ -343,7 +343,7 @@ _REAL = re.compile(r"[+-]?(inf|nan|[0-9.]+(e[+-]?[0-9]+)?)", re.IGNORECASE)
 
 
 def _array_of(name: str, word: str, option: str) -> Array:
-    """Return the array of numbers as a person writes them: i64 or u64 where all are whole, else f64."""
+    """Return the array of comma-separated numbers: i64 or u64 if all are integers, else f64."""
     parts = [part.strip() for part in word.strip("[] ").split(",") if part.strip()]
     try:
         if not parts and "[" not in word:
@@ -362,7 +362,7 @@ def _array_of(name: str, word: str, option: str) -> Array:
 
 
 def _real(part: str) -> float:
-    """Return a number. It is infinite if it is written so. Raises: ValueError."""
+    """Return a float, which must be finite unless it is written as infinite. Raises: ValueError."""
     if not _REAL.fullmatch(part) or (math.isinf(number := float(part)) and "inf" not in part.lower()):
         raise ValueError(part)
     if part.isascii() and part.strip("+-").isdigit() and int(number) != int(part):

@@ -1,4 +1,4 @@
-"""Price groups of steps: kernels by the cost model, as greedily scheduled, and moves by their bytes."""
+"""Price groups of steps: kernels by the cost model under greedy schedules, and moves by their bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GroupPrice:
 
 @dataclass(slots=True)
 class Prices:
-    """Prices by kernels' texts, each found once. `request` says how they are compiled, but for the text."""
+    """Cached prices by kernel text. `request` has the compilation options."""
 
     request: Request
     machine: Machine
@@ -52,7 +52,7 @@ class Prices:
         return self._price_all(texts, moved)
 
     def of_steps(self, steps: Sequence[Step], kernels: Mapping[str, str]) -> list[GroupPrice]:
-        """Return the price of each step of a program. Raises: UsageProblem for a kernel that cannot be performed."""
+        """Return the price of each step of a program. Raises: UsageProblem for a kernel without a price."""
         texts = [kernels[step.kernel] if isinstance(step, KernelCall) else None for step in steps]
         found = self._price_all(
             texts, [_count_moved_bytes((*passed_in(one), *passed_out(one))) for one in steps]
@@ -94,7 +94,7 @@ def _count_moved_bytes(passed: Iterable[TensorView]) -> int:
 
 
 def no_kernel(name: str) -> UsageProblem:
-    """Return the problem of a node whose kernel a machine cannot perform."""
+    """Return the error that a machine cannot perform a node's kernel."""
     help_ = "`isamap match` explains its instructions' refusals; use another machine for this model"
     return UsageProblem(
         Diagnostic("graph-no-kernel", f"the machine performs no kernel of `{name}`", help=help_)
@@ -102,7 +102,7 @@ def no_kernel(name: str) -> UsageProblem:
 
 
 def compile_as_passed(request: Request) -> Compiled:
-    """Return a kernel in a form that takes tensors as steps pass them. Raises: as `compile_program`.
+    """Return a compiled kernel that accepts tensors as steps pass them. Raises: as `compile_program`.
 
     A form of joined dimensions asks for dense ones, and steps may pass rows that lie further apart.
     """
@@ -129,7 +129,7 @@ def lines(size: int) -> int:
 
 
 def near_of(machine: Machine) -> GraphCache:
-    """Return the largest private cache of a core, and the extra time of the next level.
+    """Return the largest private cache of a core, and the additional time per byte of the next level.
 
     A machine without one has no near memory.
     """

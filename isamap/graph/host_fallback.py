@@ -59,7 +59,7 @@ class CompiledModelKernel:
 
 @dataclass(frozen=True, slots=True)
 class KernelPart:
-    """A part of a kernel that one machine performs. `why` says why this is the host, "" on the accelerator."""
+    """A part of a kernel that one machine performs. `why` is the reason for the host, "" on the accelerator."""
 
     name: str
     text: str
@@ -73,7 +73,7 @@ class KernelPart:
 
 @dataclass(frozen=True, slots=True)
 class DividedModel:
-    """A program whose kernels are parts, the origin of each, and the reasons why some of them run on `host`.
+    """A program of kernel parts, the origin of each, and the reasons why some run on `host`.
 
     `origins` has, by the first tensor that a part writes, the first tensor that its kernel writes.
     """
@@ -86,7 +86,7 @@ class DividedModel:
 
 
 def host_of(word: str | None, machine: str) -> str:
-    """Return the host that an option names, or a machine's description, or "" for none.
+    """Return the host that an option or a machine's description names, or "".
 
     By default a machine that runs as a model only has one. Raises: UsageProblem, SpecProblem.
     """
@@ -98,14 +98,14 @@ def host_of(word: str | None, machine: str) -> str:
 
 
 def reads_signed_bytes_only(machine: str) -> bool:
-    """Return whether instructions of a machine read signed bytes, and none reads unsigned ones."""
+    """Return whether a machine's instructions read signed bytes and none reads unsigned bytes."""
     every = (o for item in load_machine(machine).instructions.values() for o in item.instruction.operands)
     read = {str(operand.dtype) for operand in every if operand.role != "out"}
     return "i8" in read and "u8" not in read
 
 
 def writes_borders(machine: str) -> bool:
-    """Return whether a machine writes constant bytes into main memory, as into the border of an image."""
+    """Return whether a machine can write constant bytes to main memory, as image borders require."""
     text = "kernel border() { out y: i8[64]; for i in 64 { y[i] = 1; } }"
     try:
         make_kernel(Request(Source("border", text), machine, {}, heuristic="greedy"))
@@ -115,7 +115,7 @@ def writes_borders(machine: str) -> bool:
 
 
 def make_kernel(request: Request, *, lowered: bool = False) -> CompiledModelKernel:
-    """Return the C of a kernel, its workspace and arguments, and whether the time limit ended its search early."""
+    """Return a compiled kernel: C, workspace and arguments, and whether a time limit ended its search."""
     try:
         made = compile_as_passed(request)
     except NoMapping:
@@ -131,7 +131,7 @@ def make_kernel(request: Request, *, lowered: bool = False) -> CompiledModelKern
 
 
 def with_known_numbers(program: ModelProgram) -> ModelProgram:
-    """Return a program whose kernels have constants of one number as numbers, which instructions may hold.
+    """Return a program with single-number constants as literals, which instructions may encode.
 
     A vector whose elements are equal, such as one scale for all channels, is one number, too.
     Steps with other numbers then have kernels of their own. Constants that no step reads any more are left out.
@@ -164,7 +164,7 @@ def with_known_numbers(program: ModelProgram) -> ModelProgram:
 
 
 def with_shifts_of(program: ModelProgram, machine: Machine) -> ModelProgram:
-    """Return a program with shifts for scales that are powers of two, if a machine cannot make floats of integers."""
+    """Return a program with shifts for power-of-two scales, if a machine cannot convert integers to floats."""
     if can_convert(machine, "i32", "f32"):
         return program
     most: dict[str, dict[str, int]] = {}
@@ -193,7 +193,7 @@ def divide(
     *,
     lowered: bool = False,
 ) -> DividedModel:
-    """Return a divided program. Each kernel has a request for the accelerator, and one for the host.
+    """Return a divided program. Each kernel has a request for the accelerator and one for the host.
 
     Raises: IsamapError of any kind if the host cannot perform what the accelerator cannot.
     """
@@ -232,7 +232,7 @@ def _constant_operands(program: ModelProgram, kernel: str) -> tuple[str, ...]:
 
 
 def _store(passed: TensorView, storage: Storage, constants: dict[str, Array]) -> TensorView:
-    """Return a tensor as a part wants it stored. A constant in another order is added to `constants`."""
+    """Return a tensor in the storage that a part requires. A reordered constant is added to `constants`."""
     if storage.order == tuple(range(len(storage.order))):
         return replace(passed, shape=storage.shape)
     name = f"{passed.tensor}_{'_'.join(map(str, storage.shape))}"
@@ -245,7 +245,7 @@ def _store(passed: TensorView, storage: Storage, constants: dict[str, Array]) ->
 def _calls(
     step: KernelCall, parts: Sequence[KernelPart], constants: dict[str, Array]
 ) -> Iterator[KernelCall]:
-    """Yield the calls of the parts of a kernel. A temporary's tensor is named after the kernel's first result."""
+    """Yield the calls of a kernel's parts. Temporary tensors are named after the kernel's first result."""
     first = next(iter(step.writes.values())).tensor
     for part in parts:
         own = {n: replace(p, tensor=f"{first}_{n}") for n, p in part.temporaries.items()}
@@ -263,7 +263,7 @@ def _calls(
 def _parts_of(
     asked: tuple[Request, Request, tuple[str, ...]], *, lowered: bool = False
 ) -> tuple[KernelPart, ...]:
-    """Return the parts of a kernel, whose sums start late if the machine can add to sums that it narrows.
+    """Return the parts of a kernel. Sums start late if the machine can add to sums that it narrows.
 
     In a stream, constants are stored in the blocks that the machine copies.
 
@@ -366,7 +366,7 @@ def _parts_as_written(
 
 
 def _promise_alignment(text: str, machine: Machine) -> str:
-    """Return a kernel that says where a stream places its arrays, if that is more than any machine needs."""
+    """Return a kernel that states the alignment of a stream's arrays, if it exceeds what machines require."""
     step = main_step(machine)
     if step <= ALIGNMENT:
         return text
@@ -380,12 +380,12 @@ def _promise_alignment(text: str, machine: Machine) -> str:
 
 
 def _lacks(kernel: Kernel, machine: Machine) -> str:
-    """Return the operation of a kernel that no instruction of a machine performs, or "" if there is none."""
+    """Return an operation of a kernel that no instruction of a machine performs, or ""."""
     return next((lacks[0] for s in statements(kernel) if (lacks := lacking_abilities(s, machine))), "")
 
 
 def _temporaries(kernel: Kernel, made: CompiledModelKernel) -> dict[str, TensorView]:
-    """Return the temporaries of a kernel that a part takes or gives, by name."""
+    """Return the temporaries that a part of a kernel reads or writes, by name."""
     own = {operand.name for operand in kernel.operands if operand.role == "temp"}
     return {
         t.name: TensorView(t.name, t.dtype.name, tuple(int(size.evaluate({})) for size in t.shape))
@@ -395,7 +395,7 @@ def _temporaries(kernel: Kernel, made: CompiledModelKernel) -> dict[str, TensorV
 
 
 def transfers_of(program: ModelProgram, on_host: Mapping[str, str], machine: Machine) -> list[float]:
-    """Return, by step, the time of transfers between the machines. Units: nanoseconds.
+    """Return, for each step, the time of transfers between the machines. Units: nanoseconds.
 
     A tensor is transferred if the reading machine is not the one that wrote it, over the slowest link of main
     memory. Inputs, results and constants are in main memory, which both machines access.

@@ -1,4 +1,4 @@
-"""Lower a model to a program of kernels and moves, with the treatment of each node."""
+"""Lower a model to a program of kernels and moves, with a record of each node's treatment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import: each node, and the program if all nodes were accepted, with its trace."""
+    """The result of an import: each node's treatment, and the program with its trace if all were accepted."""
 
     name: str
     taken: tuple[NodeTreatment, ...]
@@ -132,7 +132,7 @@ def lower_model(
 
 
 def _trace(program: ModelProgram, lowering: Lowering, values: Mapping[str, Value]) -> Trace:
-    """Return the origin of a program's tensors. A tensor that fusion removed belongs to the steps of its readers."""
+    """Return the origin of a program's tensors. Tensors removed by fusion belong to their readers' steps."""
     left = {
         p.tensor: next(iter(program_writes(step))).tensor
         for step in program.steps
@@ -155,7 +155,7 @@ def _trace(program: ModelProgram, lowering: Lowering, values: Mapping[str, Value
 
 
 def lying(value: Value, strides: tuple[int, ...]) -> Value:
-    """Return a whole tensor as it lies with such strides, or by its sizes if there are none."""
+    """Return a whole tensor with the memory layout of these strides, or dense without strides."""
     if not strides:
         return value
     turned = value.ordered(order_of(strides))
@@ -168,12 +168,12 @@ def lying(value: Value, strides: tuple[int, ...]) -> Value:
 
 
 def order_of(strides: Sequence[int]) -> tuple[int, ...]:
-    """Return the axes as they lie in memory, the outermost first."""
+    """Return the axes in memory order, the outermost first."""
     return tuple(sorted(range(len(strides)), key=lambda n: -strides[n]))
 
 
 def _spell_in_c(name: str) -> str:
-    """Return a name as C has it."""
+    """Return a name in the form of a C identifier."""
     found = re.sub(r"[^A-Za-z0-9_]", "_", name)[:40]
     return found if found[:1].isalpha() and not is_device(found) else f"model_{found}"
 
@@ -197,7 +197,7 @@ def _check_names(
 
 
 def _of_type(port: Signature, array: Array, sizes: Mapping[str, int]) -> Array:
-    """Return a constant in the sizes and the type of the input in whose place it is. Raises: UsageProblem."""
+    """Return a constant that replaces an input, with the input's sizes and type. Raises: UsageProblem."""
     stated = [sizes.get(size, size) if isinstance(size, str) else size for size in port.sizes or ()]
     if array.shape == () and stated:  # one number stands for all elements; an open size is 1
         shape = tuple(size if isinstance(size, int) else 1 for size in stated)
@@ -218,7 +218,7 @@ def _of_type(port: Signature, array: Array, sizes: Mapping[str, int]) -> Array:
 
 
 def _check_open(ports: Iterable[Signature], sizes: Mapping[str, Given]) -> None:
-    """Raise MissingWords for the sizes of these inputs that are open, all at once."""
+    """Check that no input has open sizes. Raises: MissingWords for all of them."""
     lacks: dict[str, str] = {}
     for port in ports:
         if port.sizes is None and port.dtype:
@@ -238,7 +238,7 @@ def _check_open(ports: Iterable[Signature], sizes: Mapping[str, Given]) -> None:
 
 
 def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the sizes of an input as numbers; () of one whose type no kernel has. Raises: UsageProblem."""
+    """Return the sizes of an input as numbers, or () for an unsupported type. Raises: UsageProblem."""
     found = tuple(sizes[s] if isinstance(s, str) else s for s in port.sizes or ())
     if any(size < 0 for size in found):
         raise UsageProblem(
@@ -263,7 +263,7 @@ def _finding(taken: NodeTreatment) -> Diagnostic:
 
 
 def _number_of(value: Given) -> int:
-    """Return a size that is not a range of several numbers."""
+    """Return a size that must be a number, not a range."""
     if isinstance(value, int):
         return value
     return value[0] if isinstance(value, tuple) else int(value.partition("..")[0])
@@ -283,7 +283,7 @@ def _unwritten(program: ModelProgram) -> Iterator[Diagnostic]:
 
 
 def _report_undecided(opened: OpenSizes, guard: Guard, node: str) -> Diagnostic:
-    """Return the finding on a comparison whose answer changes within the ranges of sizes."""
+    """Return the finding that a comparison has different results within the ranges of sizes."""
     rest = guard.index.constant
     said = opened.spelled(f"{guard.index - rest} {guard.comparison} {-rest}")
     ranges = " and ".join(f"`{s.name}` from {s.low} to {s.high}" for s in opened.of(guard.index))
@@ -319,7 +319,7 @@ Step = tuple[Array, Array]
 
 
 def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
-    """Return the graph with fewer nodes, and those that are gone; filters that have changed are new constants."""
+    """Return the graph with channel scalings folded into filters, and the nodes that this removed."""
     readers = Counter(names_read(graph))
     constants: dict[str, Array] = dict(graph.constants)
     nodes: list[Node | None] = []
@@ -346,7 +346,7 @@ def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
 def _fold_into_convolution(
     maker: Node | None, node: Node, image: str, constants: dict[str, Array]
 ) -> Node | None:
-    """Return a convolution that computes a node together with its producer, or None if no filters do."""
+    """Return a convolution that also computes a node after it, or None if no filters can."""
     assert maker is not None, "only what is there makes a value"
     x, weights, *biases = maker.inputs
     if f"{node.outputs[0] if node.outputs else ''}.filters" in constants:
@@ -369,7 +369,7 @@ def _fold_into_convolution(
 
 
 def _step(node: Node, image: str, constants: Mapping[str, Array], filters: Array) -> Step | None:
-    """Return the factor and summand of each channel of an image, or None if a node does more."""
+    """Return the factor and summand that a node applies to each channel of an image, or None."""
     others = [name for name in node.inputs if name != image]
     if node.domain or len(node.outputs) != 1 or not all(name in constants for name in others):
         return None
@@ -403,7 +403,7 @@ def _step(node: Node, image: str, constants: Mapping[str, Array], filters: Array
 
 
 def _by_channel(array: Array, filters: Array) -> Array | None:
-    """Return a number for each channel, of an array that is repeated over images."""
+    """Return a number for each channel of an array that is broadcast over images, or None."""
     sizes = (1,) * (filters.ndim - array.ndim) + array.shape
     if array.dtype != filters.dtype or len(sizes) != filters.ndim:
         return None

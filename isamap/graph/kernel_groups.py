@@ -37,7 +37,7 @@ from isamap.plan.graphs import GraphNode
 
 
 def nodes_of(steps: Sequence[Open]) -> tuple[GraphNode, ...]:
-    """Return the steps as nodes, with the steps that may be computed inside each, and those that it may follow."""
+    """Return the steps as nodes, with the steps that can be inlined into each, or that it can follow."""
     made = {p.tensor: (n, p) for n, step in enumerate(steps) for p in writes_of(step)}
     return tuple(_node(step, steps, made) for step in steps)
 
@@ -70,7 +70,7 @@ def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Tenso
 
 
 def _accesses(kernel: WrittenKernel, name: str, rank: int) -> re.Pattern[str] | None:
-    """Return a pattern that finds an operand's access, or None if no expression can replace it.
+    """Return a pattern that matches an operand's accesses, or None if no expression can replace them.
 
     That is the case if it is read in several places, each of which would compute the expression again.
     """
@@ -87,12 +87,12 @@ def _accesses(kernel: WrittenKernel, name: str, rank: int) -> re.Pattern[str] | 
 
 
 class TooLong(Exception):
-    """An expression with more characters than chains of instructions are searched for."""
+    """An exception: an expression is too long for the search for instruction chains."""
 
 
 @dataclass(slots=True)
 class Writer:
-    """Steps, and the kernels of groups of them."""
+    """The steps of a program, and the kernels of groups of them."""
 
     steps: Sequence[Open]
     makers: Mapping[str, int] = field(init=False)
@@ -101,7 +101,7 @@ class Writer:
         self.makers = {p.tensor: n for n, step in enumerate(self.steps) for p in writes_of(step)}
 
     def group(self, root: int, inner: frozenset[int]) -> Open | None:
-        """Return the group as one step, or None if no kernel may be as long."""
+        """Return the group as one step, or None if its kernel would be too long."""
         try:
             return self._group(root, inner)
         except TooLong:
@@ -127,7 +127,7 @@ class Writer:
     def _expand_inputs(
         self, step: Pointwise, inner: frozenset[int], known: dict[str, Pointwise]
     ) -> Pointwise:
-        """Return an operation with the expressions of others in the places of its inputs."""
+        """Return an operation with the expressions of others substituted for its inputs."""
         if step.output.tensor in known:
             return known[step.output.tensor]
         inputs: list[TensorView] = []
@@ -157,7 +157,7 @@ class Writer:
         return found
 
     def _with_producers(self, kernel: WrittenKernel, inner: frozenset[int]) -> WrittenKernel:
-        """Return a kernel with the expressions of operations where it reads their results."""
+        """Return a kernel with the expressions of operations substituted for reads of their results."""
         for name, passed in list(kernel.reads.items()):
             number = self.makers.get(passed.tensor, -1)
             maker = self.steps[number] if number in inner else None
@@ -203,5 +203,5 @@ def _inline_step(kernel: WrittenKernel, name: str, step: Pointwise) -> WrittenKe
 
 
 def as_kernel(step: WrittenKernel | Pointwise) -> WrittenKernel:
-    """Return the kernel of a group."""
+    """Return a group's step as a kernel."""
     return step if isinstance(step, WrittenKernel) else write_kernel(step)

@@ -1,4 +1,4 @@
-"""The layers of a model: its steps under the names of the nodes that they compute, timed and compared.
+"""The layers of a model: its steps, named after the nodes that they compute, timed and compared.
 
     for layer in layers_of(trace, library, machine): …       Conv_3 + Relu_4, 31 µs by the cost model
 
@@ -50,7 +50,7 @@ from isamap.syntax import parse_kernel
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A step of a model: the nodes that it computes, its kernel or move, and its price. Units: nanoseconds.
+    """A step of a model: its nodes, its kernel or move, and its price. Units: nanoseconds.
 
     `transfer_ns` is the part of the price in which tensors cross between machines. `machine` performs it; `why`
     says why that is the host of the machine that was asked for.
@@ -66,14 +66,14 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """The names of its nodes, or that of its kernel if no node is known."""
+        """The names of its nodes, or the name of its kernel if no node is known."""
         return " + ".join(self.nodes) or self.kernel
 
 
 def layers_of_stream(
     trace: Trace, program: ModelProgram, stream: ProgramFile, machine: str, host: str
 ) -> list[Layer]:
-    """Return the layers of a network that is a stream. What has no part of it is the host's.
+    """Return the layers of a network with a stream. Steps without a stream part belong to the host.
 
     A tensor between two parts of a kernel is named after the kernel's first result: `t3_y0` after `t3`.
     """
@@ -92,7 +92,7 @@ MOVES_DATA = "data determines what it reads, writes or calls"
 
 
 def layers_of(trace: Trace, library: ModelSource, machine: Machine) -> list[Layer]:
-    """Return the layers of a library's program in the order of its steps.
+    """Return the layers of a library's program in step order.
 
     `machine` prices the moves; a host that performs them does so itself.
     """
@@ -118,7 +118,7 @@ def layers_of(trace: Trace, library: ModelSource, machine: Machine) -> list[Laye
 
 
 def ran_where(layers: Sequence[Layer]) -> dict[tuple[str, str], list[Layer]]:
-    """Return the layers by the machine that performs them and the reason for it, in the order of the first ones."""
+    """Return the layers by machine and reason, in order of first occurrence."""
     found: dict[tuple[str, str], list[Layer]] = {}
     for layer in layers:
         found.setdefault((layer.machine, layer.why), []).append(layer)
@@ -126,7 +126,7 @@ def ran_where(layers: Sequence[Layer]) -> dict[tuple[str, str], list[Layer]]:
 
 
 def draw_inputs(model: Watched, seed: int) -> dict[str, Array]:
-    """Return random inputs: normal numbers, bytes of all values, other integers 0 or 1, which index anything."""
+    """Return random inputs: normal floats, arbitrary bytes, and other integers 0 or 1, which are valid indices."""
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
     for name, (dtype, shape) in model.inputs.items():
@@ -148,7 +148,7 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class ComparedLayer:
-    """A layer, its largest error with its bound, and its problems. `with_onnx` counts compared results.
+    """A layer with its largest error, the error bound, and its problems. `with_onnx` counts compared results.
 
     `checked` is NOTHING for a move that ONNX's evaluator does not compute.
     """
@@ -162,13 +162,13 @@ class ComparedLayer:
 
     @property
     def is_judged(self) -> bool:
-        """True if a reference has computed some elements, with a finite bound of their errors."""
+        """Whether a reference has computed some elements with a finite error bound."""
         return not self.checked.startswith((NOTHING, "0 of "))
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceValue:
-    """A value by ONNX's evaluator, its axes as they lie in memory. Where `is_rounded`, integers may be 1 apart."""
+    """A value by ONNX's evaluator, with axes in memory order. If `is_rounded`, integers may differ by 1."""
 
     name: str
     values: Array
@@ -177,7 +177,7 @@ class ReferenceValue:
     def expected(
         self, passed: TensorView, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
     ) -> Expected:
-        """Return the expected value of a tensor, with its kernel's error bounds; values rounded once if it has none.
+        """Return the expected value of a tensor, with its kernel's error bounds, or rounded once without them.
 
         Around a value with a border, anything is as expected: the kernel's own comparison covers it.
         """
@@ -201,11 +201,11 @@ class ReferenceValue:
 
 
 class Watched(Protocol):
-    """A model that calls a function behind each step, with a function that copies a tensor, and its number."""
+    """A model that calls a function after each step, with a function that copies a tensor, and the step number."""
 
     @property
     def inputs(self) -> Mapping[str, tuple[str, tuple[int, ...]]]:
-        """Types and sizes of inputs by name."""
+        """The types and sizes of inputs by name."""
         ...
 
     def watch(
@@ -227,7 +227,7 @@ def compare_layers(
     inputs: Mapping[str, Array],
     evaluate: Evaluate | None,
 ) -> Iterator[ComparedLayer]:
-    """Yield each layer as it was compared, in the order of the steps, from one call of a watched library."""
+    """Yield the comparison of each layer, in step order, from one call of a watched library."""
     written: list[dict[str, Array]] = []
 
     def copied(read: Callable[[TensorView], Array], number: int) -> None:
@@ -285,7 +285,7 @@ def compare_layers(
 def _with_errors(
     judged: ComparedResult, exact: Mapping[str, Expected], errors: Mapping[str, Array], step: KernelCall
 ) -> dict[str, Expected]:
-    """Return what tensors should be, with bounds that include the errors of what the kernel reads.
+    """Return expected tensors with bounds that include the errors of the kernel's inputs.
 
     A node that two machines share has a tensor between them, which the evaluator of ONNX does not have. Results
     of which only samples are known have no bound.
@@ -309,12 +309,12 @@ Shaped = TypeVar("Shaped", TensorView, Value)
 
 
 def _with_counted_sizes(one: Shaped, counts: Mapping[str, int]) -> Shaped:
-    """Return a tensor in the sizes that data has decided."""
+    """Return a tensor with sizes that data has determined."""
     return replace(one, shape=tuple(value_of(size, counts) for size in one.shape))
 
 
 def _view_of(array: Array, passed: TensorView) -> Array:
-    """Return the memory of a tensor as a step sees it."""
+    """Return the memory of a tensor as a step views it."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(DTYPES[passed.dtype].numpy()).reshape(passed.shape or (1,))
 
@@ -324,14 +324,14 @@ LOOSE = 1 << 10
 
 
 def _loosely(expected: Expected) -> Expected:
-    """Return the expected values after several steps for which the interpreter gives no bound."""
+    """Return the expected values without exact bounds, after several steps that the interpreter cannot bound."""
     most = np.abs(expected.values[np.isfinite(expected.values)]).max(initial=0.0)
     bound = np.maximum(expected.bound, LOOSE * 2.0 ** (1 - expected.dtype.mantissa_bits) * most)
     return replace(expected, bound=bound, is_exact=False)
 
 
 def _differs(value: ReferenceValue, seen: Array, expected: Expected, deviation: Deviation) -> Diagnostic:
-    """Return the finding that a kernel computes something else than its nodes."""
+    """Return the finding that a kernel's results differ from its nodes' results."""
     found = (seen[expected.at] if expected.at is not None else seen).ravel()[deviation.position]
     right = expected.values.ravel()[deviation.position]
     allowed = f"within {deviation.bound:.3g}" if deviation.bound else "exactly"
@@ -351,7 +351,7 @@ def _differs(value: ReferenceValue, seen: Array, expected: Expected, deviation: 
 
 
 def subject_of(found: Imported, name: str, how: ModelOptions, watch: Watch) -> PredictedKernel:
-    """Return a model as its kernels on a machine, and a function of the other steps' time. Raises: UsageProblem."""
+    """Return a model as its kernels on a machine, and a function for the other steps' time. Raises: UsageProblem."""
     program = found.whole()
     if program.sizes or program.counts:
         raise needs_numbers(program.sizes + program.counts, "a sweep")
@@ -370,7 +370,7 @@ def subject_of(found: Imported, name: str, how: ModelOptions, watch: Watch) -> P
 
 
 def _other_ns(made: ModelSource, own_ns: float, machine: str) -> float:
-    """Return the time of the host's steps, of calls, and of transfers over the links of a machine."""
+    """Return the time of the host's steps, of calls, and of transfers over a machine's links."""
     if made.divided is None:
         return own_ns
     return own_ns + add_up(transfers_of(made.program, made.divided.why, load_machine(machine)))

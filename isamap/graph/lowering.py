@@ -1,4 +1,4 @@
-"""Lower a model: each node becomes a constant, a view, a step, or other nodes; or it is refused.
+"""Lower a model: each node becomes a constant, a view, a step, or other nodes, or it is refused.
 
 Nodes come in the order of the graph, each with the types and sizes of its inputs. Nodes that depend on no
 input of the model are computed at import, by ONNX's own reference. If ONNX defines an operator by a function
@@ -70,7 +70,7 @@ class NodeTreatment:
 
 
 class RefusedNode(Exception):
-    """A node inside another that could not be lowered."""
+    """An exception: a nested node could not be lowered."""
 
     def __init__(self, taken: NodeTreatment) -> None:
         super().__init__(taken.why)
@@ -79,7 +79,7 @@ class RefusedNode(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A graph inside as a program of its own, its results inside, and the tensors around it that it reads."""
+    """A nested graph as a program, its results in it, and the outer tensors that it reads."""
 
     program: ModelProgram
     results: Sequence[Value]
@@ -104,7 +104,7 @@ class Lowering:
     bodies: Iterator[int] = field(default_factory=counting)
 
     def run(self, graph: Graph, scope: KernelScope) -> None:
-        """Lower the nodes of the model's own graph. Refused nodes are noted, and lowering continues."""
+        """Lower the nodes of the model's main graph. Refused nodes are recorded, and lowering continues."""
         names = scope.names
         for node in graph.nodes:
             if any(name and names.get(name, _ABSENT) is None for name in node.inputs):
@@ -163,7 +163,7 @@ class Lowering:
     def results(
         self, node: Node, inputs: tuple[Value | None, ...], scope: KernelScope
     ) -> tuple[Sequence[Value | None], str]:
-        """Return the results of a node, and how they came about where no steps tell."""
+        """Return the results of a node, and how they were obtained if there are no steps."""
         if node.domain not in scope.opsets:
             raise NotTaken(f"the model does not say which version of the operators of `{node.domain}` it has")
         version = scope.opsets[node.domain]
@@ -216,7 +216,7 @@ class Lowering:
     def _expand_node(
         self, of: Node, scope: KernelScope, node: Node, values: Sequence[Value | None]
     ) -> Sequence[Value | None]:
-        """Return the results of a node that an operator, `of`, is made of. Raises: Refused."""
+        """Return the results of a node that is a part of the operator `of`. Raises: Refused."""
         inside = scope.inside(dict(zip(node.inputs, values, strict=True)), {**scope.opsets, "": NEWEST_OPSET})
         try:
             self.lower(node, inside)
@@ -227,7 +227,7 @@ class Lowering:
         return [inside.names[name] for name in node.outputs]
 
     def _lower_operator(self, lowered: Lowered, applied: Applied) -> tuple[Value | None, ...]:
-        """Return the results of an operator, from inputs in their current layout if it accepts them."""
+        """Return the results of an operator, with inputs in their current layout if it accepts them."""
         mark = self.making.mark()
         try:
             found = lowered(applied)
@@ -242,7 +242,7 @@ class Lowering:
     def called(
         self, function: GraphFunction, node: Node, inputs: Sequence[Value | None], scope: KernelScope
     ) -> Sequence[Value | None]:
-        """Return the results of a function, lowered in place, or None for those that it does not compute.
+        """Return the results of a function that is lowered in place, or None for those that it lacks.
 
         Raises: Refused.
         """
@@ -262,7 +262,7 @@ class Lowering:
         return [names.get(name) for name in function.outputs[: len(node.outputs)]]
 
     def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: KernelScope) -> list[Value]:
-        """Return the results of a graph for such inputs, which sees the names around it. Raises: Refused."""
+        """Return the results of a nested graph for these inputs. It sees outer names. Raises: Refused."""
         self.nodes += 1
         if len(given) != len(graph.inputs):
             raise NotTaken(f"the graph inside takes {len(graph.inputs)} inputs and is given {len(given)}")
@@ -280,7 +280,7 @@ class Lowering:
         return [self.making.plain(value) for value in found if value is not None]
 
     def body_of(self, graph: Graph, given: Sequence[Value], scope: KernelScope, kind: str) -> Body:
-        """Return a graph as a program: its inputs are the given values that are not known, and those that it reads.
+        """Return a nested graph as a program. Its inputs are the unknown values in `given`, and those that it reads.
 
         Raises: Refused.
         """
@@ -315,7 +315,7 @@ class Lowering:
 
 
 def _with_own_kernels(program: ModelProgram) -> ModelProgram:
-    """Return the program with kernel names of its own, so that its C does not clash with another program's."""
+    """Return the program with unique kernel names, so that its C does not clash with another program's."""
     suffix = program.name.rpartition("_")[2]
     steps = (
         replace(step, kernel=f"{step.kernel}_{suffix}") if isinstance(step, KernelCall) else step
@@ -331,7 +331,7 @@ def _with_own_kernels(program: ModelProgram) -> ModelProgram:
 def own_results(
     found: Mapping[str, Value], orders: Mapping[str, tuple[int, ...]], making: Making
 ) -> tuple[list[Port], list[Diagnostic]]:
-    """Give each result a tensor of its own, its axes in such an order; the results that no step can write."""
+    """Give each result its own tensor with its axis order. Return them, and findings for impossible ones."""
     outputs: list[Port] = []
     findings: list[Diagnostic] = []
     for name, result in found.items():
@@ -355,7 +355,7 @@ def own_results(
 def program_of(
     name: str, inputs: Sequence[Port], outputs: Sequence[Port], making: Making, fuse: Fuse
 ) -> ModelProgram:
-    """Return the program of the steps that results, and sizes that data decides, need."""
+    """Return the program of the steps that results, and data-determined sizes, need."""
     results = {port.passed.tensor for port in outputs} | {size.tensor for size in making.counts}
     steps, kernels = fuse(_select_needed(making.steps, set(results)), results)
     read = {passed.tensor for step in steps for passed in reads_of_step(step)}
@@ -379,7 +379,7 @@ def _select_needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
 
 
 def with_attributes(function: GraphFunction, node: Node) -> list[Node]:
-    """Return the nodes of a function, with attributes of the node that calls it where they name those."""
+    """Return the nodes of a function with attribute references replaced by the calling node's attributes."""
     given = {**function.defaults, **node.attributes}
     return [_fill_references(inner, given) for inner in function.nodes]
 
@@ -398,7 +398,7 @@ def _fill_references(node: Node, given: Mapping[str, Attribute]) -> Node:
 
 
 def check_said(ports: Iterable[Signature], names: Names) -> None:
-    """Raise NotTaken where a value is not of the type and the sizes that the file says."""
+    """Check that values have the types and sizes that the file declares. Raises: NotTaken."""
     for port in ports:
         value = names.get(port.name)
         wrong = port.contradicts(value.dtype, value.shape) if value is not None else ""
@@ -407,7 +407,7 @@ def check_said(ports: Iterable[Signature], names: Names) -> None:
 
 
 def _deciding(node: Node, inputs: Sequence[Value | None]) -> str:
-    """Return the input of a node that is most likely to decide sizes inside of it, or "" if there is none such."""
+    """Return the input of a node that most likely determines sizes inside it, or ""."""
     for name, value in zip(node.inputs, inputs, strict=True):
         if value is not None and value.known is None and value.dtype in ("i32", "i64") and value.rank < 2:
             return name
@@ -491,7 +491,7 @@ def _either(
     bodies: Sequence[Body],
     counted: list[tuple[Value, tuple[int, ...]]],
 ) -> int:
-    """Return the size of a result of two bodies: a new run-time size where they differ, or a body decides it."""
+    """Return the size of a result of two bodies: a new run-time size if they differ or a body determines it."""
     inner = {size.symbol for body in bodies for size in body.program.counts}
     one, other = map(index_of, sizes)
     if one == other and not inner.intersection(one.symbols):
@@ -511,7 +511,7 @@ def _add_control(
     counted: Sequence[tuple[Value, tuple[int, ...]]] = (),
     **facts: Any,
 ) -> list[Value]:
-    """Return the results, of such types and sizes, of a step that calls bodies."""
+    """Return the results, with these types and sizes, of a step that calls bodies."""
     inner = {size.symbol for body in bodies for size in body.program.counts}
     if any(inner.intersection(index_of(size).symbols) for value in results for size in value.shape):
         raise NotTaken("data inside of it decides the size of a result")
@@ -587,7 +587,7 @@ def _repeat_body(
     state: Sequence[Value | None],
     scope: KernelScope,
 ) -> Sequence[Value]:
-    """Return the results of a loop whose body is a program that is called once per iteration."""
+    """Return the results of a loop whose body is a program, called once per iteration."""
     initial = [to.making.plain(value) for value in state if value is not None]
     if len(initial) < len(state) or any(v is not None and v.count != 1 for v in (trips, condition)):
         raise NotTaken("it has no such inputs")
@@ -623,7 +623,7 @@ def _repeat_body(
 
 
 def _check_states(initial: Sequence[Value], results: Sequence[Value]) -> None:
-    """Raise NotTaken where an iteration changes the type or the sizes of a state."""
+    """Check that iterations keep the type and the sizes of each state. Raises: NotTaken."""
     for before, behind in zip(initial, results, strict=False):
         if (before.dtype, before.shape) != (behind.dtype, behind.shape):
             one, other = (f"{v.dtype}[{', '.join(map(repr, v.shape))}]" for v in (before, behind))
@@ -641,7 +641,7 @@ def _loop_step(
     count: int,
     counted: Sequence[tuple[Value, tuple[int, ...]]] = (),
 ) -> list[Value]:
-    """Return the states after a loop, and its stacked rows."""
+    """Return the final states of a loop, and its stacked rows."""
     starts = tuple(range(len(reads), len(reads) + len(initial)))
     reads += map(to.making.passed, initial)
     more = tuple(BodyInput("read", len(reads) + n) for n in range(len(body.captured)))
@@ -704,7 +704,7 @@ def _scan(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Kerne
 
 
 def _with_axis(to: Lowering, value: Value, axis: int, place: int, scope: KernelScope) -> Value:
-    """Return a value with one of its axes at another place."""
+    """Return a value with one axis moved to another place."""
     order = list(range(value.rank))
     order.insert(place % value.rank, order.pop(axis % value.rank))
     return to.making.plain(_apply_operator(to, "Transpose", [value], {"perm": tuple(order)}, scope))

@@ -1,4 +1,4 @@
-"""A program under construction: values with types and sizes, some of them constant, and kernel texts.
+"""A program under construction: values with types and sizes, constants among them, and kernel texts.
 
 y = KernelText(making, "relu")                  kernel relu_… {
 a, b = y.read(x), y.write("f32", (3, 4))    in a0: f32[3, 4];
@@ -33,12 +33,12 @@ WORK_OF_PLACE = 32
 
 
 class OutOfOrder(Exception):
-    """A value with permuted axes cannot have the requested sizes without a move."""
+    """An exception: a value with permuted axes needs a move to get the requested sizes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """The value on an edge of the graph: a tensor of the program, or an array that is known before it runs.
+    """The value on an edge of the graph: a tensor of the program, or an array known at compile time.
 
     The type is "" for one that no kernel computes with. `tensor` is "" if only the array exists. `order`
     are the axes as they lie in memory, the outermost first; () if that is the order of the sizes. A part of
@@ -55,13 +55,13 @@ class Value:
 
     @staticmethod
     def of(array: Array) -> Value:
-        """Return a value that is known."""
+        """Return a known value."""
         dtype = "i64" if array.dtype == object else type_of(array)
         return Value(dtype, array.shape, known=array)
 
     @property
     def count(self) -> int:
-        """The number of its elements."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
@@ -70,12 +70,12 @@ class Value:
 
     @property
     def lying(self) -> Shape:
-        """The sizes in the order in which the axes lie in memory."""
+        """The sizes in memory order."""
         return permute_sizes(self.shape, self.order)
 
     @property
     def is_part(self) -> bool:
-        """Return whether it has strides of its own."""
+        """Return whether the value has explicit strides."""
         return self.strides is not None
 
     @property
@@ -87,21 +87,21 @@ class Value:
         return tuple(apart[n] for n in range(self.rank))
 
     def seen(self, shape: Sequence[int], strides: Sequence[int], more: int = 0) -> Value:
-        """Return another look at the memory of a tensor: `more` elements behind the first of this one."""
+        """Return a view of the same tensor that starts `more` elements later."""
         return replace(self, shape=tuple(shape), strides=tuple(strides), offset=self.offset + more, order=())
 
     def ordered(self, order: Shape) -> Value:
-        """Return a view of the same memory with its axes in that order."""
+        """Return a view of the same memory with its axes in this order."""
         return replace(self, order=() if is_in_place(self.shape, order) else order)
 
     @property
     def flat(self) -> Value:
-        """The same memory with its sizes as they lie."""
+        """The same memory with sizes in memory order."""
         known = self.known.transpose(self.order) if self.known is not None and self.order else self.known
         return replace(self, shape=self.lying, known=known, order=())
 
     def shaped(self, shape: Sequence[int]) -> Value:
-        """Return the same elements, in the same order, under other sizes. Raises: OutOfOrder."""
+        """Return the same elements, in the same order, with other sizes. Raises: OutOfOrder."""
         found = tuple(whole(size) for size in shape)
         assert prod(found) == self.count, f"{self.shape} is not reshaped to {found}"
         if self.strides is not None:
@@ -121,7 +121,7 @@ class Value:
 
 
 def whole(size: int) -> int:
-    """Return a number of any kind as one of Python. An open size as it is."""
+    """Return a number as a Python int. An open size is unchanged."""
     return size if isinstance(size, Size) else int(size)
 
 
@@ -131,18 +131,18 @@ def permute_sizes(sizes: Sequence[int], order: Shape) -> Shape:
 
 
 def _real(shape: Shape, order: Shape) -> list[int]:
-    """Return the axes of several elements as they lie."""
+    """Return the axes with several elements, in memory order."""
     return [n for n in order or range(len(shape)) if shape[n] != 1]
 
 
 def is_in_place(shape: Shape, order: Shape) -> bool:
-    """Return whether a permutation leaves the memory layout unchanged. Axes of one element may be anywhere."""
+    """Return whether a permutation keeps the memory layout. Axes of one element may be anywhere."""
     return _real(shape, order) == _real(shape, ())
 
 
 @dataclass(slots=True)
 class Making:
-    """The steps so far, whose kernels are still open, and the constants by name.
+    """The steps so far, with open kernels, and the constants by name.
 
     `moved` are permuted values and results of elementwise operations, with the step that made them. With
     `views`, operators that only rename elements are no steps: their readers access the tensor with other
@@ -170,16 +170,16 @@ class Making:
         return len(self.steps)
 
     def back_to(self, mark: int) -> None:
-        """Remove the steps after a mark. Unused constants do no harm."""
+        """Remove the steps after a mark. Unused constants stay, which is harmless."""
         del self.steps[mark:]
         self.moved = {key: found for key, found in self.moved.items() if found[1] < mark}
 
     def plain(self, value: Value) -> Value:
-        """Return the value with its axes in memory as its sizes name them."""
+        """Return the value with its axes in memory in the order of its sizes."""
         return self.laid(value, ())
 
     def laid(self, value: Value, order: Shape) -> Value:
-        """Return the value with its axes in memory in that order; a step moves elements if necessary."""
+        """Return the value with its axes in memory in this order. A step moves elements if necessary."""
         if value.known is not None and not value.tensor:
             return value.ordered(order)
         if not value.is_part and _real(value.shape, value.order) == _real(value.shape, order):
@@ -195,20 +195,20 @@ class Making:
         return self.moved[key][0]
 
     def reserve(self, *sizes: int) -> None:
-        """Count the numbers of a table that is computed at import. Raises: NotTaken beyond a model's limit."""
+        """Account for the numbers of a table that is computed at import. Raises: NotTaken beyond the limit."""
         self.numbers += prod(sizes)
         if self.numbers > MOST_NUMBERS:
             said = f"a table of {prod(sizes)} numbers: the tables of a model have {MOST_NUMBERS} at most"
             raise NotTaken(said)
 
     def fresh(self, dtype: str, shape: Shape) -> Value:
-        """Return a value that a step is about to write. Raises: NotTaken for one that is too large."""
+        """Return a value for a step to write. Raises: NotTaken if it is too large."""
         _check_size(shape)
         self.tensors += 1
         return Value(dtype, shape, f"t{self.tensors - 1}")
 
     def counted(self, most: int) -> tuple[int, Value]:
-        """Return a size that data decides, and the value of it, which a step is about to write."""
+        """Return a data-determined size, and its value for a step to write."""
         self.counts.append(self.opened.of_data(most))
         return self.opened.size(self.counts[-1].name), Value("i64", (), self.counts[-1].tensor)
 
@@ -238,7 +238,7 @@ class Making:
         return TensorView(name, stored_type(flat.dtype), flat.shape, band=band)
 
     def look(self, value: Value) -> TensorView:
-        """Return a value in memory by its axes as its sizes name them."""
+        """Return a value in memory with axes in the order of its sizes."""
         is_plain = not value.is_part and not value.order
         return TensorView(
             value.tensor,
@@ -249,7 +249,7 @@ class Making:
         )
 
     def move(self, function: str, reads: Sequence[Value], writes: Sequence[Value], *numbers: int) -> None:
-        """Append a step that moves elements from or to positions that data determines."""
+        """Append a step that moves elements from or to data-determined positions."""
         if any(value.count for value in writes):
             passed = [tuple(self.passed(self.plain(v)) for v in values) for values in (reads, writes)]
             made = Move(function, passed[0], passed[1], tuple(numbers))
@@ -265,7 +265,7 @@ def _check_size(shape: Sequence[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An array of a kernel in the making, by name. Of no dimension, it is one of one element.
+    """An array of a kernel under construction, by name. An array without axes has one element.
 
     Sizes and indices are by axis; `order` are the axes as they lie in memory. A part of a tensor has some of
     them only, `axes`, and perhaps one of one element behind the last, as neighbours lie apart.
@@ -279,7 +279,7 @@ class Operand:
     is_apart: bool = False
 
     def at(self, index: Sequence[str]) -> str:
-        """Return the element at such indices, which are 0 along axes of one element."""
+        """Return the element at these indices, which are 0 along axes of one element."""
         there = [i if size != 1 else "0" for i, size in zip(index, self.shape, strict=True)]
         return f"{self.name}[{', '.join(self._lying(there) or ['0'])}]"
 
@@ -289,7 +289,7 @@ class Operand:
         return [index[n] for n in self.order] if self.order else list(index)
 
     def loops(self, names: Sequence[str]) -> dict[str, int]:
-        """Return the loops over the named axes in memory order, or none for an axis named "0"."""
+        """Return the loops over the named axes in memory order, without axes named "0"."""
         sizes = zip(self._lying(names), permute_sizes(self.shape, self.order), strict=True)
         return {name: size for name, size in sizes if name != "0"}
 
@@ -298,7 +298,7 @@ class Operand:
         return TextTerm(self.at(index), self.dtype)
 
     def filled(self, index: Sequence[str], fill: str) -> str:
-        """Return the element, or `fill` where it lies outside. Raises: OutOfOrder for a tensor that is repeated."""
+        """Return the element, or `fill` outside of the array. Raises: OutOfOrder for a broadcast tensor."""
         if self.axes is not None and len(self.axes) < len(self.shape):
             raise OutOfOrder
         return f"({self.name}[{', '.join(self._lying(index)) or '0'}] else {fill})"
@@ -324,7 +324,7 @@ class KernelText:
         self._definitions += function
 
     def read(self, value: Value, more: str = "") -> Operand:
-        """Return an array to be read. `more` ends its declaration."""
+        """Return an input array. `more` is appended to its declaration."""
         passed = self.making.passed(value)
         key = passed, value.order, value.strides
         if key not in self._reads:
@@ -338,14 +338,14 @@ class KernelText:
         return self._reads[key][0]
 
     def write(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
-        """Return an array that is a result. Results come in the order in which they were asked for."""
+        """Return a result array. Results are ordered by their requests."""
         value = self.making.fresh(dtype, tuple(whole(size) for size in shape)).ordered(order)
         made = self._declare("out", f"y{len(self._writes)}", dtype, value.shape, value.order)
         self._writes.append((made, value))
         return made
 
     def temp(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
-        """Return an array that exists inside only. Raises: NotTaken for one that is too large."""
+        """Return a temporary array. Raises: NotTaken if it is too large."""
         _check_size(shape)
         self._temporaries += 1
         return self._declare("temp", f"s{self._temporaries - 1}", dtype, tuple(shape), order)
@@ -365,14 +365,14 @@ class KernelText:
         return Operand(name, dtype, shape, order)
 
     def border(self, operand: Operand, widths: Sequence[tuple[int, int]], fill: str) -> None:
-        """Note how far an operand is read beyond its edges, by axis, and the number that it counts as there."""
+        """Record how far an operand is read beyond its edges along each axis, and the fill there."""
         if operand.axes is not None:
             return
         axes = operand.order or range(len(operand.shape))
         self._borders[operand.name] = Border(tuple(widths[n] for n in axes), fill)
 
     def loop(self, axes: Mapping[str, int], *statements: str, guard: str = "") -> None:
-        """Append a loop nest with its statements. Axes of one element are left out."""
+        """Append a loop nest around statements. Axes of one element get no loop."""
         self._statements.append(nest(axes, *statements, guard=guard))
 
     def state(self, statement: str) -> None:
@@ -380,12 +380,12 @@ class KernelText:
         self._statements.append(statement)
 
     def done(self) -> Value:
-        """Return the only result, after the kernel was added to the program's steps."""
+        """Add the kernel to the program's steps, and return its only result."""
         (value,) = self.all_done()
         return value
 
     def all_done(self) -> tuple[Value, ...]:
-        """Return all results."""
+        """Add the kernel to the program's steps, and return all results."""
         values = tuple(value for _, value in self._writes)
         if any(value.count for value in values):
             self._add()
@@ -409,7 +409,7 @@ class KernelText:
 
 
 def nest(axes: Mapping[str, int], *statements: str, guard: str = "", word: str = "for") -> str:
-    """Return statements in loops; axes of one element, which no statement names, have no loop."""
+    """Return statements in loops. Axes of one element, which no statement uses, get no loop."""
     there = {name: size for name, size in axes.items() if size != 1}
     body = " ".join(statements)
     if not there:
@@ -419,13 +419,13 @@ def nest(axes: Mapping[str, int], *statements: str, guard: str = "", word: str =
 
 
 def axes_of(shape: Sequence[int], letter: str = "d") -> tuple[list[str], dict[str, int]]:
-    """Return names for the axes of a shape, "0" for those of one element, and the loops over them."""
+    """Return names for the axes of a shape ("0" for those of one element), and the loops over them."""
     names = [f"{letter}{n}" if size != 1 else "0" for n, size in enumerate(shape)]
     return names, {name: size for name, size in zip(names, shape, strict=True) if name != "0"}
 
 
 def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
-    """Return the sizes to which all of these are repeated. Raises: NotTaken."""
+    """Return the common broadcast shape. Raises: NotTaken."""
     rank = max(map(len, shapes), default=0)
     found: list[int] = []
     for axis in range(rank):
@@ -439,7 +439,7 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
 
 
 def broadcast_index(shape: Shape, axes: Sequence[str]) -> list[str]:
-    """Return the index into an array of this shape that is repeated to a larger one with such axes."""
+    """Return the index into an array of this shape that is broadcast over these axes."""
     return list(axes[len(axes) - len(shape) :])
 
 
@@ -451,7 +451,7 @@ Names = dict[str, Value | None]
 
 @dataclass(frozen=True, slots=True)
 class KernelScope:
-    """The names in scope.
+    """The names that are visible to a node.
 
     `names` grows with each node. `opsets` has a version for each domain. The depth counts the functions and
     graphs around the node.

@@ -1,4 +1,4 @@
-"""Compile a model to a library: distinct kernels once, in parallel; then joined, built, and called."""
+"""Compile a model to a library: distinct kernels once and in parallel, then joined, built, and called."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ SOURCE = "kernel"
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """Options for compiling the kernels of a model; without a heuristic, those worth a search get one.
+    """Options for compiling a model's kernels. Without a heuristic, a search runs for kernels that are worth it.
 
     `profile` is a word of `--profile`.
     """
@@ -123,7 +123,7 @@ def compile_program_of(
     watched: bool = False,
     lowered: bool = False,
 ) -> ModelSource:
-    """Return the C of a program. With `runs`, of a machine that this processor is not, a plain-C model.
+    """Return the C of a program. With `runs`, a machine that this processor is not becomes a plain-C model.
 
     With `lowered`, the accelerator's parts of a program that has a host have their lowered programs.
     """
@@ -187,7 +187,7 @@ def compile_program_of(
 
 
 def _dealt(program: ModelProgram, costs: Mapping[str, float], how: ModelOptions) -> DeviceAssignment:
-    """Return the partition of the steps among devices, by the machine's parameters as measured here."""
+    """Return the assignment of the steps to devices, by the machine's parameters as measured here."""
     return deal(program, costs, measured_machine(how), how.devices, how.limit_s)
 
 
@@ -204,12 +204,12 @@ def _machine(how: ModelOptions, *, runs: bool) -> tuple[Machine, bool]:
 
 
 def _builder(machine: Machine, *, is_model: bool) -> Machine | None:
-    """Return the machine whose flags its kernels are built with, or None if they are plain C."""
+    """Return the machine whose flags build the kernels, or None for plain C."""
     return None if is_model or machine.target.run == "model" else machine
 
 
 def _requests(program: ModelProgram, how: ModelOptions, *, runs: bool) -> list[Request]:
-    """Return the compilation request of each kernel. Weights are packed where this processor runs the packer."""
+    """Return a compilation request for each kernel. Weights are packed if this processor can run the packer."""
     name = machine_of(how.machine)
     machine, model = _machine(how, runs=runs)
     sizes: dict[str, dict[str, Size]] = {}
@@ -235,7 +235,7 @@ def _requests(program: ModelProgram, how: ModelOptions, *, runs: bool) -> list[R
 
 
 def _at_points(program: ModelProgram, how: ModelOptions, watch: Watch, *, runs: bool) -> ModelProgram:
-    """Return the program with convolutions computed at points where their kernels then cost less."""
+    """Return the program with convolutions computed at points where this makes their kernels cheaper."""
     forms = forms_at_points(program)
     asked = dict(zip(program.kernels, _requests(program, how, runs=runs), strict=True))
     requests = {kernel: asked[kernel] for kernel in forms}
@@ -256,7 +256,7 @@ def _at_points(program: ModelProgram, how: ModelOptions, watch: Watch, *, runs: 
 
 
 def fuse_of(method: Method, how: ModelOptions, workspace_bytes: int = 0, watch: Watch = unwatched) -> Fuse:
-    """Return how operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
+    """Return the method that groups operations into kernels: singly, greedily, or by CP-SAT."""
     if method != "cpsat":
         rule = fuse_steps if method == "greedy" else finish_steps
         return (
@@ -268,7 +268,7 @@ def fuse_of(method: Method, how: ModelOptions, workspace_bytes: int = 0, watch: 
 def partition_of(
     method: Method, how: ModelOptions, workspace_bytes: int = 0, watch: Watch = unwatched
 ) -> Partition:
-    """Return the partition of a program by a machine's prices, with its cost. Units: bytes, 0 for no limit."""
+    """Return the partition of a program by a machine's prices. Units: bytes, 0 for no limit."""
     name = machine_of(how.machine)
     request = Request(
         Source(SOURCE, ""), name, {}, heuristic="greedy", profile=find_profile(how.profile, name),
@@ -304,7 +304,7 @@ def _check_calls(program: ModelProgram, kernels: Mapping[str, EmittedC]) -> None
 
 
 class CompiledModel:
-    """A model that is called with its inputs by name, and gives its results by name.
+    """A model that is called with inputs by name and returns results by name.
 
     It may be called from several threads at once: each call has a workspace of its own. `warnings` say why it
     is perhaps not as fast as it could be.
@@ -336,21 +336,21 @@ class CompiledModel:
 
     @property
     def program(self) -> ModelProgram:
-        """The steps that it performs."""
+        """The program of the model."""
         return self.library.program
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Types and sizes of inputs by name; a size that is open is written by its name."""
+        """The types and sizes of inputs by name. An open size has its name."""
         return {p.name: (p.passed.dtype, p.passed.shape) for p in self.emitted.inputs}
 
     @property
     def outputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Types and sizes of results by name."""
+        """The types and sizes of results by name."""
         return {p.name: (p.passed.dtype, p.passed.shape) for p in self.emitted.outputs}
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Return the results for such inputs. Raises: UsageProblem for other names, types or sizes."""
+        """Return the results for these inputs. Raises: UsageProblem for other names, types or sizes."""
         if self._dense is not None and (given := self._dense.addresses(inputs)) is not None:
             results = self._dense.make_results()
             self.call_at(given, [array.ctypes.data for array in results.values()])
@@ -363,7 +363,7 @@ class CompiledModel:
         return {port.name: array for port, array in zip(self.emitted.outputs, sized(), strict=True)}
 
     def bound(self, inputs: Mapping[str, Any]) -> Callable[[], int]:
-        """Return a call without arguments, prepared for these inputs: its status. Its results go nowhere.
+        """Return a function without arguments that runs the model on these inputs and returns the status.
 
         Raises: as a call.
         """
@@ -378,7 +378,7 @@ class CompiledModel:
         inputs: Mapping[str, Any],
         each: Callable[[Callable[[TensorView], Array], int], None] | None = None,
     ) -> list[int]:
-        """Return the time of each step of one call of a watched library. Units: nanoseconds.
+        """Return the time of each step in one call of a watched library. Units: nanoseconds.
 
         `each` is called behind a step with a function that copies a tensor, and with the step's number.
         Raises: as a call.
@@ -415,7 +415,7 @@ class CompiledModel:
     def _prepare_call(
         self, inputs: Mapping[str, Any]
     ) -> tuple[list[Array], list[Array], tuple[list[int], list[int]], Callable[[], list[Array]]]:
-        """Return the arrays that a call reads and writes, its numbers, and a function that returns its results."""
+        """Return the arrays that a call reads and writes, its sizes, and a function that returns its results."""
         sizes: dict[str, int] = {}
         given = [self._take_input(port.name, inputs, sizes) for port in self.emitted.inputs]
         returned = self.emitted.returned
@@ -451,7 +451,7 @@ class CompiledModel:
         )
 
     def call_at(self, given: Sequence[int], made: Sequence[int]) -> None:
-        """Call the library by the addresses of its inputs and results. Both are dense arrays in their order.
+        """Call the library with the addresses of its inputs and results, dense arrays in order.
 
         In front of the inputs are the open sizes. Raises: UsageProblem if an index among the inputs, or a
         size, lies outside.
@@ -466,7 +466,7 @@ class CompiledModel:
         self.check(status)
 
     def check(self, status: int) -> None:
-        """Raise UsageProblem for a status that is not 0."""
+        """Check that a status is 0. Raises: UsageProblem otherwise."""
         if status:
             said = f"`{self.emitted.name}_run` returned {status}"
             help_ = {
@@ -477,7 +477,7 @@ class CompiledModel:
             raise UsageProblem(Diagnostic("program-refused", said, help=help_))
 
     def _take_input(self, name: str, inputs: Mapping[str, Any], sizes: dict[str, int]) -> Array:
-        """Return an input as kernels take it; open sizes that it shows are added to `sizes`."""
+        """Return an input in the form that kernels accept. Open sizes that it determines are added to `sizes`."""
         if name not in inputs:
             raise _wrong(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
         dtype, shape = self.inputs[name]
@@ -490,7 +490,7 @@ class CompiledModel:
         return make_dense(array, dtype)
 
     def _fits(self, own: Sequence[int], shape: Sequence[int], sizes: dict[str, int]) -> bool:
-        """Return whether an array has such sizes, of which those are known that other inputs show."""
+        """Return whether an array has these sizes, given the open sizes that other inputs have determined."""
         for number, size in zip(own, shape, strict=True):
             if is_open(size):
                 open_size = next(s for s in self.emitted.sizes if s.symbol == str(size))
@@ -515,7 +515,7 @@ def compile_whole(
     apart: bool = False,
     warnings: tuple[Diagnostic, ...] = (),
 ) -> CompiledModel:
-    """Return a program compiled, its kernels by so many processes. With `apart`, weights are no part of the code.
+    """Return a compiled program, with kernels compiled in `jobs` processes. With `apart`, it has no weights.
 
     Programs that differ in weights alone are then one library. Raises: IsamapError of every kind.
     """
@@ -527,13 +527,13 @@ def compile_whole(
 
 
 def program_key(program: ModelProgram, how: ModelOptions) -> str:
-    """Return the sha256 of all that the kernels of a program depend on. Raises: IsamapError of every kind."""
+    """Return the sha256 of everything that a program's kernels depend on. Raises: IsamapError of every kind."""
     keys = (key_of(request) or "" for request in _requests(program, how, runs=True))
     return digest(*keys, *(("transform",) if how.transform else ()))
 
 
 def explain_refused_kernels(program: ModelProgram, how: ModelOptions) -> dict[str, str]:
-    """Return why a machine performs no kernel, by the first tensor that the kernel writes."""
+    """Return why a machine cannot perform kernels, by the first tensor that each kernel writes."""
     found: dict[str, str] = {}
     for kernel, text in program.kernels.items():
         steps = tuple(
@@ -549,7 +549,7 @@ def explain_refused_kernels(program: ModelProgram, how: ModelOptions) -> dict[st
 
 
 def refuse_both(how: ModelOptions) -> None:
-    """Refuse options that exclude each other: threads and devices, rewrites and a host. Raises: UsageProblem."""
+    """Refuse exclusive options: threads with devices, rewrites with a host. Raises: UsageProblem."""
     if how.threads > 1 and how.devices > 1:
         said = "threads share each kernel, devices have kernels of their own: a core is one or the other"
         help_ = "give one of both; docs/graphs.md compares them"
@@ -560,12 +560,12 @@ def refuse_both(how: ModelOptions) -> None:
 
 
 def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
-    """Why a model's partition is perhaps not as good as it could be. A rule has no such reasons."""
+    """Return the reasons why a partition may not be the best one. The greedy rule has none."""
     return fuse.warnings if isinstance(fuse, Partition) else ()
 
 
 def _compile_ahead(program: ModelProgram, how: ModelOptions, jobs: int, watch: Watch = unwatched) -> None:
-    """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
+    """Compile uncached kernels in processes that do not rerun the caller's program."""
     if jobs == 1 or how.host or len(program.kernels) < AHEAD_KERNELS:
         return  # with a host, parts of kernels are compiled
     with suppress(IsamapError):  # which is said where each of them is asked for
@@ -575,7 +575,7 @@ def _compile_ahead(program: ModelProgram, how: ModelOptions, jobs: int, watch: W
 
 
 def _describe_request(request: Request) -> dict[str, Any]:
-    """Return a kernel as the command is asked for it, which builds none: the model is built as a whole."""
+    """Return a kernel's request for another process, which does not build its library."""
     return {
         "kernel": request.kernel.text, "sizes": request.sizes, "machine": request.machine,
         "heuristic": request.heuristic, "limit_s": request.limit_s, "threads": request.threads,
@@ -592,7 +592,7 @@ def _wrong(said: str, *notes: str) -> UsageProblem:
 
 
 def build_model(emitted: EmittedModel, machine: Machine | None, watch: Watch = unwatched) -> Path:
-    """Return the library, built for a machine; for none, all is plain C. Raises: MissingTool, CompilerRefused."""
+    """Return the library, built for a machine or as plain C for None. Raises: MissingTool, CompilerRefused."""
     flags = machine.target.flags if machine else MODEL_FLAGS
     features = machine.target.features if machine else ()
     found = find_compiler(flags, machine.target.toolchains if machine else COMPILERS, None, features)
@@ -612,7 +612,7 @@ def build_model(emitted: EmittedModel, machine: Machine | None, watch: Watch = u
 
 @dataclass(frozen=True, slots=True)
 class CallState:
-    """The state that one call at a time uses. `places` are addresses of the function's arguments."""
+    """The state that one call at a time uses. `places` are the addresses of the function's arguments."""
 
     inputs: Any
     outputs: Any
@@ -622,7 +622,7 @@ class CallState:
 
     @staticmethod
     def of(first: Sequence[int | None], *, inputs: int, outputs: int, workspace_bytes: int) -> CallState:
-        """Return a room for such a model. `first` are what lies in front of the pointers to its inputs."""
+        """Return the call state of a model. `first` are the struct members before the input pointers."""
         given = (ctypes.c_void_p * (len(first) + inputs + 1))(*first)
         made = (ctypes.c_void_p * (outputs + 1))()
         space = large_room(workspace_bytes + LINE_BYTES)
@@ -630,14 +630,14 @@ class CallState:
         return CallState(given, made, space, len(first), places)
 
     def point(self, given: Sequence[int], made: Sequence[int]) -> None:
-        """Says where inputs and results lie."""
+        """Set the addresses of inputs and results."""
         self.inputs[self.first : self.first + len(given)] = given
         self.outputs[: len(made)] = made
 
 
 @dataclass(frozen=True, slots=True)
 class DensePorts:
-    """Names, types and sizes of a model's inputs and results, all known: calls need no other preparation.
+    """The names, types and known sizes of a model's inputs and results, which speed up calls.
 
     Weights drive Python's code out of the caches, so each step of Python costs a call some microseconds.
     """
@@ -647,7 +647,7 @@ class DensePorts:
 
     @staticmethod
     def of(emitted: EmittedModel) -> DensePorts | None:
-        """Return the ports, or None if a size is open, or a type is stored as another one."""
+        """Return the ports, or None if a size is open or a type is stored as another one."""
         ports = tuple(
             tuple((p.name, DTYPES[stored_type(p.passed.dtype)].numpy(), p.passed.shape) for p in side)
             for side in (emitted.inputs, emitted.outputs)
@@ -657,7 +657,7 @@ class DensePorts:
         return DensePorts(*ports) if is_known else None
 
     def addresses(self, inputs: Mapping[str, Any]) -> list[int] | None:
-        """Return the addresses of a call's arrays in order; None if one of them is missing or must be converted."""
+        """Return the addresses of a call's arrays in order, or None if one is missing or needs a conversion."""
         if len(inputs) != len(self.inputs):
             return None
         found: list[int] = []
@@ -671,7 +671,7 @@ class DensePorts:
         return found
 
     def make_results(self) -> dict[str, Array]:
-        """Return new arrays, with arbitrary content, by name."""
+        """Return new uninitialised arrays by name."""
         return {name: np.empty(shape, dtype) for name, dtype, shape in self.outputs}
 
 
@@ -684,7 +684,7 @@ class AlignedBytes:
 
     @staticmethod
     def of(content: memoryview) -> AlignedBytes:
-        """Return such bytes, copied where they start elsewhere."""
+        """Return bytes at a cache line, copied if necessary."""
         place = np.frombuffer(content, np.uint8).ctypes.data
         if place % LINE_BYTES == 0:
             return AlignedBytes(content, place)
@@ -705,7 +705,7 @@ class AlignedBytes:
 
 
 def packed_of(program: ModelProgram, given: Mapping[str, Mapping[str, Size]]) -> dict[str, tuple[str, ...]]:
-    """Return, by kernel, at most one operand to pass packed. `given` are the ranges of its open sizes."""
+    """Return, for each kernel, at most one operand to pass packed. `given` are the ranges of its open sizes."""
     constant: dict[str, set[str]] = {}
     sizes: dict[str, dict[str, int]] = {}
     for step in program.steps:
@@ -722,7 +722,7 @@ def packed_of(program: ModelProgram, given: Mapping[str, Mapping[str, Size]]) ->
 
 
 def _is_packed(text: str, name: str, size: int, sizes: Mapping[str, Size]) -> bool:
-    """Return whether one sum, and nothing else, reads an operand, and reads it faster in another order.
+    """Return whether one sum alone reads an operand, and reads it faster in another order.
 
     Of a few bytes that is so if they are narrower than the sums, and along an axis of their own: where each
     element has a factor of its own, vectors read both alike.
@@ -747,7 +747,7 @@ def _is_packed(text: str, name: str, size: int, sizes: Mapping[str, Size]) -> bo
 def with_packed(
     program: ModelProgram, kernels: Mapping[str, EmittedC], machine: Machine, *, model: bool
 ) -> ModelProgram:
-    """Return the program whose kernels are given packed what they take packed, and only constants that are read.
+    """Return the program whose kernels get packed operands, with only the constants that are still read.
 
     What packs is one library. Raises: as `compile_library`, of what packs.
     """

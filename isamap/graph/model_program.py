@@ -1,4 +1,4 @@
-"""A model as a program: kernels and moves in order, and the pieces of memory between them.
+"""A model as a program: kernels and moves in order, and the tensors between them.
 
     KernelCall("relu_3f2a", {"a0": TensorView("x", "f32", (2, 3)), "y0": TensorView("t0", "f32", (2, 3))})
     Move("gather", …)
@@ -20,7 +20,7 @@ from isamap.graph.sizes import OpenSize
 
 @dataclass(frozen=True, slots=True)
 class TensorView:
-    """A tensor as a step sees it: row-major, or with such strides from an offset on. Units: elements.
+    """A tensor as a step views it: row-major, or with strides from an offset on. Units: elements.
 
     `band` says of a constant mask of so many rows and columns that it is true where `low <= column - row <= high`.
     """
@@ -34,13 +34,13 @@ class TensorView:
 
     @property
     def is_part(self) -> bool:
-        """Return whether a step sees the tensor otherwise than as a whole in its order."""
+        """Return whether a step views the tensor other than as a whole in row-major order."""
         return self.strides is not None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A call of a kernel: the tensors that it reads and writes, by operand names, open sizes by its parameters.
+    """A call of a kernel: the tensors that it reads and writes, by operand, and the open sizes by parameter.
 
     Where it `is_searched`, a schedule of it is worth a search.
     """
@@ -54,7 +54,7 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A call of the library of moves, for indices that are data: its operands and numbers."""
+    """A call of the library of moves, for data-dependent indices: its operands and numbers."""
 
     function: str
     reads: tuple[TensorView, ...]
@@ -64,7 +64,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class BodyInput:
-    """The source of an input of a body: a tensor that the step reads, or a value that changes in each iteration.
+    """The source of a body's input: a tensor that the step reads, or a value that each iteration changes.
 
     A "row" is a slice of a tensor, from the first one on, or from the last one if it `is_backward`.
     """
@@ -76,7 +76,7 @@ class BodyInput:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A step that calls programs, its bodies, depending on data at run time.
+    """A step that calls programs (bodies), depending on data at run time.
 
     "if" reads a condition first, and calls the first body if it is true, else the second. "loop" calls its
     body `trips` times, or as often as the tensor at `trips_at` says, while the condition at `goes_at` and the
@@ -108,7 +108,7 @@ Step = KernelCall | Move | Control
 
 
 def called_by(step: Step) -> str:
-    """Return the kernel, or the step with bodies, that determines the workspace and the cost of the step."""
+    """Return the name of the kernel or step with bodies that determines workspace and cost of a step."""
     return step.kernel if isinstance(step, KernelCall) else step.name if isinstance(step, Control) else ""
 
 
@@ -122,7 +122,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class ModelProgram:
-    """Steps over tensors. Other tensors than inputs, results and constants are in the workspace.
+    """Steps over tensors. Tensors other than inputs, results and constants lie in the workspace.
 
     `sizes` are those that each call gives, `counts` those that its own steps determine.
     """

@@ -1,4 +1,4 @@
-"""Check the numbers of a move against its tensors, before they are passed to `isamap_moves.c`.
+"""Check the numbers of a move against its tensors before `isamap_moves.c` receives them.
 
 The C code checks every index that is data, but relies on its other numbers. Therefore these are checked
 here, for models and for graph files.
@@ -21,7 +21,7 @@ _TYPE_BYTES = {1: 4, 2: 8, 3: 1, 4: 2, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8}
 
 
 def is_sound(move: Move) -> bool:
-    """Return whether a move accesses only its tensors for any data."""
+    """Return whether a move only accesses its tensors, for any data."""
     rule = _RULES.get(move.function)
     if rule is None or any(number < 0 for number in move.numbers):
         return False
@@ -59,7 +59,7 @@ def _gather(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
 
 
 def _leading_sizes(n: Numbers) -> tuple[int, int, int] | None:
-    """Return the elements of x and of the indices, and an element's bytes, or None if places may be out of bounds."""
+    """Return the elements of x and of the indices, and an element's bytes, or None if out of bounds."""
     rank, axis, size, index = n[:4]
     sizes, own = n[4 : 4 + rank], n[4 + rank :]
     fits = all(d == axis or few <= many for d, (many, few) in enumerate(zip(sizes, own, strict=True)))

@@ -1,4 +1,4 @@
-"""A network as one stream of encoded instructions, its tensors in one map of main memory.
+"""A network as one stream of encoded instructions, with its tensors in one map of main memory.
 
     words 0 to 791        quantizelinear        x at dram[0x40], y0 at dram[0x24c40]
     words 792 to 44150    qlinearconv           y0, weights, y1
@@ -60,7 +60,7 @@ from isamap.stream.unroll import MOST_COMMANDS, too_long, unroll
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The bytes of main memory that commands read and write, a byte as often as they do. Units: bytes.
+    """The main memory traffic of commands, each access counted. Units: bytes.
 
     `share` is the time of the busiest unit, relative to its time without tiles that stay in scratchpads.
     """
@@ -76,7 +76,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class NetworkStream:
-    """The program of a network, and the traffic of its parts, in order."""
+    """The program of a network as a stream, and the traffic of its parts, in order."""
 
     program: ProgramFile
     traffic: tuple[Traffic, ...]
@@ -85,7 +85,7 @@ class NetworkStream:
 def assemble_network(
     program: ModelProgram, lowered: Mapping[str, LoweredProgram], machine: Machine, watch: Watch
 ) -> NetworkStream:
-    """Return the stream of a network; steps whose kernels are not in `lowered` are the host's.
+    """Return the stream of a network. Steps whose kernels are not in `lowered` belong to the host.
 
     Raises: UsageProblem for what no encoded instruction does.
     """
@@ -161,7 +161,7 @@ def place_tensors(program: ModelProgram, machine: Machine) -> dict[str, StreamAr
 
 
 def _operands(step: KernelCall, tensors: Mapping[str, StreamArray]) -> dict[str, StreamArray]:
-    """Return the places of the operands of a kernel. Raises: UsageProblem for a part of a tensor."""
+    """Return the places of a kernel's operands. Raises: UsageProblem for a part of a tensor."""
     found: dict[str, StreamArray] = {}
     for role, passed in (("in", step.reads), ("out", step.writes)):
         for name, one in passed.items():
@@ -221,7 +221,7 @@ def least_traffic(
 
 
 def host_programs(program: ModelProgram, stream: ProgramFile) -> Iterator[tuple[int, ModelProgram]]:
-    """Yield each step that no part of the stream performs, as a program of its own."""
+    """Yield each step that no part of the stream performs, as a separate program."""
     encoded = {part.step for part in stream.parts}
     for number, step in enumerate(program.steps):
         if number not in encoded:
@@ -229,7 +229,7 @@ def host_programs(program: ModelProgram, stream: ProgramFile) -> Iterator[tuple[
 
 
 def _alone(program: ModelProgram, step: Step, number: int) -> ModelProgram:
-    """Return the program of one step: its inputs and results have the names of its tensors."""
+    """Return the program of one step, whose inputs and results have the names of its tensors."""
     constants = {
         p.tensor: program.constants[p.tensor] for p in reads_of(step) if p.tensor in program.constants
     }
@@ -249,7 +249,7 @@ def _alone(program: ModelProgram, step: Step, number: int) -> ModelProgram:
 def compile_host(
     program: ModelProgram, stream: ProgramFile, how: ModelOptions, watch: Watch, *, runs: bool
 ) -> dict[int, ModelSource]:
-    """Return the library of each step of the host, by the number of the step."""
+    """Return the library of each step of the host, by step number."""
     on_host = replace(how, machine=how.host, host="", devices=1)
     steps = list(host_programs(program, stream))
     found: dict[int, ModelSource] = {}
@@ -260,7 +260,7 @@ def compile_host(
 
 
 def host_files(host: Mapping[int, ModelSource]) -> dict[str, str | bytes]:
-    """Return the C of the host's steps, by file name; without the Makefile of a host's program."""
+    """Return the C of the host's steps, by file name, without Makefiles."""
     found: dict[str, str | bytes] = {}
     for library in host.values():
         for name, content in library.emitted.files.items():
@@ -273,7 +273,7 @@ def host_files(host: Mapping[int, ModelSource]) -> dict[str, str | bytes]:
 
 
 class StreamedModel:
-    """A network whose stream is interpreted, step by step. The host's steps run as C."""
+    """A network whose stream is interpreted step by step. The host's steps run as C."""
 
     def __init__(
         self,
@@ -288,13 +288,13 @@ class StreamedModel:
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Types and sizes of inputs by name."""
+        """The types and sizes of inputs by name."""
         return {port.name: (port.passed.dtype, port.passed.shape) for port in self.program.inputs}
 
     def watch(
         self, inputs: Mapping[str, Any], each: Callable[[Callable[[TensorView], Array], int], None]
     ) -> None:
-        """Perform all steps. `each` is called behind a step with a function that copies a tensor, and its number.
+        """Perform all steps. `each` is called after a step with a function that copies a tensor, and the number.
 
         Raises: VerificationFailed if a word is not an instruction, or an instruction goes wrong.
         """

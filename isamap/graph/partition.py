@@ -40,7 +40,7 @@ TRIES = 4
 
 @dataclass(frozen=True, slots=True)
 class ChosenPartition:
-    """The chosen plan with its problem, and two plans for comparison: no fusion, and the greedy rule's."""
+    """The chosen plan with its problem, and two plans for comparison: without fusion, and the greedy rule's."""
 
     problem: GraphProblem
     plan: GraphPlan
@@ -51,7 +51,7 @@ class ChosenPartition:
 
 @dataclass(slots=True)
 class Partition:
-    """A method to partition a model's steps. Units: seconds; bytes, 0 for no limit of the workspace."""
+    """A method that partitions a model's steps. Units: seconds; bytes, 0 for no limit of the workspace."""
 
     method: Method
     prices: Prices
@@ -61,11 +61,11 @@ class Partition:
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """Why the plan is perhaps not as good as it could be."""
+        """The reasons why the plan may not be the best one."""
         return self.parted.plan.warnings if self.parted is not None else ()
 
     def __call__(self, steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
-        """Return the calls and moves, and kernels' texts by name. Raises: UsageProblem if room is short."""
+        """Return the calls and moves, and kernels' texts by name. Raises: UsageProblem for too little workspace."""
         if opened := opened_by(s for step in steps for p in writes_of(step) for s in p.shape):
             raise needs_numbers(opened.sizes, "choosing what to fuse by prices")
         problem, cones, written = formulate(steps, results, self.prices)
@@ -87,7 +87,7 @@ class Partition:
         return finish_steps([written[g] for g in plan.order], results)
 
     def _solve_packed(self, problem: GraphProblem, start: GraphPlan, room: int) -> GraphPlan:
-        """Return the best plan that fits when it is packed; of those that do not, the last."""
+        """Return the best plan that fits after packing, or the last one if none does."""
         plan = start
         failures: dict[Diagnostic, None] = {}
         for _ in range(TRIES):
@@ -105,7 +105,7 @@ class Partition:
 def formulate(
     steps: Sequence[Open], results: set[str], prices: Prices
 ) -> tuple[GraphProblem, list[NodeGroup], list[Open]]:
-    """Return the problem of a program's steps, and by group its nodes and how it is written."""
+    """Return the problem of a program's steps, the nodes of each group, and each group's step."""
     nodes = nodes_of(steps)
     edges = Edges.of(nodes, frozenset(results))
     writer = Writer(steps)
@@ -132,7 +132,7 @@ def formulate(
 
 
 def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> list[NodeGroup]:
-    """Return the groups of `fused`: the tensors that stay in memory are written by roots."""
+    """Return the groups of the greedy rule. Roots write the tensors that stay in memory."""
     calls, _ = fuse_steps(steps, results)
     kept = {p.tensor for step in calls for p in written_by(step)}
     visible = frozenset(n for n, node in enumerate(edges.nodes) if kept & set(node.writes))
@@ -140,7 +140,7 @@ def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> lis
 
 
 def place_tensors(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int], int]:
-    """Return the places of a plan's tensors, and the size of the workspace with that of kernels. Units: bytes."""
+    """Return the places of a plan's tensors, and the workspace size including kernels'. Units: bytes."""
     buffers = [
         PlacedBuffer(t, b, e, problem.room_bytes(t), LINE_BYTES)
         for t, (b, e) in live_ranges(problem, plan.order).items()
@@ -155,7 +155,7 @@ def place_tensors(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int
 
 
 def no_room(size: int, limit: int, peak: int = 0) -> UsageProblem:
-    """Return the problem of a workspace that exceeds the limit.
+    """Return the error that a workspace exceeds the limit.
 
     `peak` is the number of bytes that live at one time, if it is known.
     """

@@ -1,4 +1,4 @@
-"""Access patterns of tensors: the size and the stride, in elements, of each axis of a nest.
+"""Access patterns of tensors: the size and the stride, in elements, of each axis of a loop nest.
 
 sizes (4, 8, 16), strides (128, 16, 1)   may be walked as (512,) by (1,), or as (32, 16) by (16, 1)
 sizes (4, 8), strides (0, 1)             one row that is read four times
@@ -14,14 +14,14 @@ Strides = tuple[int, ...]
 
 
 def broadcast(sizes: Sizes, strides: Strides, target: Sizes) -> Strides:
-    """Return the strides of a tensor that is repeated to a larger shape: 0 along axes on which it is."""
+    """Return the strides of a tensor that is broadcast to a larger shape, 0 along broadcast axes."""
     missing = len(target) - len(sizes)
     there = zip(sizes, strides, target[missing:], strict=True)
     return (0,) * missing + tuple(stride if size == full else 0 for size, stride, full in there)
 
 
 def reshape_strides(sizes: Sizes, strides: Strides, target: Sizes) -> Strides | None:
-    """Return the strides under another shape of as many elements, or None if no walk of that shape reaches them."""
+    """Return the strides under another shape with equally many elements, or None if there are none."""
     if prod(sizes) != prod(target):
         return None
     runs = _runs(sizes, strides)
@@ -41,7 +41,7 @@ def reshape_strides(sizes: Sizes, strides: Strides, target: Sizes) -> Strides | 
 
 
 def _runs(sizes: Sizes, strides: Strides) -> list[tuple[int, int]]:
-    """Return the fewest axes that walk the same elements in the same order."""
+    """Return the fewest axes that traverse the same elements in the same order."""
     runs: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:
@@ -54,7 +54,7 @@ def _runs(sizes: Sizes, strides: Strides) -> list[tuple[int, int]]:
 
 
 def merge_walks(sizes: Sizes, walks: Sequence[Strides]) -> Sizes:
-    """Return the fewest axes by which all these walks are possible."""
+    """Return the fewest axes with which all these traversals are possible."""
     found: list[int] = []
     inner: int | None = None
     for axis in reversed(range(len(sizes))):

@@ -1,4 +1,4 @@
-"""Kernels whose texts are still open: statements over arrays, and pending elementwise operations.
+"""Kernels with open texts: statements over arrays, and pending elementwise operations.
 
     Pointwise("add", (x, b), y, "(«0» + «1»)")        y[d0, d1] = (a0[d0, d1] + a1[d1]);
 
@@ -26,7 +26,7 @@ PLACE = re.compile("«([0-9]+)»")
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """Elements read before and behind an array, by its axes as they lie, and the number that they count as."""
+    """Elements read before and after an array, by axis in memory order, and their fill."""
 
     widths: tuple[tuple[int, int], ...]
     fill: str
@@ -34,7 +34,7 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class WrittenKernel:
-    """A kernel by its declarations and statements, what it reads and writes by its operands' names.
+    """A kernel as declarations and statements, with the tensors of its operands.
 
     `borders` are operands that are read beyond their edges, where they count as a fill: `(a0[…] else 0)`. If
     it `is_searched`, schedules differ so much that a search pays.
@@ -52,7 +52,7 @@ class WrittenKernel:
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """An operation on single elements of inputs that are repeated to the sizes of the result."""
+    """An elementwise operation on inputs that are broadcast to the sizes of the result."""
 
     name: str
     inputs: tuple[TensorView, ...]
@@ -99,7 +99,7 @@ def call_of(kernel: WrittenKernel, sizes: Sequence[OpenSize] = ()) -> tuple[Kern
 
 
 def write_kernel(step: Pointwise) -> WrittenKernel:
-    """Return the kernel of an operation on single elements, over the fewest axes by which all can be walked."""
+    """Return the kernel of an elementwise operation, over the fewest axes that traverse all arrays."""
     shape = step.output.shape
     walks = [broadcast(p.shape, walk_of(p), shape) for p in (*step.inputs, step.output)]
     sizes = merge_walks(shape, walks)
@@ -125,7 +125,7 @@ def write_kernel(step: Pointwise) -> WrittenKernel:
 
 
 def reshape_operation(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | None:
-    """Return the operation with its result reshaped to `sizes`, or None if strides alone cannot read an input so."""
+    """Return the operation with its result reshaped to `sizes`, or None if strides cannot express an input."""
     shape, inputs = step.output.shape, list[TensorView]()
     if shape == sizes:
         return step
@@ -143,7 +143,7 @@ def reshape_operation(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | No
 
 
 def element_of(name: str, passed: TensorView, index: Sequence[str]) -> tuple[str, TensorView]:
-    """Return an element of a tensor by an index for each axis, and the tensor as a kernel takes it."""
+    """Return an element of a tensor by an index per axis, and the tensor in the form that a kernel accepts."""
     axes, taken = laid_out(passed)
     there = [index[n] if passed.shape[n] != 1 else "0" for n in axes]
     there += ["0"] * (max(1, len(taken.shape)) - len(there))
@@ -156,7 +156,7 @@ def declaration(role: str, name: str, passed: TensorView) -> str:
 
 
 def laid_out(passed: TensorView) -> tuple[tuple[int, ...], TensorView]:
-    """Return the axes of a tensor that a kernel loops over, the outermost first, and the tensor as its operand.
+    """Return the tensor axes over which a kernel loops, the outermost first, and the tensor as an operand.
 
     Axes of one element and broadcast axes of a strided tensor are left out. An axis of one element is added
     if the last axis is not dense, because an operand's last axis must be dense.
@@ -173,12 +173,12 @@ def laid_out(passed: TensorView) -> tuple[tuple[int, ...], TensorView]:
 
 
 def walk_of(passed: TensorView) -> Strides:
-    """Return how far neighbours along each axis lie apart. Units: elements."""
+    """Return the distance of neighbours along each axis. Units: elements."""
     return dense(passed.shape) if passed.strides is None else passed.strides
 
 
 def band_of(mask: Array) -> tuple[int, int, int, int] | None:
-    """Return the rows and columns of a mask, and the least and the largest `column - row` of what is true.
+    """Return rows and columns of a band mask, and the least and largest true `column - row`, or None.
 
     None for a mask that is not true everywhere between these two. Causal masks and sliding windows are bands; a mask
     that is true or false everywhere counts as none.
@@ -193,7 +193,7 @@ def band_of(mask: Array) -> tuple[int, int, int, int] | None:
 
 
 def with_compared_indices(kernel: WrittenKernel) -> WrittenKernel:
-    """Return the kernel with comparisons of indices for the elements of masks that are bands.
+    """Return the kernel with index comparisons in place of elements of band masks.
 
     select(a2[d1, d2], …)     select(d2 <= d1, …)
     """
@@ -241,10 +241,10 @@ def _nest(loops: Mapping[str, int], statement: str) -> str:
 
 
 def place_elements(expression: str, elements: Sequence[str]) -> str:
-    """Return an expression with elements in the places of «0», «1», …."""
+    """Return an expression with elements substituted for «0», «1», …."""
     return PLACE.sub(lambda found: elements[int(found[1])], expression)
 
 
 def dense(shape: Sequence[int]) -> Strides:
-    """Return how far neighbours along each axis lie apart in a row-major array. Units: elements."""
+    """Return the strides of a row-major array. Units: elements."""
     return tuple(prod(shape[n + 1 :]) for n in range(len(shape)))

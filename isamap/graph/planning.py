@@ -25,7 +25,7 @@ from isamap.scheduler.memory.allocation import pack
 
 
 def find_pitches(program: ModelProgram, machine: Machine) -> dict[str, int]:
-    """Return the distance of rows by tensor, for those whose rows are moved apart. Units: bytes."""
+    """Return the row pitch of each tensor whose rows are padded. Units: bytes."""
     kept = {port.passed.tensor for port in (*program.inputs, *program.outputs)} | program.constants.keys()
     seen: dict[str, set[int]] = {}
     for step in program.steps:
@@ -40,13 +40,13 @@ def find_pitches(program: ModelProgram, machine: Machine) -> dict[str, int]:
 
 
 def room_bytes(passed: TensorView, pitches: Mapping[str, int]) -> int:
-    """Return how many bytes a tensor takes."""
+    """Return the bytes that a tensor occupies."""
     pitch = pitches.get(passed.tensor)
     return size_bytes(passed.dtype, passed.shape) if pitch is None else prod(passed.shape[:-1]) * pitch
 
 
 def apart_bytes(passed: TensorView, axis: int, pitches: Mapping[str, int]) -> int:
-    """Return how far elements lie apart that are neighbours along an axis other than the last."""
+    """Return the distance of neighbours along an axis other than the last. Units: bytes."""
     if passed.strides is not None:
         return size_bytes(passed.dtype, ()) * passed.strides[axis]
     pitch, inner = pitches.get(passed.tensor), passed.shape[axis + 1 :]
@@ -55,7 +55,7 @@ def apart_bytes(passed: TensorView, axis: int, pitches: Mapping[str, int]) -> in
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Offsets of tensors by name and of steps' own workspaces by number, distances of rows. Units: bytes."""
+    """Offsets of tensors by name and of steps' workspaces by number, and row pitches. Units: bytes."""
 
     tensors: Mapping[str, int]
     steps: Mapping[int, int]
@@ -69,7 +69,7 @@ def plan(
     pitches: Mapping[str, int],
     places: Sequence[tuple[int, int]] | None = None,
 ) -> MemoryPlan:
-    """Return the places of all tensors between steps, at their largest sizes.
+    """Return the places of all tensors between steps at their largest sizes.
 
     `needed` are the workspaces of kernels, and of steps with bodies, by name. `pitches` are the distances of
     rows by tensor, if they are not dense (pitches.py). `places` are the start and the end of each step, if

@@ -1,4 +1,4 @@
-"""Check the program of a model: steps read what exists, views lie in their tensors, bodies get their inputs.
+"""Check a model's program: steps read existing tensors, views lie in them, bodies get their inputs.
 
 check_model(program)  ->  ("step 3 reads `t7`, which nothing has written",)
 """
@@ -13,7 +13,7 @@ from isamap.ir import DTYPES
 
 
 def check_model(program: ModelProgram) -> tuple[str, ...]:
-    """Return the broken rules of a program and of the bodies of its steps, or nothing if it can be emitted."""
+    """Return the violated rules of a program and of its steps' bodies, or () if it can be emitted."""
     return tuple(_check_program_rules(program))
 
 
@@ -83,7 +83,7 @@ def _check_view(place: str, passed: TensorView) -> Iterator[str]:
 
 
 def _bits(passed: TensorView) -> float:
-    """Return the bits from the start of a tensor to the last element of a view, or 0 if a size is open."""
+    """Return the bits from a tensor's start to a view's last element, or 0 if a size is open."""
     strides = passed.strides or [0] * len(passed.shape)
     numbers = (*passed.shape, *strides, passed.offset)
     if any(map(is_open, numbers)) or passed.dtype not in DTYPES or 0 in passed.shape:

@@ -1,4 +1,4 @@
-"""Replace DequantizeLinear → operator → QuantizeLinear by one operator of integers.
+"""Replace DequantizeLinear → operator → QuantizeLinear by one integer operator.
 
     x8 → DequantizeLinear → Conv → Relu → QuantizeLinear → y8        x8 → QLinearConv → y8
     x8 → DequantizeLinear → Transpose → y                            x8 → Transpose → DequantizeLinear → y
@@ -41,7 +41,7 @@ rounded."""
 
 @dataclass(frozen=True, slots=True)
 class _Scaled:
-    """A quantised tensor by names: its values are (`values` - `zero`) * `scale`."""
+    """A quantised tensor by names. Its values are (`values` - `zero`) * `scale`."""
 
     values: str
     scale: str
@@ -50,7 +50,7 @@ class _Scaled:
 
 
 class _Rewriting:
-    """A graph while it is rewritten: the node that makes each value, and how many read it."""
+    """A graph while it is rewritten: the producer of each value, and its number of readers."""
 
     def __init__(self, graph: Graph, opset: int, definitions: Definitions | None) -> None:
         self.opset, self.definitions = opset, definitions
@@ -63,14 +63,14 @@ class _Rewriting:
         self._names = {*self.makers, *self.readers, *self.constants, *(port.name for port in graph.inputs)}
 
     def fresh(self, name: str) -> str:
-        """Return a name like this one that no value of the graph has."""
+        """Return a name similar to this one that no value of the graph has."""
         while name in self._names:
             name += "."
         self._names.add(name)
         return name
 
     def array(self, name: str) -> Array:
-        """Return the constant of this name, or an empty array if there is none."""
+        """Return the constant with this name, or an empty array."""
         return self.constants.get(name, np.zeros(0))
 
     def dequantised(self, name: str) -> _Scaled | None:
@@ -87,17 +87,17 @@ class _Rewriting:
         return _Scaled(values, scale, zero, axis) if is_known else None
 
     def bytes_of(self, name: str) -> _Scaled | None:
-        """Return the quantised tensor that a value dequantises, or None if there is none."""
+        """Return the quantised tensor that a value dequantises, or None."""
         found = self.dequantised(name)
         return found if found is not None and is_byte(self.array(found.zero)) else None
 
     def bytes_of_one_scale(self, name: str) -> _Scaled | None:
-        """Return the quantised tensor that a value dequantises by one scale, or None if there is none."""
+        """Return the quantised tensor that a value dequantises by a single scale, or None."""
         found = self.bytes_of(name)
         return found if found is not None and self.array(found.scale).size == 1 else None
 
     def bytes_of_any_scale(self, name: str) -> _Scaled | None:
-        """Return the bytes that a value stands for by one scale, which may be computed where their type is said."""
+        """Return the bytes that a value represents with one scale, possibly computed, or None."""
         found, node = self.bytes_of_one_scale(name), self.makers.get(name)
         if found is not None or node is None or not is_scaling(node, "DequantizeLinear"):
             return found
@@ -105,7 +105,7 @@ class _Rewriting:
         return _Scaled(values, scale, zero, 0) if node.attributes.get("bytes") in ("i8", "u8") else None
 
     def evaluated(self, node: Node, given: Mapping[str, Array]) -> Array | None:
-        """Return the first result of a node for inputs and constants by name, or None if one is not known."""
+        """Return a node's first result for inputs and constants by name, or None if one is unknown."""
         if any(name and name not in given and name not in self.constants for name in node.inputs):
             return None
         arrays = [given[n] if n in given else self.constants[n] if n else None for n in node.inputs]
@@ -118,7 +118,7 @@ class _Rewriting:
 
 
 def _evaluate_node(node: Node, arrays: Sequence[Array | None]) -> Array | None:
-    """Return the result of a node of torch, or of one where no standard is at hand, or None for others."""
+    """Return the result of a torch node, or of one without an installed standard, or None for others."""
     order, factor = node.attributes.get("perm"), node.attributes.get("reciprocal")
     match node.op, arrays:
         case "Transpose", [np.ndarray() as x] if isinstance(order, tuple):
@@ -132,19 +132,19 @@ def _evaluate_node(node: Node, arrays: Sequence[Array | None]) -> Array | None:
 
 
 def is_scaling(node: Node, op: str) -> bool:
-    """Return whether a node is this operator, DequantizeLinear or QuantizeLinear, with a zero point."""
+    """Return whether a node is the operator `op`, DequantizeLinear or QuantizeLinear, with a zero point."""
     return node.op == op and node.domain in ("", RUNTIMES) and len(node.inputs) == 3
 
 
 def is_byte(array: Array) -> bool:
-    """Return whether an array is of integers of eight bits."""
+    """Return whether an array has 8-bit integers."""
     return array.dtype.kind in "iu" and array.dtype.itemsize == 1
 
 
 def with_integer_operators(
     graph: Graph, opset: int, definitions: Definitions | None
 ) -> tuple[Graph, tuple[Node, ...]]:
-    """Return the graph with operators of integers, and the nodes that are part of one now."""
+    """Return the graph with integer operators, and the nodes that these replace."""
     rewriting = _Rewriting(graph, opset, definitions)
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -194,7 +194,7 @@ def with_signed_bytes(graph: Graph, definitions: Definitions) -> Graph:
     constants = rewriting.constants
 
     def taken(name: str) -> str:
-        """Return the name of a value's signed bytes; add a node that converts them where no other node makes them."""
+        """Return the name of a value's signed bytes. A conversion node is added if no node produces them."""
         if name not in signed:
             signed[name] = rewriting.fresh(f"{name}.signed")
             if name in constants:
@@ -223,14 +223,14 @@ def with_signed_bytes(graph: Graph, definitions: Definitions) -> Graph:
 
 
 def _points_of(graph: _Rewriting, node: Node) -> tuple[tuple[tuple[int, int], ...], int | None]:
-    """Return the places of unsigned bytes and of their zero points, and of the zero point of an unsigned result."""
+    """Return the inputs with unsigned bytes and their zero points, and the zero point of an unsigned result."""
     pairs, result = _POINTS.get(node.op, ((), None)) if node.domain in ("", RUNTIMES) else ((), None)
     known = {n for n, name in enumerate(node.inputs) if name and graph.array(name).dtype == np.uint8}
     return tuple(pair for pair in pairs if pair[1] in known), result if result in known else None
 
 
 def _moved_bytes(node: Node) -> tuple[int, ...]:
-    """Return the places of the inputs whose elements a node moves unchanged, or () if it computes."""
+    """Return the inputs whose elements a node moves unchanged, or () if it computes."""
     if node.op not in _MOVED or node.domain or node.op in ("Pad", "Resize"):
         return ()
     is_pool_with_places = node.op == "MaxPool" and len(node.outputs) > 1
@@ -238,7 +238,7 @@ def _moved_bytes(node: Node) -> tuple[int, ...]:
 
 
 def _shift_bytes(graph: _Rewriting, source: str, result: str, by: int) -> tuple[Node, ...]:
-    """Return the nodes that add a number to bytes, which makes unsigned ones of signed ones or the reverse."""
+    """Return nodes that add a number to bytes, which converts between signed and unsigned."""
     wide, more, number = (graph.fresh(f"{result}.{word}") for word in ("wide", "sum", "number"))
     graph.constants[number] = np.asarray(by, np.int32)
     return (
@@ -249,7 +249,7 @@ def _shift_bytes(graph: _Rewriting, source: str, result: str, by: int) -> tuple[
 
 
 def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
-    """Return the nodes that replace QuantizeLinear and its producers, or none if they do not match."""
+    """Return the nodes that replace QuantizeLinear and its producers, or () without a match."""
     name, scale, zero = last.inputs
     step, point = graph.array(scale), graph.array(zero)
     if not _is_byte_of_one_scale(step, point):
@@ -278,7 +278,7 @@ def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
 
 
 def _in_f32(graph: _Rewriting, node: Node) -> Node | None:
-    """Return a product of bytes whose result is in f32, instead of one of what they stand for."""
+    """Return a product of bytes with an f32 result in place of a product of dequantised values, or None."""
     counts, replaced = (
         _REPLACED.get(node.op, ((), None)) if node.op in _PRODUCTS and not node.domain else ((), None)
     )
@@ -290,13 +290,13 @@ def _in_f32(graph: _Rewriting, node: Node) -> Node | None:
 
 
 def _is_limit(node: Node) -> bool:
-    """Return whether a node limits single elements: Relu or Clip, or torch's, with limits as attributes."""
+    """Return whether a node clamps elements: Relu or Clip, or torch's, with limits as attributes."""
     is_of_torch = node.domain == "aten" and len(node.inputs) == 1 and node.op.partition(".")[0] in _LIMITS
     return is_of_torch or (node.op in ("Relu", "Clip") and not node.domain)
 
 
 def _ends(graph: _Rewriting, node: Node) -> list[float | None] | None:
-    """Return the limits of a node, None for one that it does not have, or None if they are not known."""
+    """Return the limits of a node (None for a missing one), or None if they are unknown."""
     if node.domain:
         found = [node.attributes.get(name) for name in ("min", "max")]
         return [
@@ -313,7 +313,7 @@ def _ends(graph: _Rewriting, node: Node) -> list[float | None] | None:
 
 
 def _is_byte_of_one_scale(step: Array, point: Array) -> bool:
-    """Return whether a scale and a zero point are known, and one for all bytes."""
+    """Return whether a scale and a zero point are known and equal for all bytes."""
     is_one = step.size == 1 and step.dtype == np.float32 and point.size == 1 and is_byte(point)
     return is_one and bool(np.isfinite(step).all() and (step > 0).all())
 
@@ -326,7 +326,7 @@ def _clip(graph: _Rewriting, last: Node, source: str, low: int, high: int, dtype
 
 
 def _looked_up(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
-    """Return the nodes that replace elementwise operations on bytes, or on concatenated bytes, by a table lookup.
+    """Return the nodes that replace elementwise operations on (concatenated) bytes by a table look-up.
 
     The operations read one value, and known single numbers.
     """
@@ -356,7 +356,7 @@ def _looked_up(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
 
 
 def _compose_lookups(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
-    """Return the node that looks up what several pairs of QuantizeLinear and DequantizeLinear make of one byte.
+    """Return the look-up that replaces several QuantizeLinear and DequantizeLinear pairs on one byte.
 
     Notes what a few make of it: they are computed, unless more follow.
     """
@@ -391,7 +391,7 @@ LOOKUP_STEPS = 3
 
 
 def _reaches_bytes(graph: _Rewriting, name: str, nodes: dict[str, Node], leaves: dict[str, _Scaled]) -> bool:
-    """Return whether a value is made of bytes of one scale and of single numbers by operations on single elements.
+    """Return whether elementwise operations compute a value from bytes of one scale and from single numbers.
 
     Adds the operations in their order, and the bytes by what they stand for.
     """
@@ -417,7 +417,7 @@ def _codes(zero: Array) -> Array:
 
 
 def _lookup(graph: _Rewriting, values: str, table: Array, last: Node) -> Node:
-    """Return the node that looks bytes up in a table, in the place of one that quantises."""
+    """Return a table look-up of bytes in place of a quantising node."""
     stored = graph.fresh(f"{last.outputs[0]}.table")
     graph.constants[stored] = table
     root, whole, _ = graph.tables.get(last.outputs[0], (values, table, 0))
@@ -426,7 +426,7 @@ def _lookup(graph: _Rewriting, values: str, table: Array, last: Node) -> Node:
 
 
 def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) -> Node | None:
-    """Return the node that does to bytes what a chain of nodes, last one first, does to their values."""
+    """Return the look-up on bytes that equals a chain of nodes, last one first, on their values, or None."""
     x, maker, last = graph.bytes_of_one_scale(name), graph.makers.get(name), chain[0]
     if x is None or maker is None:
         return None
@@ -450,7 +450,7 @@ def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) 
 
 
 def _move_to_bytes(graph: _Rewriting, node: Node) -> tuple[Node, ...]:
-    """Return the same node on bytes, and DequantizeLinear behind it, or none if its inputs have several scales."""
+    """Return the same node on bytes with DequantizeLinear after it, or () if its inputs have several scales."""
     places = _MOVED[node.op] or range(len(node.inputs))
     of_axis = node.op == "Transpose"
     inputs = list(node.inputs)
@@ -496,7 +496,7 @@ def _move_to_bytes(graph: _Rewriting, node: Node) -> tuple[Node, ...]:
 
 
 def _is_same(graph: _Rewriting, one: _Scaled, other: _Scaled) -> bool:
-    """Return whether two quantised tensors have the same scale and zero point."""
+    """Return whether two quantised tensors have equal scales and zero points."""
     pairs = (
         (graph.array(one.scale), graph.array(other.scale)),
         (graph.array(one.zero), graph.array(other.zero)),
@@ -505,7 +505,7 @@ def _is_same(graph: _Rewriting, one: _Scaled, other: _Scaled) -> bool:
 
 
 def _fill(graph: _Rewriting, node: Node, of: _Scaled) -> str:
-    """Return the name of the byte for the fill of a Pad, or "" if no byte represents it exactly."""
+    """Return the name of the byte for a Pad's fill, or "" if no byte represents it exactly."""
     name = node.inputs[2] if len(node.inputs) > 2 else ""
     value = graph.array(name) if name else np.zeros((), np.float32)
     scale, zero = (graph.array(n).reshape(-1)[0] for n in (of.scale, of.zero))
@@ -523,7 +523,7 @@ def _fill(graph: _Rewriting, node: Node, of: _Scaled) -> str:
 def _bounds(
     graph: _Rewriting, limiting: Iterable[Node], step: np.float32, point: Array
 ) -> tuple[int, int] | None:
-    """Return the integers between which Relu and Clip leave a result, or None if their limits are not known."""
+    """Return the integers to which Relu and Clip restrict a result, or None if their limits are unknown."""
     at = int(point.reshape(-1)[0])
     known = np.iinfo(point.dtype)
     low, high = int(known.min), int(known.max)
@@ -579,7 +579,7 @@ def _pointwise(op: str) -> Replaced:
 
 
 def _average(op: str, *names: str) -> Replaced:
-    """Return the rule that makes an average the quantised operator `op`; it rejects attributes outside `names`."""
+    """Return the rule that replaces an average by the quantised operator `op`."""
 
     def made(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
         x, attributes = graph.bytes_of_one_scale(node.inputs[0]), dict(node.attributes)
@@ -600,14 +600,14 @@ def _average(op: str, *names: str) -> Replaced:
 
 
 def _list_scaled(*values: _Scaled) -> tuple[str, ...]:
-    """Return values as operators of integers take them: each with its scale and its zero point."""
+    """Return values as inputs of integer operators: each with its scale and its zero point."""
     return tuple(name for value in values for name in (value.values, value.scale, value.zero))
 
 
 def _sums(
     graph: _Rewriting, node: Node, axis: int, scale: str
 ) -> tuple[tuple[_Scaled, _Scaled], str, str] | None:
-    """Return both factors of a product, its bias, "" for none, and the domain of the operator that has such ones.
+    """Return both factors of a product, its bias ("": none), and the domain of the operator for them.
 
     The second factor may have scales along `axis`. A bias is i32, of the scale of the sums, or f32; without a
     `scale` of the result, the first factor's may be computed. None if one of them is not supported, or where

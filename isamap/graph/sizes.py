@@ -1,4 +1,4 @@
-"""Sizes that the caller gives: expressions of open sizes, and conditions under which a lowering is right.
+"""Sizes from the caller: expressions of open sizes, and conditions under which a lowering is correct.
 
     x: f32[batch, 32]     the size `N0`, from 1 to 64; `N0*32` elements; `N0 == 7` is answered "no", and noted
 
@@ -29,7 +29,7 @@ MOST_POINTS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class OpenSize:
-    """A size that the caller gives: the model's name, the name in kernels, its ends, and profile values.
+    """An open size: the model's name, the name in kernels, its range, and profile values.
 
     One that data decides while the model runs is in a `tensor` of one i64. It may be 0 as well: kernels, which
     have no loops of 0 iterations, are not called then.
@@ -44,7 +44,7 @@ class OpenSize:
 
     @property
     def text(self) -> str:
-        """The range as `-D` takes it."""
+        """The range in the form of `-D`."""
         return f"{self.low}..{self.high}" + (f"@{','.join(map(str, self.profiles))}" if self.profiles else "")
 
 
@@ -70,7 +70,7 @@ def opened_sizes(sizes: Mapping[str, Given]) -> tuple[OpenSize, ...]:
 
 
 def needs_numbers(sizes: Sequence[OpenSize], what: str) -> UsageProblem:
-    """Return the refusal of an operation that needs known sizes."""
+    """Return the error that an operation needs known sizes."""
     first = sizes[0]
     if first.tensor:
         said = f"{what} takes known sizes, and data decides a size of this model, {first.high} at most"
@@ -82,7 +82,7 @@ def needs_numbers(sizes: Sequence[OpenSize], what: str) -> UsageProblem:
 
 
 class NeedsSize(NotTaken):
-    """A node whose code depends on the number of an open size."""
+    """An exception: a node's code depends on the value of an open size."""
 
     def __init__(self, said: str, size: OpenSize) -> None:
         super().__init__(
@@ -93,7 +93,7 @@ class NeedsSize(NotTaken):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The answer to a comparison of an expression with 0 that some sizes of the range contradict."""
+    """The assumed result of a comparison with 0 that some sizes in the range contradict."""
 
     index: Index
     comparison: str
@@ -102,7 +102,7 @@ class Guard:
 
 @dataclass(slots=True)
 class OpenSizes:
-    """The open sizes of a model, and the guards of its lowering with the node that asked for each.
+    """The open sizes of a model, and its lowering's guards, each with the node that caused it.
 
     Once `is_settled`, comparisons decide which code is written, not which is right, and nothing is noted.
     """
@@ -114,12 +114,12 @@ class OpenSizes:
     _known: dict[Index, tuple[int, int, bool]] = field(default_factory=dict[Index, "tuple[int, int, bool]"])
 
     def size(self, name: str) -> int:
-        """Return an open size by its name. Operators, and the type checker, take it for a number."""
+        """Return an open size by its name. Operators, and the type checker, treat it as a number."""
         (found,) = (size for size in self.sizes if size.name == name)
         return _size(Index.of(found.symbol), self)
 
     def of_data(self, most: int) -> OpenSize:
-        """Return a new size that data decides, whose tensor a step has to write."""
+        """Return a new data-determined size, whose tensor a step has to write."""
         number = len(self.sizes)
         found = OpenSize(f"count{number}", f"N{number}", 1, max(2, most_of(most)), tensor=f"n{number}")
         self.sizes = (*self.sizes, found)
@@ -141,7 +141,7 @@ class OpenSizes:
         return int(values.min()), int(values.max()), not values.all()
 
     def values(self, index: Index) -> NDArray[np.int64] | None:
-        """Return the values by the sizes that occur in it, in their order, or None if they are too many."""
+        """Return the values over all sizes that occur in it, in order, or None if they are too many."""
         found = self.of(index)
         if prod(size.high - size.low + 1 for size in found) > MOST_POINTS:
             return None
@@ -155,7 +155,7 @@ class OpenSizes:
         return tuple(size for size in self.sizes if size.symbol in index.symbols)
 
     def holds(self, index: Index, comparison: str) -> bool:
-        """Return whether an expression is "== 0" or "< 0"; where sizes decide it, the answer for most is noted."""
+        """Return whether an expression is "== 0" or "< 0". If sizes decide, the majority's answer is recorded."""
         low, high, has_zero = self.extent(index)
         if comparison == "==" and (not has_zero or low == high == 0):
             return has_zero
@@ -169,13 +169,13 @@ class OpenSizes:
         return answer
 
     def spelled(self, text: str) -> str:
-        """Return a text with the model's names instead of those of kernels."""
+        """Return a text with the model's size names instead of the kernels'."""
         for size in reversed(self.sizes):
             text = text.replace(size.symbol, size.name)
         return text
 
     def narrowed(self, guard: Guard) -> OpenSize | None:
-        """Return a size with the longest range in which a guard is true for all values of the others."""
+        """Return a size with the longest range in which a guard holds for all values of the others, or None."""
         values = self.values(guard.index)
         if values is None:
             return None
@@ -190,13 +190,13 @@ class OpenSizes:
 
 
 def _runs(right: NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
-    """Yield the first and the last place of each run of true values."""
+    """Yield the first and the last position of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], right, [False])).astype(np.int8)))
     return zip(edges[::2].tolist(), (edges[1::2] - 1).tolist(), strict=True)
 
 
 class Size:
-    """An expression of open sizes instead of a number. Its text is as kernels spell it.
+    """An expression of open sizes in place of a number. Its text is as in kernels.
 
     It equals neither 1 nor another open size, whatever their values in a call: a loop is correct for one
     iteration, too, and code for different sizes is correct for equal ones. If a node depends on more than the
@@ -300,7 +300,7 @@ class Size:
 
 
 def _size(index: Index, opened: OpenSizes) -> int:
-    """Return an expression as a number if it is one."""
+    """Return an expression as a number if it is constant."""
     return index.value if index.value is not None else cast(int, Size(index, opened))
 
 
@@ -310,12 +310,12 @@ def index_of(size: Any) -> Index:
 
 
 def is_open(size: object) -> bool:
-    """Return whether the caller gives a size."""
+    """Return whether the caller determines a size."""
     return isinstance(size, Size)
 
 
 def opened_by(sizes: Iterable[object]) -> OpenSizes | None:
-    """Return the record of the open sizes among these, or None if there is none."""
+    """Return the record of the open sizes among these, or None."""
     return next((size.opened for size in sizes if isinstance(size, Size)), None)
 
 
@@ -326,13 +326,13 @@ def most_of(size: int) -> int:
 
 
 def value_of(size: int, given: Mapping[str, int]) -> int:
-    """Return a size for the numbers that a call gives, by their names in kernels."""
+    """Return a size for the numbers of a call, by their names in kernels."""
     found: object = size
     return found.index.evaluate(given) if isinstance(found, Size) else size
 
 
 def may_be(size: int, number: int) -> bool:
-    """Return whether a size is a number, or one that data decides and that is not less."""
+    """Return whether a size equals a number, or is data-determined and possibly as large."""
     found: object = size
     if isinstance(found, Size) and any(one.tensor for one in found.opened.of(found.index)):
         return 0 <= number <= most_of(size)
@@ -340,16 +340,16 @@ def may_be(size: int, number: int) -> bool:
 
 
 def as_known(sizes: Sequence[int], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return sizes as an array that is known: of i64, or of objects where a size is open."""
+    """Return sizes as a known array of i64, or of objects if a size is open."""
     return np.array(sizes, object if any(map(is_open, sizes)) else np.int64).reshape(shape)
 
 
 def as_value(size: int, dtype: str) -> str:
-    """Return a size as a number among floats of a type, or among integers."""
+    """Return a size as a number of a float or integer type."""
     return f"{dtype}({size})" if is_open(size) and DTYPES[dtype].is_float else str(size)
 
 
 def is_zero(size: int) -> bool:
-    """Return whether a size, or the difference of two, is 0; where the call decides, the answer "no" is noted."""
+    """Return whether a size, or the difference of two, is 0. If the call decides, "no" is recorded."""
     found: object = size
     return found.opened.holds(found.index, "==") if isinstance(found, Size) else size == 0

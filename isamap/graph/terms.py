@@ -1,4 +1,4 @@
-"""Values in a kernel's text, with their types: elements, numbers, and computed expressions."""
+"""Values in a kernel's text with their types: elements, numbers, and computed expressions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from isamap.source.records import dataclass
 
 
 class NotTaken(Exception):
-    """A node that no kernel performs, with the reason as a person reads it."""
+    """An exception: no kernel performs a node. It has the reason for users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class TextTerm:
 
 
 def number(value: float | bool) -> TextTerm:
-    """Return a Python number as a term: it takes the type of the other operand."""
+    """Return a Python number as a term, which takes the type of the other operand."""
     if isinstance(value, bool):
         return TextTerm("true" if value else "false", "bool", value)
     return TextTerm("", "i64" if isinstance(value, int) else "f64", value)
 
 
 def wide_type(dtype: str) -> str:
-    """Return the type in which a value is computed: floats narrower than f32 in f32, all else in its own."""
+    """Return the type in which values are computed: f32 for narrower floats, else their own."""
     known = DTYPES[dtype]
     return "f32" if known.is_float and known.bits < 32 else dtype
 
@@ -55,7 +55,7 @@ def cast(term: TextTerm, dtype: str) -> TextTerm:
 
 
 def limit(text: str, bound: str, value: float | None, dtype: str, *, is_upper: bool) -> str:
-    """Return the text of a value that a bound limits, as torch and ONNX define `clamp`, `relu` and `Clip`.
+    """Return the text of a clamped value, as torch and ONNX define `clamp`, `relu` and `Clip`.
 
     `value` is the bound if it is known. An element equal to its bound stays as it is, so that a zero keeps
     its sign: `max` and `min` of two zeros may be either of them. If one of both is NaN, the result is NaN.
@@ -68,7 +68,7 @@ def limit(text: str, bound: str, value: float | None, dtype: str, *, is_upper: b
 
 
 def _literal(value: float | bool, dtype: str) -> str:
-    """Return a number written out in a type, rounded once. Raises: NotTaken."""
+    """Return a number as a literal of a type, rounded once. Raises: NotTaken."""
     known = DTYPES[dtype]
     if dtype == "bool":
         return "true" if value else "false"

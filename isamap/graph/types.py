@@ -1,4 +1,4 @@
-"""The number types of ONNX: their names here, and the layout of their arrays."""
+"""ONNX's number types: their names here, and the layout of their arrays."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _SPELLED = {"int4": "i4", "uint4": "u4"} | {name: dtype for dtype, name in CODED
 
 
 def type_of(array: Array) -> str:
-    """Return the name of an array's type, or "" for one that no kernel computes with."""
+    """Return the name of an array's type, or "" if no kernel computes with it."""
     return _type_of(array.dtype)
 
 
@@ -73,12 +73,12 @@ def _type_of(dtype: np.dtype[Any]) -> str:
 
 
 def stored_type(dtype: str) -> str:
-    """Return the type in which kernels take elements of a type."""
+    """Return the type in which kernels store elements of a type."""
     return ("i8" if dtype == "i2" else "u8") if dtype in CODED else dtype
 
 
 def convert_stored(array: Array) -> Array:
-    """Return an array in the type in which kernels take its elements."""
+    """Return an array in the type in which kernels store its elements."""
     dtype = _SPELLED.get(array.dtype.name, "")
     if dtype in ("i2", "u2"):
         return array.astype(DTYPES[stored_type(dtype)].numpy())
@@ -86,7 +86,7 @@ def convert_stored(array: Array) -> Array:
 
 
 def in_type(array: Array, dtype: str) -> Array:
-    """Return an array in a type that has its numbers: floats rounded to the nearest, all others exactly.
+    """Return an array converted to a type: floats rounded to nearest, all others exactly.
 
     Raises: ValueError with the first number that the type does not have.
     """
@@ -101,7 +101,7 @@ def in_type(array: Array, dtype: str) -> Array:
 
 
 def _fits(array: Array, made: Array, expected: DType) -> NDArray[np.bool_]:
-    """Return which elements `made` represents exactly."""
+    """Return a mask of the elements that `made` represents exactly."""
     is_whole = array.dtype.kind in "iub"
     wide, back = array.astype(np.float64), made.astype(np.float64)
     if expected.is_float and is_whole:
@@ -118,14 +118,14 @@ def _fits(array: Array, made: Array, expected: DType) -> NDArray[np.bool_]:
 
 
 def make_dense(array: Array, dtype: str) -> Array:
-    """Return the array as kernels take it: row-major, numbers of fewer than 8 bits in a byte each."""
+    """Return the array as kernels accept it: row-major, numbers below 8 bits in a byte each."""
     return np.ascontiguousarray(convert_stored(array), dtype=DTYPES[stored_type(dtype)].numpy()).reshape(
         array.shape
     )
 
 
 def size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
-    """Return how many bytes an array takes."""
+    """Return the bytes that an array occupies."""
     total = DTYPES[stored_type(dtype)].size_bytes
     for size in shape:
         total *= size

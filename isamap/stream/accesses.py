@@ -1,4 +1,4 @@
-"""The bytes of memories that a command reads and writes, one operand after the other."""
+"""The memory bytes that a command reads and writes, operand by operand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class AccessedBytes:
-    """Bytes of a memory, or one register of it, that an operand names.
+    """Bytes of a memory, or one register of it, that an operand accesses.
 
     Shapes: `strides` has one number for each axis of `shape`. Units: bytes; `end` is behind the last one.
     """
@@ -33,14 +33,14 @@ class AccessedBytes:
     is_written: bool
 
     def of(self, numbers: Array) -> Array:
-        """Return a view of the numbers of these bytes, given one for each byte of the memory, up to the end."""
+        """Return a view of the numbers of these bytes, given one number for each byte of the memory."""
         size = numbers.itemsize
         steps = tuple(stride * size for stride in self.strides)
         return np.ndarray(self.shape, numbers.dtype, numbers, self.address * size, steps)
 
 
 def accesses(command: Command, instruction: Instruction) -> Iterator[AccessedBytes]:
-    """Yield the accesses of a command. A register is the one byte of a memory of its own."""
+    """Yield the accesses of a command. A register counts as one byte of a separate memory."""
     strides = tuple(where.strides if isinstance(where, Address) else None for _, where in command.operands)
     found = _shapes_of(instruction, integers(instruction, command.params), strides)
     for one, (name, where) in zip(found, command.operands, strict=True):
@@ -54,7 +54,7 @@ def accesses(command: Command, instruction: Instruction) -> Iterator[AccessedByt
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The bytes of an operand from its first one on, in as few axes as possible."""
+    """The bytes of an operand relative to its first one, in as few axes as possible."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -81,7 +81,7 @@ def _shapes_of(
 def _join_axes(
     shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return extents and strides of bytes: axes without gaps are one, and an element that repeats is there once."""
+    """Return extents and strides of bytes, with contiguous axes merged and repeated elements counted once."""
     found = [(item_bytes, 1)]
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if stride == found[0][0] * found[0][1]:
@@ -92,7 +92,7 @@ def _join_axes(
 
 
 def span_of(operand: Operand, where: Address) -> range:
-    """Return the addresses from the first byte of a bound operand to the last, however far they are."""
+    """Return the addresses from the first to the last byte of a bound operand."""
     shape = extents(operand)
     if 0 in shape:
         return range(where.address, where.address)

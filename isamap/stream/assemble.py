@@ -1,4 +1,4 @@
-"""A lowered program as a file: arrays laid out, loops unrolled, tokens assigned, commands encoded."""
+"""Convert a lowered program to a file: lay out arrays, unroll loops, assign tokens, encode commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from isamap.stream.unroll import MOST_COMMANDS, unroll
 
 
 def require_encoding(machine: Machine) -> ProgramFormat:
-    """Return how a machine's programs are encoded. Raises: UsageProblem if no description says so."""
+    """Return the encoding of a machine's programs. Raises: UsageProblem if no description has one."""
     if machine.program is None:
         raise UsageProblem(
             Diagnostic(
@@ -32,7 +32,7 @@ def require_encoding(machine: Machine) -> ProgramFormat:
 def assemble(
     program: LoweredProgram, machine: Machine, most: int = MOST_COMMANDS, first: int | None = None
 ) -> ProgramFile:
-    """Return the program as encoded instructions, or the `first` ones. Raises: UsageProblem if that is impossible."""
+    """Return the program as encoded instructions, or only the `first` ones. Raises: UsageProblem."""
     encoding = require_encoding(machine)
     arrays, main = lay_out(program, machine), main_memory(machine)
     commands, last = assign_tokens(list(islice(unroll(program, machine, arrays, most), first)), machine)

@@ -1,4 +1,4 @@
-"""Bundles: words with slots for instructions that run at once, and hardware loops.
+"""Bundles: words with slots for instructions that run in parallel, and hardware loops.
 
     {load_repeated_v, load_v}   {mac, store_v}   loop 8 times 2 words: {mac, load_v} {mac, load_v}
 
@@ -33,7 +33,7 @@ from isamap.stream.unroll import MOST_COMMANDS
 
 @dataclass(frozen=True, slots=True)
 class SlotCommand:
-    """A command in a slot, and the increments of its addresses per iteration of the loop around it."""
+    """A command in a slot, and the address increments per iteration of the hardware loop around it."""
 
     slot: int
     command: Command
@@ -46,7 +46,7 @@ BundleCommands = tuple[SlotCommand, ...]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Words that are performed `trips` times. `at` is the number of the first of them."""
+    """Words that are performed `trips` times, starting with word number `at`."""
 
     trips: int
     body: tuple[BundleCommands, ...]
@@ -72,7 +72,7 @@ def encode_runs(runs: Sequence[Run], machine: Machine, bundle: Bundle, places: P
 def read_runs(
     words: Sequence[int], first: int, machine: Machine, bundle: Bundle, tables: Tables
 ) -> tuple[Run, ...]:
-    """Return the runs that words are from `first` on. Raises: VerificationFailed at a word that is none."""
+    """Return the runs in the words from `first` on. Raises: VerificationFailed at an invalid word."""
     encoded = {slot.unit: encoded_of(machine, slot.unit) for slot in bundle.slots}
     found: list[Run] = []
     at = first
@@ -92,7 +92,7 @@ def read_runs(
 
 
 def _loop(words: Sequence[int], at: int, loop: Encoding) -> tuple[int, int]:
-    """Return how often, and how many words. Raises: VerificationFailed."""
+    """Return the iterations and the number of words of a loop. Raises: VerificationFailed."""
     held = read_fields(loop, (words[at],), {})
     assert isinstance(held, dict), "a loop has no entries, and says nothing twice"
     trips, count = held[TRIPS], held[LOOPED]
@@ -109,7 +109,7 @@ def _bundle(
     encoded: Mapping[str, tuple[EncodedInstruction, ...]],
     tables: Tables,
 ) -> BundleCommands:
-    """Return the commands in a word. Raises: VerificationFailed if it is not a word with slots."""
+    """Return the commands in a word. Raises: VerificationFailed if it is no bundle."""
     outside = word
     found: list[SlotCommand] = []
     for number, slot in enumerate(bundle.slots):
@@ -125,7 +125,7 @@ def _bundle(
 
 
 def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[Numbered, ...]:
-    """Return the commands of runs, loops written out. Raises: VerificationFailed if they are too many."""
+    """Return the commands of runs, with loops unrolled. Raises: VerificationFailed if they are too many."""
     found: list[Numbered] = []
     issued = count = 0
     for run in runs:
@@ -143,7 +143,7 @@ def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[N
 
 
 def move_command(command: Command, steps: Steps, iteration: int) -> Command:
-    """Return a command as it is in an iteration of its loop."""
+    """Return a command at an iteration of its loop."""
     if not steps or not iteration:
         return command
     grown = dict(steps)
@@ -157,7 +157,7 @@ def move_command(command: Command, steps: Steps, iteration: int) -> Command:
 
 
 def find_stepped_operands(machine: Machine, instruction: str) -> frozenset[str]:
-    """Return the operands of an instruction whose addresses may grow in a loop."""
+    """Return an instruction's operands whose addresses may increase in a hardware loop."""
     encoding = machine.instructions[instruction].encoding
     held = encoding.quantities if encoding is not None else ()
     return frozenset(q.name for q in held if q.kind == "step")

@@ -1,4 +1,4 @@
-"""A command: one instruction with all quantities of an issue as numbers, to be encoded or executed.
+"""A command: one issue of an instruction with all quantities as numbers, to be encoded or executed.
 
 mvin  x = dram + 64, rows 40 bytes apart   z = spad + 0, rows 16 bytes apart   R = 16, C = 16
 """
@@ -25,7 +25,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register of a memory by its number."""
+    """A register of a memory, by number."""
 
     memory: str
     number: int
@@ -33,7 +33,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An instruction performed once. Parameters of a type are given by their bits.
+    """One execution of an instruction. Typed parameters are given by their bits.
 
     `tokens` are those that it takes before and gives after, as ("pop", "load"), ("push", "store").
     """
@@ -47,7 +47,7 @@ class Command:
 def quantities(
     command: Command, instruction: Instruction, tokens: Iterable[Quantity] = ()
 ) -> dict[Quantity, int]:
-    """Return all quantities that a command decides. `tokens` are the possible ones. Units: bytes."""
+    """Return all quantities that a command determines. `tokens` are the possible ones. Units: bytes."""
     found = {Quantity("param", name): value for name, value in command.params}
     found |= {token: int((token.kind, token.name) in command.tokens) for token in tokens}
     for name, where in command.operands:
@@ -62,7 +62,7 @@ def quantities(
 
 
 def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Command:
-    """Return the command with these field values; the instruction fixes those that no field holds."""
+    """Return the command with these field values. The instruction fixes the quantities without a field."""
     params = tuple((p.name, _held_value(p, found)) for p in instruction.params)
     operands: list[tuple[str, Address | Register]] = []
     for name, memory, (address, index), strides in _places_of(instruction, integers(instruction, params)):
@@ -75,12 +75,12 @@ def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Comma
 
 
 def tokens_in(found: Mapping[Quantity, int]) -> frozenset[tuple[str, str]]:
-    """Return the tokens that fields say are taken and given."""
+    """Return the tokens that fields pop and push."""
     return frozenset((q.kind, q.name) for q, number in found.items() if q.kind in TOKENS and number)
 
 
 def _held_value(param: Param, found: Mapping[Quantity, int]) -> int:
-    """Return the value of a parameter in a field, or the one value that it may have."""
+    """Return the value of a parameter in a field, or the only value that it may have."""
     if (held := found.get(Quantity("param", param.name))) is not None:
         return held
     only = param.low.value if param.low is not None else None
@@ -92,7 +92,7 @@ def _held_value(param: Param, found: Mapping[Quantity, int]) -> int:
 def _places_of(
     instruction: Instruction, params: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[str, str, tuple[Quantity, Quantity], tuple[int | Quantity, ...]], ...]:
-    """Return, by operand, its memory, its address and register, and its strides: numbers, or those of fields."""
+    """Return each operand's memory, address, register, and strides (as numbers, or quantities in fields)."""
     bound = bound_instruction(instruction, params)
     found: list[tuple[str, str, tuple[Quantity, Quantity], tuple[int | Quantity, ...]]] = []
     for o in instruction.operands:
@@ -121,12 +121,12 @@ def byte_strides(operand: Operand, given: tuple[int, ...] = ()) -> tuple[int, ..
 
 
 def extents(bound: Operand) -> tuple[int, ...]:
-    """Return the extents of an operand whose instruction is bound."""
+    """Return the extents of an operand of a bound instruction."""
     return tuple(int(extent.evaluate({})) for extent in bound.shape)
 
 
 def integers(instruction: Instruction, params: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """Return the parameters that are integers: those that shapes depend on."""
+    """Return the integer parameters, on which shapes depend."""
     names = _integer_names(instruction)
     return params if len(names) == len(params) else tuple(one for one in params if one[0] in names)
 
@@ -138,5 +138,5 @@ def _integer_names(instruction: Instruction) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def bound_instruction(instruction: Instruction, params: tuple[tuple[str, int], ...]) -> Routine:
-    """Return the instruction with its integer parameters put in. Raises: UsageProblem for one out of range."""
+    """Return the instruction with integer parameters substituted. Raises: UsageProblem for one out of range."""
     return bind_all(instruction, dict(params))

@@ -1,4 +1,4 @@
-"""Encode one command to words, and decode it, by the fields of its instruction's description."""
+"""Encode one command as words, and decode it, by the fields of its instruction's description."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def encode(
     places: Places | None = None,
     steps: Steps = (),
 ) -> tuple[int, ...]:
-    """Return the words of a command. Raises: UsageProblem if a field cannot hold a number, or none is there."""
+    """Return the words of a command. Raises: UsageProblem if a field cannot hold a number, or has none."""
     if item.encoding is None:
         said = f"`{item.name}` has no `encoding`, so that no program can have it"
         raise UsageProblem(Diagnostic("no-encoding", said, item.span))
@@ -43,7 +43,7 @@ def encode(
 
 
 def entries_of(command: Command, item: MachineInstruction) -> dict[str, int]:
-    """Return, by table, the entry that a command needs. Raises: UsageProblem if a field is too narrow."""
+    """Return the table entry that a command needs, by table. Raises: UsageProblem if a field is too narrow."""
     if item.encoding is None or not item.encoding.entries:
         return {}
     found = _find_quantities(command, item)
@@ -78,7 +78,7 @@ def put_field(field: BitField, found: Mapping[Quantity, int], name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A command and the number of its first word.
+    """A command with the number of its first word.
 
     `low` is where its slot begins in that word. Commands with one number `issued` are performed at once.
     """
@@ -92,7 +92,7 @@ class Numbered:
 
 @dataclass(frozen=True, slots=True)
 class EncodedInstruction:
-    """An instruction, its words, and by word the bits that are the same in each issue with their values.
+    """An instruction, its words, and for each word the mask and values of bits equal in all issues.
 
     `held` has, by field with a quantity, the number of its word, its lowest bit, its bits, and the quantity.
     """
@@ -104,19 +104,19 @@ class EncodedInstruction:
 
 
 def fits(words: tuple[int, ...], fixed: tuple[tuple[int, int], ...]) -> bool:
-    """Return whether words have the bits that are fixed."""
+    """Return whether words have the fixed bits."""
     return len(words) == len(fixed) and all(
         word & bits == value for word, (bits, value) in zip(words, fixed, strict=True)
     )
 
 
 def _is_enough(words: tuple[int, ...], one: EncodedInstruction) -> bool:
-    """Return whether no field holds less than it may."""
+    """Return whether no field is below its least number."""
     return all(words[n] >> low & bits >= field.least for n, low, bits, field, _ in one.held if field.least)
 
 
 def encoded_of(machine: Machine, unit: str | None = None) -> tuple[EncodedInstruction, ...]:
-    """Return the instructions that have words, of one unit or of all."""
+    """Return the encoded instructions of one unit, or of all."""
     return tuple(
         EncodedInstruction(item.instruction, item.encoding, item.encoding.fixed, _held_by(item.encoding))
         for item in machine.instructions.values()
@@ -134,7 +134,7 @@ def _held_by(encoding: Encoding) -> tuple[tuple[int, int, int, BitField, Quantit
 def decode_one(
     rest: Sequence[int], at: int, encoded: Sequence[EncodedInstruction], machine: Machine, tables: Tables
 ) -> tuple[Command, Steps, tuple[int, ...]]:
-    """Return the command in the first of these words, at `at`, with its steps and its words.
+    """Return the command at the start of these words, with its address steps and its words.
 
     Raises: VerificationFailed if there is none.
     """
@@ -164,7 +164,7 @@ def _steps_in(found: Mapping[Quantity, int]) -> Steps:
 
 
 def read_fields(encoding: Encoding, words: tuple[int, ...], tables: Tables) -> dict[Quantity, int] | str:
-    """Return the values of the fields, including those of entries, or the error if they are inconsistent."""
+    """Return the values of fields and table entries, or the error if they contradict each other."""
     return read_held(encoding, _held_by(encoding), words, tables)
 
 
@@ -174,7 +174,7 @@ def read_held(
     words: tuple[int, ...],
     tables: Tables,
 ) -> dict[Quantity, int] | str:
-    """Return the same, where it is known which fields hold a quantity."""
+    """Return the same as `read_fields`, given the positions of the fields."""
     found: dict[Quantity, int] = {}
     for number, low, bits, field, quantity in held:
         value = words[number] >> low & bits
@@ -196,7 +196,7 @@ def read_held(
 
 
 def _take(field: BitField, value: int, found: dict[Quantity, int]) -> bool:
-    """Add the value of a field in a word, and return whether it agrees with the values found before."""
+    """Add the value of a field in a word. Return whether it agrees with earlier values."""
     if not isinstance(held := field.holds, Quantity):
         return True
     number = field.number(value) * held.unit

@@ -1,4 +1,4 @@
-"""Encode programs to words, and decode them, by the field tables of a machine's description."""
+"""Encode programs as words, and decode them, by the field tables of a machine's description."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def encode_all(commands: Sequence[Command], machine: Machine, places: Places) ->
 
 
 def encode_end(tokens: frozenset[tuple[str, str]], machine: Machine) -> tuple[int, ...]:
-    """Return the words that a program ends with."""
+    """Return the words at the end of a program."""
     end = machine.program.end if machine.program is not None else None
     if end is None:
         return ()
@@ -59,14 +59,14 @@ def encode_end(tokens: frozenset[tuple[str, str]], machine: Machine) -> tuple[in
 
 
 def decode(words: Sequence[int], machine: Machine, tables: Tables | None = None) -> tuple[Numbered, ...]:
-    """Return all commands of a program without its end. Raises: VerificationFailed at a word of no command."""
+    """Return all commands of a program without its end. Raises: VerificationFailed at an invalid word."""
     return runs_of(words, machine, tables)[1]
 
 
 def runs_of(
     words: Sequence[int], machine: Machine, tables: Tables | None = None
 ) -> tuple[tuple[Run, ...] | None, tuple[Numbered, ...]]:
-    """Return the runs of words with slots, None of others, and all commands. Raises: as `decode`."""
+    """Return the runs of bundle words (None for others), and all commands. Raises: as `decode`."""
     begin = machine.program.begin if machine.program is not None else ()
     if tuple(words[: len(begin)]) != begin:
         raise refuse_word(
@@ -110,7 +110,7 @@ MOST_IN_TURN = 4
 
 
 def rename_registers(commands: Sequence[Command], machine: Machine) -> list[Command]:
-    """Return the same commands with other registers. Each is written whole before it has a new name."""
+    """Return the same commands with renamed registers. A register is renamed when it is written as a whole."""
     groups = _groups(commands, machine)
     positions = dict.fromkeys(groups, 0)
     found: list[Command] = []
@@ -133,7 +133,7 @@ def rename_registers(commands: Sequence[Command], machine: Machine) -> list[Comm
 
 
 def _groups(commands: Sequence[Command], machine: Machine) -> dict[Register, tuple[Register, ...]]:
-    """Return, by the register that commands name, the registers that rotate in its place, itself first."""
+    """Return, for each register in commands, the registers that rotate in its place, itself first."""
     named = {where for c in commands for _, where in c.operands if isinstance(where, Register)}
     viewed = {m.base for m in machine.memories.values()}
     found: dict[Register, tuple[Register, ...]] = {}
@@ -153,7 +153,7 @@ def _groups(commands: Sequence[Command], machine: Machine) -> dict[Register, tup
 
 
 def _written_registers(command: Command, instruction: Instruction, machine: Machine) -> list[Register]:
-    """Return the registers whose whole content a command writes."""
+    """Return the registers that a command overwrites completely."""
     bound = bound_instruction(instruction, integers(instruction, command.params))
     where = dict(command.operands)
     found: list[Register] = []
@@ -179,18 +179,18 @@ MOST_AHEAD = 8
 
 @dataclass(slots=True)
 class _Touched:
-    """By memory and byte the last word that wrote it, and the last that read it."""
+    """For each byte of each memory, the last word that wrote it and the last word that read it."""
 
     writers: dict[str, Array] = field(default_factory=dict[str, Array])
     readers: dict[str, Array] = field(default_factory=dict[str, Array])
 
     def earliest(self, access: AccessedBytes) -> int:
-        """Return the first word for an access: after the writers of its bytes; with their readers at the earliest."""
+        """Return the first possible word for an access: after its bytes' writers, not before their readers."""
         first = int(_of(self.writers, access).max()) + 1
         return max(first, int(_of(self.readers, access).max())) if access.is_written else first
 
     def touch(self, access: AccessedBytes, word: int) -> None:
-        """Note an access of a command in a word."""
+        """Record an access of a command in a word."""
         for noted, is_so in ((self.writers, access.is_written), (self.readers, access.is_read)):
             if is_so:
                 own = _of(noted, access)
@@ -224,7 +224,7 @@ def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[
 
 
 def _free(words: Sequence[Sequence[SlotCommand]], first: int, slots: Sequence[int]) -> tuple[int, int]:
-    """Return the first word, from one on, with a free slot among these. Behind the last one all are free."""
+    """Return the first word from `first` on with a free one of these slots, and the slot."""
     for number in range(first, len(words)):
         taken = {one.slot for one in words[number]}
         if (slot := next((s for s in slots if s not in taken), None)) is not None:
@@ -239,7 +239,7 @@ MOST_LOOPED = 64
 
 
 def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> list[Run]:
-    """Return the words with repetitions as hardware loops, if these save words."""
+    """Return the words with repetitions as hardware loops where that saves words."""
     if bundle.loop is None:
         return [Run(1, tuple(words))]
     most = {field.holds: field.limit - 1 for field in bundle.loop.fields if isinstance(field.holds, Quantity)}
@@ -263,7 +263,7 @@ def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> l
 
 
 def _agreeing(words: Sequence[BundleCommands], machine: Machine, most: int) -> list[Array]:
-    """Return, by length less one and word, how many words agree with those one length farther on."""
+    """Return, for each length and word, how many words equal those one length later."""
     names: dict[tuple[object, ...], int] = {}
     kinds = np.array([names.setdefault(_kind(word, machine), len(names)) for word in words], np.int64)
     found: list[Array] = []
@@ -277,7 +277,7 @@ def _agreeing(words: Sequence[BundleCommands], machine: Machine, most: int) -> l
 
 
 def _kind(word: BundleCommands, machine: Machine) -> tuple[object, ...]:
-    """Return all of a word but the addresses that may grow in a loop."""
+    """Return all of a word except the addresses that may increase in a hardware loop."""
     found: list[object] = []
     for one in word:
         free = find_stepped_operands(machine, one.command.instruction)
@@ -294,7 +294,7 @@ def _kind(word: BundleCommands, machine: Machine) -> tuple[object, ...]:
 def _longest(
     words: Sequence[BundleCommands], at: int, agreeing: Sequence[Array], machine: Machine, most: int
 ) -> tuple[int, int]:
-    """Return the words and iterations of the loop that saves most from a word on; one if there is none."""
+    """Return words and iterations of the loop from a word on that saves most words, or one iteration."""
     best = (1, 1)
     for count, agree in enumerate(agreeing, 1):
         iterations = 1 + int(agree[at]) // count if at < agree.size else 1
@@ -305,7 +305,7 @@ def _longest(
 
 
 def _iterations(words: Sequence[BundleCommands], at: int, count: int, most: int, machine: Machine) -> int:
-    """Return the number of iterations whose addresses grow by one step that the fields can hold."""
+    """Return the number of iterations whose addresses increase by equal steps that the fields can hold."""
     first = _growth(words[at : at + count], words[at + count : at + 2 * count], machine)
     if first is None:
         return 1
@@ -326,7 +326,7 @@ def _steps(word: BundleCommands) -> list[tuple[tuple[str, int], ...]]:
 def _growth(
     iteration: Sequence[BundleCommands], following: Sequence[BundleCommands], machine: Machine
 ) -> tuple[BundleCommands, ...] | None:
-    """Return the words of an iteration with the address increments to the next, or None if a field is too small."""
+    """Return an iteration's words with address increments to the next one, or None if a field is too small."""
     found: list[BundleCommands] = []
     for word, after in zip(iteration, following, strict=True):
         grown: list[SlotCommand] = []

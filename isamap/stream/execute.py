@@ -1,4 +1,4 @@
-"""Execute a program: decode words, and interpret each command's meaning on images of memories.
+"""Execute a program: decode words, and interpret each command's semantics on images of memories.
 
 It repairs and assumes nothing. Each access must be inside its memory, and in main memory inside one array. A
 read element must have been written, and only the caller writes inputs.
@@ -42,7 +42,7 @@ MOST_TOGETHER = 1 << 20
 
 @dataclass(slots=True)
 class _Memory:
-    """An image, and by byte the level of the last command that wrote it, and of the last that accessed it.
+    """An image with, for each byte, the levels of the last commands that wrote and accessed it.
 
     `bounds` has the first address of each array in it, its end, and the array; None if accesses may be anywhere.
     """
@@ -66,7 +66,7 @@ class _Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """The common part of commands that differ in addresses and numbers of registers only."""
+    """The common part of commands that differ only in addresses and register numbers."""
 
     bound: Routine
     scalars: Mapping[str, float]
@@ -81,7 +81,7 @@ _Issue = tuple[Numbered, _Plan, tuple[AccessedBytes, ...]]
 
 @dataclass(slots=True)
 class Execution:
-    """The memories and registers of a machine while it performs a program, or the parts of one."""
+    """The memories and registers of a machine while it executes a program or its parts."""
 
     program: ProgramFile
     machine: Machine
@@ -95,7 +95,7 @@ class Execution:
         return Execution(program, machine, _memories(program, given))
 
     def perform(self, words: Sequence[int], instructions: int) -> None:
-        """Perform words that are a whole program of so many instructions.
+        """Execute words that are a whole program with a number of instructions.
 
         Raises: VerificationFailed if a word is not an instruction, or an instruction goes wrong.
         """
@@ -117,7 +117,7 @@ class Execution:
         return image.view(array.dtype.numpy()).reshape(array.shape).copy()
 
     def put(self, name: str, values: Array) -> None:
-        """Write an array as the host does."""
+        """Write an array in the way of the host."""
         array, image = self._image(name)
         image[:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         self.memories[array.memory].written[array.offset : array.offset + array.size_bytes] = 0
@@ -144,7 +144,7 @@ def count_instructions(program: ProgramFile, machine: Machine) -> dict[str, int]
 
 
 def _memories(program: ProgramFile, given: Mapping[str, Array]) -> dict[str, _Memory]:
-    """Return the images before the first command: inputs are there, all else was never written."""
+    """Return the images before the first command: inputs are present, everything else is unwritten."""
     main = {a.memory for a in program.arrays if a.role != "buffer"}
     memories: dict[str, _Memory] = {}
     for name, size in program.memories.items():
@@ -167,7 +167,7 @@ def _memories(program: ProgramFile, given: Mapping[str, Array]) -> dict[str, _Me
 
 
 def _issue(one: Numbered, state: Execution) -> _Issue:
-    """Return a command with its plan and its accesses. Raises: VerificationFailed for bytes that are not its own."""
+    """Return a command with its plan and accesses. Raises: VerificationFailed for invalid bytes."""
     command = one.command
     strides = tuple(where.strides if isinstance(where, Address) else None for _, where in command.operands)
     key = command.instruction, command.params, strides
@@ -200,7 +200,7 @@ def _value(bits: int, dtype: DType) -> Any:
 
 
 def _check_place(operand: Operand, where: Address, span: range, one: Numbered, state: Execution) -> None:
-    """Refuse bytes outside of a memory, or not in one array, or of an input. Raises: VerificationFailed."""
+    """Refuse bytes outside a memory, across arrays, or of a written input. Raises: VerificationFailed."""
     memory, first, end = (
         state.memories.get(where.memory),
         where.address + span.start,
@@ -219,7 +219,7 @@ def _check_place(operand: Operand, where: Address, span: range, one: Numbered, s
 
 
 def _note(issues: Sequence[_Issue], state: Execution) -> int:
-    """Return the level of commands that are performed at once, on the values from before any of them.
+    """Return the level of commands that execute in parallel, on the values from before all of them.
 
     Raises: VerificationFailed for a read of what nothing has written, and for two that write the same.
     """
@@ -235,7 +235,7 @@ def _note(issues: Sequence[_Issue], state: Execution) -> int:
 
 
 def _needed_level(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, state: Execution) -> int:
-    """Return the highest level of the commands that have to be performed before an access."""
+    """Return the highest level of the commands that must execute before an access."""
     operand, where, level = plan.bound.operands[n], one.command.operands[n][1], 0
     if isinstance(where, Register):
         held = state.registers.get((where.memory, where.number))
@@ -255,7 +255,7 @@ def _needed_level(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, sta
 
 
 def _mark(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, level: int, state: Execution) -> None:
-    """Note the level of a command where it accesses memories and registers."""
+    """Record the level of a command where it accesses memories and registers."""
     operand, where = plan.bound.operands[n], one.command.operands[n][1]
     same = f"another instruction of the word also writes `{operand.name}`"
     if isinstance(where, Register):
@@ -288,7 +288,7 @@ def _mark(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, level: int,
 
 
 def _perform(issues: Sequence[_Issue], state: Execution) -> None:
-    """Perform commands that do not need each other's results."""
+    """Execute commands that are independent of each other."""
     groups: dict[_Plan, list[Numbered]] = {}
     for one, plan, _ in issues:
         groups.setdefault(plan, []).append(one)
@@ -307,7 +307,7 @@ def _perform(issues: Sequence[_Issue], state: Execution) -> None:
 def _compute_group(
     plan: _Plan, group: Sequence[Numbered], state: Execution
 ) -> Iterator[tuple[Sequence[Numbered], dict[str, Array]]]:
-    """Yield parts of a group with their results, by operand one behind the other."""
+    """Yield parts of a group with their results, concatenated by operand."""
     if any(o.domain is not None for o in plan.bound.operands):  # data decides places
         for one in group:
             seen = {
@@ -329,7 +329,7 @@ def _compute_group(
 
 @lru_cache(maxsize=4096)
 def _together(routine: Routine, count: int) -> Routine:
-    """Return a routine that performs another one so many times, on operands with one more axis."""
+    """Return a routine that executes another one `count` times, on operands with an additional axis."""
     axis = Index.of("#")
 
     def of_read(r: Read) -> Read:

@@ -1,4 +1,4 @@
-"""List a program as text, decoded from its words: one line for each instruction.
+"""List a program as text, decoded from its words, with one line for each instruction.
 
 3  mvin    x=A+0 z=a_tiles0+0 R=16 C=16   # dram[0x40] rows 40 apart, spad[0x0] rows 16 apart
 """
@@ -65,7 +65,7 @@ _Row = tuple[str, str, str, str]
 
 
 def _run_rows(run: Run, arrays: Sequence[StreamArray], machine: Machine) -> list[_Row]:
-    """Return words with slots, one line for each instruction; `|` marks those in the same word as the line above."""
+    """Return the rows of bundle words. `|` marks instructions in the same word as the row above."""
     rows: list[_Row] = []
     looped = run.trips > 1
     if looped:
@@ -83,7 +83,7 @@ def _show_command(
     machine: Machine,
     steps: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[str, str, str]:
-    """Return a command's name, its operands by their arrays, and parameters; the addresses as a comment."""
+    """Return a command's name, its operands by array with parameters, and the addresses as a comment."""
     instruction = machine.instructions[command.instruction].instruction
     words: list[str] = []
     places: list[str] = []
@@ -104,7 +104,7 @@ def _show_command(
 
 
 def _tokens(command: Command) -> list[str]:
-    """Return the tokens that a command waits for, and those that it gives to other units when it is done."""
+    """Return text about the tokens that a command waits for, and those that it pushes when it is done."""
     signs = {"pop": "<", "push": ">"}
     return [f"{signs[kind]}{unit}" for kind, unit in sorted(command.tokens)]
 

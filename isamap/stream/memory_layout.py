@@ -1,4 +1,4 @@
-"""Lay out a program's arrays: tensors and workspace buffers in main memory, other buffers in scratchpads."""
+"""Lay out a program's arrays: tensors and workspace buffers in main memory, others in scratchpads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lay_out(
     placed: Mapping[str, StreamArray] | None = None,
     end: int | None = None,
 ) -> dict[str, StreamArray]:
-    """Return all arrays by name, tensors dense. Raises: UsageProblem if an address is not known."""
+    """Return all arrays by name, with dense tensors. Raises: UsageProblem if an address is unknown."""
     env, memory = dict(program.sizes), main_memory(machine)
     step = main_step(machine)
     found: dict[str, StreamArray] = dict(placed or {})
@@ -60,7 +60,7 @@ def lay_out(
 
 
 def main_memory(machine: Machine) -> str:
-    """Return the memory in which callers' arrays lie. Raises: UsageProblem if there are several."""
+    """Return the memory of callers' arrays. Raises: UsageProblem if there are several."""
     names = [m.name for m in machine.memories.values() if m.kind == "addressable" and m.base is None]
     if len(names) != 1:
         said = f"a program has one image of memory, and {machine.name} has {len(names)} addressable ones"
@@ -69,13 +69,13 @@ def main_memory(machine: Machine) -> str:
 
 
 def first_address(machine: Machine) -> int:
-    """Return where the first array in main memory begins. Units: bytes."""
+    """Return the address of the first array in main memory. Units: bytes."""
     step = main_step(machine)
     return align_up(max(step, machine.program.first_address if machine.program is not None else 0), step)
 
 
 def main_step(machine: Machine) -> int:
-    """Return the alignment of arrays in main memory that lets fields hold their addresses. Units: bytes."""
+    """Return the alignment of main memory arrays with which fields can hold their addresses. Units: bytes."""
     memory = main_memory(machine)
     units = (
         item.encoding.unit_of(operand.name)
@@ -87,12 +87,12 @@ def main_step(machine: Machine) -> int:
 
 
 def end_of(arrays: Mapping[str, StreamArray], memory: str) -> int:
-    """Return the first free, aligned offset behind all arrays of a memory. Units: bytes."""
+    """Return the first free aligned offset after all arrays of a memory. Units: bytes."""
     return max(align_up(a.offset + a.size_bytes, ALIGNMENT) for a in arrays.values() if a.memory == memory)
 
 
 def memory_sizes(machine: Machine, used: int) -> dict[str, int]:
-    """Return the sizes of the memories with arrays; for main memory, the used part. Units: bytes."""
+    """Return the sizes of the memories with arrays. For main memory, it is the used part. Units: bytes."""
     scratch = {
         name: size
         for name, memory in machine.memories.items()
@@ -102,7 +102,7 @@ def memory_sizes(machine: Machine, used: int) -> dict[str, int]:
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return strides of an array without gaps. Units: elements."""
+    """Return the strides of a dense array. Units: elements."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -112,5 +112,5 @@ def _number(value: object) -> int:
 
 
 def align_up(end: int, step: int) -> int:
-    """Return the next multiple of a step."""
+    """Return `end` rounded up to a multiple of `step`."""
     return -(-end // step) * step

@@ -23,13 +23,13 @@ Clock = tuple[int, ...]
 
 
 def later(one: Clock, other: Clock) -> Clock:
-    """Return the later of two clocks, component by component."""
+    """Return the componentwise maximum of two clocks."""
     return tuple(map(max, one, other))
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """An earlier command that has to be done before an access, and whether it wrote there, or only read."""
+    """An earlier command that must finish before an access, and whether it wrote there or only read."""
 
     unit: int
     command: int
@@ -39,7 +39,7 @@ class Conflict:
 
 @dataclass(slots=True)
 class LastCommands:
-    """By memory and byte, the last command that wrote it, and by unit the last that read it."""
+    """For each byte of each memory, the last command that wrote it, and per unit the last that read it."""
 
     units: tuple[int, ...]
     """The unit of each command."""
@@ -49,7 +49,7 @@ class LastCommands:
     _readers: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
 
     def touch(self, access: AccessedBytes, command: int) -> Iterator[Conflict]:
-        """Yield earlier commands that an access conflicts with, the last of each unit; then it is noted itself."""
+        """Yield earlier commands that conflict with an access, the last of each unit, then record the access."""
         writers = self._writers[access.memory] = room(self._writers.get(access.memory), access.end)
         seen = access.of(writers)
         first, last = int(seen.min()), int(seen.max())

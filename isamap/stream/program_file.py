@@ -1,4 +1,4 @@
-"""The file of a program: a header that any reader understands, then the words.
+"""The file of a program: a header that any reader understands, followed by the words.
 
     offset  bytes
     0       8      the letters ISAMPROG
@@ -39,7 +39,7 @@ MOST_AXES = 64
 
 @dataclass(frozen=True, slots=True)
 class StreamPart:
-    """A step of a network: its number, and how many of the words and instructions that follow are its own."""
+    """A step of a network: its number, and its numbers of words and instructions, which follow in order."""
 
     step: int
     words: int
@@ -48,7 +48,7 @@ class StreamPart:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """A program with all data for its reader. Units: `memories` in bytes."""
+    """A program with all data that its reader needs. Units: `memories` in bytes."""
 
     kernel: str
     machine: str
@@ -65,7 +65,7 @@ class ProgramFile:
 
     @property
     def name(self) -> str:
-        """The name with which its files begin."""
+        """The common prefix of its file names."""
         return f"{self.kernel}-{self.machine}"
 
     def files(self) -> dict[str, bytes]:
@@ -119,7 +119,7 @@ def _header(program: ProgramFile) -> dict[str, object]:
 
 
 def read_program(data: bytes, name: str) -> ProgramFile:
-    """Return the program in the bytes of a file called so. Raises: VerificationFailed if they are none."""
+    """Return the program in a file's bytes. `name` is for errors. Raises: VerificationFailed if they are invalid."""
     if data[:8] != MAGIC:
         raise _refuse_program(name, "it does not begin with ISAMPROG")
     version, length = (int.from_bytes(data[at : at + 4], "little") for at in (8, 12))
@@ -189,7 +189,7 @@ def _from_header(header: dict[str, Any]) -> ProgramFile:
 
 
 def _parts(header: dict[str, Any]) -> tuple[StreamPart, ...]:
-    """Return the parts of a network, which are all of its words and instructions."""
+    """Return the parts of a network, which comprise all of its words and instructions."""
     parts = tuple(StreamPart(*map(_whole, entry)) for entry in header.get("parts", []))
     if parts:
         words, instructions = sum(p.words for p in parts), sum(p.instructions for p in parts)
@@ -213,7 +213,7 @@ def _array(entry: dict[str, Any]) -> StreamArray:
 
 
 def _table(entry: dict[str, Any]) -> StreamTable:
-    """Return a table whose entries are still to be read."""
+    """Return a table whose entries are read later."""
     bits = _whole(entry["entry_bits"])
     if not LEAST_BITS <= bits <= MOST_BITS:
         raise ValueError(bits)

@@ -1,4 +1,4 @@
-"""Run a program's units in parallel, synchronised by tokens alone, and report the order or the deadlock.
+"""Run a program's units in parallel, synchronised by tokens alone, and report the order or a deadlock.
 
 mvin (load) sends a token, and mul (compute) receives it: so mul runs after mvin, however long they take. If
 two units access the same bytes and no token orders them, there is a race, and the program is refused.
@@ -20,7 +20,7 @@ from isamap.stream.tokens import Pairs, waiting
 
 
 def in_queues(placed: Sequence[Numbered], end: Numbered | None, machine: Machine) -> Iterator[Numbered]:
-    """Yield the commands in an order in which the units may perform them; without queues, in program order.
+    """Yield the commands in a possible execution order of the units, or without queues in program order.
 
     Raises: VerificationFailed at a missing or unused token, and at a race.
     """
@@ -54,7 +54,7 @@ def in_queues(placed: Sequence[Numbered], end: Numbered | None, machine: Machine
 
 @dataclass(slots=True)
 class QueueRun:
-    """The state of queues while commands run; commands by their number in the file, the end as the last."""
+    """The state of queues while commands run. Commands are given by number, with the end as the last one."""
 
     placed: tuple[Numbered, ...]
     machine: Machine
@@ -78,7 +78,7 @@ class QueueRun:
         return self.machine.instructions[one.command.instruction].cost.unit
 
     def order(self) -> list[int]:
-        """Return the commands in program order, as far as the units reach them so. Raises: VerificationFailed."""
+        """Return the commands in program order, as far as units can reach them. Raises: VerificationFailed."""
         waits = {name: deque[int]() for name in self.names}
         for number, unit in enumerate(self.units):
             waits[unit].append(number)
@@ -96,14 +96,14 @@ class QueueRun:
         return found
 
     def _lacking(self, number: int, unit: str) -> str | None:
-        """Return the unit whose token a command waits for."""
+        """Return the unit for whose token a command waits, or None."""
         for kind, other in sorted(self.placed[number].command.tokens):
             if kind == "pop" and len(self.given[other, unit]) <= len(self.pairs[other, unit]):
                 return other
         return None
 
     def _start(self, number: int, unit: str, known: Clock) -> Clock:
-        """Return the unit's clock after a command, which takes its tokens and gives others."""
+        """Return the unit's clock after a command, which pops its tokens and pushes others."""
         tokens = self.placed[number].command.tokens
         for other in (other for kind, other in tokens if kind == "pop"):
             giver = self.given[other, unit][len(self.pairs[other, unit])]
@@ -118,7 +118,7 @@ class QueueRun:
         return self.done[number]
 
     def check_queues(self) -> None:
-        """Refuse unused tokens, and more tokens than a queue holds. Raises: VerificationFailed."""
+        """Refuse unused tokens, and more tokens than a queue can hold. Raises: VerificationFailed."""
         program = self.machine.program
         clocks = [self.done[number] for number in range(len(self.placed))]
         for queue in program.queues if program is not None else ():

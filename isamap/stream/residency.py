@@ -1,4 +1,4 @@
-"""Keep tiles in scratchpads from one use to the next, over the statements of a kernel and the steps of a network.
+"""Keep tiles in scratchpads between uses, across statements of a kernel and steps of a network.
 
     dma_in A → spad + 0;    vector spad + 0 → spad + 4096;  dma_out spad + 4096 → T;   dma_in T → spad + 0;  …
     dma_in A → spad + 0;    vector spad + 0 → spad + 4096;  dma_out spad + 4096 → T;   …, which reads spad + 4096
@@ -50,7 +50,7 @@ class StepCommands:
 
 @dataclass(frozen=True, slots=True)
 class _EqualTile:
-    """The scratchpad values that equal bytes of main memory since a time, and the address of the tile."""
+    """The scratchpad values that equal the same bytes of main memory since a time, and the tile's address."""
 
     values: tuple[int, ...]
     address: int
@@ -59,7 +59,7 @@ class _EqualTile:
 
 @dataclass(slots=True)
 class _Value:
-    """The bytes that one command writes in a scratchpad, from its `first` to its `last` use.
+    """The bytes that one command writes in a scratchpad, live from its `first` to its `last` use.
 
     `overwritten` are the later values in the same bytes, with their times. `equal` are tiles that hold the same
     bytes: the first `earlier` of them existed before this value, and those since `since` are still valid.
@@ -80,7 +80,7 @@ class _Value:
 
 @dataclass(slots=True)
 class _Trace:
-    """The values of all scratchpads while commands are visited in order."""
+    """The values in all scratchpads while commands are visited in order."""
 
     machine: Machine
     main: str
@@ -96,20 +96,20 @@ class _Trace:
     _known: dict[object, list[_EqualTile]] = field(default_factory=lambda: defaultdict(list[_EqualTile]))
 
     def web(self, value: int) -> int:
-        """Return the value that stands for a web."""
+        """Return the representative value of a web."""
         while self.parents[value] != value:
             self.parents[value] = self.parents[self.parents[value]]
             value = self.parents[value]
         return value
 
     def change(self, array: StreamArray) -> None:
-        """Note that the host writes an array."""
+        """Record that the host writes an array."""
         end = array.offset + array.size_bytes
         self._written = room(self._written, end)
         self._written[array.offset : end] = len(self.used)
 
     def visit(self, command: Command) -> None:
-        """Note the values that a command reads and writes."""
+        """Record the values that a command reads and writes."""
         now, item = len(self.used), self.machine.instructions[command.instruction]
         touched = list(accesses(command, item.instruction))
         inner = [n for n, access in enumerate(touched) if access.memory in self.scratchpads]
@@ -139,21 +139,21 @@ class _Trace:
         self.outside.append(outer)
 
     def _owning(self, access: AccessedBytes) -> tuple[int, ...]:
-        """Return the values in the bytes of an access."""
+        """Return the values that occupy the bytes of an access."""
         owners = self._owners[access.memory] = room(self._owners.get(access.memory), access.end)
         view = access.of(owners)
         first = int(view.flat[0])
         return (first,) if bool((view == first).all()) else tuple(map(int, np.unique(view)))
 
     def _join(self, values: Sequence[int], now: int) -> None:
-        """Make one web of values that are read together."""
+        """Merge the webs of values that are read together."""
         known = [value for value in values if value != NEVER]
         for value in known:
             self.values[value].last = now
             self.parents[self.web(value)] = self.web(known[0])
 
     def _write(self, access: AccessedBytes, joined: Sequence[int], now: int) -> int:
-        """Return the new value in the bytes of an access. It is of the web of those that it changes."""
+        """Return the new value in the bytes of an access, in the web of the values that it changes."""
         value = len(self.values)
         for other in self._owning(access):
             if other != NEVER:
@@ -165,13 +165,13 @@ class _Trace:
         return value
 
     def _changed(self, access: AccessedBytes) -> int:
-        """Return when main memory was last written where an access reads."""
+        """Return when the main memory bytes of an access were last written."""
         self._written = room(self._written, access.end)
         return int(access.of(self._written).max())
 
 
 def _tile_key(command: Command, instruction: Instruction, main: str) -> object:
-    """Return what a tile is equal to: a place in main memory as a tile of a layout, or what a command computes."""
+    """Return a key that is equal for equal tiles: a place in main memory with a layout, or a computation."""
     inner = next((w for _, w in command.operands if isinstance(w, Address) and w.memory != main), None)
     assert inner is not None, "a load or a store has a place in a scratchpad"
     outer = tuple(w for _, w in command.operands if isinstance(w, Address) and w.memory == main)
@@ -185,7 +185,7 @@ def _tile_key(command: Command, instruction: Instruction, main: str) -> object:
 
 
 def keep_tiles(parts: Sequence[StepCommands], machine: Machine) -> list[list[Command]]:
-    """Return the commands of parts without loads of what scratchpads hold, and without stores that nothing reads.
+    """Return the commands without loads of tiles that scratchpads hold, and without stores that no command reads.
 
     Words with slots are not changed: their loops need regular addresses.
     """
@@ -239,7 +239,7 @@ class _Allocation:
 
     @staticmethod
     def of(trace: _Trace) -> _Allocation:
-        """Return the webs where the schedules of kernels place them."""
+        """Return the webs at the addresses that kernels' schedules give them."""
         webs: dict[int, list[int]] = {}
         for value in range(len(trace.values)):
             webs.setdefault(trace.web(value), []).append(value)
@@ -257,7 +257,7 @@ class _Allocation:
         )  # fmt: skip
 
     def order_redundant(self) -> list[int]:
-        """Return webs that only redundant loads write; first those that save most for what they occupy."""
+        """Return the webs that only redundant loads write, those with the most time saved per byte first."""
         found: list[tuple[float, int]] = []
         for web, values in enumerate(self.values):
             own = [self.trace.values[v] for v in values]
@@ -268,7 +268,7 @@ class _Allocation:
         return [web for _, web in sorted(found)]
 
     def _equal_tiles(self, web: int) -> list[tuple[int, _EqualTile]]:
-        """Return, by value of a web, a tile of other webs that is equal to it, or nothing if one has none.
+        """Return, for each value of a web, an equal tile of another web, or {} if a value has none.
 
         Values that are equal to each other, as columns of one that is repeated, come from one web in the same order.
         """
@@ -293,7 +293,7 @@ class _Allocation:
         return []
 
     def _earlier(self, value: int, web: int) -> Iterator[_EqualTile]:
-        """Yield earlier tiles of other webs that are equal to a value, the last one first."""
+        """Yield earlier tiles of other webs that equal a value, the latest one first."""
         own = self.trace.values[value]
         for tile in reversed(own.equal[max(0, own.earlier - MOST_EQUAL) : own.earlier]):
             if tile.time >= own.since and self._web(tile.values[0]) != web:
@@ -303,7 +303,7 @@ class _Allocation:
         return self.numbers[self.trace.web(value)]
 
     def remove_loads(self, web: int) -> None:
-        """Let the readers of a web read the values that its loads repeat, if these can stay so long."""
+        """Let the readers of a web read the values that its loads repeat, if these can stay that long."""
         end, real, distances = int(self.last[web]), dict[int, tuple[int, int]](), dict[int, int]()
         for value, tile in self._equal_tiles(web):
             for one in tile.values:
@@ -327,7 +327,7 @@ class _Allocation:
             self.real |= real
 
     def _real(self, value: int) -> tuple[int, int]:
-        """Return the value in a scratchpad that a value is read from, and the distance of their tiles."""
+        """Return the scratchpad value from which a value is read, and the distance of their tiles."""
         distance = 0
         while value in self.real:
             value, more = self.real[value]
@@ -335,13 +335,13 @@ class _Allocation:
         return value, distance
 
     def _changes(self, value: int, end: int) -> bool:
-        """Return whether a value of the same web overwrites a part of it by then."""
+        """Return whether a value of the same web overwrites a part of it before `end`."""
         web = self._web(value)
         overwritten = self.trace.values[value].overwritten
         return any(time <= end and self._web(other) == web for time, other in overwritten)
 
     def _extend(self, webs: Sequence[int], gone: int, moves: Mapping[int, int], anchor: int) -> bool:
-        """Let webs live as long as one that goes, and move groups to the anchor's, if there is room for all of it."""
+        """Extend webs to the lifetime of a removed one, and move groups to the anchor's, if there is room."""
         together = np.array(sorted(m for group in moves for m in self.members[group]))
         if together.size > MOST_TOGETHER:
             return False
@@ -379,18 +379,18 @@ class _Allocation:
             array[webs] += move
 
     def _living(self, first: int, last: int, memory: str) -> NDArray[Any]:
-        """Return the webs of a memory that live at some time between two commands."""
+        """Return the webs of a memory that are live at some time between two commands."""
         begin, end = np.searchsorted(self.reach, first), np.searchsorted(self.first, last, "right")
         return begin + np.flatnonzero((self.last[begin:end] >= first) & (self.memory[begin:end] == memory))
 
     def _clashing(self, web: int) -> NDArray[Any]:
-        """Return the webs that occupy bytes of a web during its life."""
+        """Return the webs that occupy bytes of a web during its lifetime."""
         found = self._living(int(self.first[web]), int(self.last[web]), str(self.memory[web]))
         overlap = (self.low[found] < self.high[web]) & (self.high[found] > self.low[web])
         return found[overlap & (found != web)]
 
     def _settle(self, together: NDArray[Any], alive: NDArray[Any], limit: int, step: int) -> bool:
-        """Move webs as one to the first gap that is free while any of them lives."""
+        """Move webs together to the first gap that is free during all their lifetimes. Return success."""
         life = int(self.first[alive].min()), int(self.last[alive].max())
         others = np.setdiff1d(self._living(*life, str(self.memory[alive[0]])), together)
         low = int(self.low[alive].min())
@@ -405,7 +405,7 @@ class _Allocation:
         return at + size <= limit
 
     def place(self, command: Command, used: Sequence[int]) -> Command:
-        """Return a command with the addresses of its webs."""
+        """Return a command with its webs' addresses."""
         operands = list(command.operands)
         for n, value in enumerate(used):
             name, where = operands[n]
@@ -418,7 +418,7 @@ class _Allocation:
 
 @lru_cache(maxsize=64)
 def _reach_of(machine: Machine, memory: str) -> tuple[int, int]:
-    """Return the size of a scratchpad, and the steps in which webs move there. Units: bytes."""
+    """Return the size of a scratchpad, and the alignment of webs in it. Units: bytes."""
     steps = (
         item.encoding.unit_of(operand.name)
         for item in machine.instructions.values() if item.encoding is not None
@@ -430,7 +430,7 @@ def _reach_of(machine: Machine, memory: str) -> tuple[int, int]:
 def _drop_dead_stores(
     parts: Sequence[StepCommands], trace: _Trace, machine: Machine, is_needed: list[bool]
 ) -> None:
-    """Mark stores as not needed where no command reads the bytes before others are written there.
+    """Mark stores as unneeded if no command reads the bytes before others are written there.
 
     All of a tensor is needed at the end of its step: the host, the caller or `verify` may read it.
     """

@@ -1,4 +1,4 @@
-"""Tables of a program: entries that words point to, as micro-operations, behind the arrays in main memory.
+"""Tables of a program: entries to which words refer, such as micro-operations, after the arrays.
 
 Commands that need the same entry share it; nothing writes there.
 """
@@ -16,7 +16,7 @@ from isamap.stream.memory_layout import ALIGNMENT, align_up
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """Contiguous entries. Units: `offset` in bytes from the start of its memory."""
+    """Contiguous table entries. Units: `offset` in bytes from the start of the memory."""
 
     name: str
     memory: str
@@ -39,14 +39,14 @@ class StreamTable:
 
     @property
     def data(self) -> bytes:
-        """The table as it lies in memory."""
+        """The table's bytes in memory."""
         return b"".join(entry.to_bytes(self.entry_bytes, "little") for entry in self.entries)
 
 
 def lay_out_tables(
     commands: Sequence[Command], machine: Machine, memory: str, end: int
 ) -> tuple[StreamTable, ...]:
-    """Return the tables that commands need, in main memory after `end`. Units: bytes."""
+    """Return the tables that commands need, placed in main memory from `end` on. Units: bytes."""
     bits = dict(machine.program.tables) if machine.program is not None else {}
     needed: dict[str, dict[int, None]] = {name: {} for name in bits}
     for command in commands:
@@ -60,7 +60,7 @@ def lay_out_tables(
 
 
 def places_in(tables: Sequence[StreamTable]) -> Mapping[str, Mapping[int, int]]:
-    """Return, by table, the address of each entry."""
+    """Return the address of each entry, by table."""
     return {table.name: {entry: at for at, entry in table.at.items()} for table in tables}
 
 

@@ -1,4 +1,4 @@
-"""Time a program whose commands only tokens keep in order, by the costs of its machine.
+"""Time a program whose commands are ordered only by tokens, by the costs of its machine.
 
 A command starts when its unit is free, the tokens that it takes are there, the data that it reads is there,
 and the link that units share has room for its bytes. It gives its tokens when it ends.
@@ -36,7 +36,7 @@ class StreamTime:
 
 
 def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
-    """Return the time of a program by its tokens, or by the queues of its units, or None where it has neither.
+    """Return the time of a program by its tokens, or by its units' queues, or None without either.
 
     Raises: VerificationFailed.
     """
@@ -45,7 +45,7 @@ def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
 
 
 def _queues_time(words: Sequence[int], program: ProgramFile, machine: Machine) -> StreamTime:
-    """Return the time of words that are a whole program, whose units wait for tokens. Raises: VerificationFailed."""
+    """Return the time of a whole program's words whose units wait for tokens. Raises: VerificationFailed."""
     end = decode_end(words, machine)
     placed = decode(words, machine, contents_of(program.tables))
     run = QueueRun(placed + ((end,) if end is not None else ()), machine)
@@ -75,7 +75,7 @@ def _queues_time(words: Sequence[int], program: ProgramFile, machine: Machine) -
 
 
 def command_times(command: Command, machine: Machine) -> tuple[float, float]:
-    """Return how long a command keeps its unit busy, and when it is done. Units: ns."""
+    """Return how long a command occupies its unit, and when it is done. Units: ns."""
     return _times_of(command.instruction, _integers_of(command, machine), machine)
 
 
@@ -91,7 +91,7 @@ def _times_of(name: str, params: tuple[tuple[str, int], ...], machine: Machine) 
 
 
 def busiest_ns(commands: Iterable[Command], machine: Machine) -> float:
-    """Return how long the unit or shared link with most work is busy with commands, at least 1. Units: ns."""
+    """Return how long commands occupy the busiest unit or shared link, at least 1. Units: ns."""
     busy: dict[str, float] = defaultdict(float)
     for command in commands:
         busy[machine.instructions[command.instruction].cost.unit] += command_times(command, machine)[0]
@@ -101,7 +101,7 @@ def busiest_ns(commands: Iterable[Command], machine: Machine) -> float:
 
 
 def link_time(command: Command, machine: Machine) -> tuple[str, float] | None:
-    """Return the memory behind the shared link that a command's bytes cross, and how long they take. Units: ns."""
+    """Return the memory behind the shared link that a command uses, and the transfer time, or None. Units: ns."""
     return _link_of(command.instruction, _integers_of(command, machine), machine)
 
 
@@ -120,13 +120,13 @@ def _link_of(name: str, params: tuple[tuple[str, int], ...], machine: Machine) -
 
 @dataclass(slots=True)
 class _Known:
-    """The times at which each byte of each memory was last written and read. Units: ns."""
+    """The times at which each byte of each memory was last written and last read. Units: ns."""
 
     written: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
     read: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
     def ready_ns(self, access: AccessedBytes, latency_ns: float) -> float:
-        """Return when a command can start: its inputs are ready, and its outputs' old contents are no longer needed.
+        """Return when a command can start: its inputs are ready, and its outputs' old contents are unneeded.
 
         Old contents must also have been written before the command's own result is.
         """
@@ -136,7 +136,7 @@ class _Known:
         return max(first, written) if access.is_read else first
 
     def note(self, access: AccessedBytes, read_ns: float, done_ns: float) -> None:
-        """Record when an access of a command has read, and when it is done."""
+        """Record when an access of a command has been read, and when the command is done."""
         for noted, is_so, at_ns in (
             (self.read, access.is_read, read_ns),
             (self.written, access.is_written, done_ns),
@@ -147,7 +147,7 @@ class _Known:
 
 
 def _room(noted: dict[str, NDArray[Any]], access: AccessedBytes) -> NDArray[Any]:
-    """Return a view of the times of the bytes of an access."""
+    """Return a view of the times of an access's bytes."""
     own = noted.get(access.memory)
     if own is None or own.size < access.end:
         more = np.zeros(max(access.end, 2 * (own.size if own is not None else 0)))
@@ -159,7 +159,7 @@ def _room(noted: dict[str, NDArray[Any]], access: AccessedBytes) -> NDArray[Any]
 
 @dataclass(slots=True)
 class Clock:
-    """The times of a machine while it performs words, one part of a program behind the other. Units: ns."""
+    """The times of a machine while it executes words, one part of a program after the other. Units: ns."""
 
     machine: Machine
     now: float = 0.0
@@ -182,7 +182,7 @@ class Clock:
             self.now += cycle_ns
 
     def _ready(self, one: Numbered) -> tuple[Numbered, str, list[AccessedBytes], float]:
-        """Return a command with its unit, its accesses, and when these allow it; its word waits for its queue."""
+        """Return a command with its unit, its accesses, and the time from which these allow it."""
         item = self.machine.instructions[one.command.instruction]
         unit, touched = item.cost.unit, list(accesses(one.command, item.instruction))
         latency_ns = command_times(one.command, self.machine)[1]
@@ -210,7 +210,7 @@ class Clock:
 
 
 def part_times(program: ProgramFile, machine: Machine) -> tuple[StreamTime, tuple[float, ...]] | None:
-    """Return the time of a network without its host's steps, and when each part ends; None for other orders of units.
+    """Return the time of a network without its host's steps, and the end of each part, or None without order.
 
     A part is issued behind the one before it, and overlaps with it; behind a step of the host nothing is on its way.
     Where units wait for tokens, a part ends when all of its commands have, and the next one begins then.
@@ -239,7 +239,7 @@ def part_times(program: ProgramFile, machine: Machine) -> tuple[StreamTime, tupl
 
 
 def _is_in_order(machine: Machine) -> bool:
-    """Return whether no token orders a machine's units: words have slots, or each unit has a queue of its own."""
+    """Return whether no tokens order a machine's units: words have slots, or each unit has its own queue."""
     if machine.program is None or machine.program.queues:
         return False
     return machine.program.bundle is not None or all(u.queued is not None for u in machine.units.values())

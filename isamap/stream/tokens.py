@@ -1,4 +1,4 @@
-"""Assign dependency tokens: the commands that send and receive them, so that units wait for each other.
+"""Assign dependency tokens, which commands push and pop so that units wait for each other.
 
 mvin (load) sends one, mul (compute) receives it, and then reads the data that mvin has written. The n-th
 token that a unit receives from a queue is the n-th that was sent to it.
@@ -39,7 +39,7 @@ class _Assignment:
     pairs: Pairs = field(default_factory=lambda: defaultdict(list[tuple[int, int]]))
 
     def add(self, unit: str, needed: dict[int, AccessedBytes | None]) -> None:
-        """Append the next command of a unit, after the commands that it needs."""
+        """Append the next command of a unit, after the commands on which it depends."""
         number = len(self.clocks)
         known = self.clocks[self.last[unit]] if unit in self.last else (NEVER,) * len(self.units)
         for other in sorted(needed, reverse=True):
@@ -58,7 +58,7 @@ class _Assignment:
 
 
 def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[Command], Tokens]:
-    """Return the commands with the tokens that they take and give, and those that the end takes.
+    """Return the commands with the tokens that they pop and push, and those that the end pops.
 
     Raises: UsageProblem if no queues order two units, or one would hold too many.
     """
@@ -117,7 +117,7 @@ def most_waiting(made: _Assignment, key: tuple[str, str]) -> int:
 
 
 def waiting(pairs: Sequence[tuple[int, int]], clocks: Sequence[Clock], taker: int) -> int:
-    """Return the most tokens of a queue that are given, and not known to be taken when the last of them is given."""
+    """Return the most tokens of a queue that are pushed and not known to be popped when the last is pushed."""
     most = taken = 0
     for given, (giver, _) in enumerate(pairs, 1):
         while taken < given and pairs[taken][1] <= clocks[giver][taker]:

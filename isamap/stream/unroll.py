@@ -58,7 +58,7 @@ def unroll(
 
 
 def too_long(most: int) -> UsageProblem:
-    """Return the error of a program of more than so many instructions."""
+    """Return the error that a program has more than `most` instructions."""
     return UsageProblem(
         Diagnostic(
             "stream-too-long",
@@ -76,7 +76,7 @@ class _Walk:
     values: dict[str, Value] = field(default_factory=dict[str, Value])
 
     def nodes(self, nodes: Sequence[Node]) -> Iterator[Command]:
-        """Yield the commands of nodes, in order."""
+        """Yield the commands of nodes in order."""
         for node in by_one_thread(nodes):
             match node:
                 case Issue():
@@ -109,7 +109,7 @@ class _Walk:
         self.env.pop(variable, None)
 
     def _command(self, issue: Issue) -> Command | None:
-        """Return the command of an issue, or None if it has no elements, as beyond a ragged end."""
+        """Return the command of an issue, or None if it has no elements, as beyond an axis' end."""
         item = self.machine.instructions[issue.instruction]
         decided = dict(issue.params)
         params = tuple((p.name, self._param(decided[p.name], p.dtype, item)) for p in item.instruction.params)
@@ -152,7 +152,7 @@ class _Walk:
 
 
 def bits_of(number: float, dtype: DType) -> int:
-    """Return a number of a type as the word holds it."""
+    """Return a typed number as the bits in a word."""
     return int.from_bytes(np.asarray(number).astype(dtype.numpy()).tobytes(), "little")
 
 

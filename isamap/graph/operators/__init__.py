@@ -1,4 +1,4 @@
-"""The operators of ONNX that kernels and moves perform, by name: each a function of an applied node."""
+"""The ONNX operators that kernels and moves perform, by name: each a function of an applied node."""
 
 from __future__ import annotations
 

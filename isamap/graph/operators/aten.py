@@ -1,4 +1,4 @@
-"""Operations of torch: on single elements, and gradients of convolutions; each as torch defines it.
+"""Torch operations: elementwise ones, and gradients of convolutions, each as torch defines it.
 
 aten.mul.Tensor on bf16  ->  bf16(f32(a) * f32(b))
 
@@ -25,7 +25,7 @@ from isamap.syntax import parse_kernel
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """An operation as a text of its terms `{0}`, `{1}`, ….
+    """An operation as a text with terms `{0}`, `{1}`, ….
 
     `kinds` are the accepted types: "float", "number", "whole" (integers and bool), or "any". `is_truth` is
     true if the result is a bool, for any compared type.
@@ -129,7 +129,7 @@ def _threshold_backward(given: Sequence[str], option: Option, dtype: str) -> str
 
 @dataclass(frozen=True, slots=True)
 class Optioned:
-    """An operation whose text depends on further arguments: its number of terms, and these arguments."""
+    """An operation whose text depends on further arguments: the number of terms, and these arguments."""
 
     terms: int
     options: tuple[tuple[str, Any], ...]
@@ -160,7 +160,7 @@ _CONVERSIONS = ("_to_copy", "convert_element_type", "where")
 
 
 def _entry(name: str) -> Formula | Optioned | None:
-    """Return the row of a torch operation such as `mul.Tensor`, or None if no elementwise text computes it."""
+    """Return the table row of a torch operation such as `mul.Tensor`, or None if it is not elementwise."""
     base = name.partition(".")[0]
     if base in _CONVERSIONS:
         return None
@@ -168,7 +168,7 @@ def _entry(name: str) -> Formula | Optioned | None:
 
 
 def count_of(name: str) -> int:
-    """Return how many arguments of an operation, `mul.Tensor`, are terms: tensors, and numbers in their place."""
+    """Return how many arguments of an operation are terms: tensors, or numbers in their place."""
     match _entry(name):
         case Formula(template):
             return 2 if "{1}" in template else 1
@@ -185,7 +185,7 @@ def options_of(name: str) -> tuple[tuple[str, Any], ...]:
 
 
 def _elementwise(o: Applied) -> Value:
-    """Compute an operation on single elements, rounded to the type of its result, `result`.
+    """Compute an elementwise operation, rounded to the type of its result, `result`.
 
     A number instead of an input is its attribute `number0`, `number1`, …. `promoted` is the type in which
     torch compares inputs.
@@ -204,7 +204,7 @@ def _elementwise(o: Applied) -> Value:
 
 
 def _value_of(o: Applied, given: Sequence[TextTerm], promoted: str, result: str) -> TextTerm:
-    """Return the value that a node computes from its terms, in the type of its result. Raises: NotTaken."""
+    """Return the value that a node computes from its terms, in its result type. Raises: NotTaken."""
     match _entry(o.node.op):
         case Formula(template, kinds, is_truth):
             compared = promoted if is_truth else result
@@ -257,7 +257,7 @@ POINTWISE: Mapping[str, Lowered] = {
 
 
 def _convolution_backward(o: Applied) -> tuple[Value, ...]:
-    """Return the gradients of image, filters and bias; without meaning if they are not wanted."""
+    """Return the gradients of image, filters and bias. Unrequested ones are undefined."""
     grad, x, w = o[0], o[1], o[2]
     groups, inside = o.integer("group", 1), wide_type(x.dtype)
     names = [name for name, is_wanted in zip("XFB", o.list("wanted") or (), strict=True) if is_wanted]
@@ -291,7 +291,7 @@ def _convolution_backward(o: Applied) -> tuple[Value, ...]:
 
 
 def _array(text: KernelText, value: Value, dtype: str) -> Operand:
-    """Return an array of a value's elements by its axes: its own, or a copy in such a type."""
+    """Return an array of a value by its axes: the value's own, or a copy with this type."""
     found = text.read(value)
     if found.dtype == dtype and not found.order and found.axes is None:
         return found
@@ -301,13 +301,13 @@ def _array(text: KernelText, value: Value, dtype: str) -> Operand:
 
 
 def _cut_axis(shape: Sequence[int], axis: int, parts: int) -> tuple[int, ...]:
-    """Return sizes with one axis cut into parts, if there are several."""
+    """Return sizes with one axis split into parts, if there are several."""
     cut = (parts, shape[axis] // parts) if parts != 1 else (shape[axis],)
     return (*shape[:axis], *cut, *shape[axis + 1 :])
 
 
 def _convolution(o: Applied, dtype: str) -> Kernel:
-    """Return the convolution of a gradient as a kernel. Several groups are an axis of their own."""
+    """Return the convolution for a gradient as a kernel. Several groups get a separate axis."""
     image, filters, result = o[1].shape, o[2].shape, o[0].shape
     count, groups = len(image) - 2, o.integer("group", 1)
     stride, padding, dilation = (o.list(name) or () for name in ("strides", "pads", "dilations"))

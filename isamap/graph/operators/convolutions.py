@@ -1,4 +1,4 @@
-"""Convolutions: sums over a window that moves over an image. Results of several filters lie channels last."""
+"""Convolutions: sums over a window that moves over an image. Multi-filter results have channels last."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def convolve(
     dtype: str,
     points: tuple[Value | None, Value | None] = (None, None),
 ) -> Value:
-    """Return a convolution of quantised data less zero points: one of the image and one of each filter or of all."""
+    """Return a convolution of quantised data with zero points: one for the image, one per filter or for all."""
     groups = o.integer("group", 1)
     found = windows(o, x.shape[2:], o.list("kernel_shape") or w.shape[2:])
     if x.rank != w.rank or x.rank < 3 or w.shape[2:] != found.window:
@@ -80,7 +80,7 @@ def convolve(
 
 
 def _taken_out(point: Value, w: Value, bias: Value | None) -> Value | None:
-    """Return the bias less an image's zero point times each filter's sum, or None if one of them is not known.
+    """Return the bias minus the image's zero point times each filter's sum, or None if one is unknown.
 
     Products are then of bytes as they lie, which machines multiply. Taps beyond the image read the zero point.
     Source: Jacob et al. 2018, equation 7.
@@ -101,17 +101,17 @@ LEAST_LANES = 8
 
 
 def _several(*sizes: int) -> tuple[int, ...]:
-    """Return the sizes without those of one, which would separate neighbouring axes in a kernel's text."""
+    """Return the sizes without ones, which would separate neighbouring axes in a kernel's text."""
     return tuple(size for size in sizes if size != 1)
 
 
 def _name_axes(*names: str) -> tuple[str, ...]:
-    """Return the names of axes of several elements, as `axes_of` gives them."""
+    """Return the names of axes with several elements, as `axes_of` gives them."""
     return tuple(name for name in names if name != "0")
 
 
 def _apart(x: Value, parts: tuple[int, ...]) -> Value:
-    """Return an image whose channel axis is split into these axes, without moving elements."""
+    """Return an image whose channel axis is split into these parts, without moving elements."""
     more = len(parts) - 1
     places = [tuple(range(1, 1 + len(parts))) if n == 1 else (n + more if n else 0,) for n in x.order]
     order = tuple(axis for part in places for axis in part)
@@ -119,7 +119,7 @@ def _apart(x: Value, parts: tuple[int, ...]) -> Value:
 
 
 def _together(y: Value, parts: int, order: tuple[int, ...]) -> Value:
-    """Return a result that was written in such an order, with its channels, as many axes as that, as axis 1."""
+    """Return a result with its channel axes merged as axis 1, given the order in which it was written."""
     shape = (y.shape[0], prod(y.shape[1 : 1 + parts]), *y.shape[1 + parts :])
     return replace(y, order=()).shaped(shape).ordered(_last(1, len(shape) - 2) if order else ())
 
@@ -130,7 +130,7 @@ def _last(parts: int, places: int) -> tuple[int, ...]:
 
 
 def _filters_order(rank: int, parts: int, places: int) -> tuple[int, ...]:
-    """Return the order of a filter's axes that puts the output channels, which registers hold, last."""
+    """Return the order of a filter's axes with the output channels, which fill registers, last."""
     window, channels = range(rank - places, rank), range(parts, rank - places)
     return (*range(parts - 1), *window, *channels, *range(max(0, parts - 1), parts))
 
@@ -184,7 +184,7 @@ def _conv_transpose(o: Applied) -> Value:
 def _crop_sizes(
     o: Applied, full: Sequence[int], more: Sequence[int], image: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return the cropping at the start, and the sizes of the result, of a transposed convolution."""
+    """Return the cropping at the start, and the result sizes, of a transposed convolution."""
     count = len(full)
     kind, output_shape = o.word("auto_pad", "NOTSET"), o.list("output_shape")
     pads = o.list("pads") if kind != "VALID" else None

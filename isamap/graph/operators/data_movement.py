@@ -1,4 +1,4 @@
-"""Operators that move elements to places given by sizes and attributes."""
+"""Operators that move elements to places determined by sizes and attributes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _transpose(o: Applied) -> Value:
 
 
 def transpose_axes(o: Applied, x: Value, order: Sequence[int]) -> Value:
-    """Return a value with its axes permuted; without a step if the elements keep their order."""
+    """Return a value with permuted axes, without a step if the elements keep their order."""
     shape = [x.shape[n] for n in order]
     if o.making.views or (x.tensor and not x.is_part and _is_of_matrices(order)):
         if x.is_part:
@@ -49,7 +49,7 @@ def transpose_axes(o: Applied, x: Value, order: Sequence[int]) -> Value:
 
 
 def _is_of_matrices(order: Sequence[int]) -> bool:
-    """Return whether only the last two axes change places: products read their factors so, and nothing is moved."""
+    """Return whether only the last two axes are exchanged, which products read without a move."""
     return list(order) == [*range(len(order) - 2), len(order) - 1, len(order) - 2]
 
 
@@ -98,7 +98,7 @@ def _lower_split(o: Applied) -> tuple[Value, ...]:
 
 
 def slice_value(o: Applied, x: Value, cuts: Mapping[int, tuple[int, int, int]]) -> Value:
-    """Return every so manieth element along some axes: by axis the first, how many, and the step between them."""
+    """Return a slice of a value, given first element, count and step for some axes."""
     shape = [cuts[n][1] if n in cuts else size for n, size in enumerate(x.shape)]
     if all(first == 0 and step == 1 and x.shape[n] == size for n, (first, size, step) in cuts.items()):
         return x
@@ -135,7 +135,7 @@ def _slice(o: Applied) -> Value:
 
 
 def clip_slice(start: int, end: int, step: int, size: int) -> tuple[int, int, int]:
-    """Return the first element of a slice, how many it has, and the step between them."""
+    """Return first element, count and step of a slice clipped to the size."""
     low, high = (0, size) if step > 0 else (-1, size - 1)
     first, last = (max(low, min(high, at + size if at < 0 else at)) for at in (start, end))
     count = (last - first + step - 1) // step if step > 0 else (first - last - step - 1) // -step
@@ -148,7 +148,7 @@ def _expand(o: Applied) -> Value:
 
 
 def expand_value(o: Applied, x: Value, shape: Sequence[int]) -> Value:
-    """Return a value repeated to larger sizes."""
+    """Return a value broadcast to larger sizes."""
     if prod(shape) == x.count:
         return x.shaped(shape)
     if o.making.views and x.tensor and prod(shape):

@@ -1,4 +1,4 @@
-"""Operations on single elements."""
+"""Elementwise operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Lowered = Callable[[Applied], "Value | tuple[Value | None, ...]"]
 
 
 def floats(template: str, **defaults: float) -> Lowered:
-    """Return an operation on floats as a text of its inputs, and of attributes by name."""
+    """Return a lowering of a float operation from a template of inputs and attributes."""
 
     def lowered(o: Applied) -> Value:
         _check_floats(o)
@@ -34,7 +34,7 @@ def floats(template: str, **defaults: float) -> Lowered:
 
 
 def through_f64(template: str) -> Lowered:
-    """Return the function of one float computed in f64: the composed formula would lose digits in f32."""
+    """Return a lowering of a float function computed in f64, because its formula loses digits in f32."""
 
     def lowered(o: Applied) -> Value:
         _check_floats(o)
@@ -44,12 +44,12 @@ def through_f64(template: str) -> Lowered:
 
 
 def numbers(template: str) -> Lowered:
-    """Return an operation on numbers of all types."""
+    """Return a lowering of an operation on all numeric types."""
     return lambda o: o.map(template, *_of_one_type(o))
 
 
 def compare_values(template: str, inside: str = "") -> Lowered:
-    """Return a comparison, or an operation on truths."""
+    """Return a lowering of a comparison or of an operation on bools."""
 
     def lowered(o: Applied) -> Value:
         values = _of_one_type(o)
@@ -60,7 +60,7 @@ def compare_values(template: str, inside: str = "") -> Lowered:
 
 
 def many(template: str, *, is_mean: bool = False) -> Lowered:
-    """Return an operation on any number of inputs, two at a time."""
+    """Return a lowering of an operation on any number of inputs, two at a time."""
 
     def lowered(o: Applied) -> Value:
         values = _of_one_type(o)
@@ -94,7 +94,7 @@ def _of_one_type(o: Applied) -> tuple[Value, ...]:
 
 
 def looked_up(o: Applied, x: Value, table: Value) -> Value:
-    """Return for each byte its element in a table of 256, which starts with that of the smallest byte."""
+    """Return, for each byte, its element in a table of 256, which starts at the smallest byte."""
     low = DTYPES[x.dtype].low
     text = o.text()
     lying = x.flat.shaped((x.count,))
@@ -107,7 +107,7 @@ def looked_up(o: Applied, x: Value, table: Value) -> Value:
 
 
 def of_bytes(o: Applied, x: Value, through: Callable[[Value], Value]) -> Value:
-    """Return an elementwise operation. On bytes it becomes a table lookup if its other operands are known."""
+    """Return an elementwise operation. On bytes, with other operands known, it becomes a table look-up."""
     if DTYPES[x.dtype].is_integer and DTYPES[x.dtype].bits == 8 and x.known is None:
         mark, low = o.making.mark(), DTYPES[x.dtype].low
         table = through(known_value(np.arange(low, low + 256), x.dtype))
@@ -129,7 +129,7 @@ def decode_numbers(o: Applied, value: Value) -> Value:
 
 
 def _numbers(dtype: str, count: int) -> Array:
-    """Return the values of the first codes of a type; codes beyond 4 bits repeat them."""
+    """Return the values of the first codes of a type. Codes beyond 4 bits repeat."""
     codes = np.arange(count, dtype=np.uint8) & (15 if dtype == "f4e2m1" else 255)
     return codes.view(np.dtype(CODED[dtype])).astype(np.float32)
 
@@ -170,7 +170,7 @@ def encode_numbers(o: Applied, value: Value, dtype: str, *, saturate: bool) -> V
 
 
 def cast_value(o: Applied, value: Value, dtype: str, *, saturate: bool = True) -> Value:
-    """Return a value cast to another type, as ONNX says. Raises: NotTaken."""
+    """Return a value cast to another type as ONNX defines it. Raises: NotTaken."""
     if value.dtype == dtype:
         return value
     if not dtype or not value.dtype:
@@ -289,7 +289,7 @@ def _whole_power(o: Applied, x: Value, y: Value) -> Value:
 
 
 def _add(o: Applied) -> Value:
-    """Return a sum; a mask of 0 and -inf that is a band chooses, so that its comparisons of indices bound loops."""
+    """Return a sum. A band mask of 0 and -inf becomes a `select`, so that index comparisons bound loops."""
     for x, added in ((o[0], o[1]), (o[1], o[0])):
         if x.known is None and added.known is not None and x.dtype == added.dtype and added.rank > 1:
             kept = np.asarray(added.known == 0)
@@ -337,7 +337,7 @@ def _gelu(o: Applied) -> Value:
 
 
 def _of_row(op: Op, text: str) -> Lowered:
-    """Return the lowering of an operation of the language."""
+    """Return the lowering for an operation of the language."""
     if op.result == "bool" or op.domain == "logical":
         return compare_values(text)
     return floats(text) if op.domain == "float" else numbers(text)

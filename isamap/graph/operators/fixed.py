@@ -1,4 +1,4 @@
-"""Operators whose results depend only on sizes and constants, and rearrangements of blocks of elements."""
+"""Operators whose results depend only on sizes and constants, and permutations of blocks of elements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from isamap.ir import DTYPES
 
 
 def _known_only(o: Applied) -> Value:
-    """Refuse a node whose result is not computed before the model runs. Raises: NotTaken."""
+    """Refuse a node whose result is not known at compile time. Raises: NotTaken."""
     for number in range(len(o.inputs)):
         o.known(number)
     raise NotTaken("its result is too large to be computed before the model runs, or its inputs are wrong")
@@ -104,7 +104,7 @@ def _concat(o: Applied, given: list[Any]) -> Any:
 
 
 def _slice(o: Applied, given: list[Any]) -> Any:
-    """Return part of a list of sizes. Raises: NotTaken, NeedsSize."""
+    """Return a part of a list of sizes. Raises: NotTaken, NeedsSize."""
     starts, ends = (o.integers(1), o.integers(2)) if o.opset >= 10 else (o.list("starts"), o.list("ends"))
     steps = (o.integers(4) if o.opset >= 10 else None) or (1,)
     if given[0].ndim != 1 or not starts or not ends:
@@ -154,7 +154,7 @@ _OF_SIZES: Mapping[str, Callable[[Applied, list[Any]], Any]] = {
 
 
 def fold_sizes(o: Applied) -> Value | None:
-    """Return the result of a node on known integers, some of them open sizes, or None if a step must compute it."""
+    """Return a node's result for known integers or open sizes, or None if a step must compute it."""
     rule = _OF_SIZES.get(o.node.op)
     if rule is None or o.node.domain or any(v.dtype not in ("i32", "i64", "bool") for v in o.all):
         return None
@@ -168,7 +168,7 @@ def fold_sizes(o: Applied) -> Value | None:
 
 
 def _constant_of_shape(o: Applied) -> Value:
-    """Return an array of one number whose sizes the caller gives. Raises: as `_known_only`."""
+    """Return a constant-filled array with sizes from the caller. Raises: as `_known_only`."""
     shape, value = o.integers(0) or (), o.attribute("value", np.zeros(1, np.float32))
     if not any(map(is_open, shape)):
         return _known_only(o)
@@ -177,7 +177,7 @@ def _constant_of_shape(o: Applied) -> Value:
 
 
 def _range(o: Applied) -> Value:
-    """Return equally spaced integers, as many as the caller's sizes say. Raises: as `_known_only`."""
+    """Return equally spaced integers, with a count from the caller's sizes. Raises: as `_known_only`."""
     given = [o.known(n) for n in range(3)]
     start, end, step = (array.reshape(-1)[0] for array in given if array is not None)
     if not any(map(is_open, (start, end, step))) or o[0].dtype not in ("i32", "i64"):

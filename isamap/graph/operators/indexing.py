@@ -23,7 +23,7 @@ _NUMBERS = {
 
 
 def gather_slices(o: Applied, x: Value, axis: int, indices: Value) -> Value:
-    """Return slices of a value along an axis, by indices, which may be negative."""
+    """Return slices of a value along an axis by indices, which may be negative."""
     if indices.dtype not in ("i32", "i64"):
         raise NotTaken(f"indices of the type {indices.dtype}")
     y = o.making.fresh(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
@@ -39,7 +39,7 @@ def _gather(o: Applied) -> Value:
 
 
 def _non_zero(o: Applied) -> Value:
-    """Lower NonZero: the places of elements, a row for each axis. Data decides how many there are."""
+    """Lower NonZero: the positions of nonzero elements, a row for each axis, with a data-determined count."""
     x = o[0]
     if not x.rank:
         raise NotTaken("of a single number it has no kernel here")
@@ -62,7 +62,7 @@ def _compress(o: Applied) -> Value:
 
 
 def _places(o: Applied, mask: Value) -> Value:
-    """Return the places where a row of truths holds."""
+    """Return the positions of true values in a row."""
     size, count = o.making.counted(mask.count)
     places = o.making.fresh("i64", (size,))
     o.making.move("non_zero", (mask.shaped((mask.count,)),), (places, count), 1, mask.count)
@@ -97,7 +97,7 @@ def _suppress(o: Applied) -> Value:
 
 
 def _unique(o: Applied) -> tuple[Value, ...]:
-    """Lower Unique: the distinct elements or slices, their first places, the inverse indices, and the counts."""
+    """Lower Unique: distinct elements or slices, their first positions, inverse indices, and counts."""
     x, axis = o[0], o.attribute("axis")
     at = 0 if axis is None else o.axis(o.integer("axis", 0), x.rank)
     order = (at, *(n for n in range(x.rank) if n != at))
@@ -118,7 +118,7 @@ def _unique(o: Applied) -> tuple[Value, ...]:
 
 
 def _lead(o: Applied, x: Value, indices: Value) -> tuple[int, ...]:
-    """Return the sizes of moves with indices along one axis."""
+    """Return the sizes for moves with indices along one axis."""
     if indices.rank != x.rank or indices.dtype not in ("i32", "i64"):
         raise NotTaken(f"indices {indices.dtype}{list(indices.shape)} for {list(x.shape)}")
     axis = o.axis(o.integer("axis", 0), x.rank)
@@ -145,7 +145,7 @@ def _gather_nd(o: Applied) -> Value:
 
 
 def _how(o: Applied, x: Value) -> tuple[int, int]:
-    """Return the number of the operation that combines an update with the old value, and the number of the type."""
+    """Return the codes of the operation that combines an update with the old value, and of the type."""
     word = o.word("reduction", "none")
     if word not in _COMBINED or (word != "none" and x.dtype not in _NUMBERS):
         raise NotTaken(f"the reduction `{word}` on {x.dtype}")
@@ -251,7 +251,7 @@ def _reverse_sequence(o: Applied) -> Value:
 
 
 def _rows(shape: Sequence[int], time: int) -> tuple[Value, Value]:
-    """Return the factor of a step and the summand of each sequence that number rows."""
+    """Return the factor per step and the offset per sequence with which rows are numbered."""
     if time == 0:
         return known_value(np.asarray(shape[1]), "i64"), known_value(
             np.arange(shape[1]).reshape(1, -1), "i64"

@@ -35,7 +35,7 @@ def _batch(o: Applied) -> Value | tuple[Value, ...]:
 
 
 def _spread(value: Value, x: Value) -> Value:
-    """Return a number for each channel, as it is repeated over images."""
+    """Return a number for each channel, broadcast over images."""
     return value.shaped((value.count, *(1 for _ in x.shape[2:])))
 
 
@@ -50,7 +50,7 @@ def normalise_rows(
     statistics: bool = False,
     centred: bool = True,
 ) -> tuple[Value, ...]:
-    """Return rows less their means, divided by their deviations, scaled and shifted by broadcast values.
+    """Return rows minus their means, divided by their deviations, scaled and shifted by broadcast values.
 
     `rows` are the axes that number them. With `statistics`, means and inverse deviations are results, too. If
     not `centred`, the mean is assumed to be 0.

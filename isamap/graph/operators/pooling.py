@@ -1,4 +1,4 @@
-"""Windows that move over an image, and pooling."""
+"""Sliding windows over an image, and pooling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from isamap.ir import DTYPES
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The geometry of windows: for each axis the sizes of the image, the window, and the result."""
+    """The geometry of windows: for each axis the sizes of image, window and result."""
 
     image: tuple[int, ...]
     window: tuple[int, ...]
@@ -28,11 +28,11 @@ class Windows:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """The extent of a window along each axis, with its dilation."""
+        """The extent of a window along each axis, including dilation."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.window, self.dilations, strict=True))
 
     def places(self, at: Sequence[str], taps: Sequence[str]) -> list[str]:
-        """Return the place in the image of a tap of a window, by axis."""
+        """Return the image position of a window's tap along each axis."""
         return [
             f"{p}*{s} + {t}*{d} - {b}"
             for p, s, t, d, b in zip(at, self.strides, taps, self.dilations, self.before, strict=True)
@@ -46,7 +46,7 @@ class Windows:
 
     @property
     def is_inside(self) -> bool:
-        """True if all taps of all windows lie in the image."""
+        """Whether all taps of all windows lie in the image."""
         return not any(self.before) and not any(behind for _, behind in self.border)
 
 
@@ -108,7 +108,7 @@ def lowest(dtype: str) -> str:
 
 
 def is_extreme(element: str, found: str, dtype: str) -> str:
-    """Return the text that tells whether an element is the maximum or minimum that was found.
+    """Return a condition that an element equals the maximum or minimum that was found.
 
     If one of the elements is NaN, NaN was found, and each NaN is it.
     """
@@ -165,7 +165,7 @@ def _average_pool(o: Applied) -> Value:
 def tap(
     text: KernelText, x: Value, y: Operand, found: Windows, fill: str
 ) -> tuple[list[str], dict[str, int], str, dict[str, int]]:
-    """Return an element of the result with its loops, and the pixel under each tap with the loops over these."""
+    """Return a result element with its loops, and the pixel under each tap with the tap loops."""
     image = text.read(x)
     at, _ = axes_of(y.shape)
     loops = y.loops(at)
@@ -175,7 +175,7 @@ def tap(
 
 
 def counts_of(o: Applied, found: Windows, *, counts_padding: bool) -> list[list[float]]:
-    """Return by how many elements each sum is divided, by axis. Raises: NotTaken for a large table."""
+    """Return the divisor of each window's sum, by axis. Raises: NotTaken for a large table."""
     o.making.reserve(WORK_OF_PLACE * sum(r * w for r, w in zip(found.result, found.window, strict=True)))
     counts: list[list[float]] = []
     for n, size in enumerate(found.image):
@@ -216,7 +216,7 @@ def _lp_norms(o: Applied, x: Value, found: Windows) -> Value:
 
 
 def raise_to_power(base: str, p: float) -> str:
-    """Return the absolute value of a text in f64 to a power."""
+    """Return the absolute value of an f64 text raised to a power."""
     if p == 1:
         return f"abs({base})"
     if p == int(p) and 0 < p < 8:

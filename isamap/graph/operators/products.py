@@ -1,4 +1,4 @@
-"""Products of matrices, and sums of products of any indices."""
+"""Matrix products, and sums of products with arbitrary indices."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def product(
     loops: Mapping[str, int],
     at: Sequence[str],
 ) -> None:
-    """Write the sums of products onto the result's initial values, in its type."""
+    """Write sums of products onto the result's initial values, in its type."""
     left, right = (cast(x.term(index), into.dtype).text for x, index in ((a, a_at), (b, b_at)))
     text.loop(loops, f"{into.at(at)} += {left} * {right};")
 
 
 def accumulator_type(text: KernelText, dtype: str, shape: Sequence[int], result: Operand | None) -> Operand:
-    """Return the accumulator: the result itself if it has the type, else a buffer."""
+    """Return the accumulator: the result itself if it has the type, else a temporary."""
     if result is not None and result.dtype == dtype:
         return result
     return text.temp(dtype, shape, result.order if result is not None else ())
 
 
 def round_sums(text: KernelText, total: Operand, result: Operand) -> Value:
-    """Return the result of a kernel whose sums are in a buffer, which is rounded once."""
+    """Return the result of a kernel whose sums are in a temporary. They are rounded once."""
     if total is not result:
         axes, loops = axes_of(result.shape)
         text.loop(loops, f"{result.at(axes)} = {cast(total.term(axes), result.dtype).text};")
@@ -59,7 +59,7 @@ def multiply_matrices(
     inside: str = "",
     onto: Value | None = None,
 ) -> Value:
-    """Return products of matrices with numpy's broadcasting, of operands less their zero points, added to `onto`.
+    """Return matrix products with numpy's broadcasting and zero points, added to `onto`.
 
     Raises: NotTaken for incompatible sizes.
     """
@@ -109,7 +109,7 @@ def multiply_matrices(
 
 
 def _with_rows(o: Applied, left: Value, right: Value) -> Value:
-    """Return the right factors of several products by rows: computed ones that lie otherwise are moved."""
+    """Return the right factors of several products in row order. Computed ones in another order are moved."""
     if right.known is not None or any(map(is_open, (*left.shape, *right.shape, *right.walk))):
         return right
     is_across = right.shape[-1] != 1 and right.walk[-1] != 1
@@ -123,7 +123,7 @@ def is_zero(point: Value | None) -> bool:
 
 
 def known_start(weights: Array, point: Array, onto: Value | None) -> Value:
-    """Return known numbers that sums begin with: a summand, less the zero point times the sum of each column."""
+    """Return known initial values of sums: a summand minus the zero point times each column's sum, or None."""
     sums = weights.astype(np.int64).sum(axis=-2, keepdims=True)
     start = (0 if onto is None or onto.known is None else onto.known) - int(point.reshape(-1)[0]) * sums
     return Value.of(start.astype(np.int32))
@@ -132,7 +132,7 @@ def known_start(weights: Array, point: Array, onto: Value | None) -> Value:
 def _taken_out(
     text: KernelText, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str
 ) -> str:
-    """Return the correction for the left factor's zero point: it times the sum of a column of known weights.
+    """Return the correction for the left zero point: it, times the sum of a column of known weights.
 
     Products are then of bytes as they lie, which machines multiply. Source: Jacob et al. 2018, equation 7.
     """
@@ -145,7 +145,7 @@ def _taken_out(
 
 
 def _point(text: KernelText, point: Value, value: Value, there: Sequence[str]) -> TextTerm:
-    """Return a zero point: one number, one for each row of a left factor, or for each column of a right one."""
+    """Return a zero point: one number, or one per row of a left factor or per column of a right one."""
     if point.count == 1:
         return element(text, point.shaped(()), ())
     axis = (
@@ -220,7 +220,7 @@ def _einsum(o: Applied) -> Value:
 
 
 def _equation(said: str, values: Sequence[Value]) -> tuple[list[str], dict[str, int], str]:
-    """Return each input's subscripts, the size of each subscript, and the result's subscripts.
+    """Return the subscripts of each input, the size of each subscript, and the result's subscripts.
 
     An ellipsis is replaced by fresh subscripts.
     """

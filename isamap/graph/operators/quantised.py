@@ -23,7 +23,7 @@ from isamap.ir import DTYPES
 
 
 def _scale_axis(o: Applied, x: Value, scale: Value) -> tuple[int, int]:
-    """Return the axis of a scale, and how many neighbours share one; (0, 0) for a single scale."""
+    """Return a scale's axis, and how many neighbours share one scale, or (0, 0) for a single scale."""
     if scale.count == 1 and scale.rank < 2:
         return 0, 0
     axis, block = o.axis(o.integer("axis", 1), x.rank), o.integer("block_size", 0)
@@ -48,18 +48,18 @@ def _of(text: KernelText, value: Value, at: list[str], axis: int, block: int) ->
 
 
 def _is_none(point: TextTerm) -> bool:
-    """Return whether a zero point is 0 for all calls: kernels then neither add nor subtract it."""
+    """Return whether a zero point is always 0, so that kernels ignore it."""
     return point.text in (f"{point.dtype}(0)", f"{point.dtype}(0.0)")
 
 
 def _less(value: TextTerm, point: TextTerm) -> str:
-    """Return an integer without its zero point, in i32."""
+    """Return an integer minus its zero point, in i32."""
     wide = cast(value, "i32").text
     return wide if _is_none(point) else f"({wide} - {cast(point, 'i32').text})"
 
 
 def _plus(value: str, point: TextTerm, inside: str = "f32") -> str:
-    """Return a rounded number with a zero point."""
+    """Return a rounded number plus a zero point."""
     return value if _is_none(point) else f"({value} + {cast(point, inside).text})"
 
 
@@ -99,7 +99,7 @@ def _quantize(o: Applied) -> Value:
 
 
 def _quantize_coded(o: Applied, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
-    """Return numbers quantised to a type that the language does not have: by f32, or by bytes with fewer values."""
+    """Return numbers quantised to a type that the language lacks, via f32, or via bytes with fewer values."""
     if dtype.startswith("f"):
         quotient = _quantize(replace(o, inputs=(x, scale, known_value([0], "f32"))))
         return encode_numbers(
@@ -131,7 +131,7 @@ def _dequantize(o: Applied) -> Value:
 
 
 def _dynamic_quantize(o: Applied) -> tuple[Value, ...]:
-    """Lower DynamicQuantizeLinear: the range includes 0. One of 0 alone, which has no extent, has the extent 1."""
+    """Lower DynamicQuantizeLinear. The range includes 0, and an empty range counts as 1."""
     low, high = (o.call(op, o[0], keepdims=0) for op in ("ReduceMin", "ReduceMax"))
     extent = "(max({1}, f32(0.0)) - min({0}, f32(0.0)))"
     scale = o.map(f"(select({extent} > f32(0.0), {extent}, f32(1.0)) / f32(255.0))", low, high)
@@ -148,7 +148,7 @@ def requantise_sums(
     axis: int,
     offset: Value | None = None,
 ) -> Value:
-    """Return sums times two scales, plus an offset, over a third, rounded, plus a zero point; without these, in f32.
+    """Return requantised sums: times two scales, plus an offset, over a third, rounded, plus a zero point.
 
     Scales and the offset may differ along an axis.
     """
@@ -174,12 +174,12 @@ def requantise_sums(
 
 
 def _in_f32(zero: Value) -> Value:
-    """Return a zero point in the type of the sum that it is added to; one that is learnt as it is."""
+    """Return a zero point in the type of the sum that it is added to. A learned one is unchanged."""
     return Value.of(zero.known.astype(np.float32)) if zero.known is not None else zero
 
 
 def _along(value: Value, rank: int, axis: int) -> Value:
-    """Return one number of all, or one for each element along an axis. Others as they are."""
+    """Return one number for all elements, or one per position of an axis. Other values are unchanged."""
     if value.count == 1:
         return value.shaped(())
     return value.shaped([value.count if n == axis else 1 for n in range(rank)]) if value.rank == 1 else value
@@ -194,7 +194,7 @@ def _linear_matmul(o: Applied) -> Value:
 
 
 def _sum_type(a: Value) -> str:
-    """Return the type that holds sums of as many products of bytes as a row of a factor has elements."""
+    """Return the type that holds sums of byte products over a row of a factor."""
     return "i32" if a.shape[-1:] < (2**31 // 256**2,) else "i64"
 
 
@@ -206,7 +206,7 @@ def _transpose_matrix(o: Applied, x: Value) -> Value:
 
 
 def _linear_gemm(o: Applied) -> Value:
-    """Lower QGemm: with `transA` and `transB`, and a summand. Without a third scale the result is f32."""
+    """Lower QGemm with `transA`, `transB` and a summand. Without a third scale, the result is f32."""
     if o.real("alpha", 1.0) != 1:
         raise NotTaken("a factor before the sums")
     a, b = (
@@ -225,12 +225,12 @@ def _linear_conv(o: Applied) -> Value:
 
 
 def _summands(bias: Value | None) -> tuple[Value | None, Value | None]:
-    """Return a bias as a summand of the sums, or of what they stand for: that is a float."""
+    """Return a bias as a summand of the integer sums, or as a float summand of the dequantised result."""
     return (None, bias) if bias is not None and DTYPES[bias.dtype].is_float else (bias, None)
 
 
 def _linear_pointwise(template: str, *, is_product: bool) -> Lowered:
-    """Return an elementwise operator on the dequantised values of two inputs, quantised again.
+    """Return a lowering of an elementwise operator on two dequantised inputs, quantised again.
 
     With known scales, the factors or their product are divided by the result's scale at import, not at run
     time.
@@ -266,7 +266,7 @@ def _linear_pointwise(template: str, *, is_product: bool) -> Lowered:
 
 
 def _means(o: Applied, total: Value, counts: Array) -> Value:
-    """Return sums divided by how many elements each has, requantised: a division keeps halves exact."""
+    """Return sums divided by their element counts and requantised, with exact halves."""
     scale, result, zero = (o[n].shaped(()) for n in (1, 3, 4))
     zero, dtype = _in_f32(zero), zero.dtype
     scales: tuple[Value, ...] = (scale, result)
@@ -281,7 +281,7 @@ def _means(o: Applied, total: Value, counts: Array) -> Value:
 
 
 def _linear_mean(o: Applied, axes: Collection[int]) -> Value:
-    """Return means over reduced axes: sums in i32, requantised."""
+    """Return means over reduced axes, with sums in i32, requantised."""
     x, zero = o[0], o[2]
     count = prod(x.shape[n] for n in axes)
     if not count:
@@ -314,7 +314,7 @@ def _linear_reduce_mean(o: Applied) -> Value:
 
 
 def _linear_average_pool(o: Applied) -> Value:
-    """Lower QLinearAveragePool: elements beyond the image are read as the zero point."""
+    """Lower QLinearAveragePool. Elements beyond the image are read as the zero point."""
     if o.integer("channels_last", 0):
         raise NotTaken("channels behind the image")
     x, found = find_windows(o)

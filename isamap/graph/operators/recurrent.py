@@ -110,7 +110,7 @@ def _layer(o: Applied) -> RecurrentLayer:
 
 
 class _Way:
-    """The kernel of one direction in the making."""
+    """The kernel of one direction under construction."""
 
     def __init__(self, o: Applied, layer: RecurrentLayer, number: int) -> None:
         self.o, self.layer, self.number = o, layer, number
@@ -132,18 +132,18 @@ class _Way:
         self.body: list[str] = []
 
     def state(self) -> Operand:
-        """Return a buffer of a number for each unit."""
+        """Return a temporary with a number for each unit."""
         return self.text.temp(self.layer.inside, (self.layer.batch, self.layer.units))
 
     def of_unit(self, value: Operand) -> str:
         return value.at([self.n, self.j])
 
     def gate(self, number: int) -> str:
-        """Return the sum of a gate, cut off if that is asked for."""
+        """Return the sum of a gate, clipped if required."""
         return self.clipped(self.u.at([self.place(number), self.n, self.j]))
 
     def place(self, gate: int) -> str:
-        """Return the place of a gate among the gates of the weights, as the attribute `gates` orders them."""
+        """Return the position of a gate in the weights, as the attribute `gates` orders them."""
         return str(self.places[gate])
 
     def rounded(self, state: Operand) -> list[str]:
@@ -161,7 +161,7 @@ class _Way:
         return f"min(max({sums}, -{bound}), {bound})"
 
     def begin(self, state: Operand, given: Value | None) -> None:
-        """Write the initial state: as it is given, or 0."""
+        """Write the initial state: the given one, or 0."""
         value = "0"
         if given is not None:
             index = (
@@ -173,7 +173,7 @@ class _Way:
         self.text.loop(self.units, f"{self.of_unit(state)} = {value};", *self.rounded(state))
 
     def bias(self, gate: str, *, half: int) -> str:
-        """Return the bias of a gate: of the input (0) or of the state (1); "0" without any."""
+        """Return the bias of a gate, for the input (0) or for the state (1), or "0" without any."""
         given = self.o.optional(3)
         if given is None:
             return "0"
@@ -183,7 +183,7 @@ class _Way:
         return cast(term, self.layer.inside).text
 
     def of_input(self, with_state_bias: int) -> Operand:
-        """Return biases and products with the input; biases of the first gates include those of the state.
+        """Return biases plus products with the input. Biases of the first gates include the state's.
 
         Shapes: [steps, gates, batch, units], with one step if it is computed inside the loop because there
         are too many.
@@ -205,14 +205,14 @@ class _Way:
         return sums
 
     def begin_sums(self, count: int, starts: Callable[[str], str]) -> None:
-        """Begin the sums of the first gates in this step, each by its number."""
+        """Initialise the sums of the first gates in this step, each by its number."""
         target = self.u.at(["a", self.n, self.j])
         self.body.append(
             nest({"a": count, **self.units}, f"{target} = {starts(_number_places('a', 0, count))};")
         )
 
     def of_state(self, first: int, count: int, state: Operand) -> None:
-        """Add products of weights with a state to the sums of gates that follow each other."""
+        """Add products of weights with a state to the sums of consecutive gates."""
         depth = self.layer.units
         gate = _number_places("a", first, count)
         target = self.u.at([gate, self.n, self.j])
@@ -233,11 +233,11 @@ class _Way:
         return cast(read.term([str(self.number), gate, self.j, "k"]), self.layer.inside).text
 
     def each(self, *statements: str) -> None:
-        """Write statements for each unit, in this step."""
+        """Write statements for each unit in this step."""
         self.body.append(nest(self.units, *statements))
 
     def advance(self, values: Mapping[str, tuple[Operand, str]]) -> None:
-        """Write new states, which sequences that have ended keep. The result of the step is called "h"."""
+        """Write new states, which ended sequences keep. The step's result is called "h"."""
         lengths = self.o.optional(4)
         is_there = ""
         if lengths is not None:
@@ -264,7 +264,7 @@ class _Way:
 
 
 def _number_places(axis: str, first: int, count: int) -> str:
-    """Return the numbers from the first on, along an axis if there are several."""
+    """Return consecutive numbers from `first` on, along an axis if there are several."""
     if count == 1:
         return str(first)
     return f"{axis} + {first}" if first else axis
@@ -307,7 +307,7 @@ def _lstm(way: _Way) -> tuple[Value, ...]:
 
 
 def _with_peephole(way: _Way, gate: int, part: int, cell: str) -> str:
-    """Return the sum of a gate with its peephole term, if there are weights for that."""
+    """Return the sum of a gate with its peephole term, if there are weights for one."""
     sums = way.u.at([way.place(gate), way.n, way.j])
     given = way.o.optional(7)
     if given is None:

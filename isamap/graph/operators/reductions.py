@@ -20,7 +20,7 @@ from isamap.ir import DTYPES
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The range of a reduction: the sizes of its result with and without reduced axes, and its indices."""
+    """The range of a reduction: the result's sizes with and without reduced axes, and its indices."""
 
     kept: tuple[int, ...]
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Over:
 
 
 def over_axes(x: Value, gone: Sequence[int], *, keeps: bool) -> Over:
-    """Return how a value is walked by a reduction over some axes."""
+    """Return how a reduction over some axes traverses a value."""
     names, _ = axes_of(x.shape)
     index = [f"k{n}" if n in gone and size != 1 else names[n] for n, size in enumerate(x.shape)]
     at = tuple(name for n, name in enumerate(names) if n not in gone)
@@ -91,7 +91,7 @@ def _reduce_by(name: str) -> Lowered:
 
 
 def reduce_axes(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps: bool) -> Value:
-    """Return the elements of a value combined over some axes, in the type `result` of the node, if it has one.
+    """Return a value reduced over some axes, in the node's `result` type, if it has one.
 
     Raises: NotTaken.
     """
@@ -163,7 +163,7 @@ def _log_sum_exp(o: Applied) -> Value:
 
 
 def _arg(operator: str) -> Lowered:
-    """Return the index of the largest or smallest element along an axis."""
+    """Return a lowering for the index of the largest or smallest element along an axis."""
 
     def lowered(o: Applied) -> Value:
         x = o[0]
@@ -213,7 +213,7 @@ def _hardmax(o: Applied) -> Value:
 
 
 def rows_of(o: Applied) -> tuple[Value, int, int]:
-    """Return a value as its operator walks it, of how many elements each row is, and along which axis rows lie.
+    """Return a value as a row-wise operator reads it, with the length of rows and their axis.
 
     Before version 13 all axes from the one that is named are one.
     """
@@ -266,7 +266,7 @@ def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
 
 
 def _cumulate_by(operator: str) -> Lowered:
-    """Return the sums or products of all elements up to each, along an axis."""
+    """Return a lowering for cumulative sums or products along an axis."""
 
     def lowered(o: Applied) -> Value:
         x, given = o[0], o.integers(1)

@@ -1,4 +1,4 @@
-"""Operators that pad images or change their size."""
+"""Operators that pad or resize images."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ MOST_PLACES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class ResizedAxis:
-    """The resizing of one axis: its size before and after, the factor, and the part that is used."""
+    """The resizing of one axis: its sizes before and after, the factor, and the used part."""
 
     before: int
     behind: int
@@ -101,7 +101,7 @@ class ResizedAxis:
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """The interpolation of values between elements."""
+    """The interpolation between elements."""
 
     mode: str
     places: str
@@ -112,7 +112,7 @@ class Interpolation:
 
 
 def _place(along: ResizedAxis, how: Interpolation, i: int) -> float:
-    """Return where in the image an element of the result lies. Raises: NotTaken."""
+    """Return the image position of a result element. Raises: NotTaken."""
     n, s = along.before, along.scale
     m = s * n  # not rounded, as ONNX has it
     match how.places:
@@ -136,7 +136,7 @@ def _place(along: ResizedAxis, how: Interpolation, i: int) -> float:
 
 
 def _weights(how: Interpolation, ratio: float, scale: float) -> tuple[int, list[float]]:
-    """Return the first tap, from the element on the left, and the weights of all. Raises: NotTaken."""
+    """Return the first tap, relative to the element on the left, and all weights. Raises: NotTaken."""
     s = min(scale, 1.0) if how.is_antialiased else 1.0
     match how.mode:
         case "nearest":
@@ -188,7 +188,7 @@ def _taps(along: ResizedAxis, how: Interpolation) -> tuple[Any, Any]:
 
 
 def resize_axes(o: Applied, x: Value, axes: Mapping[int, ResizedAxis], how: Interpolation) -> Value:
-    """Return a value with some axes resized: repetitions at once, others one after the other.
+    """Return a value with some axes resized: repetitions together, others one by one.
 
     Raises: NotTaken for sizes beyond the limit of a result, before any place is computed.
     """
@@ -233,7 +233,7 @@ def resize_axes(o: Applied, x: Value, axes: Mapping[int, ResizedAxis], how: Inte
 
 
 def _repeats(along: ResizedAxis, places: Array, weights: Array) -> bool:
-    """Return whether each element comes several times, all as often."""
+    """Return whether each element is repeated equally often."""
     if places.shape[1] != 1 or np.any(weights != 1) or along.behind % along.before:
         return False
     times = along.behind // along.before

@@ -1,4 +1,4 @@
-"""Operators of the domain `com.microsoft`, which optimisers and exporters write, as combinations of others.
+"""Operators of the domain `com.microsoft`, which optimisers and exporters write, composed of others.
 
     BiasGelu(x, b)      Gelu(Add(x, b))
 
@@ -23,7 +23,7 @@ from isamap.graph.terms import NotTaken, cast, number, wide_type
 
 
 def _refuse(o: Applied, *places: int, **attributes: float) -> None:
-    """Raise NotTaken for an input that is given at one of these places, and for an attribute of another value."""
+    """Refuse an input at one of these positions, and attributes with other values. Raises: NotTaken."""
     for place in places:
         if o.optional(place) is not None:
             raise NotTaken(f"with its input {place}, `{o.node.inputs[place]}`, it has no kernel here")
@@ -33,14 +33,14 @@ def _refuse(o: Applied, *places: int, **attributes: float) -> None:
 
 
 def _plus(o: Applied, first: Value, *others: Value | None) -> Value:
-    """Return the sum of values, of those that are there."""
+    """Return the sum of the values that are not None."""
     there = [first, *(value for value in others if value is not None)]
     terms = (f"{{{n}}}" for n in range(len(there)))
     return o.map(f"({' + '.join(terms)})", *there) if len(there) > 1 else first
 
 
 def _parts(o: Applied, x: Value, axis: int, *sizes: int) -> tuple[Value, ...]:
-    """Return parts of such sizes along an axis."""
+    """Return parts with the given sizes along an axis."""
     return o.calls("Split", (x, known_value(sizes, "i64")), len(sizes), axis=axis)
 
 
@@ -52,7 +52,7 @@ _PARAMETERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Elu":
 
 
 def _activate(o: Applied, y: Value, numbers: Sequence[float]) -> Value:
-    """Return a result after the activation that the attribute `activation` names."""
+    """Return a result after the activation in the attribute `activation`."""
     name = o.word("activation", "")
     if name == "Clip":
         return o.call("Clip", y, *(known_value(np.asarray(n), y.dtype) for n in numbers))
@@ -89,7 +89,7 @@ def _fused_matmul(o: Applied) -> Value:
 
 
 def _skip_norm(*, centred: bool) -> Lowered:
-    """Return a norm of the rows of a sum. The sum is the fourth result."""
+    """Return a lowering for a norm over the rows of a sum. The sum is the fourth result."""
 
     def lowered(o: Applied) -> tuple[Value | None, ...]:
         beta, bias = (o.optional(3), o.optional(4)) if centred else (None, o.optional(3))
@@ -123,7 +123,7 @@ def _embedding_norm(
 
 
 def _heads(o: Applied, x: Value, heads: int, bias: Value | None = None) -> Value:
-    """Return rows and a bias as [batch, heads, sequence, size]; rows that are so already have their bias."""
+    """Return rows plus bias as [batch, heads, sequence, size]. Rows in this form already have their bias."""
     if x.rank == 4:
         return x
     x = _plus(o, x, bias)
@@ -161,7 +161,7 @@ def _attend(
     more: Value | None,
     past: Sequence[Value | None] = (None, None),
 ) -> tuple[Value, Value, Value]:
-    """Return the joined results of all heads, and all keys and values, including earlier ones.
+    """Return the joined results of all heads, and all keys and values, including past ones.
 
     `mask` excludes keys by `mask_filter_value`, and `more` is added to the scores.
     """
@@ -231,7 +231,7 @@ def _lower_rotary(o: Applied) -> Value:
 
 
 def _lower_grouped_attention(o: Applied) -> tuple[Value | None, ...]:
-    """Lower GroupQueryAttention: rows of a cache may be filled up to another length in each sequence."""
+    """Lower GroupQueryAttention. Each sequence may fill its rows of the cache to another length."""
     _refuse(o, 11, smooth_softmax=0, qk_output=0, k_quant_type=0, v_quant_type=0)
     heads, groups = o.integer("num_heads", 1), o.integer("kv_num_heads", 1)
     three, counts = (o[0], o.optional(1), o.optional(2)), o.integers(6)
@@ -284,7 +284,7 @@ def _unpack_bits(array: Array, bits: int, count: int) -> Array:
 
 
 def _matmul_nbits(o: Applied) -> Value:
-    """Lower MatMulNBits: weights of a few bits in blocks, each with a scale. They are unpacked at import."""
+    """Lower MatMulNBits: weights of few bits in blocks with a scale each, unpacked at import."""
     x, bits, size = o[0], o.integer("bits", 4), o.integer("block_size", 0)
     depth, columns = o.integer("K", 0), o.integer("N", 0)
     packed, scales, points, group = (o.known(n) for n in range(1, 5))
@@ -310,7 +310,7 @@ def _real(o: Applied, x: Value, scale: Value, zero: Value | None) -> Value:
 
 
 def _number(value: Value) -> Value:
-    """Return a scale or a zero point of all elements as a single number. Others as they are."""
+    """Return a single scale or zero point as a scalar value. Others are unchanged."""
     return value.shaped(()) if value.count == 1 else value
 
 
@@ -320,7 +320,7 @@ def _quantise(o: Applied, y: Value, scale: Value, zero: Value | None, dtype: str
 
 
 def _single(op: str, *names: str) -> Lowered:
-    """Return an operator on single quantised values."""
+    """Return a lowering for an elementwise operator on quantised values."""
 
     def lowered(o: Applied) -> Value:
         x, scale, zero, result, point = o[0], o[1], o.optional(2), o[3], o.optional(4)
@@ -365,7 +365,7 @@ Factor = tuple[Value, Value, Value | None]
 
 
 def _to_float(o: Applied, a: Factor, b: Factor, bias: Value | None) -> Value:
-    """Return the product of dequantised values, with exact sums."""
+    """Return the product of dequantised values with exact sums."""
     total = o.call("MatMulInteger", a[0], b[0], *(f[2] and _number(f[2]) for f in (a, b)))
     inside = a[1].dtype
     y = o.map("({0} * ({1} * {2}))", total, _number(a[1]), _number(b[1]), dtype=inside, inside=inside)

@@ -1,4 +1,4 @@
-"""Sample images at places given by data: indices and weights by kernels, rows by a move, sums by a kernel."""
+"""Sample images at data-determined positions: indices and weights by kernels, rows by a move, sums by a kernel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WORDS = {"bilinear": "linear", "bicubic": "cubic"}
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The sampling of one image axis: its size, and the treatment of places at and beyond its borders."""
+    """The sampling of one image axis: its size, and the treatment of positions at and beyond its borders."""
 
     size: int
     mode: str
@@ -42,16 +42,16 @@ class Sampled:
 
     @property
     def low(self) -> float:
-        """The border before."""
+        """The lower border."""
         return 0.0 if self.is_aligned else -0.5
 
     @property
     def high(self) -> float:
-        """The border behind."""
+        """The upper border."""
         return self.size - 1.0 if self.is_aligned else self.size - 0.5
 
     def inside(self, place: str) -> str:
-        """Return a place clamped to the image, if required."""
+        """Return a position clamped to the image, if required."""
         if self.padding == "border":
             is_outside = f"{place} < {self.low!r} | {place} > {self.high!r}"
             return f"select({is_outside}, min(max({place}, 0), {self.size - 1}), {place})"
@@ -60,7 +60,7 @@ class Sampled:
         return place
 
     def reflected(self, place: str) -> str:
-        """Return a place mirrored at the borders until it is between them."""
+        """Return a position reflected at the borders until it is between them."""
         return f"reflected({place}, f32({self.low!r}), f32({self.high!r}))"
 
     def weight(self, tap: int, part: str) -> str:
@@ -76,7 +76,7 @@ class Sampled:
 
 
 def _axis(o: Applied, grid: Value, component: int, how: Sampled) -> tuple[Value, Value]:
-    """Return the index along an axis, and the weight, of each place and tap."""
+    """Return the index along an axis, and the weight, for each position and tap."""
     if how.padding == "reflection" and how.high == how.low:
         raise NotTaken("mirrored at the borders of one element")
     text = o.text()
@@ -149,7 +149,7 @@ def _grid_sample(o: Applied) -> Value:
 
 
 def _sum_taps(o: Applied, taken: Value, weights: Value) -> Value:
-    """Return the weighted sum of taps of each place and channel, channels in front."""
+    """Return the weighted sum of taps for each position and channel, channels first."""
     n, places, taps, channels = taken.shape
     text, inside = o.text(), wide_type(taken.dtype)
     pixels, factors = text.read(taken), text.read(weights)

@@ -1,4 +1,4 @@
-"""Operators that compute nothing: other shapes of the same elements, and queries of sizes."""
+"""Operators that compute nothing: reshapes, and queries of sizes."""
 
 from __future__ import annotations
 
