@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.chain import File, files_to_send, with_files
@@ -78,7 +79,9 @@ def done_side_by_side(
                 with interrupts_put_off():  # this process tells its own to end
                     while left and (not here or len(begun) < AHEAD * others):
                         number, one = left.popleft()
-                        begun[pool.submit(do, one)] = number
+                        # A thread of the pool would serialize it while this process changes its caches.
+                        sent = bytes(ForkingPickler.dumps((do, one)))
+                        begun[pool.submit(_do_serialized, sent)] = number
                 if left:
                     number, one = left.pop()
                     yield number, do(one)
@@ -90,6 +93,13 @@ def done_side_by_side(
             for child in multiprocessing.active_children():
                 child.terminate()
             raise
+
+
+def _do_serialized(sent: bytes) -> Any:
+    """Return the result of a piece of work that this process's parent has sent."""
+    serializer: Any = ForkingPickler  # typeshed takes its function `loads` for a method
+    do, one = serializer.loads(sent)
+    return do(one)
 
 
 # --- cluster --------------------------------------------------------------------------------------------

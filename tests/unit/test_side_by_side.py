@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from math import factorial
 
 import pytest
@@ -30,3 +31,23 @@ def test_this_process_does_what_no_other_has_begun() -> None:
 def test_what_fails_ends_all_of_it(here: bool) -> None:
     with pytest.raises(ValueError, match="negative"):
         list(done_side_by_side(factorial, [3, -1, 2, -1], 2, here=here))
+
+
+SERIALIZED_BY: list[int] = []
+
+
+class NotedWork(int):
+    """A number that notes the thread which serializes it."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        SERIALIZED_BY.append(threading.get_ident())
+        return int, (int(self),)
+
+
+def test_work_is_serialized_before_this_process_goes_on() -> None:
+    """A thread of the pool would read caches while this process fills them: "dictionary changed size"."""
+    SERIALIZED_BY.clear()
+    found = dict(done_side_by_side(factorial, [NotedWork(n) for n in range(9)], 2, here=True))
+    assert found == {n: factorial(n) for n in range(9)}
+    assert SERIALIZED_BY
+    assert set(SERIALIZED_BY) == {threading.get_ident()}
