@@ -2,19 +2,19 @@
 
     check_barriers(program, machine)  ->  ("load_f32 touches a_tiles0, which lanes have written, and no barrier …",)
 
-The check shares no code with the pass that inserts barriers. It follows the program in the order in which it runs,
-the body of each loop twice, and compares accesses element by element.
+The check shares nothing but the lengths that instances pass with the pass that inserts barriers. It follows the
+program in the order in which it runs, the body of each loop twice, and compares accesses element by element.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product as points
 from math import lcm, prod
 
 from isamap.ir import Index, Mod
-from isamap.ir.domains import NO_AXES, largest_value
+from isamap.ir.domains import largest_value
 from isamap.lower.program import (
     Barrier,
     Begin,
@@ -30,7 +30,7 @@ from isamap.lower.program import (
     RegisterRef,
     WorkSlice,
 )
-from isamap.lower.walk import children, names_in, walk, without_blocks
+from isamap.lower.walk import children, longest_lengths, names_in, walk, without_blocks
 from isamap.lower.work_slices import is_met
 from isamap.machine import Machine, bound_level
 from isamap.source.records import dataclass, replace
@@ -43,18 +43,53 @@ def check_barriers(program: LoweredProgram, machine: Machine) -> tuple[str, ...]
     return tuple(dict.fromkeys(_Walk(machine).said(program.body)))
 
 
+Numbers = Mapping[str, int]
+"""The numbers of an instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """The elements of an access: the first, and along each axis a distance and how many there are.
+
+    Both may depend on the number of an instance.
+    """
+
+    first: Index
+    axes: tuple[tuple[int, Index], ...]
+
+    def follows(self, variable: str) -> bool:
+        """Return whether a loop moves the box."""
+        return variable in self.first.symbols
+
+    def places(self, numbers: Numbers) -> frozenset[int] | None:
+        """Return the distances of an instance's elements from its first; None of too many, or of unknown ones."""
+        counts = [count.substitute(numbers).value for _, count in self.axes]
+        known = [max(count, 0) for count in counts if count is not None]
+        if len(known) < len(counts) or prod(known) > _MOST_POINTS:
+            return None
+        return _sums(tuple((step, count) for (step, _), count in zip(self.axes, known, strict=True)))
+
+
+@lru_cache(maxsize=1024)
+def _sums(axes: tuple[tuple[int, int], ...]) -> frozenset[int]:
+    return frozenset(
+        sum(at)
+        for at in points(*(range(0, step * n, step) if step else (0,) * min(n, 1) for step, n in axes))
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Access:
     """An access since the last barrier: its issue, whether it writes, and its elements, if they are known.
 
-    `elements` are the first one, and the distances of all from there. If `other` is the variable of a loop, it was
-    in another iteration of that loop. An asynchronous copy has been closed by so many `groups`; None for others.
+    If `other` is the variable of a loop, it was in another iteration of that loop. An asynchronous copy has been
+    closed by so many `groups`; None for others.
     """
 
     name: str
     writes: bool
     array: str
-    elements: tuple[Index, ...] | None
+    box: _Box | None
     other: str = ""
     groups: int | None = None
 
@@ -104,16 +139,15 @@ class _Walk:
                         self.last[array] = kept
                 case Issue(name):
                     each, made = self.is_of_each(node), self.accesses(node)
-                    if each and any(one.writes and self.meets_itself(node, n) for n, one in enumerate(made)):
+                    if each and any(one.writes and self.are_shared(one.box) for one in made):
                         yield _write_the_same(name)
                     yield from self.performed(name, made, each)
                 case Fill(buffer, offset, count):
-                    most = count.value if count.value is not None and count.value <= _MOST_POINTS else None
-                    elements = None if most is None else (offset, *map(Index.of, range(most)))
+                    box = _Box(offset, ((1, count),))
                     each = bool(self.own.keys() & (offset.symbols | count.symbols))
-                    if each and self.are_shared([(numbers, elements) for numbers in self.instances()]):
+                    if each and self.are_shared(box):
                         yield _write_the_same("a fill")
-                    yield from self.performed("a fill", [_Access("a fill", True, buffer, elements)], each)
+                    yield from self.performed("a fill", [_Access("a fill", True, buffer, box)], each)
                 case Parallel(counters, body, level=str(own)) if own:
                     around, self.own = self.own, {counter: trips.constant for counter, trips in counters}
                     self.team |= self.own
@@ -171,27 +205,21 @@ class _Walk:
         in_registers = any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
         return bool(self.own) and (in_registers or not self.own.keys().isdisjoint(names_in(issue)))
 
-    def instances(self) -> Iterator[dict[str, Index]]:
+    def instances(self) -> Iterator[dict[str, int]]:
         """Yield the numbers of the instances that reach this place, as far as conditions decide it."""
         about = [c for c in self.here if (c[0].symbols | c[2].symbols) <= self.own.keys()]
         for values in points(*(range(count) for count in self.own.values())):
             numbers = dict(zip(self.own, values, strict=True))
             if is_met(about, numbers):
-                yield {name: Index.of(value) for name, value in numbers.items()}
+                yield numbers
 
-    def meets_itself(self, issue: Issue, number: int) -> bool:
-        """Return whether two instances touch one element by the same access, `number`, of an issue."""
-        return self.are_shared(
-            [(numbers, self.accesses(issue, numbers)[number].elements) for numbers in self.instances()]
-        )
-
-    def are_shared(self, touched: list[tuple[dict[str, Index], tuple[Index, ...] | None]]) -> bool:
-        """Return whether two instances, given their numbers, may touch one element."""
-        seen: list[tuple[Index, set[int]]] = []
-        for numbers, elements in touched:
-            if elements is None:
+    def are_shared(self, box: _Box | None) -> bool:
+        """Return whether two instances may touch one element by the same access."""
+        seen: list[tuple[Index, frozenset[int]]] = []
+        for numbers in self.instances():
+            if box is None or (places := box.places(numbers)) is None:
                 return True
-            here, places = elements[0].substitute(numbers), {at.constant for at in elements[1:]}
+            here = box.first.substitute(numbers)
             for there, others in seen:
                 gap = (here - there).value
                 if gap is None or not others.isdisjoint(gap + at for at in places):
@@ -216,88 +244,70 @@ class _Walk:
 
         If each iteration closes a group, copies in flight are of known iterations.
         """
-        if access.elements is None or variable not in access.elements[0].symbols:
+        if access.box is None or not access.box.follows(variable):
             return access
         if access.groups is not None and is_closed:
-            first, *others = access.elements
-            return replace(access, elements=(first.substitute({variable: Index.of(variable) - 1}), *others))
-        return replace(access, elements=None) if access.other else replace(access, other=variable)
+            before = access.box.first.substitute({variable: Index.of(variable) - 1})
+            return replace(access, box=replace(access.box, first=before))
+        return replace(access, box=None) if access.other else replace(access, other=variable)
 
     def every(self, access: _Access, variable: str) -> _Access:
         """Return an access of any iteration, as code after the loop sees it."""
-        if access.elements is None or variable not in access.elements[0].symbols:
+        if access.box is None or not access.box.follows(variable):
             return access
-        first, *own = access.elements
-        step, most = first.coefficient(variable), largest_value(self.loops[variable], self.loops).value
-        if step is None or step.value is None or most is None or most * len(own) > _MOST_POINTS:
-            return replace(access, elements=None)
-        places = {at.constant + step.value * n for at in own for n in range(most)}
-        elements = (first.substitute({variable: 0}), *map(Index.of, sorted(places)))
-        return replace(access, elements=elements, other="" if access.other == variable else access.other)
+        step, most = access.box.first.coefficient(variable), largest_value(self.loops[variable], self.loops)
+        if step is None or step.value is None or most.value is None:
+            return replace(access, box=None)
+        box = _Box(access.box.first.substitute({variable: 0}), (*access.box.axes, (step.value, most)))
+        return replace(access, box=box, other="" if access.other == variable else access.other)
 
-    def accesses(self, issue: Issue, numbers: Mapping[str, Index] = NO_AXES) -> list[_Access]:
-        """Return an issue's accesses of memory, of any instance or of the one with these numbers.
-
-        Lengths are the longest ones that loops outside allow.
-        """
+    def accesses(self, issue: Issue) -> list[_Access]:
+        """Return the accesses of memory of an issue. Lengths are the longest ones that loops outside allow."""
         instruction = self.machine.instructions[issue.instruction].instruction
-        longest = {p.name: p.high for p in instruction.params if p.high is not None}
-        for name, value in issue.params:
-            end = (
-                largest_value(value.substitute(numbers), self.loops)
-                if isinstance(value, Index)
-                else Index.of(0)
-            )
-            end = Index.of(value) if isinstance(value, int) else end
-            longest |= {name: end} if end.value else {}
+        longest = longest_lengths(issue, instruction, self.loops, self.team)
         found: list[_Access] = []
         for name, ref in issue.operands:
             if not isinstance(ref, MemoryRef):
                 continue
             operand = instruction.operand(name)
-            shape = [extent.substitute(longest).value for extent in operand.shape]
+            shape = [extent.substitute(longest) for extent in operand.shape]
             symbols = ref.offset.symbols.union(*(stride.symbols for stride in ref.strides))
             own = [s for s in symbols if s.rpartition(".s")[0] == ref.buffer]
             large = {s: 1 << 30 * (20 - int(s.rpartition(".s")[2])) for s in own}
             steps = [stride.substitute(large).value for stride in ref.strides]
-            elements: tuple[Index, ...] | None = None
-            if None not in shape and None not in steps and prod(n or 1 for n in shape) <= _MOST_POINTS:
-                places = points(*(range(n or 1) for n in shape))
-                first = ref.offset.substitute(large)
-                distances = sorted(
-                    {sum((s or 0) * n for s, n in zip(steps, at, strict=True)) for at in places}
-                )
-                elements = (first, *map(Index.of, distances))
+            known = [step for step in steps if step is not None]
+            box: _Box | None = None
+            if len(known) == len(shape):
+                box = _Box(ref.offset.substitute(large), tuple(zip(known, shape, strict=True)))
             roles = {"in": (False,), "out": (True,), "inout": (False, True)}[operand.role]
             groups = 0 if self.machine.instructions[issue.instruction].is_asynchronous else None
-            found += [
-                _Access(issue.instruction, writes, ref.buffer, elements, groups=groups) for writes in roles
-            ]
+            found += [_Access(issue.instruction, writes, ref.buffer, box, groups=groups) for writes in roles]
         return found
 
     def meet(self, one: _Access, other: _Access) -> bool:
         """Return whether two accesses, each by some instance of a team, may touch one element."""
-        if one.elements is None or other.elements is None:
+        if one.box is None or other.box is None:
             return True
-        left = (one.elements[0].symbols ^ other.elements[0].symbols) & self.loops.keys()
+        left = (one.box.first.symbols ^ other.box.first.symbols) & self.loops.keys()
         for variable in sorted(left):  # a loop that one of them is behind
             one, other = self.every(one, variable), self.every(other, variable)
-            if one.elements is None or other.elements is None:
+            if one.box is None or other.box is None:
                 return True
-        (here, *mine), (there, *theirs) = one.elements, other.elements
-        own = {at.constant for at in mine}
-        names = [name for name in self.team if name in here.symbols | there.symbols]
+        boxes = one.box, other.box
+        moving = {s for box in boxes for at in (box.first, *(n for _, n in box.axes)) for s in at.symbols}
+        names = [name for name in self.team if name in moving]
         for a in points(*(range(self.team[name]) for name in names)):
             for b in points(*(range(self.team[name]) for name in names)):
-                known = (dict(zip(names, values, strict=True)) for values in (a, b))
-                first, second = (
-                    at.substitute(numbers) for at, numbers in zip((here, there), known, strict=True)
-                )
+                of_both = [dict(zip(names, values, strict=True)) for values in (a, b)]
+                first, second = (box.first.substitute(n) for box, n in zip(boxes, of_both, strict=True))
+                own, theirs = (box.places(n) for box, n in zip(boxes, of_both, strict=True))
+                if own is None or theirs is None:
+                    return True
                 gaps = _values_of(second - first)
                 steps = {name: first.coefficient(name) for name in (one.other, other.other) if name}
                 if gaps is None or any(step is None or not step.value for step in steps.values()):
                     return True
-                if not steps and any(not own.isdisjoint(gap + at.constant for at in theirs) for gap in gaps):
+                if not steps and any(not own.isdisjoint(gap + at for at in theirs) for gap in gaps):
                     return True
                 if any(
                     step is not None and self.meets_later(own, gap, theirs, (step.constant, name))
@@ -307,14 +317,16 @@ class _Walk:
                     return True
         return False
 
-    def meets_later(self, own: set[int], gap: int, theirs: list[Index], loop: tuple[int, str]) -> bool:
+    def meets_later(
+        self, own: frozenset[int], gap: int, theirs: frozenset[int], loop: tuple[int, str]
+    ) -> bool:
         """Return whether another iteration of a loop, with its step and variable, touches one of the own elements."""
         step, variable = loop
         most = largest_value(self.loops[variable], self.loops).value
         alike: dict[int, set[int]] = {}
         for at in own:
             alike.setdefault(at % step, set()).add(at)
-        moved = [gap + at.constant for at in theirs]
+        moved = [gap + at for at in theirs]
         return any(
             at != mine and (most is None or abs(at - mine) < abs(step) * most)
             for at in moved

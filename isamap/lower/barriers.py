@@ -32,7 +32,7 @@ from isamap.lower.program import (
     Parallel,
     WorkSlice,
 )
-from isamap.lower.walk import children, walk, with_children, without_blocks
+from isamap.lower.walk import children, longest_lengths, walk, with_children, without_blocks
 from isamap.machine import Machine, bound_level
 from isamap.source.records import dataclass, replace
 
@@ -43,13 +43,14 @@ _MOST_POINTS, _MOST_SLOTS = 1 << 16, 1 << 8
 class Touch:
     """The elements of an array that an issue touches: a box with a count per stride, or all if `is_whole`.
 
-    With `carried`, they are those of another iteration of a loop, each of which moves the box by so many elements.
+    The counts may depend on the number of an instance. With `carried`, the elements are those of another iteration
+    of a loop, each of which moves the box by so many elements.
     """
 
     array: str
     offset: Index = ZERO
     strides: tuple[Index, ...] = ()
-    counts: tuple[int, ...] = ()
+    counts: tuple[Index, ...] = ()
     carried: int = 0
     is_whole: bool = False
 
@@ -57,7 +58,12 @@ class Touch:
     def span(self) -> int:
         """The number of elements from the first one to the last. The strides have to be numbers."""
         pairs = zip(self.strides, self.counts, strict=True)
-        return 1 + sum(stride.constant * (count - 1) for stride, count in pairs)
+        return 1 + sum(stride.constant * (count.constant - 1) for stride, count in pairs)
+
+    def of_instance(self, numbers: Mapping[str, int]) -> Touch:
+        """Return the elements that the instance with these numbers touches."""
+        counts = tuple(count.substitute(numbers) for count in self.counts)
+        return replace(self, offset=self.offset.substitute(numbers), counts=counts)
 
     def step(self, variable: str) -> int | None:
         """Return the elements by which an iteration of a loop moves the box, or None if that is not a number."""
@@ -83,36 +89,40 @@ class Touch:
         if step is None or trips is None or step < 0:
             return Touch(self.array, is_whole=True)
         offset = self.offset.substitute({variable: ZERO})
-        return Touch(self.array, offset, (*self.strides, Index.of(step)), (*self.counts, trips))
+        return Touch(self.array, offset, (*self.strides, Index.of(step)), (*self.counts, Index.of(trips)))
 
 
 Touches = frozenset[Touch]
 Nodes = tuple[Node, ...]
 NONE: Touches = frozenset()
 NO_LOOPS: Mapping[str, Index] = {}
+NO_TEAM: Mapping[str, int] = {}
 FAR, MOST_AXES = 1 << 24, 16
 """A stride that only the caller knows, in elements: longer than any row. Tensors have fewer axes."""
 
 
 def find_touched(
-    node: Issue | Fill, machine: Machine, loops: Mapping[str, Index] = NO_LOOPS
+    node: Issue | Fill,
+    machine: Machine,
+    loops: Mapping[str, Index] = NO_LOOPS,
+    team: Mapping[str, int] = NO_TEAM,
 ) -> tuple[Touches, Touches]:
-    """Return what the lanes of a block read and write in one issue. `loops` maps loops to iteration counts."""
+    """Return what the lanes of a block read and write in one issue. `loops` maps loops to iteration counts.
+
+    `team` are the instances on whose numbers lengths may depend.
+    """
     if isinstance(node, Fill):
         return NONE, frozenset((Touch(node.buffer, is_whole=True),))
     read: set[Touch] = set()
     written: set[Touch] = set()
     instruction = machine.instructions[node.instruction].instruction
+    most = longest_lengths(node, instruction, loops, team)
     for name, ref in node.operands:
         if not isinstance(ref, MemoryRef):
             continue
         operand = instruction.operand(name)
-        most = {p.name: p.high for p in instruction.params if p.high is not None}
-        known_params = ((n, Index.of(v) if isinstance(v, int) else v) for n, v in node.params)
-        ends = ((n, largest_value(v, loops)) for n, v in known_params if isinstance(v, Index))
-        most |= {name: end for name, end in ends if end.value is not None}
-        counts = tuple(n.value for n in (e.substitute(most) for e in operand.shape) if n.value is not None)
-        known = len(counts) == len(ref.strides) == len(operand.shape)
+        counts = tuple(extent.substitute(most) for extent in operand.shape)
+        known = len(counts) == len(ref.strides) and all(n.symbols <= team.keys() for n in counts)
         far = _strides_apart(ref)
         strides = tuple(stride.substitute(far) for stride in ref.strides)
         known = known and all(stride.value is not None for stride in strides)
@@ -140,13 +150,18 @@ def are_apart(one: Touch, other: Touch, team: Mapping[str, int]) -> bool:
     """
     if one.is_whole or other.is_whole:
         return False
-    moving = [name for name in team if name in one.offset.symbols | other.offset.symbols]
+    moving = [
+        name
+        for name in team
+        if any(name in index.symbols for t in (one, other) for index in (t.offset, *t.counts))
+    ]
     slots = _in_each_slot(one.offset, other.offset)
     for mine in points(*(range(team[name]) for name in moving)):
-        here = one.offset.substitute(dict(zip(moving, mine, strict=True)))
+        here = one.of_instance(dict(zip(moving, mine, strict=True)))
         for theirs in points(*(range(team[name]) for name in moving)):
-            gap = other.offset.substitute(dict(zip(moving, theirs, strict=True))) - here
-            if not all(_is_gap(gap.substitute(slot), one, other) for slot in slots):
+            there = other.of_instance(dict(zip(moving, theirs, strict=True)))
+            gap = there.offset - here.offset
+            if not all(_is_gap(gap.substitute(slot), here, there) for slot in slots):
                 return False
     return True
 
@@ -197,8 +212,9 @@ def _places(steps: tuple[tuple[int, int], ...]) -> frozenset[int]:
 
 def _box(touch: Touch) -> frozenset[int] | None:
     """Return the distances of a box's elements from its first one, or None if there are many."""
-    steps = tuple((stride.constant, n) for stride, n in zip(touch.strides, touch.counts, strict=True))
-    return _places(steps) if prod(touch.counts) <= _MOST_POINTS else None
+    counts = [count.constant for count in touch.counts]
+    steps = tuple((stride.constant, n) for stride, n in zip(touch.strides, counts, strict=True))
+    return _places(steps) if prod(counts) <= _MOST_POINTS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +278,9 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
         """Return the nodes before a node, the node with barriers inside, and the accesses after it."""
         match node:
             case Issue() | Fill():
-                return waited(node, _issued((node,), machine, loops), since)
+                return waited(node, _issued((node,), machine, loops, team), since)
             case For() if (issue := _repeated_issue(node, machine)) is not None:
-                own = _Since(*find_touched(issue, machine, loops))
+                own = _Since(*find_touched(issue, machine, loops, team))
                 nest = [inner for inner in walk((node,)) if isinstance(inner, For)]
                 loops.update((loop.variable, loop.trips) for loop in nest)
                 for loop in reversed(nest):
@@ -292,7 +308,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
                 alone, left = placed(body, _Since())
                 inside, after = placed(body, since)
                 if _barriers(inside) > _barriers(alone) and since.meets(
-                    _issued(behind, machine, loops), team, loops
+                    _issued(behind, machine, loops, team), team, loops
                 ):
                     return (barrier,), with_children(node, alone), left  # else another one would follow
                 return (), with_children(node, inside), since.joined(after)
@@ -306,7 +322,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
         together: list[Node] = []
         own = _Since()
         for node in body:
-            touches = _issued((node,), machine, loops)
+            touches = _issued((node,), machine, loops, team)
             if own.meets(touches, team, loops):
                 before, made, since = waited(If(conditions, tuple(together)), own, since)
                 found += [*before, made]
@@ -322,12 +338,14 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
     return _with_copies_in_flight(placed(program.body, _Since())[0], machine)
 
 
-def _issued(nodes: tuple[Node, ...], machine: Machine, loops: Mapping[str, Index]) -> _Since:
+def _issued(
+    nodes: tuple[Node, ...], machine: Machine, loops: Mapping[str, Index], team: Mapping[str, int]
+) -> _Since:
     """Return all accesses of the issues in nodes."""
     own = _Since()
     for node in walk(nodes):
         if isinstance(node, Issue | Fill):
-            own = own.joined(_Since(*find_touched(node, machine, loops)))
+            own = own.joined(_Since(*find_touched(node, machine, loops, team)))
     return own
 
 

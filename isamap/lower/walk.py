@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import assert_never
 
-from isamap.ir import Const, Expr, Index, Read, substitute_expr
+from isamap.ir import Const, Expr, Index, Instruction, Read, substitute_expr
+from isamap.ir.domains import largest_value
 from isamap.ir.walk import map_reads, reads
 from isamap.lower.program import (
     Argument,
@@ -82,6 +83,21 @@ def names_in(node: Issue) -> frozenset[str]:
     found = [index for ref in refs for index in (ref.offset, *ref.strides)]
     found += [value for _, value in node.params if isinstance(value, Index)]
     return frozenset(name for index in found for name in index.symbols)
+
+
+def longest_lengths(
+    issue: Issue, instruction: Instruction, loops: Mapping[str, Index], instances: Iterable[str]
+) -> dict[str, Index]:
+    """Return the largest values of an issue's parameters in all iterations of `loops`, by their names.
+
+    A value may depend on the numbers of `instances`. One that is not known is the largest that is allowed.
+    """
+    own, longest = set(instances), {p.name: p.high for p in instruction.params if p.high is not None}
+    for name, value in issue.params:
+        if isinstance(value, int | Index):
+            most = largest_value(Index.of(value) if isinstance(value, int) else value, loops)
+            longest |= {name: most} if most.symbols <= own else {}
+    return longest
 
 
 def has_parallel(nodes: Nodes) -> bool:

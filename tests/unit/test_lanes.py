@@ -14,7 +14,7 @@ from isamap.driver.request import Request
 from isamap.emit.c_names import CNames
 from isamap.emit.lane_functions import Digit, build_lane_function, digits_of
 from isamap.emit.lanes import emit_lanes
-from isamap.ir import FloorDiv, Index, Mod
+from isamap.ir import FloorDiv, Index, Mod, index_min
 from isamap.kernels import kernel_path
 from isamap.lower.barrier_check import check_barriers
 from isamap.lower.barriers import with_barriers
@@ -300,6 +300,25 @@ def test_lanes_wait_between_parts_of_what_some_instances_perform() -> None:
     assert not check_barriers(compile_empty(found), made)
     (said,) = check_barriers(compile_empty(of_each(If(SOME, (store, load)))), made)
     assert "load_far touches tiles, which lanes have written" in said
+
+
+def of_own_length(instruction: str, first: int) -> Issue:
+    """Return an issue of each core for elements of its own eight: the first for one, the second for two."""
+    issue, length = moved(instruction, 8), index_min(4, NUMBER + 1)
+    (register, (name, place)) = issue.operands
+    assert isinstance(place, MemoryRef)
+    operands = (register, (name, replace(place, offset=place.offset + first)))
+    return replace(issue, operands=operands, params=(("L", length),))
+
+
+def test_instances_wait_for_elements_that_their_own_lengths_reach() -> None:
+    made = load_machine("core-cluster")
+    apart = of_each(of_own_length("store", 0), of_own_length("load_far", 4))
+    assert with_barriers(compile_empty(apart), made) == apart
+    assert not check_barriers(compile_empty(apart), made)
+    met = of_own_length("store", 0), of_own_length("load_far", 1)
+    assert with_barriers(compile_empty(of_each(*met)), made) == of_each(met[0], Barrier("cluster"), met[1])
+    assert check_barriers(compile_empty(of_each(*met)), made)
 
 
 def test_what_instances_write_apart_is_accepted_and_no_more() -> None:
