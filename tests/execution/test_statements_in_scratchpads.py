@@ -243,7 +243,7 @@ def test_words_say_the_same(text: str) -> None:
 @pytest.mark.parametrize("first", ["0", "bias[n]"])
 def test_sums_begin_in_their_scratchpad(first: str, machine: str) -> None:
     used = instructions_of_right_program(BEGUN.format(first=first), machine, {"M": 20, "N": 33, "K": 17})
-    brought = {"mvin_sums", "dma_in_i32"} & used
+    brought = {"mvin_sums", "mvin_row", "dma_in_i32"} & used
     assert bool(brought) == (first == "bias[n]")
     overwrites = machine == "edge-npu" and first == "0"
     assert ("stream_first" in used) == overwrites
