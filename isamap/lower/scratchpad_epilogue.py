@@ -26,6 +26,7 @@ from isamap.match import (
     Tile,
     WayOut,
     Written,
+    computed_counts,
     computed_inputs,
     copy_by_axes,
     find_clearing,
@@ -70,7 +71,7 @@ def passing(
     starts = [_start(between, tiles, place) for between in way.buffers]
     passage = through(copy, buffer, own, starts, cut=way.cut)
     assert passage is not None, "planning has found a way through buffers"
-    whole = {f"~{a.name}": Index.of(a.tile) for a in used}
+    whole = computed_counts(operand, tile)
     left = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in used}
     nodes: tuple[Node, ...] = ()
     for part, between, start in zip(passage.brought, way.buffers[1:], starts[1:], strict=False):
@@ -114,7 +115,7 @@ def computed_in(
                 own[each.name] = _claim_buffer(each, at, f"{operand.name}_in", search, names)
                 step_elements = each.copy_bytes // each.dtype.size_bytes
                 starts[each.name] = _iteration(tiles, each.copies) * step_elements
-    lengths = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    lengths = computed_counts(operand, tile)
     left = {c: index_min(n, place.left[c[1:]]) for c, n in lengths.items()}
     short = {f"~{axis}" for axis in partial_axes(tile.axes, place)}
     here = {f"@{axis}": position for axis, position in place.position.items()}

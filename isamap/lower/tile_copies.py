@@ -141,9 +141,10 @@ def _as_far_as_axes_go(
 
 
 def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
-    """Return the ranges of a tile's counters: the whole tile, or, if `partly`, up to the ends of its axes."""
+    """Return the ranges of a tile's counters: as far as is known, or, if `partly`, up to the ends of its axes."""
+    cut = {a for a, left in lefts.items() if partly or left.value is not None}
     return {
-        f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
+        f"~{a.name}": index_min(a.tile, left) if a in cut else Index.of(a.tile) for a, left in lefts.items()
     }
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from isamap.machine.addressed_registers import with_addressed_registers
     from isamap.machine.chain import join_word, list_machines, machine_digest, split_word
     from isamap.machine.checks import check_machine, load_machine
-    from isamap.machine.costs import cost_params, cost_value
+    from isamap.machine.costs import cost_params, cost_value, names_in
     from isamap.machine.emit_nodes import (
         EmitArg,
         EmitArithmetic,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "checks": ("check_machine", "load_machine"),
-    "costs": ("cost_params", "cost_value"),
+    "costs": ("cost_params", "cost_value", "names_in"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
     "links": ("carried_ns", "shared_link"),
@@ -97,6 +97,7 @@ __all__ = [
     "load_machine",
     "machine_digest",
     "missing_features",
+    "names_in",
     "passed_when_run",
     "private_memories",
     "shared_link",

@@ -36,6 +36,7 @@ from isamap.match.moves.together import TilesMove, tiles_move
 from isamap.match.moves.transfers import (
     Copy,
     Transfer,
+    computed_counts,
     copy_by_axes,
     copy_by_cells,
     fills_all,
@@ -140,6 +141,7 @@ __all__ = [
     "choices",
     "choose_params",
     "clearing_ns",
+    "computed_counts",
     "computed_inputs",
     "coordinate_names",
     "copy_by_axes",

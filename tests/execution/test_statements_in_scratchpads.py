@@ -253,3 +253,43 @@ def test_sums_begin_in_their_scratchpad(first: str, machine: str) -> None:
 def test_a_statement_that_no_sum_can_take_along_is_refused() -> None:
     with pytest.raises(NoMapping, match=r"systolic-16 cannot perform `C\[m, n\] = 1;`"):
         instructions_of_right_program(BEGUN.format(first="1"), "systolic-16", {"M": 16, "N": 16, "K": 16})
+
+
+DEPTHWISE = """kernel depthwise(H, W, C, R, S) where H >= R, W >= S {
+  in x: i8[H, W, C];
+  in w: i8[R, S, C];
+  out y: i32[H - R + 1, W - S + 1, C];
+  for p in H - R + 1, q in W - S + 1, c in C { y[p, q, c] = 0; }
+  for p in H - R + 1, q in W - S + 1, c in C, r in R, s in S {
+    y[p, q, c] += i32(x[p + r, q + s, c]) * i32(w[r, s, c]);
+  }
+}
+"""
+VECTOR = """kernel vector(M, K) {
+  in A: i8[M, K];
+  in x: i8[K];
+  out y: i32[M];
+  for m in M { y[m] = 0; }
+  for m in M, k in K { y[m] += i32(A[m, k]) * i32(x[k]); }
+}
+"""
+TPU_LIKE = str(Path(__file__).parents[2] / "docs" / "examples" / "energy" / "tpu-like.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "machine"),
+    [
+        *(
+            (VECTOR, {"M": 5, "K": 40}, machine)
+            for machine in (TPU_LIKE, "gemmini", "systolic-16", "edge-npu")
+        ),
+        # gemmini has no instruction that moves one element, and the taps of one channel are far apart
+        *(
+            (DEPTHWISE, {"H": 5, "W": 6, "C": 3, "R": 3, "S": 3}, m)
+            for m in (TPU_LIKE, "systolic-16", "edge-npu")
+        ),
+    ],
+)
+def test_an_axis_that_no_loop_uses_is_one_column(text: str, sizes: dict[str, int], machine: str) -> None:
+    """A column is loaded at any distance of its elements: the rows of a register need not be whole."""
+    instructions_of_right_program(text, machine, sizes)

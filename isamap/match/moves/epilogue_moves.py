@@ -20,7 +20,7 @@ from isamap.ir.walk import map_reads, parts_of, with_parts
 from isamap.machine.timings import LINE_BYTES
 from isamap.match.moves.chains import timed_steps
 from isamap.match.moves.scratch_buffers import find_clearing, find_dma, movers, scratchpads
-from isamap.match.moves.transfers import Copy, copy_by_axes, find_transfer, shown_axes
+from isamap.match.moves.transfers import Copy, computed_counts, copy_by_axes, find_transfer, moved_counts
 from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
 from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.pattern import pattern_of
@@ -105,9 +105,11 @@ def stored_way_out(
 ) -> WayOut | None:
     """Return the path of results out of the scratchpad `home` of their sums, or None if no instruction moves them."""
     copy, counts = _tile_out(acc, written, tile, home, search)
-    at_once = find_dma(copy, counts, search)
+    moved = moved_counts(acc, tile)
+    at_once = find_dma(copy, moved, search)
     if at_once is not None:
-        return WayOut((), at_once.cost_ns, ((at_once.instruction, at_once.cost_ns * prod(acc.cell_shape)),))
+        elements = prod(count.value or 1 for count in moved.values())
+        return WayOut((), at_once.cost_ns, ((at_once.instruction, at_once.cost_ns * elements),))
     return _through_buffers(acc, copy, counts, tile if written.alone else None, home, search, held=False)
 
 
@@ -118,7 +120,7 @@ def held_way_out(
     if search.is_addressable(acc.memory):
         return None
     copy, counts = _tile_out(acc, written, tile, home, search)
-    if find_dma(copy, counts, search) is not None:
+    if find_dma(copy, moved_counts(acc, tile), search) is not None:
         return None
     return _through_buffers(acc, copy, counts, tile if written.alone else None, home, search, held=True)
 
@@ -130,7 +132,7 @@ def _tile_out(
     cells = in_tiles(acc, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     copy = copy_by_axes(acc, cells, Index.of(OFFSET), tile, position, back=written)
-    return copy, {f"~{a.name}": Index.of(a.tile) for a in shown_axes(acc, tile)}
+    return copy, computed_counts(acc, tile)
 
 
 def _through_buffers(

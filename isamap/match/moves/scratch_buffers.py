@@ -20,7 +20,15 @@ from isamap.ir.index import ONE, ZERO, index_max
 from isamap.ir.walk import map_reads, with_parts
 from isamap.machine import Machine, Memory, private_memories
 from isamap.match.moves.chains import Movement, moved_by, steps_of
-from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
+from isamap.match.moves.transfers import (
+    Copy,
+    computed_counts,
+    copy_by_axes,
+    fills_all,
+    find_transfer,
+    moved_counts,
+    shown_axes,
+)
 from isamap.match.operand_loads.load_request import MoveSearch, OperandMove, Present
 from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.address import Location
@@ -394,7 +402,7 @@ def _tile_copy(
     copy = copy_by_axes(
         operand, buffer, Index.of(OFFSET), tile, position_of(operand, tile, search), back=back
     )
-    return copy, {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    return copy, moved_counts(operand, tile)
 
 
 def position_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> dict[str, Index]:
@@ -451,10 +459,10 @@ def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch)
     summed = [a for a in tile.axes if a.is_reduction and a.tile > 1]
     if any(a.extent.value is None or a.extent.value % a.tile for a in summed):
         return None
-    copy, counts = _tile_copy(operand, tile, home, search)
+    copy, _ = _tile_copy(operand, tile, home, search)
     if isinstance(copy.value, Read):
         return None
-    return _Composition(copy, counts, operand.cell_shape, search).way_in(home)
+    return _Composition(copy, computed_counts(operand, tile), operand.cell_shape, search).way_in(home)
 
 
 def computed_inputs(tile: Tile, search: MoveSearch) -> dict[str, WayIn]:

@@ -13,7 +13,7 @@ from math import prod
 
 from isamap.ir import Index
 from isamap.match.moves.scratch_buffers import ScratchMove, find_dma, position_of, scratch_move
-from isamap.match.moves.transfers import shown_axes
+from isamap.match.moves.transfers import moved_counts
 from isamap.match.moves.transposed_blocks import across_tiles
 from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
@@ -71,7 +71,7 @@ def _along(
     buffer = in_tiles(operand, search, home).buffer
     position = position_of(operand, tile, search)
     copy = across_tiles(operand, buffer, Index.of(OFFSET), tile, position, {axis: distance}, back=None)
-    counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    counts = moved_counts(operand, tile)
     dma = find_dma(copy, {**counts, f"+{axis}": Index.of(extent // step)}, search)
     if dma is None:
         return None

@@ -16,7 +16,7 @@ from math import prod
 from typing import cast
 
 from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
-from isamap.ir.index import ZERO
+from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import map_reads
 from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove
 from isamap.match.operand_loads.standing import hide_position, is_lane, lying
@@ -138,6 +138,17 @@ def shown_axes(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
         and (a.name in operand.axes or a.name.startswith("_"))
         and any(d in i.symbols for d, n in a.digits if n > 1 for i in operand.pattern)
     ]
+
+
+def computed_counts(operand: OperandTile, tile: Tile) -> dict[str, Index]:
+    """Return the elements along each counter of a tile that an instruction computes."""
+    return {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+
+
+def moved_counts(operand: OperandTile, tile: Tile) -> dict[str, Index]:
+    """Return the elements along each counter that are moved: one along an axis that no kernel axis uses."""
+    found = computed_counts(operand, tile)
+    return {counter: ONE if counter.startswith("~_") else count for counter, count in found.items()}
 
 
 def fills_all(operand: OperandTile, tile: Tile) -> bool:

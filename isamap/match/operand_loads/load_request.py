@@ -61,7 +61,8 @@ class LoadRequest:
 
     `valid` gives the number of elements along each coordinate that matter, None for all. The others must
     hold `fill`, or may hold anything if it is None. `used`, if given, are the only lanes that matter, for a
-    register of one coordinate. `placement` gives the place of each element, () for row-major order.
+    register of one coordinate. `placement` gives the place of each element, () for row-major order. Along `idle`
+    coordinates only the first element matters, and the others may hold anything.
     """
 
     expr: Expr
@@ -72,6 +73,7 @@ class LoadRequest:
     fill: Const | None = None
     used: Lanes | None = None
     placement: Places = ()
+    idle: tuple[int, ...] = ()
 
     @property
     def registers(self) -> int:

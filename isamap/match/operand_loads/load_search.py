@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from isamap.ir import Axis, Cast, Const, Expr, Index, Instruction, Operand, Read
-from isamap.ir.index import has_elements
+from isamap.ir.index import ONE, has_elements
 from isamap.ir.walk import reads
+from isamap.machine import names_in
 from isamap.match.operand_loads.interleave import (
     is_joining,
     is_out_of_reach,
@@ -179,7 +180,8 @@ def _lay_axes(pattern: Pattern, request: LoadRequest) -> _Laid | None:
     params = fit_shape(pattern.output, request.shape)
     if params is None or placement_of(pattern.output, params) != request.placement:
         return None
-    placed = axis_limits(pattern, params, pattern.target.index, request.shape, request.valid)
+    valid = tuple(ONE if n in request.idle else part for n, part in enumerate(request.valid))
+    placed = axis_limits(pattern, params, pattern.target.index, request.shape, valid)
     if placed is None:
         return None
     limits, masks = placed
@@ -253,8 +255,8 @@ def _leaves_fill(
     masked = {a.name for a in pattern.axes if a.extent.symbols & masks.keys()}
     open_axes = {
         axis
-        for index, part in zip(pattern.target.index, request.valid, strict=True)
-        if part is not None
+        for n, (index, part) in enumerate(zip(pattern.target.index, request.valid, strict=True))
+        if part is not None and n not in request.idle
         for axis in index.symbols - masked
     }
     if not open_axes:
@@ -284,10 +286,12 @@ def find_inputs(
     chosen: dict[str, Index | Expr] = {n: Index.of(v) for n, v in params.items()}
     chosen |= masks
     inputs: list[tuple[str, OperandMove | Location | Present]] = []
-    cost = search.interval_ns(pattern.name, params)
+    known = params | {n: mask.value for n, mask in masks.items() if mask.value is not None}
+    cost = search.interval_ns(pattern.name, known)
     own = pattern.instruction
     if any(b.pattern and search.is_addressable(own.operand(b.name).memory) for b in bindings):
-        cost *= span_factor(pattern, masks)
+        priced = names_in(search.machine.instructions[pattern.name].cost.interval_ns)
+        cost *= span_factor(pattern, {n: mask for n, mask in masks.items() if n not in priced})
     for binding in bindings:
         if not binding.pattern and any(p.name == binding.name for p in pattern.instruction.params):
             if any(s.startswith("%") for s in symbols(binding.subject)):
@@ -314,7 +318,6 @@ def find_inputs(
         inputs.append((binding.name, found))
         cost += found.cost_ns if isinstance(found, OperandMove) else 0.0
     named = {p.name for p in pattern.instruction.params}
-    known = params | {n: mask.value for n, mask in masks.items() if mask.value is not None}
     cost += search.lanes_ns(pattern.name, ((n, at) for n, at in inputs if isinstance(at, Location)), known)[1]
     if named - chosen.keys() or not is_allowed(pattern, known):
         return None

@@ -111,7 +111,8 @@ def axis_limits(
     """Return the extents of the instruction's axes, and the values of the parameters that mask it.
 
     Return None if it would not write all valid elements, or if a parameter chosen at compile time would need
-    a run-time value. A masked axis has the extent of its coordinate.
+    a run-time value. A masked axis has the extent of its coordinate, or 1 if
+    that is how much of it is valid.
     """
     known, masked = extents_of(pattern, params, ("scalar", "choose"))
     limits: dict[str, int] = dict(known)
@@ -127,6 +128,8 @@ def axis_limits(
             if many.value is None and pattern.instruction.param(param).kind == "choose":
                 return None
             masks[param] = many
+            if many.value == 1:  # one element has no distance to the next
+                limits[held[0]] = 1
         elif any(a not in known for a in axes):
             return None
         digits = digits_of(subscript, {a: limits[a] for a in axes})

@@ -53,7 +53,8 @@ class OperandTile:
     register once: `cell_shape` is the shape without repetitions, `cell_pattern` a cell's subscripts over
     the instruction's axes, and `cells` the same over the register's coordinates. `fill` is the value of
     elements beyond the end of reduced axes. Where a buffer is to hold what a register's value is computed
-    of, `computed` is that value over the `ELEMENT`, with its type; all else is then of the element.
+    of, `computed` is that value over the `ELEMENT`, with its type; all else is then of the element. `idle` are
+    coordinates along which only the first element counts: those of an instruction axis that no kernel axis uses.
     """
 
     name: str
@@ -72,6 +73,7 @@ class OperandTile:
     placement: Places
     fill: Const
     computed: tuple[Expr, DType] | None = None
+    idle: tuple[int, ...] = ()
 
     @property
     def held(self) -> Read:
@@ -102,6 +104,7 @@ class OperandTile:
             valid,
             self.fill if filled else None,
             placement=self.placement,
+            idle=self.idle,
         )
 
 
@@ -368,6 +371,7 @@ def _operand(
     }
     scattered = frozenset(touched - {p for p in parts if p is not None})
     kept = {d for a in axes if a.name in used or a.name.startswith("_") for d, _ in a.digits}
+    idle = {a.name for a in axes if a.name.startswith("_") and not a.is_reduction}
     cells = [_cell(index, dim, kept, lengths) for index, dim in zip(subscripts, names, strict=True)]
     return OperandTile(
         name,
@@ -385,6 +389,7 @@ def _operand(
         tuple(c[2] for c in cells),
         placement_of(operand, params),
         zero_of(operand.dtype),
+        idle=tuple(n for n, part in enumerate(parts) if part in idle),
     )
 
 
