@@ -121,7 +121,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     values = space.stage_values(operand)
     once = (
         (2 if operand.is_accumulator else 1)
-        * _count_filled(tiling, operand)
+        * _count_filled(tiling, operand, problem)
         * operand.staging.pack_ns_per_element
     )
     afar_ns = copying_afar(tiling, operand, problem)
@@ -164,7 +164,7 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the time of an operand's unpipelined copies per block. An accumulator is copied both ways."""
     once = (
         (2 if operand.is_accumulator else 1)
-        * _count_filled(tiling, operand)
+        * _count_filled(tiling, operand, problem)
         * operand.staging.pack_ns_per_element
     )
     once += copying_afar(tiling, operand, problem)
@@ -176,10 +176,11 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     return total([times(once, *again), shared, out, begun])
 
 
-def _count_filled(tiling: Tiling, operand: TileOperand) -> int:
-    """Return the elements that a copy writes. Instructions write whole tiles, other units only existing elements."""
+def _count_filled(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
+    """Return the elements that a copy writes. Registers write whole tiles, descriptors only existing elements."""
     followed = [axis for axis in tiling.space.option.axes if axis.name in operand.axes]
-    return prod(a.extent if operand.staging.mover else ceil(a.extent / a.tile) * a.tile for a in followed)
+    existing = operand.staging.mover or operand.staging.homes[0] not in ("", *problem.private)
+    return prod(a.extent if existing else ceil(a.extent / a.tile) * a.tile for a in followed)
 
 
 def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

@@ -258,7 +258,8 @@ def _once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """Return one copy of all of an operand, of sums both ways."""
     followed = [axis for axis in walk.option.axes if axis.name in operand.axes]
     tiles = prod(-(-a.extent // a.tile) * a.tile for a in followed)  # instructions fill whole ones
-    elements = prod(a.extent for a in followed) if operand.staging.mover else tiles
+    described = operand.staging.mover or operand.staging.homes[0] not in ("", *problem.private)
+    elements = prod(a.extent for a in followed) if described else tiles
     ways = 2 if operand.is_accumulator else 1
     return ways * elements * operand.staging.pack_ns_per_element + _first_reading(walk, operand, problem)
 
