@@ -201,6 +201,19 @@ def test_time_by_tokens_is_that_of_the_event_simulator() -> None:
     assert by_tokens.total_ns == pytest.approx(simulated.total_ns, rel=0.1)
 
 
+def test_copies_of_short_tiles_are_priced_by_the_rows_that_exist() -> None:
+    """An instruction takes tiles of 1024 rows; 128 of each exist, and load and ALU are one module."""
+    rows = Source(
+        "rows.ir", SHORT.text.replace("[3, 960]", "[128, 64]").replace("in 3, j in 960", "in 128, j in 64")
+    )
+    program, made = compile_words(Request(rows, "vta", {}, heuristic="greedy"))
+    assert made.machine
+    assert made.schedule
+    time = stream_time(program, made.machine)
+    assert time is not None
+    assert made.schedule.cost_ns == pytest.approx(time.total_ns, rel=0.15)
+
+
 # --- what is wrong with a file ----------------------------------------------------------------------------
 
 SIZES: dict[str, Size] = {"M": 24, "N": 3, "K": 2}
