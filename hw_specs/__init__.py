@@ -26,7 +26,7 @@ def profile_path(family: str) -> Path | None:
 
 
 def families_text() -> tuple[str, ...]:
-    """Return the texts that list what descriptions may name for each family of processors."""
+    """Return the texts that list the names that descriptions may use for each family of processors."""
     files = sorted((FOLDER / "families").glob(f"*{SUFFIX}"))
     return tuple(path.read_text(encoding="utf-8") for path in files)
 

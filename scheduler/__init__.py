@@ -1,4 +1,4 @@
-"""Solve scheduling problems by heuristics and by CP-SAT; the only package that imports OR-Tools.
+"""Solve scheduling problems by heuristics and by CP-SAT. No other package imports OR-Tools.
 
 Names are imported when they are first used: a greedy schedule takes neither CP-SAT nor annealing.
 """

@@ -173,7 +173,7 @@ def _ask_solver(
     stop: float,
     without: Sequence[Candidate],
 ) -> Solved:
-    """Return the solver's result within the remaining time; the known result if no time remains."""
+    """Return the solver's result within the remaining time, or the known result if no time remains."""
     left_s = stop - time.monotonic()
     has_cuts = any(own.is_split for own in known)
     if left_s <= 0 or (solved.status == "OPTIMAL" and not has_cuts):

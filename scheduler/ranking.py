@@ -245,7 +245,7 @@ class Pool:
         ]
 
     def expand(self, k: int, stop: float) -> bool:
-        """Add neighbours of the cheapest `k` until nothing changes; return whether that ended in time."""
+        """Add neighbours of the cheapest `k` until nothing changes. Return whether that ended in time."""
         while open_ones := [text for text in self._texts(k) if text not in self.expanded]:
             for text in open_ones:
                 if time.monotonic() > stop:

@@ -18,7 +18,7 @@ from isamap.transform.statements import Statement
 
 @dataclass(frozen=True, slots=True)
 class Derivative:
-    """The backward kernel, and the forward kernel that returns the kept arrays (None if no array is kept).
+    """The backward kernel, and the forward kernel that returns the kept arrays (None without any).
 
     `kept` are outputs of the forward kernel and inputs of the backward kernel; `again` are recomputed arrays.
     """

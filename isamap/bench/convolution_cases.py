@@ -1,4 +1,4 @@
-"""Convolutions as cases: the rows of DeepBench and of networks, and what they require.
+"""Convolutions as cases: the rows of DeepBench and of networks, and their requirements.
 
     training row 3: 4 images of 1 channel, 161 x 700, 32 filters of 5 x 20  ->  ConvCase(position=3, n=4, …)
 

@@ -60,8 +60,10 @@ class DataMovement:
 
 @dataclass(frozen=True, slots=True)
 class CaseKind(Generic[C]):
-    """One kind of cases. `heading` stands over their labels; `weights` may be packed before a call, `written`
-    is the result; `libraries` prepare a task, isamap's own first.
+    """One kind of cases, with the functions that all other code needs of it.
+
+    `heading` is above the cases' labels, and `weights` may be packed before a call. `written` is the result.
+    `libraries` prepare a task, isamap's own first.
     """
 
     name: str

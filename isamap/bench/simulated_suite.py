@@ -262,9 +262,11 @@ def run_simulated(
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSummary:
-    """Of all rows with times: `of_roofline` is the geometric mean of what they reach of the lower roof,
-    `predicted` that of analytic over simulated time, `error` of how far the two are apart, either way, and
-    `furthest` the row in which they are most. `worst` reach least.
+    """The summary of all rows with times.
+
+    `of_roofline` is the geometric mean of the fraction of the lower roof that rows reach, and `worst` are the
+    rows with the least fraction. `predicted` is the mean of analytic over simulated time, `error` that of the
+    factor between both (at least 1), and `furthest` the row where it is largest.
     """
 
     rows: int

@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The payload of a command, its text for people, findings, and the exit code.
+    """The payload of a command, its text for users, findings, and the exit code.
 
     `gaps` are the relative gaps of its schedules to their proven bounds.
     """

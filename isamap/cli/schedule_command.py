@@ -119,7 +119,7 @@ class Contest:
 
 
 def schedule_command(asked: ScheduleOptions) -> Answer:
-    """Find a schedule of a kernel, or compare what heuristics find."""
+    """Find a schedule of a kernel, or compare the schedules of several heuristics."""
     from isamap.driver.formulation import extent_of
     from isamap.driver.pipeline import compile_kernel
     from isamap.scheduler import start_early

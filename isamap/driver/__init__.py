@@ -1,1 +1,1 @@
-"""The pipeline as functions: compile, run and verify; the output folder; the Python interface."""
+"""The pipeline as functions (compile, run and verify), the output folder, and the Python interface."""

@@ -1,4 +1,4 @@
-"""The Python interface: what the command line does, as functions."""
+"""The Python interface: the functions of the command line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     objective: str = "time",
     within: str = "",
 ) -> CompiledKernel:
-    """Return the kernel, compiled for a machine, and for so many threads.
+    """Return the kernel, compiled for a machine and a number of threads.
 
     `kernel` is a shipped name, the path of an .ir file, or a text of the language; `machine` a name, a path
     or "host"; sizes are numbers, or ranges such as "1..8192@512", which stay open until the call. `schedule`

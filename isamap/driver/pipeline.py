@@ -57,7 +57,7 @@ def ignore_pass(_name: str, _state: State) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The results of the compilation's stages; those after the last stage that ran are None.
+    """The results of the compilation's stages. Those after the last stage that ran are None.
 
     `kernel` has its sizes bound; `canonical` also has explicit guards, and is the kernel that is scheduled.
     `matches` are its mappings, none if the problem came from the cache. `passed` is the state after the

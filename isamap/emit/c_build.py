@@ -66,7 +66,7 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\(")
 
 
 def with_attributes(source: str, attributes: Attributes) -> str:
-    """Return the file with function attributes: behind the heads of functions only called here, else in front."""
+    """Return the file with function attributes: after the heads of functions only called here, else in front."""
 
     def marked(head: re.Match[str]) -> str:
         words = head["words"]

@@ -280,8 +280,9 @@ def _waits_ns(moves: _Moves, name: str) -> float:
 
 
 def _left_over(moves: _Moves, operand: OperandTile) -> float:
-    """Return the share of cells that are set to zero: behind the last row of a tile, else all of a tile that an axis
-    ends in.
+    """Return the share of cells that are set to zero at the ends of axes.
+
+    Along rows these are the cells after the last row of a tile, else all of a tile in which an axis ends.
     """
     filled = 1.0
     for axis in moves.tile.axes:

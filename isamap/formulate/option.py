@@ -459,7 +459,7 @@ def _is_shared(name: str, names: set[str], files: _Files) -> bool:
 
 
 def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
-    """Return the memory that a view lies on, with the registers of it that one takes; [] if unknown or a fraction."""
+    """Return the memory that a view lies on, with the registers of it that one takes, or [] if that is unknown."""
     memory = machine.memories.get(name)
     if memory is None or memory.kind != "registers" or memory.base is None:
         return []

@@ -29,7 +29,7 @@ from isamap.source.progress import Watch, unwatched
 
 @dataclass(frozen=True, slots=True)
 class GroupPrice:
-    """The price of a group. Units: nanoseconds; bytes of the kernel's own workspace."""
+    """The price of a group. Units: nanoseconds, and bytes of the kernel's own workspace."""
 
     cost_ns: float
     workspace_bytes: int = 0

@@ -47,7 +47,7 @@ DEFAULT = "generic-c"
 
 @dataclass(frozen=True, slots=True)
 class CompiledModelKernel:
-    """A kernel of a model. Units: bytes of its workspace; nanoseconds by the cost model."""
+    """A kernel of a model. Units: bytes of its workspace, and nanoseconds by the cost model."""
 
     emitted: EmittedC
     workspace_bytes: int

@@ -195,11 +195,10 @@ def _traffic(commands: Sequence[Command], machine: Machine, main: str) -> Traffi
 def least_traffic(
     program: ModelProgram, stream: ProgramFile, images: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
-    """Return the bytes that parts of a stream have to move: each of their weights, inputs and results once, tensors
-    between steps by each part that reads or writes them. Steps of the host do not count, nor
-    borders of images; `images` has the sizes inside of them.
+    """Return the least main memory traffic of each part of a stream. Units: bytes.
 
-    Units: bytes.
+    Weights, inputs and results count once, and tensors between steps once per part that reads or writes them.
+    Steps of the host and borders of images do not count. `images` has the sizes without borders.
     """
     steps = [program.steps[part.step] for part in stream.parts]
 

@@ -51,7 +51,7 @@ class ChosenPartition:
 
 @dataclass(slots=True)
 class Partition:
-    """A method that partitions a model's steps. Units: seconds; bytes, 0 for no limit of the workspace."""
+    """A method that partitions a model's steps. Units: seconds, and bytes (0: no limit of the workspace)."""
 
     method: Method
     prices: Prices

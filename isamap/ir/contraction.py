@@ -24,7 +24,7 @@ ELEMENTS = 4_000_000
 
 
 def factors_of(e: Expr) -> tuple[Expr, ...]:
-    """Return the factors of a product; for another expression the expression itself."""
+    """Return the factors of a product, or the expression itself if it is none."""
     match e:
         case Call("mul", (left, right), _, _, _):
             return factors_of(left) + factors_of(right)
@@ -90,7 +90,7 @@ _EXACT = 2.0**53
 
 
 def sum_of_products(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> Array:
-    """Return the product of all factors summed over the axes that are not kept; those keep length 1.
+    """Return the product of all factors summed over the axes that are not kept. Summed axes keep length 1.
 
     Floats are summed in float64; integers exactly modulo 2**64, as int64 or uint64. Shapes: each factor has
     one axis per extent, of that length or of length 1.

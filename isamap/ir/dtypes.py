@@ -68,7 +68,7 @@ class DType:
 
     @property
     def largest(self) -> float:
-        """Largest finite value of a float type. Source: IEEE 754; OCP 8-bit floating point, 2023."""
+        """The largest finite value of a float type. Source: IEEE 754, and OCP 8-bit floating point, 2023."""
         last = 2.0 ** (1 - self.mantissa_bits)
         bias = (1 << (self.exponent_bits - 1)) - 1
         return (2 - last) * 2.0**bias if self.has_infinity else (2 - 2 * last) * 2.0 ** (bias + 1)
@@ -133,7 +133,7 @@ def _numpy_dtype(name: str) -> np.dtype[np.generic]:
 
 
 def converts_exactly(source: DType, target: DType) -> bool:
-    """Return whether every value of `source` is a value of `target`: such a cast never rounds or overflows."""
+    """Return whether every value of `source` is a value of `target`, so that a cast is exact."""
     if source == target:
         return True
     if source.kind == "bool":

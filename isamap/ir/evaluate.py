@@ -90,7 +90,7 @@ def make_value(value: float | bool, dtype: DType) -> Array:
 
 
 def fold_cast(cast: Cast) -> Expr:
-    """Return a cast of a constant as a constant; other casts unchanged.
+    """Return a cast of a constant as a constant. Other casts are unchanged.
 
     A cast to a wider type also stays, because widening instructions read the constant in its own type. So
     does a cast of a number outside the type, which is an error found elsewhere.

@@ -141,7 +141,7 @@ Outside = Literal["zero", "keep", "undefined"]
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A size of a kernel, or a parameter of an instruction with what decides it.
+    """A size of a kernel, or a parameter of an instruction, with the time at which it is fixed.
 
     Units: `low` and `high` bound it, both included; `default` is taken when nothing is given. `dtype` is the
     type of a `scalar` used as a value, None for one that is an integer used in indices.

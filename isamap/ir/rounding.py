@@ -127,7 +127,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return the rounded product of a and b, and its rounding error. Source: Dekker; splitting by Veltkamp."""
+    """Return the rounded product of a and b, and its error. Source: Dekker, with Veltkamp's splitting."""
     product = a * b
     a_high, a_low = _split_halves(a)
     b_high, b_low = _split_halves(b)

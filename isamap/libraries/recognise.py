@@ -218,6 +218,6 @@ def _truth(check: Constraint, kernel: Kernel) -> bool | None:
 
 
 def _largest(index: Index, kernel: Kernel) -> Index:
-    """Return the largest value of a kernel's size, if it is constant; other indices unchanged."""
+    """Return the largest value of a kernel's size if it is constant. Other indices are unchanged."""
     highs = {p.name: p.high for p in kernel.params if p.high is not None and p.high.value is not None}
     return highs.get(str(index), index)

@@ -166,7 +166,7 @@ def share_of(dealt: DividedWork, place: Place, names: Names) -> tuple[Node, ...]
 
 
 def _share_of_rows(dealt: DividedWork, place: Place, names: Names) -> tuple[Node, ...]:
-    """Return the rows that the iteration at `place` processes. Outer iterations take lines in turn.
+    """Return the rows that the iteration at `place` processes. Outer iterations process lines in rotation.
 
     So an iteration of a sum has next to nothing to count, and all of its iterations have as many hints. Of
     lines that are fewer than those trips, each has a part of the rows: all of them in the first trips would

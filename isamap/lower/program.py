@@ -26,7 +26,7 @@ from isamap.source.records import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PackedHeader:
-    """The header of a packed tensor: the layout of the data behind it. `source` is an input of the kernel.
+    """The header of a packed tensor: the layout of the data after it. `source` is an input of the kernel.
 
     `layout` are the digits of a digest, `sizes` the run-time sizes that were packed, as 64-bit numbers. The
     header is whole cache lines, so that the elements have the alignment of the tensor itself.

@@ -145,7 +145,7 @@ class Server(LanguageServer):
     """A server that reports input that is not a JSON-RPC message."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Answer a message that is not JSON; show other errors as before."""
+        """Answer a message that is not JSON. Other errors are shown as before."""
         if source is JsonRpcException:
             said = f"this is not a message of 1 to {MAX_BYTES} bytes of JSON: {type(error).__name__}"
             problem = JsonRpcParseError(said).to_response_error()

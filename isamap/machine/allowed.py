@@ -95,7 +95,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Another device than the processor, whose kernels are printed behind a `prelude` in its language.
+    """A device other than the processor, whose kernels are printed after a `prelude` in its language.
 
     `library` are its drivers, "" where isamap has no host code for it, and `counted_by` their function that
     counts devices. Files of kernels end in `ending`, and `compile` is a command for them, whose result ends in
@@ -235,7 +235,7 @@ def support(target: tuple[str, ...]) -> str:
 
 
 def compiler_flags(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:
-    """Return the compiler flags that enable features. Features behind a `start` are joined in one flag."""
+    """Return the compiler flags that enable features. Features after a `start` are joined in one flag."""
     needed, flags = tuple(needed), list[str]()
     for words in (family.told.get(toolchain, {}) for family in families()):
         named = [words[feature] for feature in needed if feature in words]

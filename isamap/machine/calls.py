@@ -257,7 +257,7 @@ def _list_configured(instruction: Instruction) -> tuple[str, ...]:
 
 
 def operand_attributes(operand: Operand, memory: Memory) -> tuple[str | None, ...]:
-    """Return the suffixes that may follow an operand's name; None stands for no suffix."""
+    """Return the suffixes that may follow an operand's name. None stands for no suffix."""
     if memory.kind == "registers":
         return (None, "ref") if memory.named == "compiler" else ("index",)
     extra = ("value",) if not operand.shape else ()

@@ -41,7 +41,7 @@ _LISTED = "`isamap hw list` lists the shipped machines"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A description's text; `path` None for standard input."""
+    """A description's text. `path` is None for standard input."""
 
     source: Source
     path: Path | None
@@ -222,7 +222,7 @@ Given = Mapping[str, tuple[int, ...]]
 
 
 def split_word(word: str) -> tuple[str, dict[str, tuple[int, ...]]]:
-    """Return the name in a word, and the values of constants behind its `@`: `Q=8`, `Q=2,4,8` or `Q=any`."""
+    """Return the name in a word, and the values of constants after its `@`: `Q=8`, `Q=2,4,8` or `Q=any`."""
     found = _GIVEN.match(word)
     if found is None:
         return word, {}
@@ -234,7 +234,7 @@ def split_word(word: str) -> tuple[str, dict[str, tuple[int, ...]]]:
 
 
 def join_word(word: str, given: Given) -> str:
-    """Return a word with values of constants behind it."""
+    """Return a word with values of constants appended."""
     stated = ",".join(f"{name}={','.join(map(str, values)) or ANY}" for name, values in given.items())
     return f"{word}@{stated}" if stated else word
 

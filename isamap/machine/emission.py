@@ -185,7 +185,7 @@ class CallTemplate:
 
 @dataclass(frozen=True, slots=True)
 class EmissionStep:
-    """A step of an emission, `for turn in count, …: type name[place] = call;`, before names are resolved.
+    """A step of an emission before names are resolved: `for turn in count, …: type name[place] = call;`.
 
     Without a type, `name` is an operand in a register.
     """

@@ -20,7 +20,7 @@ _MULTIPLE = re.compile(r"([0-9]+)\*([A-Z][A-Za-z0-9_]*)")
 
 
 def is_cpu(text: str) -> bool:
-    """Return whether a text names a model of a processor, with switches behind it as in `max,sve256=on`.
+    """Return whether a text names a processor model, possibly followed by switches as in `max,sve256=on`.
 
     A switch may be a multiple of a constant of the machine: `rv64,v=true,vlen=64*Q`.
     """
@@ -33,7 +33,7 @@ def cpu_at(cpu: str | None, values: Mapping[str, int]) -> str | None:
 
 
 def read_emulator(node: Node | None, findings: Findings) -> str | None:
-    """Return the emulator that a target names; None, with a finding, if no family lists it."""
+    """Return the emulator that a target names, or None, with a finding, if no family lists it."""
     text = read_text(node, "`emulator`", findings)
     if text is None or text.text in allowed.emulators():
         return text.text if text is not None else None
@@ -42,7 +42,7 @@ def read_emulator(node: Node | None, findings: Findings) -> str | None:
 
 
 def read_cpu(node: Node | None, findings: Findings) -> str | None:
-    """Return the processor model that a target names; None, with a finding, if it is invalid."""
+    """Return the processor model that a target names, or None, with a finding, if it is invalid."""
     text = read_text(node, "`cpu`", findings)
     if text is None or is_cpu(text.text):
         return text.text if text is not None else None

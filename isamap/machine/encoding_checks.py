@@ -145,7 +145,7 @@ def list_decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tu
 def check_apart(
     instructions: Iterable[MachineInstruction], program: ProgramFormat | None, findings: Findings
 ) -> None:
-    """Report two instructions with an ambiguous encoding; with slots, only those of one unit are compared."""
+    """Report two instructions with an ambiguous encoding. With slots, only those of one unit are compared."""
     encoded = [
         (item.name, item.encoding, item.cost.unit) for item in instructions if item.encoding is not None
     ]

@@ -349,7 +349,7 @@ def line_bytes(machine: Machine) -> int:
 
 
 def unset_state(instruction: Instruction, machine: Machine) -> str:
-    """Return a required state that no instruction sets, neither as a whole nor by the field alone; "" if none."""
+    """Return a required state that no instruction sets, neither as a whole nor by the field alone, or ""."""
     if not instruction.requires:
         return ""
     loaded, fields = _settable(machine)

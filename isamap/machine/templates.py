@@ -91,7 +91,7 @@ _PLACE = re.compile("@([A-Z_]+)@")
 
 
 def begin(name: str, kind: str, given: Mapping[str, float]) -> str:
-    """Return the text of a new description; parameters that are not given have typical values."""
+    """Return the text of a new description. Parameters that are not given have typical values."""
     answers = {asked.name: given.get(asked.name, asked.usual) for asked in KINDS[kind].asked}
     values: dict[str, object] = {"name": name, **answers, **KINDS[kind].derived(answers)}
     return _PLACE.sub(lambda found: _show_default(values[found[1].lower()]), template_text(kind))

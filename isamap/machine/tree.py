@@ -73,7 +73,7 @@ def decode(name: str, data: bytes) -> Source:
 
 
 def read_tree(source: Source, stop_before: str | None = None) -> MappingNode:
-    """Return the mapping that is the one document of a text; up to a top-level key, when `stop_before` names it.
+    """Return the mapping in a text's only document, or its part before the top-level key `stop_before`.
 
     Raises: SpecProblem.
     """

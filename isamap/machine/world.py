@@ -566,7 +566,7 @@ _OF_CACHES = (
 
 
 def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findings) -> None:
-    """Check that only a link behind a cache states parameters of rows and streams."""
+    """Check that only links from a cache's farther side state parameters of rows and streams."""
     source, target = memories.get(spec.source_memory.text), memories.get(spec.target_memory.text)
     stated = [s for s in (spec.rows, spec.streams) if s is not None]
     if not stated or source is None or target is None:

@@ -1,4 +1,4 @@
-"""Read a file of ONNX as a model; import it, compile it, or evaluate it by ONNX's reference evaluator.
+"""Read an ONNX file as a model, and import it, compile it, or run ONNX's reference evaluator on it.
 
 import_model("mlp.onnx").whole()          the program: kernels and moves
 compile_model("mlp.onnx", "host")         the library, to be called with arrays

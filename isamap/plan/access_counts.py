@@ -72,7 +72,7 @@ CONVENTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """The accesses of one level to one operand. Units: elements of the tensor; their size at this level in bytes.
+    """The accesses of one level to one operand. Units: elements, with their size at this level in bytes.
 
     `energy_pj` is the energy of all of them, in picojoules; None if the machine states no energies.
     """

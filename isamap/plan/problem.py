@@ -161,7 +161,7 @@ class LaneWaits:
     copied: tuple[str, float] = ("", 0.0)
 
     def scaled(self, tiles: float, elements: float) -> LaneWaits:
-        """Return the times of so many tiles, and of so large a share of the elements."""
+        """Return the times of `tiles` tiles and of a share `elements` of the elements."""
         (one, direct), (other, staged), (copy, copied) = self.direct, self.staged, self.copied
         return LaneWaits((one, direct * tiles), (other, staged * tiles), (copy, copied * elements))
 
@@ -472,5 +472,5 @@ class Problem:
 
     @property
     def rows_behind(self) -> tuple[RowTimes, ...]:
-        """The row times of the memory behind each cache: the next cache, or main memory."""
+        """The row times of the memory that each cache loads from: the next cache, or main memory."""
         return (*(cache.rows for cache in self.caches[1:]), self.memory_rows)[: len(self.caches)]

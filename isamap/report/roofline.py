@@ -25,7 +25,7 @@ OPERATIONS_PER_STEP = 2
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """A memory level. Units: bytes per nanosecond; the bytes that the schedule moves from it."""
+    """A memory level. Units: bytes per nanosecond, and the bytes that the schedule moves from it."""
 
     level: str
     bandwidth_bytes_per_ns: float

@@ -32,7 +32,7 @@ _SCALARS: dict[str, Any] = {
 
 
 def make_arguments(fields: list[tuple[str, str, Any]], pointers: list[int]) -> ctypes.Structure:
-    """Return the argument struct. A field is (kind, C type, value); a pointer's value indexes `pointers`."""
+    """Return the argument struct. A field is (kind, C type, value). A pointer's value indexes `pointers`."""
     struct = _struct(tuple(["" if kind == "pointer" else c_type for kind, c_type, _ in fields]))
     return struct(*[pointers[value] if kind == "pointer" else value for kind, _, value in fields])
 
@@ -176,7 +176,7 @@ class OperandMemory:
 
 
 def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
-    """Call functions in turn on small data. The shared file starts with the number of completed calls."""
+    """Call functions one after the other on small data. The shared file starts with the number of completed ones."""
     ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
     library = ctypes.CDLL(job["library"])
     calls = job["calls"]

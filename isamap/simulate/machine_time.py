@@ -202,8 +202,9 @@ class MachineTime:
         return max(written, self.read[touch.memory].latest(begin, end)) if touch.writes else written
 
     def _enter_time(self, step: Step) -> float:
-        """Return when an issue is on its way: as soon as those before it are, and its unit's queue has room; without
-        a queue, when all but a window of those before it have retired.
+        """Return when an issue leaves for its unit: after earlier issues, once the unit's queue has room.
+
+        Without a queue, all but a window of the earlier issues must have retired.
         """
         if not step.queued:
             return self.retired[0]

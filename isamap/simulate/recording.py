@@ -108,7 +108,7 @@ def record(
 
 @dataclass(slots=True)
 class _Recorder:
-    """The watcher. `told` are steps by identity, which lives as long as the program, with counts."""
+    """The watcher. `told` are steps by identity, which lasts as long as the program, with their counts."""
 
     prepared: PreparedProgram
     links: tuple[str, ...]

@@ -105,7 +105,7 @@ def _places_of(
 
 
 def byte_strides(operand: Operand, given: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """Return strides of a bound operand in bytes; those that each issue decides are as in `given`, or 0."""
+    """Return strides of a bound operand in bytes. Those that each issue determines come from `given`, or are 0."""
     size = operand.dtype.size_bytes
     if operand.strides is not None:
         known = enumerate(operand.strides)

@@ -17,7 +17,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class StreamArray:
-    """An array of a program. Units: `offset` in bytes from the beginning of its memory.
+    """An array of a program. Units: `offset` in bytes from the start of its memory.
 
     `role` is that of a tensor, or `buffer`.
     """

@@ -127,8 +127,10 @@ def _store_in_blocks(
 def _split_dimensions(
     kernel: Kernel, given: Sequence[Statement], start: dict[tuple[int, str], int]
 ) -> tuple[dict[tuple[int, str], int], dict[Dimension, int]] | None:
-    """Return the axes that are split, by statement, and the dimensions of arrays that they run along; None if an
-    access depends on one in another way."""
+    """Return the split axes by statement, and the split dimensions of arrays, or None.
+
+    It is None if an access depends on one of the axes in another way.
+    """
     axes, found = dict(start), dict[Dimension, int]()
     shapes = {o.name: o.shape for o in kernel.operands}
     while True:

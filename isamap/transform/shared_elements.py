@@ -101,7 +101,7 @@ def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
 
 
 def commute_with(statement: Statement, others: Iterable[Statement], of: Conflicts) -> bool:
-    """Return whether a statement can be exchanged with each of the others in turn."""
+    """Return whether a statement can be exchanged with each of the others, one after the other."""
     return all(never_meet(statement, o, of) for o in others)
 
 

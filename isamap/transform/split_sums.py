@@ -112,8 +112,9 @@ def _starts_from_identity(kernel: Kernel, given: tuple[Statement, ...], n: int) 
 
 
 def with_late_starts(kernel: Kernel) -> Kernel | None:
-    """Return a kernel whose integer sums start from 0, where their one reader adds their initial value; None
-    if there are none. Integers wrap around, so the results are the same.
+    """Return a kernel whose integer sums start from 0, or None if there are none.
+
+    The only reader of such a sum adds the initial value. Integers wrap around, so the results are the same.
 
         Y[m, n] = b[n]; Y[m, n] += …; Z[m, n] = f(Y[m, n])  →  Y[m, n] = 0; …; Z[m, n] = f(Y[m, n] + b[n])
     """

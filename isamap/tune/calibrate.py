@@ -234,7 +234,7 @@ def kept_ns(
 
 
 def _behind(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:
-    """Return the time per byte from the memory behind a cache, or None if not measured. Units: ns."""
+    """Return the time per byte from the memory that a cache loads from, or None if not measured. Units: ns."""
     caches = caches_from_nearest(machine)
     read = {b.memory: b.ns_per_byte.middle for b in bandwidths if b.access == "read"}
     farther = [*caches[caches.index(memory) + 1 :], *(name for name in read if name not in caches)]

@@ -177,7 +177,7 @@ SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class ParameterDifference:
-    """A stated parameter and the measured one. Units: `unit`; of instructions ns, on all units together."""
+    """A stated parameter and the measured one. Units: `unit`, or for instructions ns over all units together."""
 
     subject: str
     what: str

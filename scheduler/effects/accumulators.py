@@ -98,7 +98,7 @@ def _repeats_of_sums(tiling: Tiling, operand: TileOperand) -> tuple[list[Cost], 
 
 
 def least_in_and_out(way: StorageChoice) -> float:
-    """Return the time to move each accumulator once; of rows that loads follow out of memory, the exposed part.
+    """Return the time to move each accumulator once. Of rows that loads follow, only the exposed part counts.
 
     Outlines do not know yet which inputs stream.
     """

@@ -336,8 +336,9 @@ def _refill_time(
 
 
 def _refills(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
-    """Return how long all units wait for fillings that cannot begin before a buffer is read: of one copy, and of two
-    where windows are read to their end. 0 if it is filled once.
+    """Return how long all units wait for fills that cannot start before a buffer is read.
+
+    The buffer has one copy, or two if windows are read to their end. The result is 0 for a single fill.
     """
     blocks = times(*(tiling.blocks[a.name] for a in tiling.space.axes if a.name in operand.axes))
     late = Threshold(blocks, 1, Const(0), _late(tiling, operand, flow, again))

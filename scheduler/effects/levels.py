@@ -170,7 +170,7 @@ def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandw
 
 
 def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
-    """Return the memory behind each cache, and its bandwidth. Units: bytes per nanosecond."""
+    """Return the memory that each cache loads from, and its bandwidth. Units: bytes per nanosecond."""
     behind = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]
     return (*behind, ("memory", problem.memory_bandwidth_bytes_per_ns))[: len(problem.caches)]
 

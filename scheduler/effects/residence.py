@@ -57,7 +57,7 @@ def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
 
 
 def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:
-    """Return the time to start all rows of an input from the memory behind the cache of this level.
+    """Return the time to start all rows of an input from the memory beyond the cache of this level.
 
     It is zero if the tensors are in another memory. Each row counts once, because data that is read again is
     in a near cache. Copies of data in near caches are priced together with what they start.
@@ -133,7 +133,7 @@ class _Rows:
         return self.extent * self.operand.layout.tensor_bytes
 
     def started_ns(self, pieces: Sequence[Cost], start_ns: float | None = None) -> Cost:
-        """Return the time to start all rows, each in so many pieces. Units: nanoseconds.
+        """Return the time to start all rows, each in `pieces` pieces. Units: nanoseconds.
 
         A start takes `start_ns`, or the time that the machine states. A short piece ends before its start has
         taken all of that time.

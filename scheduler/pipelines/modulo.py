@@ -255,8 +255,10 @@ def _lives(built: _Model, steady: Steady) -> list[Any]:
 
 
 def begin(steady: Steady, least: int) -> Pipeline | None:
-    """Return the pipeline of the least interval from `least` on that the rule gives one for, or one iteration after
-    the other; None if registers forbid even that."""
+    """Return the pipeline with the least interval from `least` on that the rule finds.
+
+    Without one, iterations run one after the other. None if registers are too few even for that.
+    """
     plain = in_sequence(steady)
     highest = plain.interval if plain is not None else least + 4 * len(steady.operations)
     for interval in range(least, highest):

@@ -45,7 +45,7 @@ def ask_apart(job: Search, command: Command = COMMAND) -> SolverAnswer:
 
 
 def _conversation(child: Child, job: Search, deadline: float) -> Iterator[SearchResult]:
-    """Yield all answers of a child to a job. Raises: ChildLate, ChildLost; ValueError for an invalid answer."""
+    """Yield all answers of a child to a job. Raises: ChildLate, ChildLost, and ValueError for an invalid answer."""
     child.send(write(job))
     while True:
         found = read_value(child.answer(deadline))

@@ -18,7 +18,7 @@ MOST = 4096
 
 
 def _waves(o: Applied, count: int, length: int, results: int, sign: float) -> Any:
-    """Return cosines and sines [results, count, 2] of a transform of such a length."""
+    """Return the cosines and sines [results, count, 2] of a transform of this length."""
     if length > MOST:
         raise NotTaken(f"a transform of {length} elements; kernels have them up to {MOST}")
     o.making.reserve(count, results, 2)

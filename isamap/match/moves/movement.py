@@ -98,7 +98,7 @@ def choices(
 def _choices(
     statement: Statement, mapping: Mapping, search: MoveSearch, *, every: bool
 ) -> tuple[tuple[Movement, ...], ...]:
-    """Return, for every operand, the default movement; with `every`, the others too."""
+    """Return the default movement of every operand, and with `every`, the other movements, too."""
     tile = tile_of(statement, mapping, search.machine)
     if tile is None:
         instruction = search.machine.instructions[mapping.instruction].instruction

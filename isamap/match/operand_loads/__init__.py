@@ -1,1 +1,1 @@
-"""Operand loads and stores: instructions that bring an operand into a register, or a result out of it."""
+"""Operand loads and stores: instructions that load an operand into a register, or store a result."""

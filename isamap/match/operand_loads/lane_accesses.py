@@ -53,7 +53,7 @@ class LaneAccesses:
     is_whole: bool = False
 
     def wavefronts(self, banks: int, word_bytes: int) -> int:
-        """Return how many words the busiest bank of each request gives, one after the other; the sum of all."""
+        """Return the sum, over requests, of the words that the busiest bank delivers one after the other."""
         words = dict[tuple[int, int], set[int]]()
         reached = dict[tuple[int, int], tuple[int, int]]()
         every = zip(*(part.tolist() for part in (self.requests, self.lanes, self.addresses)), strict=True)
@@ -109,7 +109,7 @@ def lane_accesses(
     strides: tuple[int, ...],
     numbers: Mapping[str, int],
 ) -> LaneAccesses | None:
-    """Return the accesses of an issue to an operand in memory; None if subscripts are data, or extents unknown."""
+    """Return the accesses of an issue to a memory operand, or None for data subscripts or unknown extents."""
     pattern = pattern_of(item.instruction)
     if pattern is None:
         return None
@@ -157,7 +157,7 @@ def _distribution(
 
 
 def _lane_bytes(operand: Operand, machine: Machine) -> int:
-    """Return the bytes of a register that one lane has; those of an element if the machine does not say it."""
+    """Return the bytes of a register that one lane has, or those of an element if the machine does not say."""
     memory = machine.memories[operand.memory or ""]
     own = (memory.number("bytes") or 0) // (memory.number("lanes") or machine.levels[-1].count or 1)
     return max(own, operand.dtype.size_bytes)

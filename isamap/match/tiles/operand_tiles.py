@@ -169,9 +169,9 @@ def apply_mapping(
     profile: MappingType[str, int],
     machine: Machine | None = None,
 ) -> Tile | None:
-    """Return the tile of a mapping; None if an operand's elements do not determine the iterations behind them, or
-    when it is read at two subscripts, so that its elements are filled from two expressions.
+    """Return the tile of a mapping, or None if its iterations do not follow from its elements.
 
+    An operand's elements may leave the iterations open, or two subscripts may fill them from two expressions.
     `machine` tells which instructions leave their results in a scratchpad.
     """
     walk = walk_of(Loops.of(statement), mapping, pattern, profile)

@@ -20,7 +20,7 @@ WORKSPACE = "workspace"
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """The time for which a buffer occupies bytes. Units: bytes; `start` and `end` as in its picture."""
+    """The time for which a buffer occupies bytes. Units: bytes. `start` and `end` are in those of its picture."""
 
     buffer: str
     why: str
