@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof, write_text
 from isamap.cli.early_words import read_sizes
-from isamap.cli.model_files import OfModel, compile_whole, is_model, refuse_of_kernel
+from isamap.cli.model_files import OfModel, answer_model_stage, compile_whole, is_model, refuse_of_kernel
 from isamap.cli.option_parser import (
     KERNEL_HELP,
     MACHINE_HELP,
@@ -211,7 +211,7 @@ class CompileOptions(CommandOptions):
         "--stop-after", "STAGE",
         "Stop after one stage and print its result instead of code, for example `--stop-after schedule`. By "
         f"default all stages run: {', '.join(STAGES)}. Passes of lowering are named likewise: "
-        f"{', '.join(PASS_NAMES)}.",
+        f"{', '.join(PASS_NAMES)}. A model stops after parse or transform, as a list of steps with its kernels.",
         one_of(*STAGES, *PASS_NAMES), default="",
     )  # fmt: skip
     dump_passes: str | None = one_word(
@@ -228,8 +228,13 @@ def compile_command(asked: CompileOptions) -> Answer:
     """Write the code of a kernel, or of a whole model, on a machine."""
     if is_model(asked.kernel):
         advice = "`isamap import` writes the kernels of a model, each to be compiled by itself"
-        taken = "-o", "--output", "--force", "--emit", "--scheduler", *flags_of(OfModel)
+        taken = "-o", "--output", "--force", "--emit", "--scheduler", "--stop-after", *flags_of(OfModel)
         refuse_of_kernel(asked, taken, advice)
+        if asked.stop_after:
+            refuse(asked, ["-o", "--emit"], "is about a whole compilation, and `--stop-after` ends it before")
+            return answer_model_stage(
+                asked.stop_after, asked.kernel, asked.hw, asked.sizes, asked.choices, asked.of_model
+            )
         if asked.emit != "code":
             return emit_network(asked.emit, asked.kernel, asked.hw, asked.sizes, asked.output, asked.choices,
                                 asked.of_model, force=asked.force)  # fmt: skip

@@ -148,6 +148,28 @@ def compile_whole(
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
 
 
+def answer_model_stage(
+    stage: str, model: str, machines: Sequence[str], sizes: Sequence[str], choices: Choices, asked: OfModel
+) -> Answer:
+    """Return a model as text: a kernel for each node behind `parse`, fused kernels behind `transform`."""
+    from isamap.graph.model_program import print_model
+
+    if stage not in ("parse", "transform"):
+        said = f"`--stop-after {stage}` is about one kernel, and a model has many"
+        advice = "stop after parse or transform; `isamap import` writes each kernel to a file of its own"
+        raise UsageProblem(Diagnostic("usage", said, help=advice))
+    how = how_of(machines, choices, asked.host, asked.devices)
+    fusion = "none" if stage == "parse" and Path(model).name != GRAPH else asked.fusion
+    with Progress() as progress:
+        found, warnings = read_model(
+            model, how, sizes, progress, constant=asked.constant, fusion=fusion, room=asked.workspace
+        )
+    program = found.whole()
+    text = print_model(program)
+    payload: dict[str, object] = {"model": program.name, "stage": stage, "text": text, "files": ()}
+    return Answer(payload, text, tuple(map(Finding.of, warnings)))
+
+
 def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices: str = "1") -> ModelOptions:
     """Return how kernels are compiled, from the options of a command. Raises: UsageProblem."""
     from isamap.graph.host_fallback import host_of

@@ -145,3 +145,39 @@ def reads_of(step: Step) -> Iterator[TensorView]:
 def writes_of(step: Step) -> Iterator[TensorView]:
     """Yield the arrays that a step writes."""
     yield from step.writes.values() if isinstance(step, KernelCall) else step.writes
+
+
+# --- text -----------------------------------------------------------------------------------------------
+
+
+def print_model(program: ModelProgram) -> str:
+    """Return a program as text: its tensors, one line for each step, and the kernels that the steps call."""
+    return "\n\n".join(["\n".join(_lines(program, "")), *(text.strip() for text in program.kernels.values())])
+
+
+def _lines(program: ModelProgram, indent: str) -> Iterator[str]:
+    yield f"{indent}model {program.name}"
+    for word, ports in (("in", program.inputs), ("out", program.outputs)):
+        yield from (f"{indent}  {word} {port.name} = {_view(port.passed)}" for port in ports)
+    for name, array in program.constants.items():
+        yield f"{indent}  constant {name}: {array.nbytes} bytes"
+    for step in program.steps:
+        if isinstance(step, KernelCall):
+            reads, writes = (
+                ", ".join(f"{name} = {_view(v)}" for name, v in passed.items())
+                for passed in (step.reads, step.writes)
+            )
+            yield f"{indent}  {step.kernel}({reads}) -> {writes}"
+            continue
+        reads, writes = (", ".join(map(_view, passed)) for passed in (step.reads, step.writes))
+        yield f"{indent}  {step.function}({reads}) -> {writes}"
+        for body in step.bodies if isinstance(step, Control) else ():
+            yield from _lines(body, f"{indent}    ")
+            yield from (
+                f"{indent}      {line}" for text in body.kernels.values() for line in text.splitlines()
+            )
+
+
+def _view(passed: TensorView) -> str:
+    shape = f"{passed.tensor}: {passed.dtype}[{', '.join(map(str, passed.shape))}]"
+    return f"{shape} from {passed.offset} by {passed.strides}" if passed.is_part else shape

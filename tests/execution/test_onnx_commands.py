@@ -25,6 +25,7 @@ from isamap.cli.commands import function_of, record_of
 from isamap.cli.option_parser import options_of
 from isamap.graph import layers, model_library
 from isamap.graph.making import Value
+from isamap.graph.model_program import Control, ModelProgram, Port, TensorView, print_model
 from isamap.graph.operators import OPERATORS
 
 onnx: Any = import_module("onnx")
@@ -306,11 +307,60 @@ def test_bench_times_a_runtime_that_computes_the_same(
     assert timed["ratio"]["low"] <= timed["ratio"]["value"] <= timed["ratio"]["high"]
 
 
+# --- stages -----------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_printed_behind_two_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes: Described = [("MatMul", ["x", "w"], ["m"], {}), ("Relu", ["m"], ["r"], {}),
+                        ("Gather", ["r", "rows"], ["y"], {})]  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    inputs = {"x": drawn(4, 8), "rows": np.zeros((2,), np.int64)}
+    onnx.save(make(nodes, inputs, ["y"], {"w": drawn(8, 2)}), "m.onnx")
+    printed: list[list[str]] = []
+    for stage in ("parse", "transform"):
+        assert main(["compile", "m.onnx", *ON, "--stop-after", stage]) == 0
+        printed.append(re.sub(r"_[0-9a-f]{8}|c[0-9a-f]{12}", "", capsys.readouterr().out).splitlines())
+    whole, fused = printed
+    assert whole[:5] == [
+        "model m",
+        "  in x = i0: f32[4, 8]",
+        "  in rows = i1: i64[2]",
+        "  out y = t2: f32[2, 2]",
+        "  constant : 64 bytes",
+    ]
+    assert whole[5:8] == [
+        "  matmul(a0 = i0: f32[4, 8], a1 = : f32[8, 2]) -> y0 = t0: f32[4, 2]",
+        "  relu(a0 = t0: f32[8]) -> y0 = t1: f32[8]",
+        "  gather(t1: f32[4, 2], i1: i64[2]) -> t2: f32[2, 2]",
+    ]
+    assert fused[5] == "  matmul_relu(a0 = i0: f32[4, 8], a1 = : f32[8, 2]) -> y1 = t1: f32[4, 2]"
+    assert [line for line in fused if line.startswith("kernel")] == ["kernel matmul_relu() {"]
+    assert main(["compile", "m.onnx", *ON, "--stop-after", "lower"]) == 2
+    assert "stop after parse or transform" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_bodies_and_parts_of_tensors_are_printed() -> None:
+    row = TensorView("t0", "f32", (2, 3), strides=(8, 1), offset=4)
+    body = ModelProgram("then", (Port("a", row),), (), {}, {"relu": "kernel relu() {\n}\n"}, ())
+    step = Control("if", "if0", (body,), ((),), (TensorView("i0", "bool", ()), row), (row,))
+    assert print_model(ModelProgram("whole", (), (), {}, {}, (step,))).splitlines() == [
+        "model whole",
+        "  if(i0: bool[], t0: f32[2, 3] from 4 by (8, 1)) -> t0: f32[2, 3] from 4 by (8, 1)",
+        "    model then",
+        "      in a = t0: f32[2, 3] from 4 by (8, 1)",
+        "      kernel relu() {",
+        "      }",
+    ]
+
+
 # --- each option is obeyed or refused ---------------------------------------------------------------------
 
 REFUSED = "is about one kernel, and a model has many"
 VALUES = {
-    "--stop-after": "parse", "--dump-passes": "passes", "--report": "-", "--trace": "t.json",
+    "--dump-passes": "passes", "--report": "-", "--trace": "t.json",
     "--schedule": "SCHEDULE", "--fix": "block.d0=1", "--packed": "a0", "--evaluate": "simulated",
     "--best": "2", "--tune": "2", "--tune-limit": "1", "--search": "genetic", "--require": "proven",
     "--library": "l.yaml", "--emulator": "qemu", "--fill": "ties", "--sizes": "s.csv",
@@ -324,6 +374,7 @@ OBEYED: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "-o": ("there", lambda s: all(f.startswith("there/") for f in s["files"])),
     "--force": ("", lambda s: s["exit"] == 0),
     "--emit": ("program", lambda s: "encoding of its instructions" in s["diagnostics"][0]["message"]),
+    "--stop-after": ("parse", lambda s: s["stage"] == "parse"),
     "--program": ("there", lambda s: "there/graph.json" in s["diagnostics"][0]["message"]),
     "--scheduler": ("nowhere", lambda s: "nowhere" in s["diagnostics"][0]["message"]),
     "--host": ("missing.yaml", lambda s: "missing.yaml" in s["diagnostics"][0]["message"]),
